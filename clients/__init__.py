@@ -1,0 +1,1 @@
+"""What others use to talk to the service."""

@@ -1,0 +1,1 @@
+"""Long-horizon bandits: the mathematics. Arrays in, arrays out; no clock, no I/O."""

@@ -1,0 +1,36 @@
+"""The registry: an algorithm is one file here and one line below."""
+
+from dataclasses import fields
+from typing import Any
+
+from lhb_engine.agents.base import Agent, Choice, OptionError, Options
+from lhb_engine.agents.uniform import Uniform
+
+ALGORITHMS: dict[str, type[Agent]] = {agent.name: agent for agent in (Uniform,)}
+
+
+def make_options(algorithm: str, options: dict[str, Any]) -> Options:
+    """The algorithm's options, checked.
+
+    Raises
+    ------
+    KeyError
+        Unknown algorithm.
+    OptionError
+        Unknown option, or one out of range.
+    """
+    options_type = ALGORITHMS[algorithm].options_type
+    known = {f.name for f in fields(options_type)}
+    for name in options:
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "no options"
+            raise OptionError(name, f"unknown option; {algorithm} takes {listed}")
+    return options_type(**options)
+
+
+def make_agent(algorithm: str, *, dim: int, horizon: int, **options: Any) -> Agent:
+    """A fresh agent of the named algorithm."""
+    return ALGORITHMS[algorithm](dim, horizon, make_options(algorithm, options))
+
+
+__all__ = ["ALGORITHMS", "Agent", "Choice", "OptionError", "Options", "make_agent", "make_options"]

@@ -1,0 +1,131 @@
+"""The contract of an agent. Read this first.
+
+An agent chooses, is told what came, says when it wants to fit, fits, and installs the result.
+`choose` changes nothing; `fit` is slow and pure, and may run in another process; an agent never
+remembers "the last decision", so a late reward always finds its own round's data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow, Floats, History, Ints
+from lhb_engine.randomness import Draw
+
+
+class OptionError(ValueError):
+    """An option is unknown or out of range; `option` names it."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(f"{option}: {message}")
+        self.option = option
+        self.message = message
+
+
+class Choice(NamedTuple):
+    """One decision: the arm, every arm's score, P(arm) under the agent, whether it explored."""
+
+    arm: int
+    scores: Floats
+    propensity: float
+    explored: bool
+
+
+@dataclass(frozen=True)
+class Options:
+    """An algorithm's options: frozen, JSON-able fields with a default and a description each.
+
+    Subclasses check ranges in `__post_init__` and raise `OptionError`.
+    """
+
+
+def scores_of(contexts: Floats, theta: Floats) -> Floats:
+    """<x, theta> of every arm, (..., K, dim) -> (..., K), in one fixed order of additions.
+
+    Never BLAS: equal arms must get equal scores, whatever the shape of the batch.
+    """
+    return np.asarray(np.einsum("...d,d->...", contexts, theta))
+
+
+class Agent:
+    """Greedy in a direction theta; subclasses say when and how theta is estimated.
+
+    Parameters
+    ----------
+    dim : int
+        Numbers in a context.
+    horizon : int
+        Number of lags h.
+    options : Options
+        An instance of the class's own `Options`.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    options_type: ClassVar[type[Options]] = Options
+    needs_truth: ClassVar[bool] = False
+    learns_within_epoch: ClassVar[bool] = False
+    state_version: ClassVar[int] = 1
+
+    def __init__(self, dim: int, horizon: int, options: Options) -> None:
+        self.dim = dim
+        self.horizon = horizon
+        self.options = options
+        self.theta: Floats | None = None
+
+    def scores(self, contexts: Floats) -> Floats:
+        """Score of every arm, (..., K, dim) -> (..., K); all zero before the first estimate."""
+        if self.theta is None:
+            return np.zeros(contexts.shape[:-1])
+        return scores_of(contexts, self.theta)
+
+    def choose(self, contexts: Floats, draw: Draw) -> Choice:
+        """Choose among the K rows of `contexts`; ties uniformly at random."""
+        scores = self.scores(contexts)
+        best = np.flatnonzero(scores == scores.max())
+        arm = int(best[0]) if len(best) == 1 else int(best[draw.below(len(best))])
+        return Choice(arm, scores, 1.0 / len(best), len(best) == len(scores) > 1)
+
+    def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
+        """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
+        scores = self.scores(contexts)
+        best = scores == scores.max(axis=-1, keepdims=True)
+        arms: Ints = best.argmax(axis=-1)
+        for i in np.flatnonzero(best.sum(axis=-1) > 1).tolist():
+            ties = np.flatnonzero(best[i])
+            arms[i] = ties[draws[i].below(len(ties))]
+        return arms
+
+    def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:
+        """Learn from one reward within the epoch (only where `learns_within_epoch`)."""
+
+    def next_fit(self, n_rounds: int) -> FitWindow | None:
+        """The first fit that is due after more than `n_rounds` rounds; None: there is none."""
+        return None
+
+    def fit(self, history: History) -> Estimate:
+        """Estimate from `history` (which has a `window`). Pure: changes neither agent nor input."""
+        raise TypeError(f"{self.name} does not fit")
+
+    def install(self, estimate: Estimate) -> None:
+        """Decide by `estimate` from now on; one without a direction keeps the old theta."""
+        if estimate.theta is not None:
+            self.theta = estimate.theta
+
+    def state(self) -> dict[str, Any]:
+        """Everything learned, as JSON-able numbers with a version."""
+        theta = None if self.theta is None else self.theta.tolist()
+        return {"version": self.state_version, "theta": theta}
+
+    @classmethod
+    def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
+        """The agent that `state()` described, equal in all it does."""
+        if state["version"] != cls.state_version:
+            raise ValueError(f"{cls.name} cannot read state version {state['version']}")
+        agent = cls(dim, horizon, options)
+        theta = state["theta"]
+        agent.theta = None if theta is None else np.array(theta, dtype=np.float64)
+        return agent

@@ -1,0 +1,51 @@
+"""The randomness of a round: a documented hash, so that replay needs no stored generator state.
+
+A draw is blake2b-64 of (seed, trajectory, round, counter) under a purpose tag. Generators of
+numpy may change their streams between releases; a hash may not.
+"""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import count
+
+SEED_LIMIT = 2**53  # the largest range that JSON numbers carry exactly
+_WORD = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The randomness that belongs to one round of one trajectory; hashed only when asked for.
+
+    Parameters
+    ----------
+    seed : int in [0, 2**53)
+    trajectory : str
+    round : int, from 1
+    """
+
+    seed: int
+    trajectory: str
+    round: int
+
+    def below(self, n: int, purpose: str = "arm") -> int:
+        """A uniform integer in [0, n), without modulo bias (rejection sampling)."""
+        if n < 1:
+            raise ValueError("n must be at least 1")
+        limit = _WORD - _WORD % n
+        for counter in count():
+            word = self._word(purpose, counter)
+            if word < limit:
+                return word % n
+        raise AssertionError("unreachable")
+
+    def uniform(self, purpose: str) -> float:
+        """A uniform float in [0, 1) on the grid of 2**-53."""
+        return (self._word(purpose, 0) >> 11) * 2.0**-53
+
+    def _word(self, purpose: str, counter: int) -> int:
+        name = self.trajectory.encode()
+        message = b"".join(
+            number.to_bytes(8, "little") for number in (self.seed, self.round, counter, len(name))
+        )
+        tag = b"lhb1:" + purpose.encode()  # blake2b takes at most 16 bytes here
+        return int.from_bytes(blake2b(message + name, digest_size=8, person=tag).digest(), "little")

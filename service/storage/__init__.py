@@ -1,0 +1,1 @@
+"""Where the truth is kept: the port and its adapters."""

@@ -1,0 +1,47 @@
+"""The oracle: plays the true direction, and so has no regret."""
+
+from dataclasses import dataclass, field
+from math import isfinite
+
+import numpy as np
+
+from lhb_engine.agents.base import Agent, OptionError, Options
+
+
+@dataclass(frozen=True)
+class OracleOptions(Options):
+    """The truth that the oracle is told."""
+
+    theta: list[float] = field(
+        default_factory=list, metadata={"description": "The true direction, dim numbers."}
+    )
+
+    def __post_init__(self) -> None:
+        check_numbers("theta", self.theta)
+
+
+def check_numbers(option: str, values: object) -> None:
+    """Raise `OptionError` unless `values` is a list of finite numbers that are not all zero."""
+    if not isinstance(values, list | tuple):
+        raise OptionError(option, "must be a list of numbers")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            raise OptionError(option, "must hold finite numbers")
+    if not any(values):
+        raise OptionError(option, "the truth is required, and not all of it zero")
+
+
+class Oracle(Agent):
+    """Greedy in the true theta from the first round on."""
+
+    name = "oracle"
+    summary = "Knows the true direction; its regret is 0."
+    options_type = OracleOptions
+    options: OracleOptions
+    needs_truth = True
+
+    def __init__(self, dim: int, horizon: int, options: OracleOptions) -> None:
+        super().__init__(dim, horizon, options)
+        if len(options.theta) != dim:
+            raise OptionError("theta", f"must hold {dim} numbers")
+        self.theta = np.array(options.theta, dtype=np.float64)

@@ -1,0 +1,154 @@
+"""One agent in one simulated world, in this process.
+
+Nothing changes between two fits, so whole epochs are played at once; only an agent that learns
+within an epoch goes round by round. Either way the result is that of the service, bit for bit.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import Agent, make_agent
+from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
+from lhb_engine.randomness import Draw
+from lhb_engine.regret import cumulative_regret, regret_gaps
+
+TRAJECTORY = ""
+BLOCK_ROUNDS = 4096  # bounds the memory of an epoch played at once
+RunFit = Callable[[Agent, History], Estimate]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What was played and learned.
+
+    Attributes
+    ----------
+    agent : the agent as it is after the last round
+    arms, rewards : (n_rounds,) arrays
+    selected : (n_rounds, dim) array of selected contexts
+    regret : (n_rounds,) cumulative pseudo-regret
+    estimates : one a fit, in order, those without a direction included
+    """
+
+    agent: Agent
+    arms: Ints
+    rewards: Floats
+    selected: Floats
+    regret: Floats
+    estimates: list[Estimate]
+
+    @property
+    def n_zero_estimates(self) -> int:
+        """Fits that came out as exactly zero."""
+        return sum(estimate.status == "zero" for estimate in self.estimates)
+
+
+def simulate(
+    algorithm: str,
+    environment: LongHorizonEnvironment,
+    *,
+    n_rounds: int,
+    seed: int,
+    horizon: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    run_fit: RunFit | None = None,
+) -> Simulation:
+    """Play `n_rounds` rounds.
+
+    Parameters
+    ----------
+    algorithm : str
+        A registered name.
+    environment : LongHorizonEnvironment
+    n_rounds : int
+        Rounds T.
+    seed : int
+        Of the agent's own draws; the world has its own.
+    horizon : int, optional
+        The horizon the agent is told; by default the world's.
+    options : mapping, optional
+        The algorithm's options. The truth goes only to those that declare to need it, here.
+    run_fit : callable, optional
+        Runs `agent.fit(history)` for the agent: to time it, say.
+    """
+    agent = make_agent(
+        algorithm, dim=environment.dim, horizon=horizon or environment.horizon, **(options or {})
+    )
+    fit = run_fit or _fit
+    log = _Log(environment, seed, n_rounds)
+    estimates: list[Estimate] = []
+    while log.n_played < n_rounds:
+        window = agent.next_fit(log.n_played)
+        due = n_rounds if window is None else min(window.due, n_rounds)
+        if agent.learns_within_epoch:
+            log.play_rounds(agent, due)
+        else:
+            log.play_block(agent, due)
+        if window is not None and window.due == log.n_played:
+            estimate = fit(agent, log.history().over(window))
+            agent.install(estimate)
+            estimates.append(estimate)
+    return Simulation(
+        agent, log.arms, log.rewards, log.selected, cumulative_regret(log.gaps), estimates
+    )
+
+
+def _fit(agent: Agent, history: History) -> Estimate:
+    return agent.fit(history)
+
+
+class _Log:
+    """The rounds played so far, in arrays made once."""
+
+    def __init__(self, environment: LongHorizonEnvironment, seed: int, n_rounds: int) -> None:
+        self.environment = environment
+        self.seed = seed
+        self.n_played = 0
+        self.arms: Ints = np.zeros(n_rounds, dtype=np.int64)
+        self.rewards: Floats = np.zeros(n_rounds)
+        self.selected: Floats = np.zeros((n_rounds, environment.dim))
+        self.gaps: Floats = np.zeros(n_rounds)
+        self._signals: Floats = np.zeros(n_rounds)
+        self._numbers: Ints = np.arange(1, n_rounds + 1)
+
+    def history(self) -> History:
+        """Views of what has been played."""
+        n = self.n_played
+        measured = Measurements.single(self._numbers[:n], self.rewards[:n])
+        return History(self.environment.dim, {TRAJECTORY: Trajectory(self.selected[:n], measured)})
+
+    def play_block(self, agent: Agent, last: int) -> None:
+        """Play up to round `last` with the agent as it is."""
+        while self.n_played < last:
+            first, stop = self.n_played + 1, min(last, self.n_played + BLOCK_ROUNDS)
+            contexts = self.environment.contexts(first, stop)
+            draws = [Draw(self.seed, TRAJECTORY, t) for t in range(first, stop + 1)]
+            self._record(contexts, agent.choose_block(contexts, draws))
+            self.rewards[first - 1 : stop] = self.environment.rewards(self._signals[:stop], first)
+
+    def play_rounds(self, agent: Agent, last: int) -> None:
+        """Play up to round `last`, the agent learning from each reward."""
+        first = self.n_played + 1
+        for start in range(first, last + 1, BLOCK_ROUNDS):
+            block = self.environment.contexts(start, min(last, start + BLOCK_ROUNDS - 1))
+            for t, contexts in enumerate(block, start):
+                choice = agent.choose(contexts, Draw(self.seed, TRAJECTORY, t))
+                self._record(contexts[None], np.array([choice.arm]))
+                reward = self.environment.rewards(self._signals[:t], t)[0]
+                self.rewards[t - 1] = reward
+                agent.observe(self.history(), TRAJECTORY, t, float(reward))
+
+    def _record(self, contexts: Floats, arms: Ints) -> None:
+        n, start = len(arms), self.n_played
+        rows = slice(start, start + n)
+        signals = self.environment.signals(contexts)
+        self.arms[rows] = arms
+        self.selected[rows] = contexts[np.arange(n), arms]
+        self._signals[rows] = signals[np.arange(n), arms]
+        self.gaps[rows] = regret_gaps(signals, arms, self.environment.weights)
+        self.n_played += n

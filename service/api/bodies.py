@@ -1,0 +1,208 @@
+"""Request bodies: what they may hold, and parsing them straight from bytes.
+
+Numbers are strict (no strings, no NaN), unknown fields are refused, and so are duplicate keys:
+every key costs one colon, so an object with as many keys as its text has colons has no duplicate,
+and only texts with more of them (a colon inside a string, mostly) are looked at twice.
+"""
+
+import json
+from typing import Annotated, Any, Literal, Required, TypeVar
+
+from pydantic import AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from lhb_engine.randomness import SEED_LIMIT
+from service.problems import Problem
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+LARGEST = 1e12
+T = TypeVar("T")
+
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+Key = Annotated[str, Field(max_length=256)]
+EventId = Annotated[str, Field(min_length=1, max_length=256)]
+Timestamp = Annotated[AwareDatetime, Field(strict=False)]
+
+
+@with_config(STRICT)
+class SessionBody(TypedDict, total=False):
+    """A new session."""
+
+    name: Annotated[Name | None, Field(description="unique; makes creation safe to repeat")]
+    algorithm: Annotated[Required[str], Field(description="see GET /v1/algorithms")]
+    dim: Annotated[Required[int], Field(ge=1, le=100_000, description="numbers in a context")]
+    horizon: Annotated[Required[int], Field(ge=1, le=1_000_000, description="number of lags")]
+    seed: Annotated[int | None, Field(ge=0, lt=SEED_LIMIT, description="absent: drawn")]
+    options: Annotated[dict[str, Any], Field(description="of the algorithm")]
+    reward_mode: Literal["single", "sum"]
+    reward_wait_seconds: Annotated[float, Field(ge=0, le=1e9)]
+    default_reward: Number | None
+    refit: Literal["background", "blocking"]
+
+
+@with_config(STRICT)
+class SessionPatch(TypedDict, total=False):
+    """What may change of a session."""
+
+    name: Name
+    archived: bool
+
+
+@with_config(STRICT)
+class RewardItem(TypedDict, total=False):
+    """A value, and exactly one of: round, event_id, first_round with last_round, at."""
+
+    value: Required[Number]
+    trajectory: Key | None
+    round: int | None
+    event_id: EventId | None
+    first_round: int | None
+    last_round: int | None
+    at: Annotated[Timestamp | None, Field(description="RFC 3339 with offset; sum mode only")]
+    reward_id: Annotated[EventId | None, Field(description="makes a retry safe")]
+
+
+@with_config(STRICT)
+class RewardsBody(TypedDict, total=False):
+    """One reward, or several: all or nothing."""
+
+    value: Number
+    trajectory: Key | None
+    round: int | None
+    event_id: EventId | None
+    first_round: int | None
+    last_round: int | None
+    at: Timestamp | None
+    reward_id: EventId | None
+    rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=100_000)]
+
+
+@with_config(STRICT)
+class EncodedContexts(TypedDict):
+    """Contexts as base64 of little-endian float64, row by row."""
+
+    dtype: Literal["float64"]
+    shape: Annotated[list[int], Field(min_length=2, max_length=2)]
+    data: str
+
+
+Contexts = Annotated[
+    list[list[float]] | EncodedContexts,
+    Field(description="K rows of dim numbers, or base64 float64", union_mode="smart"),
+]
+
+
+@with_config(STRICT)
+class DecisionBody(TypedDict, total=False):
+    """A round: its contexts, and rewards of earlier rounds."""
+
+    contexts: Contexts | None
+    trajectory: Key | None
+    event_id: Annotated[EventId | None, Field(description="makes a retry safe")]
+    arm_ids: Annotated[list[Key] | None, Field(description="one an arm, all different")]
+    rewards: Annotated[list[RewardItem], Field(max_length=100_000)]
+    forced_arm: Annotated[int | None, Field(description="what was shown was decided elsewhere")]
+    skip: Annotated[bool, Field(description="a round without action")]
+
+
+@with_config(STRICT)
+class RankBody(TypedDict, total=False):
+    """Contexts to score."""
+
+    contexts: Required[Contexts]
+    arm_ids: list[Key] | None
+
+
+def parse(adapter: TypeAdapter[T], body: bytes) -> T:
+    """The body as `adapter` describes it.
+
+    Raises
+    ------
+    Problem
+        400 malformed_json or duplicate_key; 422 with the offending field.
+    """
+    try:
+        return adapter.validate_json(body)
+    except ValidationError as error:
+        raise _problem(error, body) from None
+
+
+def refuse_duplicates(body: bytes, n_keys: int) -> None:
+    """400 naming the first duplicate key, where there is one.
+
+    Parameters
+    ----------
+    n_keys : int
+        Keys of all objects in the parsed body together.
+    """
+    if body.count(b":") != n_keys:
+        json.loads(body, object_pairs_hook=_pairs)
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in out:
+            raise Problem(400, "duplicate_key", f"the key {key!r} stands twice in one object", key)
+        out[key] = value
+    return out
+
+
+def field_name(location: tuple[int | str, ...]) -> str:
+    """``("rewards", 0, "round")`` -> ``rewards[0].round``."""
+    out = ""
+    for part in location:
+        if isinstance(part, int):
+            out += f"[{part}]"
+        else:
+            out += f".{part}" if out else part
+    return out
+
+
+_CODES = {
+    "missing": "missing",
+    "extra_forbidden": "unknown_field",
+    "finite_number": "not_finite",
+    "greater_than_equal": "out_of_range",
+    "less_than_equal": "out_of_range",
+    "less_than": "out_of_range",
+    "greater_than": "out_of_range",
+}
+_BRANCHES = {"list[list[float]]", "EncodedContexts"}
+_UNIONS = {"contexts"}  # of two types: what one of them says about a part tells more
+
+
+def _problem(error: ValidationError, body: bytes) -> Problem:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    first = details[0]
+    if first["type"] == "json_invalid":
+        return Problem(400, "malformed_json", first["msg"], "body")
+    try:
+        json.loads(body, object_pairs_hook=_pairs)
+    except Problem as duplicate:
+        return duplicate
+    except (ValueError, RecursionError):
+        pass
+    named = [(_field(detail["loc"]), detail) for detail in details[:100]]
+    within = {name.partition("[")[0].partition(".")[0] for name, _ in named if name not in _UNIONS}
+    errors = [
+        {"code": _CODES.get(d["type"], "invalid"), "field": name, "detail": d["msg"]}
+        for name, d in named
+        if name not in _UNIONS or name not in within
+    ][:20]
+    top = errors[0]
+    several = errors if len(errors) > 1 else None
+    detail = f"{top['field']}: {top['detail']}"
+    return Problem(422, top["code"], detail, top["field"], errors=several)
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    return field_name(tuple(part for part in location if part not in _BRANCHES)) or "body"
+
+
+SESSION: TypeAdapter[SessionBody] = TypeAdapter(SessionBody)
+PATCH: TypeAdapter[SessionPatch] = TypeAdapter(SessionPatch)
+REWARDS: TypeAdapter[RewardsBody] = TypeAdapter(RewardsBody)
+DECISION: TypeAdapter[DecisionBody] = TypeAdapter(DecisionBody)
+RANK: TypeAdapter[RankBody] = TypeAdapter(RankBody)

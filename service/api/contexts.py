@@ -1,0 +1,67 @@
+"""Contexts from a parsed body: a checked (K, dim) array of float64."""
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+from typing import Any, cast
+
+import numpy as np
+
+from lhb_engine.history import Floats
+from service.api.bodies import LARGEST
+from service.problems import Problem
+
+
+def read_contexts(value: Any) -> Floats:
+    """The array.
+
+    Raises
+    ------
+    Problem
+        422 naming the context: none at all, ragged, not finite or enormous.
+    """
+    contexts = _decoded(value) if isinstance(value, dict) else _stacked(value)
+    n_arms, dim = contexts.shape
+    if n_arms == 0:
+        raise Problem(422, "no_arms", "a decision needs at least one arm", "contexts")
+    if dim == 0:
+        raise Problem(422, "wrong_shape", "a context needs at least one number", "contexts[0]")
+    if not (np.abs(contexts).max() <= LARGEST):  # NaN compares false
+        raise _out_of_range(contexts)
+    return contexts
+
+
+def _stacked(rows: list[list[float]]) -> Floats:
+    if not rows:
+        return np.empty((0, 0))
+    try:
+        return np.array(rows, dtype=np.float64)
+    except ValueError:
+        width = len(rows[0])
+        ragged = next(i for i, row in enumerate(rows) if len(row) != width)
+        detail = f"context {ragged} has {len(rows[ragged])} numbers where the first has {width}"
+        raise Problem(422, "ragged", detail, f"contexts[{ragged}]") from None
+
+
+def _decoded(value: dict[str, Any]) -> Floats:
+    n_arms, dim = value["shape"]
+    if n_arms < 0 or dim < 0:
+        raise Problem(422, "wrong_shape", "a shape has no negative number", "contexts.shape")
+    try:
+        data = b64decode(value["data"], validate=True)
+    except (Base64Error, ValueError) as error:
+        detail = f"not base64: {error}"
+        raise Problem(422, "invalid", detail, "contexts.data") from None
+    if len(data) != 8 * n_arms * dim:
+        detail = f"{n_arms} x {dim} float64 are {8 * n_arms * dim} bytes, not {len(data)}"
+        raise Problem(422, "wrong_shape", detail, "contexts.data")
+    array = np.frombuffer(data, dtype="<f8").reshape(n_arms, dim)
+    return cast(Floats, array.astype(np.float64, copy=False))
+
+
+def _out_of_range(contexts: Floats) -> Problem:
+    arm, i = np.argwhere(~(np.abs(contexts) <= LARGEST))[0].tolist()
+    field = f"contexts[{arm}][{i}]"
+    if np.isfinite(contexts[arm, i]):
+        detail = f"{field}: numbers go up to {LARGEST:g} in size"
+        return Problem(422, "out_of_range", detail, field)
+    return Problem(422, "not_finite", f"{field}: not a finite number", field)

@@ -1,0 +1,170 @@
+"""POST and GET of decisions."""
+
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+from pydantic_core import to_json
+
+from service.api.bodies import DECISION, DecisionBody, parse, refuse_duplicates
+from service.api.contexts import read_contexts
+from service.api.documentation import DecisionAnswer, documented, takes
+from service.api.rewards import read_rewards
+from service.decisions import Blocked, Decide, Taken, request_digest
+from service.middleware import tenant_of
+from service.problems import Problem, not_found
+from service.records import SERVER_EVENT, Decision
+from service.service import Service, service_of
+from service.sessions import unknown_session
+
+router = APIRouter(tags=["decisions"])
+
+
+def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
+    """The command of a decision body."""
+    asked = parse(DECISION, body)
+    rewards = asked.get("rewards") or ()
+    refuse_duplicates(body, _n_keys(asked) + sum(map(len, rewards)))
+    return read_decision(service, tenant, session_id, asked)
+
+
+def read_decision(service: Service, tenant: str, session_id: str, asked: DecisionBody) -> Decide:
+    """The command of a parsed decision body, checked as far as it can be without the session."""
+    trajectory = asked.get("trajectory") or ""
+    arm_ids, forced = asked.get("arm_ids"), asked.get("forced_arm")
+    given = asked.get("contexts")
+    contexts = None
+    if asked.get("skip"):
+        for name in ("contexts", "arm_ids", "forced_arm"):
+            if asked.get(name) is not None:
+                raise Problem(422, "ambiguous", f"a round without action has no {name}", name)
+    elif given is None:
+        raise Problem(422, "missing", "a decision needs contexts (or skip: true)", "contexts")
+    else:
+        contexts = read_contexts(given)
+        _check_arms(len(contexts), arm_ids, forced)
+    rewards = read_rewards(asked["rewards"], trajectory) if "rewards" in asked else []
+    event_id = asked.get("event_id")
+    digest = None
+    if event_id is not None:
+        if event_id.startswith(SERVER_EVENT):
+            detail = f"ids that begin with {SERVER_EVENT} are the server's"
+            raise Problem(422, "invalid", detail, "event_id")
+        digest = request_digest(contexts, arm_ids, forced, rewards)
+    return Decide(
+        (tenant, session_id),
+        trajectory,
+        contexts,
+        service.agents,
+        event_id,
+        arm_ids,
+        forced,
+        rewards,
+        digest,
+    )
+
+
+def _n_keys(asked: DecisionBody) -> int:
+    contexts = asked.get("contexts")
+    return len(asked) + (len(contexts) if isinstance(contexts, dict) else 0)
+
+
+def _check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None) -> None:
+    if arm_ids is not None:
+        if len(arm_ids) != n_arms:
+            detail = f"{len(arm_ids)} arm_ids for {n_arms} contexts"
+            raise Problem(422, "wrong_shape", detail, "arm_ids")
+        if len(set(arm_ids)) != n_arms:
+            twice = next(i for i, name in enumerate(arm_ids) if name in arm_ids[:i])
+            detail = f"the arm id {arm_ids[twice]!r} stands twice"
+            raise Problem(409, "duplicate_arm_ids", detail, f"arm_ids[{twice}]")
+    if forced is not None and not 0 <= forced < n_arms:
+        detail = f"there is no arm {forced}; arms go from 0 to {n_arms - 1}"
+        raise Problem(422, "out_of_range", detail, "forced_arm")
+
+
+def decision_answer(decision: Decision) -> dict[str, Any]:
+    """A decision as it is answered, the first time and every time after."""
+    return {
+        "event_id": decision.event_id,
+        "round": decision.round,
+        "arm": decision.arm,
+        "arm_id": decision.arm_id,
+        "scores": np.frombuffer(decision.scores).tolist(),
+        "propensity": decision.propensity,
+        "epoch": decision.epoch,
+        "model_version": decision.model_version,
+        "next_fit_round": decision.next_fit_round,
+        "explored": bool(decision.explored),
+    }
+
+
+async def decide(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
+    """Take a decision; durable when this returns.
+
+    In a blocking session it waits for a due fit, holding nothing meanwhile.
+    """
+    command = decide_command(service, tenant, session_id, body)
+    taken = await take(service, command)
+    return (201 if taken.is_new else 200), to_json(decision_answer(taken.decision))
+
+
+async def take(service: Service, command: Decide) -> Taken:
+    """Submit until no fit is in the way.
+
+    Raises
+    ------
+    Problem
+        503 fit_pending after `fit_wait_seconds`; the decision was not taken then.
+    """
+    taken: Taken | Blocked = await service.writer.submit(command)
+    if isinstance(taken, Taken):
+        return taken
+    deadline = service.monotonic() + service.settings.fit_wait_seconds
+    command.rewards = []  # they are in
+    while isinstance(taken, Blocked):
+        seconds = deadline - service.monotonic()
+        if seconds <= 0 or not await service.fits.wait(command.key, taken.due, seconds):
+            detail = f"the fit due after round {taken.due} is not done yet; ask again"
+            raise Problem(503, "fit_pending", detail, retry_after=1)
+        taken = await service.writer.submit(command)
+    return taken
+
+
+@router.post(
+    "/v1/sessions/{session_id}/decisions",
+    status_code=201,
+    summary="Take a decision",
+    responses=documented({201: DecisionAnswer, 200: DecisionAnswer}, 404, 409, 422, 503),
+    openapi_extra=takes(DECISION),
+)
+async def post_decision(session_id: str, request: Request) -> Response:
+    """Choose one of K arms. With an `event_id` a repeat gets the first answer again (200)."""
+    status, answer = await decide(
+        service_of(request), tenant_of(request.scope), session_id, await request.body()
+    )
+    return Response(answer, status, media_type="application/json")
+
+
+@router.get(
+    "/v1/sessions/{session_id}/decisions/{event_id:path}",
+    summary="A decision as first answered",
+    responses=documented({200: DecisionAnswer}, 404),
+)
+async def get_decision(
+    session_id: str, event_id: str, request: Request, trajectory: str = Query("")
+) -> Response:
+    """The decision as first answered."""
+    service, tenant = service_of(request), tenant_of(request.scope)
+
+    def read() -> dict[str, Any]:
+        with service.store.reader() as reader:
+            if reader.session((tenant, session_id)) is None:
+                raise unknown_session(session_id)
+            found = reader.decision((tenant, session_id, trajectory), event_id)
+            if found is None:
+                detail = f"no decision has the event id {event_id!r}"
+                raise not_found("event", detail, "event_id")
+            return decision_answer(found)
+
+    return Response(to_json(await service.read(read)), media_type="application/json")

@@ -1,0 +1,123 @@
+"""What /openapi.json says: bodies are parsed by hand, so they are described here.
+
+The answers' classes are documentation; nothing is validated on its way out.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+
+def takes(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """`openapi_extra` of an endpoint whose body `adapter` parses."""
+    schema = adapter.json_schema(ref_template="#/components/schemas/{model}")
+    for definition in schema.pop("$defs", {}).items():
+        _definitions[definition[0]] = definition[1]
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+_definitions: dict[str, Any] = {}
+
+
+def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
+    """The schema with what request bodies refer to."""
+    schemas = openapi.setdefault("components", {}).setdefault("schemas", {})
+    for name, definition in _definitions.items():
+        schemas.setdefault(name, definition)
+    return openapi
+
+
+class ProblemAnswer(BaseModel):
+    """RFC 9457 problem details."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    field: str | None
+    errors: list[dict[str, str]] | None = None
+
+
+class DecisionAnswer(BaseModel):
+    """One decision."""
+
+    event_id: str
+    round: int
+    arm: int | None
+    arm_id: str | None
+    scores: list[float]
+    propensity: float | None
+    epoch: int
+    model_version: int
+    next_fit_round: int | None
+    explored: bool
+
+
+class AcceptedAnswer(BaseModel):
+    """How many rewards were new, and how many had been received before."""
+
+    accepted: int
+    repeated: int
+
+
+class SessionAnswer(BaseModel):
+    """A session."""
+
+    id: str
+    name: str | None
+    algorithm: str
+    dim: int
+    horizon: int
+    seed: int
+    options: dict[str, Any]
+    reward_mode: str
+    reward_wait_seconds: float
+    default_reward: float | None
+    refit: str
+    created_at: str
+    archived: bool
+    n_rounds: int
+    n_trajectories: int
+    model_version: int
+    fit_due: bool
+
+
+class RankAnswer(BaseModel):
+    """Scores without a decision: arms from best to worst."""
+
+    scores: list[float]
+    ranking: list[int]
+    arm_ids: list[str] | None
+    model_version: int
+
+
+class EstimateAnswer(BaseModel):
+    """Theta and lag weights in use; `{"status": "none"}` before the first."""
+
+    status: str
+    theta: list[float] | None = None
+    lag_weights: list[float] | None = None
+    active_lags: list[int] | None = None
+    epoch: int | None = None
+    model_version: int | None = None
+
+
+class Page(BaseModel):
+    """One page; `next` is the cursor of the following one, or null."""
+
+    items: list[dict[str, Any]]
+    next: str | None
+
+
+def documented(answers: dict[int, type[BaseModel]], *problems: int) -> dict[int | str, Any]:
+    """`responses` of an endpoint."""
+    out: dict[int | str, Any] = {status: {"model": model} for status, model in answers.items()}
+    for status in (400, 413, *problems):
+        content = {"application/problem+json": {"schema": PROBLEM_REF}}
+        out[status] = {"description": "Problem", "content": content}
+    return out
+
+
+PROBLEM_REF = {"$ref": "#/components/schemas/ProblemAnswer"}
+_definitions["ProblemAnswer"] = ProblemAnswer.model_json_schema()

@@ -1,0 +1,91 @@
+"""POST /v1/sessions/{id}/rewards, and rewards that ride along with a decision."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic_core import to_json
+
+from service.api.bodies import REWARDS, RewardItem, parse, refuse_duplicates
+from service.api.documentation import AcceptedAnswer, documented, takes
+from service.middleware import tenant_of
+from service.problems import Problem
+from service.rewards import Receive, Reward
+from service.service import Service, service_of
+
+router = APIRouter(tags=["rewards"])
+_WAYS = ("round", "event_id", "at")
+
+
+def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str) -> Reward:
+    """The reward that an item describes.
+
+    Raises
+    ------
+    Problem
+        422 unless it says exactly once when the value was measured.
+    """
+    value = item["value"] + 0.0  # no negative zero: databases do not keep it
+    n_ways = sum(item.get(name) is not None for name in _WAYS)
+    first, last = item.get("first_round"), item.get("last_round")
+    if (first is None) != (last is None):
+        missing = "last_round" if last is None else "first_round"
+        detail = "a span has both first_round and last_round"
+        raise Problem(422, "missing", detail, f"{prefix}{missing}")
+    n_ways += first is not None
+    if n_ways != 1:
+        detail = "a reward has exactly one of round, event_id, first_round with last_round, at"
+        raise Problem(422, "missing" if n_ways == 0 else "ambiguous", detail, f"{prefix}round")
+    own = item.get("trajectory")
+    return Reward(
+        value=value,
+        trajectory=trajectory if own is None else own,
+        round=item.get("round"),
+        event_id=item.get("event_id"),
+        first_round=first,
+        last_round=last,
+        at=item.get("at"),
+        reward_id=item.get("reward_id"),
+    )
+
+
+def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
+    """Rewards that ride along in a list called `rewards`."""
+    return [read_reward(item, trajectory, f"rewards[{i}].") for i, item in enumerate(items)]
+
+
+def receive_command(tenant: str, session_id: str, body: bytes) -> Receive:
+    """The command of a rewards body."""
+    asked = parse(REWARDS, body)
+    items = asked.get("rewards")
+    refuse_duplicates(body, len(asked) + sum(map(len, items or ())))
+    trajectory = asked.get("trajectory") or ""
+    if items is not None:
+        others = [name for name in asked if name not in ("rewards", "trajectory")]
+        if others:
+            detail = "give one reward, or a list of rewards, not both"
+            raise Problem(422, "ambiguous", detail, others[0])
+        return Receive((tenant, session_id), read_rewards(items, trajectory), "rewards")
+    if "value" not in asked:
+        raise Problem(422, "missing", "a reward has a value", "value")
+    return Receive((tenant, session_id), [read_reward(dict(asked), trajectory, "")])
+
+
+async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
+    """Store rewards; durable when this returns."""
+    answer = await service.writer.submit(receive_command(tenant, session_id, body))
+    return 200, to_json({"accepted": answer.accepted, "repeated": answer.repeated})
+
+
+@router.post(
+    "/v1/sessions/{session_id}/rewards",
+    summary="Report what was measured",
+    responses=documented({200: AcceptedAnswer}, 404, 409, 422),
+    openapi_extra=takes(REWARDS),
+)
+async def post_rewards(session_id: str, request: Request) -> Response:
+    """One reward or several, all or nothing. A reward names the round during which it was
+    measured: that claims no cause."""
+    status, answer = await receive(
+        service_of(request), tenant_of(request.scope), session_id, await request.body()
+    )
+    return Response(answer, status, media_type="application/json")

@@ -1,0 +1,73 @@
+"""The log of a session's rounds: what was selected, what was measured."""
+
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+
+from service.api.documentation import Page, documented
+from service.api.estimates import CURSOR, LIMIT, found_session
+from service.api.sessions import json_response, timestamp
+from service.middleware import tenant_of
+from service.records import Decision, Measurement
+from service.service import service_of
+
+router = APIRouter(tags=["rounds"])
+
+
+def round_answer(decision: Decision, measured: list[Measurement]) -> dict[str, Any]:
+    """A round: its decision, and what was measured during it."""
+    values = [m.value for m in measured if m.first_round == m.last_round]
+    spans = [
+        {"first_round": m.first_round, "last_round": m.last_round, "value": m.value}
+        for m in measured
+        if m.first_round != m.last_round
+    ]
+    return {
+        "round": decision.round,
+        "event_id": decision.event_id,
+        "arm": decision.arm,
+        "arm_id": decision.arm_id,
+        "context": np.frombuffer(decision.context).tolist() if decision.context else None,
+        "reward": sum(values) if values else None,
+        "n_rewards": len(values),
+        "spans": spans,
+        "propensity": decision.propensity,
+        "explored": bool(decision.explored),
+        "forced": bool(decision.forced),
+        "epoch": decision.epoch,
+        "model_version": decision.model_version,
+        "at": timestamp(decision.at),
+    }
+
+
+@router.get(
+    "/v1/sessions/{session_id}/rounds",
+    summary="The log",
+    responses=documented({200: Page}, 404, 422),
+)
+async def get_rounds(
+    session_id: str,
+    request: Request,
+    trajectory: str = Query(""),
+    cursor: int = CURSOR,
+    limit: int = LIMIT,
+) -> Response:
+    """Rounds in order. A span is listed with the round it starts in."""
+    service, tenant = service_of(request), tenant_of(request.scope)
+
+    def read() -> dict[str, Any]:
+        with service.store.reader() as reader:
+            session = found_session(reader, tenant, session_id)
+            key = (*session.key, trajectory)
+            decisions = reader.decisions(key, cursor, limit + 1)
+            page = decisions[:limit]
+            measured: dict[int, list[Measurement]] = {d.round: [] for d in page}
+            if page:
+                for one in reader.measurements(key, page[0].round, page[-1].round):
+                    measured[one.first_round].append(one)
+        items = [round_answer(decision, measured[decision.round]) for decision in page]
+        more = len(decisions) > limit
+        return {"items": items, "next": str(page[-1].round) if more else None}
+
+    return json_response(await service.read(read))

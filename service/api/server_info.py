@@ -1,0 +1,74 @@
+"""Algorithms, health, metrics."""
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import generate_latest
+from pydantic import TypeAdapter
+
+from lhb_engine.agents import ALGORITHMS, Agent
+from service.api.sessions import json_response
+from service.service import service_of
+
+router = APIRouter(tags=["server"])
+
+
+def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
+    """An algorithm with its options and their JSON schema."""
+    schema = TypeAdapter(agent.options_type).json_schema()
+    schema["additionalProperties"] = False
+    for field in fields(agent.options_type):
+        described = schema["properties"][field.name]
+        described.update({k: v for k, v in field.metadata.items() if isinstance(v, str)})
+        if field.default is not MISSING and isinstance(field.default, str | int | float | None):
+            described["default"] = field.default
+    return {
+        "name": agent.name,
+        "summary": agent.summary,
+        "needs_truth": agent.needs_truth,
+        "served": served,
+        "learns_within_epoch": agent.learns_within_epoch,
+        "options": schema,
+    }
+
+
+@router.get("/v1/algorithms", summary="Algorithms and their options")
+async def get_algorithms(request: Request) -> Response:
+    """What `algorithm` and `options` of a session may say."""
+    allow = service_of(request).settings.allow_oracles
+    items = [algorithm_answer(a, allow or not a.needs_truth) for a in ALGORITHMS.values()]
+    return json_response({"items": items, "next": None})
+
+
+@router.get("/healthz", summary="Alive")
+async def get_healthz() -> Response:
+    """The process answers."""
+    return json_response({"status": "ok"})
+
+
+@router.get("/readyz", summary="Ready")
+async def get_readyz(request: Request) -> Response:
+    """The database answers, and how much waits."""
+    service = service_of(request)
+
+    def check() -> None:
+        with service.store.reader() as reader:
+            reader.check()
+
+    await service.read(check)
+    return json_response(
+        {
+            "status": "ok",
+            "database": "ok",
+            "commands_waiting": service.writer.n_waiting,
+            "fits_at_work": service.fits.n_jobs,
+        }
+    )
+
+
+@router.get("/metrics", summary="Prometheus metrics")
+async def get_metrics(request: Request) -> Response:
+    """In Prometheus' text format."""
+    text = generate_latest(service_of(request).metrics.registry)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

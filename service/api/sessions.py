@@ -1,0 +1,151 @@
+"""Sessions: create, list, read, change, delete."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic_core import to_json
+
+from service.api.bodies import PATCH, SESSION, parse, refuse_duplicates
+from service.api.documentation import Page, SessionAnswer, documented, takes
+from service.middleware import tenant_of
+from service.records import Session
+from service.service import service_of
+from service.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
+
+router = APIRouter(tags=["sessions"])
+DEFAULTS: dict[str, Any] = {
+    "name": None,
+    "seed": None,
+    "options": {},
+    "reward_mode": "single",
+    "reward_wait_seconds": 0.0,
+    "default_reward": None,
+    "refit": "background",
+}
+
+
+def timestamp(seconds: float | None) -> str | None:
+    """RFC 3339 in UTC."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def session_answer(session: Session) -> dict[str, Any]:
+    """A session as it is answered."""
+    return {
+        "id": session.id,
+        "name": session.name,
+        "algorithm": session.algorithm,
+        "dim": session.dim,
+        "horizon": session.horizon,
+        "seed": session.seed,
+        "options": session.options,
+        "reward_mode": session.reward_mode,
+        "reward_wait_seconds": session.reward_wait_seconds,
+        "default_reward": session.default_reward,
+        "refit": session.refit,
+        "created_at": timestamp(session.created_at),
+        "archived": session.archived_at is not None,
+        "n_rounds": session.n_rounds,
+        "n_trajectories": session.n_trajectories,
+        "model_version": session.model_version,
+        "fit_due": session.fit_due is not None,
+    }
+
+
+def json_response(value: Any, status: int = 200, **headers: str) -> Response:
+    """JSON, with floats that survive the round trip."""
+    return Response(to_json(value), status, headers=headers, media_type="application/json")
+
+
+@router.post(
+    "/v1/sessions",
+    status_code=201,
+    summary="Create a session",
+    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 409, 422),
+    openapi_extra=takes(SESSION),
+)
+async def post_session(request: Request) -> Response:
+    """One durable agent. The same name and body again gets the same session (200)."""
+    service = service_of(request)
+    body = await request.body()
+    asked = parse(SESSION, body)
+    refuse_duplicates(body, -1)
+    create = CreateSession(
+        tenant_of(request.scope),
+        {**DEFAULTS, **asked},
+        service.settings.allow_oracles,
+        service.agents,
+    )
+    session, is_new = await service.writer.submit(create)
+    location = f"/v1/sessions/{session.id}"
+    return json_response(session_answer(session), 201 if is_new else 200, location=location)
+
+
+@router.get("/v1/sessions", summary="List sessions", responses=documented({200: Page}, 422))
+async def get_sessions(
+    request: Request,
+    cursor: str = Query("", max_length=64),
+    limit: int = Query(100, ge=1, le=1000),
+    archived: bool = Query(False, description="archived ones too"),
+) -> Response:
+    """In order of creation."""
+    service, tenant = service_of(request), tenant_of(request.scope)
+
+    def read() -> list[Session]:
+        with service.store.reader() as reader:
+            return reader.sessions(tenant, cursor, limit + 1, archived)
+
+    found = await service.read(read)
+    items = [session_answer(session) for session in found[:limit]]
+    return json_response({"items": items, "next": items[-1]["id"] if len(found) > limit else None})
+
+
+@router.get(
+    "/v1/sessions/{session_id}",
+    summary="Read a session",
+    responses=documented({200: SessionAnswer}, 404),
+)
+async def get_session(session_id: str, request: Request) -> Response:
+    """The session as it is now."""
+    service, tenant = service_of(request), tenant_of(request.scope)
+
+    def read() -> Session | None:
+        with service.store.reader() as reader:
+            return reader.session((tenant, session_id))
+
+    session = await service.read(read)
+    if session is None:
+        raise unknown_session(session_id)
+    return json_response(session_answer(session))
+
+
+@router.patch(
+    "/v1/sessions/{session_id}",
+    summary="Rename or archive a session",
+    responses=documented({200: SessionAnswer}, 404, 409, 422),
+    openapi_extra=takes(PATCH),
+)
+async def patch_session(session_id: str, request: Request) -> Response:
+    """An archived session can be read, not changed, until it is taken out again."""
+    service = service_of(request)
+    body = await request.body()
+    changes = parse(PATCH, body)
+    refuse_duplicates(body, len(changes))
+    change = ChangeSession((tenant_of(request.scope), session_id), dict(changes))
+    return json_response(session_answer(await service.writer.submit(change)))
+
+
+@router.delete(
+    "/v1/sessions/{session_id}",
+    status_code=204,
+    summary="Delete a session",
+    responses=documented({}, 404),
+)
+async def delete_session(session_id: str, request: Request) -> Response:
+    """For good, with everything that belongs to it."""
+    service = service_of(request)
+    await service.writer.submit(DeleteSession((tenant_of(request.scope), session_id)))
+    return Response(status_code=204)

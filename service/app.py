@@ -1,0 +1,119 @@
+"""The composition root: the only place that puts concrete parts together."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from service.agents import Agents
+from service.api import decisions, estimates, rewards, rounds, server_info, sessions
+from service.api.bodies import field_name
+from service.api.documentation import add_definitions
+from service.fit_pool import FitPool
+from service.group_commit import GroupCommit
+from service.logs import configure_logs
+from service.metrics import Metrics
+from service.middleware import Front
+from service.problems import MEDIA_TYPE, Problem
+from service.service import Service
+from service.settings import Settings
+from service.storage.urls import open_store
+
+DESCRIPTION = """
+Decisions whose rewards come late, mixed together and without saying which action earned them.
+A session is one durable agent: ask it for decisions, tell it what was measured.
+"""
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The service over `settings`; its parts live from start-up to shutdown."""
+    settings = settings or Settings()
+    configure_logs(settings.log_level)
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service = start_service(settings, metrics)
+        app.state.service = service
+        try:
+            yield
+        finally:
+            await service.fits.close()
+            await service.writer.close()
+            service.readers.shutdown()
+            service.store.close()
+
+    app = FastAPI(
+        title="Long-horizon bandits",
+        version="1",
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        exception_handlers=HANDLERS,
+        redirect_slashes=False,
+    )
+    for module in (sessions, decisions, rewards, estimates, rounds, server_info):
+        app.include_router(module.router)
+    describe = app.openapi
+    app.openapi = lambda: add_definitions(describe())  # type: ignore[method-assign]
+    app.add_middleware(Front, settings=settings, metrics=metrics)
+    return app
+
+
+def start_service(settings: Settings, metrics: Metrics) -> Service:
+    """Open the store, restore what is due, and be ready for requests."""
+    store = open_store(settings.database_url)
+    agents = Agents()
+    fits = FitPool(settings, agents)
+    writer = GroupCommit(
+        store,
+        after_commit=fits.after_commit,
+        on_rollback=agents.forget,
+        max_batch=settings.max_batch,
+        max_queue=settings.max_queue,
+    )
+    fits.on_finish = metrics.observe_fit
+    fits.start(writer, store)
+    metrics.gauges.update(
+        {
+            "lhb_commands_waiting": ("Commands that wait for a commit", lambda: writer.n_waiting),
+            "lhb_fits_at_work": ("Fits due and not yet recorded", lambda: fits.n_jobs),
+            "lhb_commits_total": ("Transactions committed", lambda: writer.n_batches),
+            "lhb_commands_total": ("Commands committed", lambda: writer.n_commands),
+        }
+    )
+    return Service(settings, store, agents, writer, fits, metrics)
+
+
+async def _problem(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, Problem)
+    return Response(problem.body(), problem.status, problem.headers(), MEDIA_TYPE)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    codes = {404: "unknown_route", 405: "method_not_allowed"}
+    code = codes.get(error.status_code, "http_error")
+    problem = Problem(error.status_code, code, str(error.detail))
+    headers = {**(error.headers or {})}
+    return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
+
+
+async def _parameters(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        {"code": "invalid", "field": field_name(tuple(e["loc"][1:])), "detail": e["msg"]}
+        for e in error.errors()
+    ]
+    top = errors[0]
+    problem = Problem(422, "invalid", f"{top['field']}: {top['detail']}", top["field"])
+    return Response(problem.body(), problem.status, media_type=MEDIA_TYPE)
+
+
+HANDLERS: dict[Any, Any] = {
+    Problem: _problem,
+    HTTPException: _http,
+    RequestValidationError: _parameters,
+}

@@ -1,0 +1,69 @@
+"""A fit, as it runs in its own process: reads the database itself, hands back JSON."""
+
+import json
+import os
+import platform
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from service.agents import build_agent
+from service.storage.urls import open_reader
+
+
+def prepare_process(niceness: int) -> None:
+    """Give way to the processes that answer, and keep BLAS to one thread."""
+    os.nice(niceness)
+    threadpool_limits(1)
+
+
+def run_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+    """Fit what the session's due mark says; None where that fit is not at work any more.
+
+    Returns
+    -------
+    str
+        JSON with `estimate` and `fingerprint`, or with the `reason` of the failure.
+    """
+    with open_reader(database_url) as reader:
+        session = reader.session((tenant, session_id))
+        if session is None or session.fit_due != due:
+            return None
+        current = session.schedule.current
+        assert current is not None
+        agent = build_agent(session, reader.agent_state(session.key))
+        history = reader.history(session, current.window, current)
+    began = time.perf_counter()
+    try:
+        estimate = agent.fit(history).to_json()
+    except Exception as error:  # whatever an algorithm does, decisions go on
+        return json.dumps({"reason": f"{type(error).__name__}: {error}"})
+    estimate["seconds"] = time.perf_counter() - began
+    return json.dumps({"estimate": estimate, "fingerprint": fingerprint()})
+
+
+@cache
+def fingerprint() -> dict[str, Any]:
+    """Where the numbers come from: equal fingerprints give equal estimates to the bit."""
+    blas = [
+        f"{pool.get('internal_api')} {pool.get('version')} {pool.get('architecture')}"
+        for pool in threadpool_info()
+        if pool.get("user_api") == "blas"
+    ]
+    return {
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "blas": sorted(set(blas)),
+        "machine": platform.machine(),
+        "cpu_features": _cpu_features(),
+    }
+
+
+def _cpu_features() -> str:
+    """The instruction sets that numpy dispatches to here."""
+    config: Any = np.show_config(mode="dicts")
+    return " ".join(config.get("SIMD Extensions", {}).get("found", []))

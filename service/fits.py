@@ -1,0 +1,268 @@
+"""When a fit is due, and what happens with its result.
+
+The schedule of a session lives in its row: windows to come (`open`), the fit at work (`current`,
+the due mark) and fits that wait for it (`waiting`). Everything here changes that row inside a
+transaction; processes that fit are someone else's business.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lhb_engine.agents import Agent
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow
+from service.agents import Agents
+from service.records import (
+    DueFit,
+    EstimateRecord,
+    OpenWindow,
+    Session,
+    SessionKey,
+    window_to_json,
+)
+from service.storage.unit_of_work import UnitOfWork
+
+
+def open_schedule(session: Session, agent: Agent) -> None:
+    """Open the first window of a new session."""
+    window = agent.next_fit(0)
+    if window is not None:
+        session.schedule.open.append(OpenWindow(window))
+
+
+def after_decision(uow: UnitOfWork, session: Session, agent: Agent, at: float) -> None:
+    """A round has begun: open the next window at a boundary, note what is overdue."""
+    windows = session.schedule.open
+    if not windows or session.n_rounds < windows[0].window.due:
+        return
+    for window in windows:
+        if window.overdue_at is None and session.n_rounds > window.window.due:
+            window.overdue_at = at + session.reward_wait_seconds
+            uow.effects.timed[session.key] = window.overdue_at
+            uow.save(session)
+    while session.n_rounds >= windows[-1].window.due:
+        following = agent.next_fit(windows[-1].window.due)
+        if following is None:
+            break
+        windows[-1].n_complete = session.n_complete
+        windows.append(OpenWindow(following))
+        session.n_complete = _count(uow, session, following)
+        uow.save(session)
+    mark_due(uow, session, at)
+
+
+def after_measurement(
+    uow: UnitOfWork, session: Session, positions: list[tuple[int, int]], at: float
+) -> None:
+    """Rounds in the given ranges of positions have become complete."""
+    windows = session.schedule.open
+    if not windows or session.reward_mode == "sum":
+        return
+    for window in windows:
+        lo, hi = window.window.first, window.window.last
+        n = sum(max(0, min(last, hi) - max(first, lo) + 1) for first, last in positions)
+        if n and window is windows[-1]:
+            session.n_complete += n
+            uow.count(session)
+        elif n:
+            window.n_complete += n
+            uow.save(session)
+    if session.n_rounds >= windows[0].window.due:
+        mark_due(uow, session, at)
+
+
+def mark_due(uow: UnitOfWork, session: Session, now: float) -> None:
+    """Turn open windows that are complete or overdue into due fits with their manifests."""
+    schedule = session.schedule
+    ready = []
+    for window in schedule.open:
+        if session.n_rounds < window.window.due:
+            break
+        if _is_complete(session, window):
+            ready.append((window, "complete"))
+        elif window.overdue_at is not None and window.overdue_at <= now:
+            ready.append((window, "overdue"))
+    if not ready:
+        return
+    measured = {t.key: t.n_measurements for t in uow.trajectories(session.key)}
+    closed = {}
+    if session.reward_mode == "sum" or session.default_reward is not None:
+        closed = uow.closed_rounds(session.key, now - session.reward_wait_seconds)
+    for window, reason in ready:
+        schedule.open.remove(window)
+        schedule.waiting.append(DueFit(window.window, measured, closed, reason, now))
+    start_next(uow, session, now)
+    uow.save(session)
+
+
+def start_next(uow: UnitOfWork, session: Session, now: float) -> None:
+    """Let the latest fit that may run be the one at work."""
+    schedule = session.schedule
+    if schedule.current is not None:
+        return
+    ready = [due for due in schedule.waiting if due.retry_at is None or due.retry_at <= now]
+    if ready:
+        schedule.current = max(ready, key=lambda due: due.key)
+        schedule.current.retry_at = None
+        schedule.waiting.remove(schedule.current)
+        uow.effects.due[session.key] = schedule.current.key
+    wake_at = session.wake_at
+    if wake_at is not None:
+        uow.effects.timed[session.key] = wake_at
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a fitting process hands back: an estimate and where it was computed, or a reason."""
+
+    estimate: dict[str, Any] | None
+    fingerprint: dict[str, Any] | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often, and after what pause, a failed fit is tried again."""
+
+    attempts: int = 5
+    seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishFit:
+    """Command: record the result of the fit at work and decide by it from now on."""
+
+    key: SessionKey
+    due: int
+    fitted: Fitted
+    agents: Agents
+    retry: RetryPolicy
+
+    def __call__(self, uow: UnitOfWork) -> str | None:
+        """Returns the recorded status, or None where the result came too late to matter."""
+        session = uow.session(self.key)
+        if session is None or session.fit_due != self.due:
+            return None
+        due = session.schedule.current
+        assert due is not None
+        session.schedule.current = None
+        if self.fitted.estimate is None:
+            status = self._fail(uow, session, due)
+        else:
+            status = self._install(uow, session, due)
+        start_next(uow, session, uow.now)
+        uow.save(session)
+        uow.effects.installed.add(session.key)
+        return status
+
+    def _fail(self, uow: UnitOfWork, session: Session, due: DueFit) -> str:
+        due.attempts += 1
+        if due.attempts < self.retry.attempts:
+            due.retry_at = uow.now + self.retry.seconds * 2 ** (due.attempts - 1)
+            session.schedule.waiting.append(due)
+        agent = self.agents.get(uow, session)
+        _record(uow, session, due, "failed", self.fitted.reason)
+        self.agents.put(session, agent)
+        return "failed"
+
+    def _install(self, uow: UnitOfWork, session: Session, due: DueFit) -> str:
+        assert self.fitted.estimate is not None
+        estimate = Estimate.from_json(self.fitted.estimate)
+        agent = self.agents.get(uow, session)
+        agent.install(estimate)
+        parent = session.estimate
+        if estimate.theta is not None:
+            session.model_version += 1
+            session.estimate = session.n_estimates + 1
+        _record(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
+        if estimate.theta is not None:
+            _skip_before(uow, session, due)
+        uow.save_state(session.key, json.dumps(agent.state()))
+        self.agents.put(session, agent)
+        return estimate.status
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Command: time has passed; mark what it makes due."""
+
+    key: SessionKey
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        """Nothing happens where nothing is due."""
+        session = uow.session(self.key)
+        if session is None or session.archived_at is not None:
+            return
+        mark_due(uow, session, uow.now)
+        start_next(uow, session, uow.now)
+        uow.save(session)
+
+
+def is_blocked(session: Session) -> bool:
+    """Whether a decision has to wait for a fit."""
+    return session.refit == "blocking" and session.schedule.current is not None
+
+
+def _is_complete(session: Session, window: OpenWindow) -> bool:
+    if session.reward_mode == "sum":
+        return False  # sums are closed by time alone
+    is_last = window is session.schedule.open[-1]
+    n_complete = session.n_complete if is_last else window.n_complete
+    return n_complete >= window.window.last - window.window.first + 1
+
+
+def _count(uow: UnitOfWork, session: Session, window: FitWindow) -> int:
+    if session.reward_mode == "sum" or window.first > session.n_rounds:
+        return 0
+    return uow.count_measured(session.key, window.first, window.last)
+
+
+def _skip_before(uow: UnitOfWork, session: Session, installed: DueFit) -> None:
+    """Record what the installed estimate has overtaken: it never goes backwards."""
+    schedule = session.schedule
+    reason = f"overtaken by the fit of epoch {installed.window.epoch}"
+    for due in sorted(schedule.waiting, key=lambda due: due.key):
+        if due.key < installed.key:
+            schedule.waiting.remove(due)
+            _record(uow, session, due, "skipped", reason)
+    for window in [w for w in schedule.open if w.window.due < installed.key]:
+        schedule.open.remove(window)
+        due = DueFit(window.window, {}, {}, "never", uow.now)
+        _record(uow, session, due, "skipped", reason)
+
+
+def _record(
+    uow: UnitOfWork,
+    session: Session,
+    due: DueFit,
+    status: str,
+    reason: str | None,
+    parent: int | None = None,
+    fitted: Fitted | None = None,
+) -> None:
+    session.n_estimates += 1
+    manifest = {
+        "window": window_to_json(due.window),
+        "measured": due.measured,
+        "closed": due.closed,
+        "reason": due.reason,
+        "due_at": due.due_at,
+        "attempts": due.attempts,
+    }
+    uow.add_estimate(
+        EstimateRecord(
+            *session.key,
+            number=session.n_estimates,
+            epoch=due.window.epoch,
+            due=due.key,
+            status=status,
+            reason=reason or None,
+            manifest=json.dumps(manifest),
+            parent=session.estimate if parent is None else parent,
+            model_version=session.model_version,
+            fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),
+            estimate=None if fitted is None else json.dumps(fitted.estimate),
+            at=uow.now,
+        )
+    )

@@ -1,0 +1,150 @@
+"""Many requests, one transaction: everything that waits is committed together, then answered.
+
+A command is a callable over a unit of work that checks before it writes. A `Problem` it raises is
+its own answer and leaves no write; should one write first, or anything else go wrong, the batch is
+rolled back and its commands run one by one.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from service.problems import Problem, Unavailable
+from service.storage.ports import Keys, Store
+from service.storage.unit_of_work import Effects, UnitOfWork
+
+Command = Callable[[UnitOfWork], Any]
+Outcome = tuple[Any, BaseException | None]
+
+
+class Spoiled(Exception):
+    """A command wrote and then failed: the transaction cannot be kept."""
+
+
+class GroupCommit:
+    """The writer: one thread, one transaction at a time.
+
+    Parameters
+    ----------
+    store : Store
+        Where to.
+    after_commit : callable
+        Is given the effects of every committed batch, in the event loop.
+    on_rollback : callable
+        Is called whenever memory may be ahead of the store, in the writer's thread.
+    clock : callable
+        Seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        after_commit: Callable[[Effects], None],
+        on_rollback: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+        max_batch: int = 512,
+        max_queue: int = 10_000,
+    ) -> None:
+        self._store = store
+        self._after_commit = after_commit
+        self._on_rollback = on_rollback
+        self._clock = clock
+        self._max_batch = max_batch
+        self._max_queue = max_queue
+        self._waiting: list[tuple[Command, asyncio.Future[Any]]] = []
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._pump: asyncio.Task[None] | None = None
+        self.n_batches = 0
+        self.n_commands = 0
+
+    @property
+    def n_waiting(self) -> int:
+        """Commands that wait for a transaction."""
+        return len(self._waiting)
+
+    def submit(self, command: Command) -> "asyncio.Future[Any]":
+        """Queue a command. The future is done once its writes are durable.
+
+        Cancelling the future does not take the command back.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if len(self._waiting) >= self._max_queue:
+            raise Problem(503, "overloaded", "too many requests wait for the disk", retry_after=1)
+        self._waiting.append((command, future))
+        if self._pump is None:
+            self._pump = loop.create_task(self._run())
+        return future
+
+    async def close(self) -> None:
+        """Commit what waits, then stop."""
+        while self._pump is not None:
+            await asyncio.wait([self._pump])
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                batch = self._waiting[: self._max_batch]
+                del self._waiting[: len(batch)]
+                commands = [command for command, _ in batch]
+                outcomes, effects = await loop.run_in_executor(self._thread, self.run, commands)
+                for one in effects:
+                    self._after_commit(one)
+                for (_, future), (result, error) in zip(batch, outcomes, strict=True):
+                    if future.done():
+                        continue
+                    if error is None:
+                        future.set_result(result)
+                    else:
+                        future.set_exception(error)
+                self.n_batches += 1
+                self.n_commands += len(batch)
+        finally:
+            self._pump = None
+
+    def run(self, commands: list[Command]) -> tuple[list[Outcome], list[Effects]]:
+        """One batch, in the writer's thread."""
+        try:
+            outcomes, effects = self._transact(commands)
+            return outcomes, [effects]
+        except Unavailable as error:
+            return [(None, error)] * len(commands), []
+        except Exception as error:
+            if len(commands) == 1:
+                return [(None, error.__cause__ if isinstance(error, Spoiled) else error)], []
+        results = [self.run([command]) for command in commands]
+        return [one[0] for one, _ in results], [e for _, effects in results for e in effects]
+
+    def _transact(self, commands: list[Command]) -> tuple[list[Outcome], Effects]:
+        transaction = self._store.begin()
+        try:
+            keys = Keys()
+            for command in commands:
+                add_keys = getattr(command, "keys", None)
+                if add_keys is not None:
+                    add_keys(keys)
+            transaction.prefetch(keys)
+            uow = UnitOfWork(transaction, self._clock())
+            outcomes = [_outcome(command, uow) for command in commands]
+            uow.flush()
+            transaction.commit()
+        except BaseException:
+            self._on_rollback()
+            transaction.rollback()
+            raise
+        return outcomes, uow.effects
+
+
+def _outcome(command: Command, uow: UnitOfWork) -> Outcome:
+    before = uow.n_writes
+    try:
+        return command(uow), None
+    except Problem as problem:
+        if uow.n_writes != before:
+            raise Spoiled from problem
+        return None, problem

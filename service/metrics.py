@@ -1,0 +1,77 @@
+"""What Prometheus is told. Counters are kept as plain numbers and rendered on demand."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class Metrics:
+    """One object a server; `gauges` are asked when somebody looks."""
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[str, str, int], list[float]] = {}
+        self._fits: dict[str, list[float]] = {}
+        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+
+    def observe_request(self, scope: Any, status: int, seconds: float) -> None:
+        """Count a request under its route's template, so that ids make no series."""
+        route = scope.get("route")
+        path = getattr(route, "path", None) or scope.get("lhb.route") or "other"
+        _observe(self._requests, (scope["method"], path, status), seconds)
+
+    def observe_fit(self, status: str, seconds: float) -> None:
+        """Count a fit by what came of it."""
+        _observe(self._fits, status, seconds)
+
+    def describe(self) -> list[Metric]:
+        """Nothing to check at registration."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything, as Prometheus' families."""
+        requests = HistogramMetricFamily(
+            "lhb_request_seconds", "Time to answer", labels=["method", "route", "status"]
+        )
+        for (method, path, status), row in list(self._requests.items()):
+            buckets, total = _buckets(row)
+            requests.add_metric([method, path, str(status)], buckets, total)
+        yield requests
+        fits = HistogramMetricFamily(
+            "lhb_fit_seconds", "Time from due to recorded", labels=["status"]
+        )
+        for status_name, row in list(self._fits.items()):
+            buckets, total = _buckets(row)
+            fits.add_metric([status_name], buckets, total)
+        yield fits
+        for name, (text, read) in self.gauges.items():
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(name, text)
+            family.add_metric([], read())
+            yield family
+
+
+def _observe(table: dict[Any, list[float]], key: Any, seconds: float) -> None:
+    row = table.get(key)
+    if row is None:
+        row = table[key] = [0.0] * (len(BOUNDS) + 2)
+    row[bisect_left(BOUNDS, seconds)] += 1
+    row[-1] += seconds
+
+
+def _buckets(row: list[float]) -> tuple[list[tuple[str, float]], float]:
+    counts, seen = [], 0.0
+    for bound, n in zip((*map(str, BOUNDS), "+Inf"), row, strict=False):
+        seen += n
+        counts.append((bound, seen))
+    return counts, row[-1]

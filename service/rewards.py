@@ -1,0 +1,263 @@
+"""Taking rewards. They are planned first, all of them, and written only if all can be."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from service.fits import after_measurement
+from service.problems import Problem, not_found
+from service.records import Measurement, Session, SessionKey, Trajectory, TrajectoryKey
+from service.sessions import find_session, refuse_archived
+from service.storage.ports import Keys
+from service.storage.unit_of_work import UnitOfWork
+
+Planned = tuple[Trajectory, int, int, float, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A value and the one way in which it says when it was measured."""
+
+    value: float
+    trajectory: str
+    round: int | None = None
+    event_id: str | None = None
+    first_round: int | None = None
+    last_round: int | None = None
+    at: datetime | None = None
+    reward_id: str | None = None
+
+    def asked(self) -> tuple[object, ...]:
+        """All that was asked, for comparison."""
+        return (
+            *(self.value, self.trajectory, self.round, self.event_id),
+            *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
+        )
+
+    def keys(self, session: SessionKey, keys: Keys) -> None:
+        """Add what this reward's check reads."""
+        trajectory = (*session, self.trajectory)
+        keys.sessions.add(session)
+        keys.trajectories.add(trajectory)
+        if self.event_id is not None:
+            keys.events.add((trajectory, self.event_id))
+        if self.reward_id is not None:
+            keys.rewards.add((trajectory, self.reward_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """How many rewards were new, and how many had been received before."""
+
+    accepted: int
+    repeated: int
+
+
+@dataclass(slots=True)
+class Receive:
+    """Command: one or several rewards, all or nothing."""
+
+    key: SessionKey
+    rewards: list[Reward]
+    field: str = ""
+
+    def keys(self, keys: Keys) -> None:
+        """Add what this command reads."""
+        for reward in self.rewards:
+            reward.keys(self.key, keys)
+
+    def __call__(self, uow: UnitOfWork) -> Accepted:
+        """Checks come first: a Problem leaves nothing written."""
+        session = find_session(uow, self.key)
+        refuse_archived(session)
+        planned = plan_rewards(uow, session, self.rewards, self.field)
+        apply_rewards(uow, session, planned)
+        return Accepted(len(planned), len(self.rewards) - len(planned))
+
+
+def plan_rewards(
+    uow: UnitOfWork, session: Session, rewards: list[Reward], field: str
+) -> list[Planned]:
+    """What there is to write; rewards received before are left out.
+
+    Raises
+    ------
+    Problem
+        For the first reward that cannot be; `field` leads the name of its field.
+    """
+    planned: list[Planned] = []
+    rounds: dict[tuple[str, int], Planned] = {}
+    spans: list[Planned] = []
+    ids: dict[tuple[str, str], Planned] = {}
+    for i, reward in enumerate(rewards):
+        prefix = f"{field}[{i}]." if field else ""
+        trajectory = uow.trajectory((*session.key, reward.trajectory))
+        first, last = _span(uow, session, trajectory, reward, prefix)
+        plan = (trajectory, first, last, reward.value, reward.reward_id)
+        if session.reward_mode == "sum":
+            known = _received(uow, session, reward, prefix, ids)
+        else:
+            known = _measured(uow, trajectory, first, last, rounds, spans)
+            if known is None and reward.reward_id is not None:
+                known = _received(uow, session, reward, prefix, ids)
+        if known is not None:
+            if known != (first, last, reward.value):
+                raise _conflict(known, first, last, reward, session, prefix)
+            continue
+        planned.append(plan)
+        if reward.reward_id is not None:
+            ids[reward.trajectory, reward.reward_id] = plan
+        if first == last:
+            rounds[reward.trajectory, first] = plan
+        else:
+            spans.append(plan)
+    return planned
+
+
+def apply_rewards(uow: UnitOfWork, session: Session, planned: list[Planned]) -> None:
+    """Write what was planned, and let the schedule know."""
+    now = uow.now
+    positions: list[tuple[int, int]] = []
+    for trajectory, first, last, value, reward_id in planned:
+        trajectory.n_measurements += 1
+        trajectory.measured_through = max(trajectory.measured_through, last)
+        uow.add_measurement(
+            Measurement(
+                *(session.tenant, session.id, trajectory.key, first, last),
+                *(trajectory.n_measurements, value, reward_id, now),
+            )
+        )
+        uow.save_trajectory(trajectory)
+        now = max(now, trajectory.last_at)
+        positions += _positions(uow, session, trajectory, first, last)
+    if planned:
+        after_measurement(uow, session, positions, now)
+
+
+def _span(
+    uow: UnitOfWork, session: Session, trajectory: Trajectory, reward: Reward, prefix: str
+) -> tuple[int, int]:
+    """The rounds a reward names."""
+    key = (*session.key, reward.trajectory)
+    if session.reward_mode == "sum":
+        if reward.reward_id is None:
+            detail = "in sum mode a reward needs a reward_id: without one a retry would add twice"
+            raise Problem(422, "missing", detail, f"{prefix}reward_id")
+        if reward.first_round is not None:
+            detail = "in sum mode values belong to one round; spans need reward_mode single"
+            raise Problem(422, "span_in_sum_mode", detail, f"{prefix}first_round")
+    if reward.event_id is not None:
+        decision = uow.decision_by_event(key, reward.event_id)
+        if decision is None:
+            detail = f"no decision has the event id {reward.event_id!r}"
+            raise not_found("event", detail, f"{prefix}event_id")
+        return decision.round, decision.round
+    if reward.at is not None:
+        return _round_at(uow, session, key, reward.at, prefix)
+    if reward.round is not None:
+        _check_round(trajectory, reward.round, f"{prefix}round")
+        return reward.round, reward.round
+    assert reward.first_round is not None
+    assert reward.last_round is not None
+    _check_round(trajectory, reward.first_round, f"{prefix}first_round")
+    _check_round(trajectory, reward.last_round, f"{prefix}last_round")
+    if reward.last_round < reward.first_round:
+        detail = f"last_round {reward.last_round} is before first_round {reward.first_round}"
+        raise Problem(422, "last_before_first", detail, f"{prefix}last_round")
+    return reward.first_round, reward.last_round
+
+
+def _check_round(trajectory: Trajectory, round: int, field: str) -> None:
+    if round < 1:
+        raise Problem(422, "unknown_round", f"rounds count from 1, not {round}", field)
+    if round > trajectory.n_rounds:
+        detail = f"round {round} has not been decided; the last one is {trajectory.n_rounds}"
+        raise Problem(422, "future_round", detail, field)
+
+
+def _round_at(
+    uow: UnitOfWork, session: Session, key: TrajectoryKey, at: datetime, prefix: str
+) -> tuple[int, int]:
+    if session.reward_mode != "sum":
+        detail = "at needs reward_mode sum: a single value belongs to a round or a span"
+        raise Problem(422, "at_in_single_mode", detail, f"{prefix}at")
+    decision = uow.decision_before(key, at.timestamp())
+    if decision is None or at.timestamp() > uow.now + 60:
+        detail = "no round was under way at that time"
+        raise Problem(422, "unknown_round", detail, f"{prefix}at")
+    return decision.round, decision.round
+
+
+def _measured(
+    uow: UnitOfWork,
+    trajectory: Trajectory,
+    first: int,
+    last: int,
+    rounds: dict[tuple[str, int], Planned],
+    spans: list[Planned],
+) -> tuple[int, int, float] | None:
+    """What is measured, or planned to be, on any of these rounds."""
+    if rounds or spans:
+        if last - first < len(rounds):
+            own = (rounds.get((trajectory.key, r)) for r in range(first, last + 1))
+            near = [plan for plan in own if plan is not None]
+        else:
+            near = list(rounds.values())
+        for plan in (*near, *spans):
+            if plan[0] is trajectory and plan[1] <= last and plan[2] >= first:
+                return plan[1], plan[2], plan[3]
+    known = uow.measurement_over(trajectory, first, last)
+    return None if known is None else (known.first_round, known.last_round, known.value)
+
+
+def _received(
+    uow: UnitOfWork,
+    session: Session,
+    reward: Reward,
+    prefix: str,
+    ids: dict[tuple[str, str], Planned],
+) -> tuple[int, int, float] | None:
+    """What was received under the same reward id."""
+    assert reward.reward_id is not None
+    plan = ids.get((reward.trajectory, reward.reward_id))
+    if plan is not None:
+        return plan[1], plan[2], plan[3]
+    known = uow.measurement_by_id((*session.key, reward.trajectory), reward.reward_id)
+    return None if known is None else (known.first_round, known.last_round, known.value)
+
+
+def _conflict(
+    known: tuple[int, int, float],
+    first: int,
+    last: int,
+    reward: Reward,
+    session: Session,
+    prefix: str,
+) -> Problem:
+    start, end, value = known
+    rounds = f"round {start}" if start == end else f"rounds {start} to {end}"
+    if session.reward_mode == "sum" or (start, end) != (first, last):
+        by = f"reward {reward.reward_id!r}" if session.reward_mode == "sum" else rounds
+        field = "reward_id" if session.reward_mode == "sum" else _span_field(reward)
+        detail = f"{by} has the value {value!r} for {rounds}"
+        return Problem(409, "reward_conflict", detail, prefix + field)
+    detail = f"{rounds} has the value {value!r} already, not {reward.value!r}"
+    return Problem(409, "reward_conflict", detail, f"{prefix}value")
+
+
+def _span_field(reward: Reward) -> str:
+    if reward.event_id is not None:
+        return "event_id"
+    return "round" if reward.round is not None else "first_round"
+
+
+def _positions(
+    uow: UnitOfWork, session: Session, trajectory: Trajectory, first: int, last: int
+) -> list[tuple[int, int]]:
+    """The rounds' numbers in the session as a whole, as ranges."""
+    if session.reward_mode == "sum" or not session.schedule.open:
+        return []
+    if session.n_trajectories == 1:
+        return [(first, last)]
+    key = (*session.key, trajectory.key)
+    found = (uow.decision_by_round(key, round) for round in range(first, last + 1))
+    return [(d.position, d.position) for d in found if d is not None]

@@ -1,0 +1,71 @@
+"""A server process: `lhb serve` calls `run`."""
+
+import ipaddress
+import socket
+from typing import Any
+
+import uvicorn
+
+from service.app import create_app
+from service.settings import Settings
+
+
+class BindRefused(RuntimeError):
+    """Listening there without keys would let anybody in."""
+
+
+def run(host: str = "127.0.0.1", port: int = 8000, settings: Settings | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; what is under way is finished then.
+
+    Raises
+    ------
+    BindRefused
+        The address is not loopback, and nothing checks who asks.
+    OwnedElsewhere
+        Another process owns the database file.
+    """
+    settings = settings or Settings()
+    check_bind(host, settings)
+    server = uvicorn.Server(server_config(host, port, settings))
+    server.run()
+    if not server.started:
+        raise SystemExit(3)
+
+
+def server_config(host: str, port: int, settings: Settings, **more: Any) -> uvicorn.Config:
+    """How uvicorn runs the app."""
+    return uvicorn.Config(
+        create_app(settings),
+        host=host,
+        port=port,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=30,
+        lifespan="on",
+        **more,
+    )
+
+
+def check_bind(host: str, settings: Settings) -> None:
+    """Refuse to listen beyond loopback without keys, unless told that something else checks."""
+    if settings.insecure_bind or is_loopback(host):
+        return
+    raise BindRefused(
+        f"refusing to listen on {host} without keys: anybody who reaches it could read and write "
+        "everything. Listen on 127.0.0.1, or set LHB_INSECURE_BIND=true where a container "
+        "network or a proxy decides who may ask."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        try:
+            found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+        except OSError:
+            return False
+        return all(ipaddress.ip_address(address).is_loopback for address in found)

@@ -1,0 +1,151 @@
+"""A session's life: create, change, delete. Commands over a unit of work."""
+
+import json
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from lhb_engine.agents import ALGORITHMS, OptionError, make_options
+from lhb_engine.randomness import SEED_LIMIT
+from service.agents import Agents, build_agent
+from service.fits import open_schedule
+from service.problems import Problem, not_found
+from service.records import Session, SessionKey
+from service.storage.unit_of_work import UnitOfWork
+
+
+def find_session(uow: UnitOfWork, key: SessionKey) -> Session:
+    """The session.
+
+    Raises
+    ------
+    Problem
+        404 unknown_session.
+    """
+    session = uow.session(key)
+    if session is None:
+        raise unknown_session(key[1])
+    return session
+
+
+def unknown_session(session_id: str) -> Problem:
+    """404: there is no such session."""
+    return not_found("session", f"there is no session {session_id!r}", "session_id")
+
+
+def refuse_archived(session: Session) -> None:
+    """409 where the session is archived."""
+    if session.archived_at is not None:
+        raise Problem(409, "archived", "the session is archived: it can be read, not changed")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSession:
+    """Command: a new session, or the one of the same name that was asked for in the same words."""
+
+    tenant: str
+    request: dict[str, Any]
+    allow_oracles: bool
+    agents: Agents
+
+    def __call__(self, uow: UnitOfWork) -> tuple[Session, bool]:
+        """The session, and whether it is new."""
+        request = json.dumps(self.request, sort_keys=True)
+        name = self.request["name"]
+        if name is not None:
+            known = uow.session_named(self.tenant, name)
+            if known is not None:
+                if known.request != request:
+                    detail = f"there is a session {name!r} already, asked for differently"
+                    raise Problem(409, "session_conflict", detail, "name")
+                return known, False
+        session = self._session(uow, request)
+        agent = build_agent(session, None)
+        open_schedule(session, agent)
+        uow.add_session(session)
+        self.agents.put(session, agent)
+        return session, True
+
+    def _session(self, uow: UnitOfWork, request: str) -> Session:
+        asked = self.request
+        check_algorithm(asked["algorithm"], asked["options"], self.allow_oracles)
+        if asked["refit"] == "blocking" and asked["reward_wait_seconds"] != 0:
+            detail = 'refit "blocking" waits for fits only: reward_wait_seconds must be 0'
+            raise Problem(422, "bad_option", detail, "reward_wait_seconds")
+        if asked["reward_mode"] == "sum" and asked["default_reward"] is not None:
+            detail = "in sum mode a round that received nothing counts 0; there is no default"
+            raise Problem(422, "bad_option", detail, "default_reward")
+        seed = asked["seed"]
+        return Session(
+            tenant=self.tenant,
+            id=new_id(uow.now),
+            name=asked["name"],
+            algorithm=asked["algorithm"],
+            dim=asked["dim"],
+            horizon=asked["horizon"],
+            seed=secrets.randbelow(SEED_LIMIT) if seed is None else seed,
+            options=asked["options"],
+            reward_mode=asked["reward_mode"],
+            reward_wait_seconds=asked["reward_wait_seconds"],
+            default_reward=asked["default_reward"],
+            refit=asked["refit"],
+            request=request,
+            created_at=uow.now,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSession:
+    """Command: rename, archive or take out of the archive."""
+
+    key: SessionKey
+    changes: dict[str, Any]
+
+    def __call__(self, uow: UnitOfWork) -> Session:
+        """The session as it is then."""
+        session = find_session(uow, self.key)
+        name = self.changes.get("name")
+        if name is not None and name != session.name:
+            if uow.session_named(session.tenant, name) is not None:
+                raise Problem(409, "session_conflict", f"the name {name!r} is taken", "name")
+            session.name = name
+        archived = self.changes.get("archived")
+        if archived is True and session.archived_at is None:
+            session.archived_at = uow.now
+        elif archived is False and session.archived_at is not None:
+            session.archived_at = None
+            uow.effects.timed[session.key] = uow.now
+        uow.save(session)
+        return session
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSession:
+    """Command: delete the session and everything of it."""
+
+    key: SessionKey
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        """404 where there is none."""
+        uow.delete_session(find_session(uow, self.key))
+
+
+def check_algorithm(algorithm: str, options: dict[str, Any], allow_oracles: bool) -> None:
+    """422 for an unknown algorithm or option, and for one that must be told the truth."""
+    kind = ALGORITHMS.get(algorithm)
+    if kind is None:
+        listed = ", ".join(sorted(ALGORITHMS))
+        detail = f"there is no algorithm {algorithm!r}; there are {listed}"
+        raise Problem(422, "unknown_algorithm", detail, "algorithm")
+    if kind.needs_truth and not allow_oracles:
+        detail = f"{algorithm} must be told the truth; this server does not serve oracles"
+        raise Problem(422, "oracle_refused", detail, "algorithm")
+    try:
+        make_options(algorithm, options)
+    except OptionError as error:
+        raise Problem(422, "bad_option", error.message, f"options.{error.option}") from None
+
+
+def new_id(now: float) -> str:
+    """An id that sorts by the time of creation."""
+    return f"{int(now * 1000):011x}{secrets.token_hex(6)}"

@@ -1,0 +1,47 @@
+"""Settings, read from the environment (prefix LHB_)."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """How this process serves. Every field is an environment variable, ``LHB_DATABASE_URL`` say."""
+
+    model_config = SettingsConfigDict(env_prefix="LHB_", extra="ignore")
+
+    database_url: str = Field(
+        default="sqlite:///lhb.db", description="sqlite:///path, or postgresql://..."
+    )
+    allow_oracles: bool = Field(
+        default=False, description="serve algorithms that must be told the truth"
+    )
+    insecure_bind: bool = Field(
+        default=False,
+        description="listen beyond loopback without keys: only behind something that checks access",
+    )
+    fit_workers: int = Field(default=1, ge=1, description="processes that fit")
+    fit_niceness: int = Field(
+        default=10, ge=0, le=19, description="how far fits give way to decisions"
+    )
+    fit_timeout_seconds: float = Field(
+        default=3600.0, gt=0, description="a fit that takes longer is killed"
+    )
+    fit_wait_seconds: float = Field(
+        default=30.0, gt=0, description="how long a decision of a blocking session waits for a fit"
+    )
+    fit_retry_seconds: float = Field(
+        default=1.0, gt=0, description="first pause after a failed fit; doubles"
+    )
+    fit_attempts: int = Field(
+        default=5, ge=1, description="after so many failures a fit is given up"
+    )
+    max_body_bytes: int = Field(default=16 * 2**20, gt=0, description="largest request body")
+    body_timeout_seconds: float = Field(
+        default=30.0, gt=0, description="time a request body may take"
+    )
+    max_queue: int = Field(
+        default=10_000, gt=0, description="commands that may wait for the writer"
+    )
+    max_batch: int = Field(default=512, gt=0, description="commands in one transaction")
+    log_level: str = Field(default="info", description="debug, info, warning, error")
+    log_requests: bool = Field(default=False, description="a log line a request")

@@ -1,0 +1,162 @@
+"""What the use cases need from a database. A new backend is one class a protocol here.
+
+A batch of commands is one transaction: `prefetch` may lock and read what the batch's keys need
+in a constant number of round trips (sessions first, then trajectories, each in key order), the
+single reads then answer from that; `write` is one bulk call a table. Reads must see what `write`
+has written. Adapters translate their driver's errors to `Unavailable`.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lhb_engine.history import FitWindow, History
+from service.records import (
+    Decision,
+    DueFit,
+    EstimateRecord,
+    Measurement,
+    Session,
+    SessionKey,
+    Trajectory,
+    TrajectoryKey,
+)
+
+
+@dataclass(slots=True)
+class Keys:
+    """What a batch is going to read: a hint, not a promise."""
+
+    sessions: set[SessionKey] = field(default_factory=set)
+    trajectories: set[TrajectoryKey] = field(default_factory=set)
+    events: set[tuple[TrajectoryKey, str]] = field(default_factory=set)
+    rewards: set[tuple[TrajectoryKey, str]] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch writes. `counts` are sessions of which only the hot counters changed."""
+
+    new_sessions: list[Session] = field(default_factory=list)
+    counts: dict[SessionKey, Session] = field(default_factory=dict)
+    sessions: dict[SessionKey, Session] = field(default_factory=dict)
+    trajectories: dict[TrajectoryKey, Trajectory] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
+    estimates: list[EstimateRecord] = field(default_factory=list)
+    states: dict[SessionKey, str] = field(default_factory=dict)
+    deleted: list[SessionKey] = field(default_factory=list)
+
+
+class Transaction(Protocol):
+    """One open transaction of the writer."""
+
+    def prefetch(self, keys: Keys) -> None:
+        """Lock and read ahead; may do nothing where a read is cheap."""
+
+    def session(self, key: SessionKey) -> Session | None:
+        """The session, locked for this transaction."""
+
+    def session_named(self, tenant: str, name: str) -> Session | None:
+        """The session of that name."""
+
+    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+        """The trajectory, locked for this transaction."""
+
+    def trajectories(self, key: SessionKey) -> list[Trajectory]:
+        """All trajectories of a session, in key order."""
+
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+        """The decision that a client's event id names."""
+
+    def decision_by_number(self, key: TrajectoryKey, number: int) -> Decision | None:
+        """A decision by its number within its trajectory."""
+
+    def decision_by_round(self, key: TrajectoryKey, round: int) -> Decision | None:
+        """The first decision of a round."""
+
+    def decision_before(self, key: TrajectoryKey, at: float) -> Decision | None:
+        """The last decision taken at or before a time."""
+
+    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> Measurement | None:
+        """A measurement that shares a round with first..last (the one that starts last)."""
+
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
+        """The measurement that a client's reward id names."""
+
+    def count_measured(self, key: SessionKey, first: int, last: int) -> int:
+        """How many rounds of the session's positions first..last a measurement covers."""
+
+    def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
+        """Last round of each trajectory whose next decision was taken at or before a time."""
+
+    def agent_state(self, key: SessionKey) -> str | None:
+        """The agent's state as JSON, or None before the first installation."""
+
+    def write(self, changes: Changes) -> None:
+        """All inserts and updates, one bulk call a table."""
+
+    def commit(self) -> None:
+        """Make it durable."""
+
+    def rollback(self) -> None:
+        """Forget it, and everything cached from it."""
+
+
+class Store(Protocol):
+    """A database. The writer is used by one thread; readers may be used by any."""
+
+    def begin(self) -> Transaction:
+        """Open the writer's transaction."""
+
+    def reader(self) -> AbstractContextManager["Reader"]:
+        """A consistent view of what is committed."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class Reader(Protocol):
+    """Cold reads: listings, pages, a fit's history. Sees committed data only."""
+
+    def session(self, key: SessionKey) -> Session | None:
+        """A session."""
+
+    def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[Session]:
+        """Sessions in order of creation, beyond the id `after`."""
+
+    def unfinished(self) -> list[tuple[SessionKey, int | None, float | None]]:
+        """Sessions with a fit due (its round) or a time to wake at."""
+
+    def trajectories(self, key: SessionKey) -> list[Trajectory]:
+        """All trajectories of a session, in key order."""
+
+    def decision(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+        """A decision by its event id, the client's or the server's."""
+
+    def decisions(
+        self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
+    ) -> list[Decision]:
+        """Decisions of rounds beyond `after`, in order."""
+
+    def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[Measurement]:
+        """Measurements that start within first..last, by start and number."""
+
+    def measurement_log(self, key: TrajectoryKey) -> Iterator[Measurement]:
+        """All measurements of a trajectory as they came."""
+
+    def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRecord]:
+        """Fits beyond number `after`, in order, failed and skipped ones too."""
+
+    def estimate(self, key: SessionKey, number: int) -> EstimateRecord | None:
+        """One fit."""
+
+    def agent_state(self, key: SessionKey) -> str | None:
+        """The agent's state as JSON, or None before the first installation."""
+
+    def history(self, session: Session, window: FitWindow, due: DueFit | None = None) -> History:
+        """What a fit over `window` reads; with `due`, no more than its manifest allows."""
+
+    def check(self) -> None:
+        """Raise `Unavailable` unless the database answers."""

@@ -1,0 +1,206 @@
+"""A batch in the making: one view of what is stored and what the batch is about to store."""
+
+from dataclasses import dataclass, field
+
+from service.records import (
+    SERVER_EVENT,
+    Decision,
+    EstimateRecord,
+    Measurement,
+    Session,
+    SessionKey,
+    Trajectory,
+    TrajectoryKey,
+)
+from service.storage.ports import Changes, Transaction
+
+
+@dataclass(slots=True)
+class Effects:
+    """What has to happen once the batch is durable."""
+
+    due: dict[SessionKey, int] = field(default_factory=dict)
+    installed: set[SessionKey] = field(default_factory=set)
+    timed: dict[SessionKey, float] = field(default_factory=dict)
+    removed: set[SessionKey] = field(default_factory=set)
+
+
+class UnitOfWork:
+    """Reads through to the transaction, buffers writes, and shows them to later reads.
+
+    Parameters
+    ----------
+    transaction : Transaction
+        The open transaction.
+    now : float
+        Seconds since the epoch: one time for the whole batch.
+    """
+
+    def __init__(self, transaction: Transaction, now: float) -> None:
+        self.now = now
+        self.effects = Effects()
+        self.n_writes = 0
+        self._transaction = transaction
+        self._changes = Changes()
+        self._sessions: dict[SessionKey, Session | None] = {}
+        self._trajectories: dict[TrajectoryKey, Trajectory] = {}
+        self._events: dict[tuple[TrajectoryKey, str], Decision] = {}
+        self._rounds: dict[tuple[TrajectoryKey, int], Decision] = {}
+        self._measured: dict[TrajectoryKey, list[Measurement]] = {}
+        self._reward_ids: dict[tuple[TrajectoryKey, str], Measurement] = {}
+
+    # --- reads
+
+    def session(self, key: SessionKey) -> Session | None:
+        """The session, or None."""
+        try:
+            return self._sessions[key]
+        except KeyError:
+            found = self._sessions[key] = self._transaction.session(key)
+            return found
+
+    def session_named(self, tenant: str, name: str) -> Session | None:
+        """The session of that name, or None."""
+        self.flush()
+        found = self._transaction.session_named(tenant, name)
+        return None if found is None else self.session(found.key)
+
+    def trajectory(self, key: TrajectoryKey) -> Trajectory:
+        """The trajectory; a fresh one, not yet stored, where there is none."""
+        try:
+            return self._trajectories[key]
+        except KeyError:
+            found = self._transaction.trajectory(key) or Trajectory(*key)
+            self._trajectories[key] = found
+            return found
+
+    def trajectories(self, key: SessionKey) -> list[Trajectory]:
+        """All trajectories of a session."""
+        self.flush()
+        return self._transaction.trajectories(key)
+
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+        """The decision that an event id names, the client's or the server's."""
+        if event_id.startswith(SERVER_EVENT):
+            number = event_id[len(SERVER_EVENT) :]
+            if not (number.isascii() and number.isdecimal()) or number != str(int(number)):
+                return None
+            if not 1 <= int(number) <= self.trajectory(key).n_decisions:
+                return None
+            self.flush()
+            found = self._transaction.decision_by_number(key, int(number))
+            return found if found is not None and found.client_event_id is None else None
+        pending = self._events.get((key, event_id))
+        return pending or self._transaction.decision_by_event(key, event_id)
+
+    def decision_by_round(self, key: TrajectoryKey, round: int) -> Decision | None:
+        """The first decision of a round."""
+        pending = self._rounds.get((key, round))
+        return pending or self._transaction.decision_by_round(key, round)
+
+    def decision_before(self, key: TrajectoryKey, at: float) -> Decision | None:
+        """The last decision taken at or before a time."""
+        self.flush()
+        return self._transaction.decision_before(key, at)
+
+    def measurement_over(self, trajectory: Trajectory, first: int, last: int) -> Measurement | None:
+        """A measurement that shares a round with first..last."""
+        if first > trajectory.measured_through:
+            return None
+        key = (trajectory.tenant, trajectory.session_id, trajectory.key)
+        for pending in self._measured.get(key, ()):
+            if pending.first_round <= last and pending.last_round >= first:
+                return pending
+        return self._transaction.measurement_over(key, first, last)
+
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
+        """The measurement that a reward id names."""
+        pending = self._reward_ids.get((key, reward_id))
+        return pending or self._transaction.measurement_by_id(key, reward_id)
+
+    def count_measured(self, key: SessionKey, first: int, last: int) -> int:
+        """How many rounds of positions first..last a measurement covers."""
+        self.flush()
+        return self._transaction.count_measured(key, first, last)
+
+    def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
+        """Last round of each trajectory whose next decision was taken at or before a time."""
+        self.flush()
+        return self._transaction.closed_rounds(key, before)
+
+    def agent_state(self, key: SessionKey) -> str | None:
+        """The agent's state as JSON, or None."""
+        return self._changes.states.get(key) or self._transaction.agent_state(key)
+
+    # --- writes
+
+    def add_session(self, session: Session) -> None:
+        """Store a new session."""
+        self.n_writes += 1
+        self._sessions[session.key] = session
+        self._changes.new_sessions.append(session)
+
+    def count(self, session: Session) -> None:
+        """Store the session's counters."""
+        self.n_writes += 1
+        self._changes.counts[session.key] = session
+
+    def save(self, session: Session) -> None:
+        """Store all of the session that may change."""
+        self.n_writes += 1
+        self._changes.sessions[session.key] = session
+
+    def save_trajectory(self, trajectory: Trajectory) -> None:
+        """Store the trajectory's counters."""
+        self.n_writes += 1
+        key = (trajectory.tenant, trajectory.session_id, trajectory.key)
+        self._changes.trajectories[key] = trajectory
+
+    def save_state(self, key: SessionKey, state: str) -> None:
+        """Store the agent's state."""
+        self.n_writes += 1
+        self._changes.states[key] = state
+
+    def add_decision(self, decision: Decision) -> None:
+        """Store a decision."""
+        self.n_writes += 1
+        key = decision[:3]
+        self._changes.decisions.append(decision)
+        self._rounds[key, decision.round] = decision
+        if decision.client_event_id is not None:
+            self._events[key, decision.client_event_id] = decision
+
+    def add_measurement(self, measurement: Measurement) -> None:
+        """Store a measurement."""
+        self.n_writes += 1
+        key = measurement[:3]
+        self._changes.measurements.append(measurement)
+        self._measured.setdefault(key, []).append(measurement)
+        if measurement.reward_id is not None:
+            self._reward_ids[key, measurement.reward_id] = measurement
+
+    def add_estimate(self, estimate: EstimateRecord) -> None:
+        """Store what came of a fit."""
+        self.n_writes += 1
+        self._changes.estimates.append(estimate)
+
+    def delete_session(self, session: Session) -> None:
+        """Delete the session and all that belongs to it."""
+        self.flush()
+        self.n_writes += 1
+        self._sessions[session.key] = None
+        self._changes.deleted.append(session.key)
+        self.flush()
+        for key in [k for k in self._trajectories if k[:2] == session.key]:
+            del self._trajectories[key]
+        self.effects.removed.add(session.key)
+
+    def flush(self) -> None:
+        """Hand what is buffered to the transaction, so that any read sees it."""
+        if self.n_writes:
+            self._transaction.write(self._changes)
+            self._changes = Changes()
+            self._events.clear()
+            self._rounds.clear()
+            self._measured.clear()
+            self._reward_ids.clear()

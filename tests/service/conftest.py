@@ -1,0 +1,88 @@
+"""A service in this process, driven through ASGI with its lifespan run."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.app import create_app
+from service.service import Service
+from service.settings import Settings
+
+
+class Client(httpx.AsyncClient):
+    """httpx with the words of these tests."""
+
+    service: Service
+
+    async def create(self, **body: Any) -> str:
+        """A new session's id; uniform in two dimensions unless told otherwise."""
+        body = {"algorithm": "uniform", "dim": 2, "horizon": 4, "seed": 1, **body}
+        answer = await self.post("/v1/sessions", json=body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    async def decide(self, session: str, contexts: Any = ((1.0, 0.0), (0.0, 1.0)), **body: Any) -> Any:
+        """A decision that is expected to be taken."""
+        answer = await self.post(
+            f"/v1/sessions/{session}/decisions", json={"contexts": contexts, **body}
+        )
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+    async def reward(self, session: str, **body: Any) -> httpx.Response:
+        """The answer to a reward."""
+        return await self.post(f"/v1/sessions/{session}/rewards", json=body)
+
+    async def read(self, path: str) -> Any:
+        """The JSON of a page that is expected to be there."""
+        answer = await self.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+Serve = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    """`async with serve() as client`: may be entered again, over the same database."""
+
+    @asynccontextmanager
+    async def start(**settings: Any) -> AsyncIterator[Client]:
+        url = f"sqlite:///{tmp_path / 'lhb.db'}"
+        app = create_app(Settings(database_url=url, log_level="error", **settings))
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with Client(transport=transport, base_url="http://lhb") as client:
+                client.service = app.state.service
+                yield client
+
+    return start
+
+
+def problem(answer: httpx.Response, status: int, code: str, field: str | None = None) -> None:
+    """Assert that an answer is this problem."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert (body["status"], body["code"]) == (status, code), body
+    if field is not None:
+        assert body["field"] == field, body
+
+
+async def until(check: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Wait until an async check gives something true, and give that."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                found = await check()
+                if found:
+                    return found
+                await asyncio.sleep(0.01)
+    raise AssertionError("it did not come true in time")

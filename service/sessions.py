@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from lhb_engine.agents import ALGORITHMS, OptionError, make_options
+from lhb_engine.agents import ALGORITHMS, Agent, OptionError
 from lhb_engine.randomness import SEED_LIMIT
 from service.agents import Agents, build_agent
 from service.fits import open_schedule
@@ -60,7 +60,7 @@ class CreateSession:
                     raise Problem(409, "session_conflict", detail, "name")
                 return known, False
         session = self._session(uow, request)
-        agent = build_agent(session, None)
+        agent = first_agent(session, self.allow_oracles)
         open_schedule(session, agent)
         uow.add_session(session)
         self.agents.put(session, agent)
@@ -68,7 +68,6 @@ class CreateSession:
 
     def _session(self, uow: UnitOfWork, request: str) -> Session:
         asked = self.request
-        check_algorithm(asked["algorithm"], asked["options"], self.allow_oracles)
         if asked["refit"] == "blocking" and asked["reward_wait_seconds"] != 0:
             detail = 'refit "blocking" waits for fits only: reward_wait_seconds must be 0'
             raise Problem(422, "bad_option", detail, "reward_wait_seconds")
@@ -130,8 +129,15 @@ class DeleteSession:
         uow.delete_session(find_session(uow, self.key))
 
 
-def check_algorithm(algorithm: str, options: dict[str, Any], allow_oracles: bool) -> None:
-    """422 for an unknown algorithm or option, and for one that must be told the truth."""
+def first_agent(session: Session, allow_oracles: bool) -> Agent:
+    """The new session's agent.
+
+    Raises
+    ------
+    Problem
+        422 for an unknown algorithm or option, and for an algorithm that must be told the truth.
+    """
+    algorithm = session.algorithm
     kind = ALGORITHMS.get(algorithm)
     if kind is None:
         listed = ", ".join(sorted(ALGORITHMS))
@@ -141,9 +147,13 @@ def check_algorithm(algorithm: str, options: dict[str, Any], allow_oracles: bool
         detail = f"{algorithm} must be told the truth; this server does not serve oracles"
         raise Problem(422, "oracle_refused", detail, "algorithm")
     try:
-        make_options(algorithm, options)
+        return build_agent(session, None)
     except OptionError as error:
-        raise Problem(422, "bad_option", error.message, f"options.{error.option}") from None
+        field = f"options.{error.option}"
+        raise Problem(422, "bad_option", f"{field}: {error.message}", field) from None
+    except TypeError as error:
+        detail = f"an option has the wrong type: {error}"
+        raise Problem(422, "bad_option", detail, "options") from None
 
 
 def new_id(now: float) -> str:

@@ -27,7 +27,9 @@ class Client(httpx.AsyncClient):
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
-    async def decide(self, session: str, contexts: Any = ((1.0, 0.0), (0.0, 1.0)), **body: Any) -> Any:
+    async def decide(
+        self, session: str, contexts: Any = ((1.0, 0.0), (0.0, 1.0)), **body: Any
+    ) -> Any:
         """A decision that is expected to be taken."""
         answer = await self.post(
             f"/v1/sessions/{session}/decisions", json={"contexts": contexts, **body}

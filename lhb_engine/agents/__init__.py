@@ -3,11 +3,15 @@
 from dataclasses import fields
 from typing import Any
 
+from lhb_engine.agents.ad_lasso import ADLasso
 from lhb_engine.agents.base import Agent, Choice, OptionError, Options
+from lhb_engine.agents.doubling_lasso import DoublingLasso
 from lhb_engine.agents.oracle import Oracle
 from lhb_engine.agents.uniform import Uniform
 
-ALGORITHMS: dict[str, type[Agent]] = {agent.name: agent for agent in (Uniform, Oracle)}
+ALGORITHMS: dict[str, type[Agent]] = {
+    agent.name: agent for agent in (ADLasso, DoublingLasso, Uniform, Oracle)
+}
 
 
 def make_options(algorithm: str, options: dict[str, Any]) -> Options:

@@ -45,9 +45,11 @@ class Options:
 def scores_of(contexts: Floats, theta: Floats) -> Floats:
     """<x, theta> of every arm, (..., K, dim) -> (..., K), in one fixed order of additions.
 
-    Never BLAS: equal arms must get equal scores, whatever the shape of the batch.
+    Never BLAS: equal arms must get equal scores, whatever the shape and layout of the batch.
+    Products in a fresh C-ordered array, then numpy's pairwise sum along it, whose order depends
+    on dim alone; einsum's depends on the memory layout and on the machine's vector width.
     """
-    return np.asarray(np.einsum("...d,d->...", contexts, theta))
+    return np.asarray(np.add.reduce(np.multiply(contexts, theta, order="C"), axis=-1))
 
 
 class Agent:
@@ -77,7 +79,17 @@ class Agent:
         self.theta: Floats | None = None
 
     def scores(self, contexts: Floats) -> Floats:
-        """Score of every arm, (..., K, dim) -> (..., K); all zero before the first estimate."""
+        """Score of every arm, (..., K, dim) -> (..., K); all zero before the first estimate.
+
+        Raises
+        ------
+        ValueError
+            Contexts that are not finite, or no arm, or of another dim.
+        """
+        if contexts.shape[-1] != self.dim or contexts.shape[-2] == 0:
+            raise ValueError(f"contexts must be (n_arms, {self.dim}) with at least one arm")
+        if not np.isfinite(contexts).all():
+            raise ValueError("contexts must be finite")
         if self.theta is None:
             return np.zeros(contexts.shape[:-1])
         return scores_of(contexts, self.theta)

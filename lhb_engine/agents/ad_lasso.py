@@ -1,0 +1,33 @@
+"""AD-Lasso (Algorithm 2): Doubling Lasso up to round h, then all lags on each later half."""
+
+from collections.abc import Iterator
+
+from lhb_engine import epochs
+from lhb_engine.agents.doubling_lasso import DoublingLasso
+from lhb_engine.block_lasso import BlockLasso
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow, History
+from lhb_engine.regularization import theory_full
+from lhb_engine.rows import measured_rows
+
+
+class ADLasso(DoublingLasso):
+    """Adapts to both regimes: differenced growing fits first, full fits once T >= h."""
+
+    name = "ad_lasso"
+    summary = "AdaptiveDoubling Lasso, the paper's algorithm for any number of rounds."
+
+    def windows(self) -> Iterator[FitWindow]:
+        """The schedule, without end."""
+        return epochs.ad_windows(self.horizon, self.first_quarter)
+
+    def fit(self, history: History) -> Estimate:
+        """Algorithm 1's fit up to round h, Algorithm 2's after it."""
+        window = history.window
+        assert window is not None
+        if window.due <= self.horizon:
+            return self.fit_differenced(history)
+        o = self.options
+        n_rows = window.last - window.first + 1
+        lam = theory_full(n_rows, self.dim, o.gamma, o.c) if o.reg == "theory" else None
+        return BlockLasso(lam, o.fit_intercept).estimate(measured_rows(history), window)

@@ -1,0 +1,95 @@
+"""Doubling Lasso (Algorithm 1): for fewer rounds than the horizon."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal, get_args
+
+from lhb_engine import epochs
+from lhb_engine.agents.base import Agent, OptionError, Options
+from lhb_engine.block_lasso import BlockLasso
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow, History
+from lhb_engine.regularization import theory_doubling
+from lhb_engine.rows import differenced_rows, measured_rows
+
+Rule = Literal["noise_adaptive", "theory"]
+
+
+@dataclass(frozen=True)
+class LassoOptions(Options):
+    """Options of the paper's two algorithms."""
+
+    reg: Rule = field(
+        default="noise_adaptive",
+        metadata={"description": "How lam is chosen: from the measured noise, or by the paper."},
+    )
+    c: float = field(
+        default=1.0,
+        metadata={"description": "Multiplier of the paper's lam (reg=theory); 1 is the paper."},
+    )
+    gamma: float = field(
+        default=0.1,
+        metadata={"description": "Probability of failure in the paper's lam, in (0, 1)."},
+    )
+    L: int | None = field(
+        default=None,
+        metadata={"description": "The first epoch has 4 L rounds; none: max(1, horizon // 12)."},
+    )
+    fit_intercept: bool = field(
+        default=False,
+        metadata={"description": "Fit a reward baseline; for rewards that have one."},
+    )
+
+    def __post_init__(self) -> None:
+        if self.reg not in get_args(Rule):
+            raise OptionError("reg", f"must be one of {', '.join(get_args(Rule))}")
+        if not _number(self.c) or not (isfinite(self.c) and self.c > 0):
+            raise OptionError("c", "must be a positive number")
+        if not _number(self.gamma) or not 0 < self.gamma < 1:
+            raise OptionError("gamma", "must lie between 0 and 1")
+        if self.L is not None and (type(self.L) is not int or not 1 <= self.L <= 10**9):
+            raise OptionError("L", "must be a whole number of at least 1")
+        if type(self.fit_intercept) is not bool:
+            raise OptionError("fit_intercept", "must be true or false")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class DoublingLasso(Agent):
+    """Differences the fourth quarter of each epoch with the second, and fits growing lags."""
+
+    name = "doubling_lasso"
+    summary = "Doubling Lasso, the paper's algorithm for fewer rounds than the horizon."
+    options_type = LassoOptions
+    options: LassoOptions
+
+    @property
+    def first_quarter(self) -> int:
+        """L of the paper."""
+        return self.options.L or epochs.default_first_epoch(self.horizon)
+
+    def windows(self) -> Iterator[FitWindow]:
+        """The schedule, without end."""
+        return epochs.doubling_windows(self.horizon, self.first_quarter)
+
+    def next_fit(self, n_rounds: int) -> FitWindow | None:
+        """The first window that is due after more than `n_rounds` rounds."""
+        return next(window for window in self.windows() if window.due > n_rounds)
+
+    def fit(self, history: History) -> Estimate:
+        """Algorithm 1's fit at the end of an epoch."""
+        return self.fit_differenced(history)
+
+    def fit_differenced(self, history: History) -> Estimate:
+        """Fourth quarter less second; both quarters with an intercept where too few pairs are."""
+        assert history.window is not None
+        quarter = epochs.quarter_of(history.window)
+        rows = differenced_rows(history, quarter)
+        if rows is None or rows.design.n_rows < max(2 * self.dim, quarter / 2):
+            rows = measured_rows(history, quarters=quarter)
+        o = self.options
+        lam = theory_doubling(quarter, self.dim, o.gamma, o.c) if o.reg == "theory" else None
+        return BlockLasso(lam, rows.name == "undifferenced").estimate(rows, history.window)

@@ -1,0 +1,166 @@
+"""The lagged design X = M T as a linear operator; no dense matrix on the way.
+
+T stacks the trajectories' block-Toeplitz matrices: row t holds [xi_t, xi_{t-1}, ..., xi_{t-h+1}],
+xi_j = 0 before the trajectory's first round. M is sparse, a row a measurement. `T v` is a
+convolution and `T' r` a correlation: both are FFTs of short segments (see `segments.py`).
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from lhb_engine.history import Floats, Ints
+from lhb_engine.segments import Bank, plan_banks
+
+
+class LaggedDesign:
+    """Rows of lagged contexts, as an operator on phi of shape (n_lags, dim).
+
+    Parameters
+    ----------
+    contexts : (n_rounds, dim) array or a sequence of them
+        Selected contexts, an array a trajectory. Lags never reach across two.
+    n_lags : int
+        Number of lags, at least 1.
+
+    Attributes
+    ----------
+    n_rows : int
+        One a round at first, one a measurement after `measure`.
+    intercept : (n_rows,) array
+        What a reward baseline of 1 a round adds to each row: M @ ones.
+
+    Raises
+    ------
+    ValueError
+        Contexts that are not finite, not two-dimensional, or of different widths.
+    """
+
+    def __init__(self, contexts: Floats | Sequence[Floats], n_lags: int) -> None:
+        parts = [contexts] if isinstance(contexts, np.ndarray) else list(contexts)
+        if n_lags < 1:
+            raise ValueError("n_lags must be at least 1")
+        if not parts or any(part.ndim != 2 or part.shape[1] < 1 for part in parts):
+            raise ValueError("contexts must be (n_rounds, dim) arrays")
+        if len({part.shape[1] for part in parts}) > 1:
+            raise ValueError("all trajectories must have the same dim")
+        self.n_lags = int(n_lags)
+        self.dim = int(parts[0].shape[1])
+        self.lengths: Ints = np.array([len(part) for part in parts], dtype=np.int64)
+        # row 0 is the zero context that every lag before a trajectory's first round points to
+        self._contexts = np.concatenate([np.zeros((1, self.dim)), *parts], dtype=np.float64)
+        if not np.isfinite(self._contexts).all():
+            raise ValueError("contexts must be finite")
+        self._starts: Ints = np.concatenate([[0], np.cumsum(self.lengths)])[:-1]
+        self.measurement: sparse.csr_array | None = None
+        self.n_rows = self.n_rounds = int(self.lengths.sum())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_rows, n_lags * dim), of the matrix that `toarray` would give."""
+        return self.n_rows, self.n_lags * self.dim
+
+    def measure(self, measurement: Any) -> "LaggedDesign":
+        """The design whose row i is the combination `measurement[i]` of this one's rows.
+
+        Parameters
+        ----------
+        measurement : (n_measurements, n_rows) scipy sparse array or matrix
+            A missing round is simply in no row; a span over m rounds a row of 1/sqrt(m); a
+            difference a row of +1 and -1.
+        """
+        rows = sparse.csr_array(measurement, dtype=np.float64)
+        if rows.shape[1] != self.n_rows:
+            raise ValueError(f"measurement must have {self.n_rows} columns")
+        if not np.isfinite(rows.data).all():
+            raise ValueError("measurement must be finite")
+        other = LaggedDesign.__new__(LaggedDesign)
+        for name in ("n_lags", "dim", "lengths", "_contexts", "_starts", "n_rounds"):
+            setattr(other, name, getattr(self, name))
+        other.measurement = rows if self.measurement is None else rows @ self.measurement
+        other.measurement.sum_duplicates()
+        other.n_rows = int(rows.shape[0])
+        return other
+
+    def matvec(self, phi: Floats) -> Floats:
+        """X phi, (n_lags, dim) -> (n_rows,)."""
+        values = np.zeros(self.n_rounds)
+        for bank in self._banks:
+            bank.convolve(phi, values)
+        return values if self.measurement is None else self.measurement @ values
+
+    def rmatvec(self, v: Floats) -> Floats:
+        """X' v, (n_rows,) -> (n_lags, dim)."""
+        values = v if self.measurement is None else self._transposed @ v
+        out = np.zeros((self.n_lags, self.dim))
+        for bank in self._banks:
+            bank.correlate(values, out)
+        return out
+
+    def blocks(self, lags: Ints) -> Floats:
+        """The dense columns of some lags, (n_rows, len(lags), dim)."""
+        used = self._used
+        rounds = np.arange(self.n_rounds)[used] + 1
+        place = self._places[used]
+        lags = np.asarray(lags, dtype=np.int64)
+        index = np.where(place[:, None] >= lags, rounds[:, None] - lags, 0)
+        dense = self._contexts[index]
+        if self.measurement is None:
+            return dense
+        columns: Any = self.measurement.tocsc()
+        flat = columns[:, used] @ dense.reshape(len(rounds), len(lags) * self.dim)
+        return np.ascontiguousarray(flat).reshape(self.n_rows, len(lags), self.dim)
+
+    def toarray(self) -> Floats:
+        """The dense matrix, (n_rows, n_lags * dim); for tests and small problems."""
+        return self.blocks(np.arange(self.n_lags)).reshape(self.shape)
+
+    @cached_property
+    def intercept(self) -> Floats:
+        """(n_rows,) M @ ones."""
+        ones = np.ones(self.n_rounds)
+        return ones if self.measurement is None else self.measurement @ ones
+
+    @cached_property
+    def square_sum(self) -> float:
+        """Sum of the squares of all entries of X."""
+        if self.measurement is None or _selects(self.measurement):
+            counts = np.zeros(self.n_rounds)
+            counts[self._used] = 1.0
+            total = np.concatenate([[0.0], np.cumsum((self._contexts[1:] ** 2).sum(axis=1))])
+            stop = np.arange(1, self.n_rounds + 1)
+            reach = np.minimum(self.n_lags, self._places + 1)
+            return float(counts @ (total[stop] - total[stop - reach]))
+        return float(sum((self.blocks(np.array([k])) ** 2).sum() for k in range(self.n_lags)))
+
+    @cached_property
+    def _places(self) -> Ints:
+        """(n_rounds,) each round's place in its trajectory, from 0."""
+        return np.arange(self.n_rounds) - np.repeat(self._starts, self.lengths)
+
+    @cached_property
+    def _used(self) -> "slice | Ints":
+        """Rounds that some row measures."""
+        if self.measurement is None:
+            return slice(None)
+        return np.unique(self.measurement.indices).astype(np.int64)
+
+    @cached_property
+    def _transposed(self) -> sparse.csr_array:
+        assert self.measurement is not None
+        return self.measurement.T.tocsr()
+
+    @cached_property
+    def _banks(self) -> list[Bank]:
+        used = np.zeros(self.n_rounds, dtype=bool)
+        used[self._used] = True
+        return plan_banks(self._contexts[1:], self._starts, self.lengths, used, self.n_lags)
+
+
+def _selects(rows: sparse.csr_array) -> bool:
+    """Whether every row is one round, taken once."""
+    single = len(rows.data) == rows.shape[0] and bool((np.diff(rows.indptr) == 1).all())
+    return single and bool((rows.data == 1).all()) and len(np.unique(rows.indices)) == rows.shape[0]

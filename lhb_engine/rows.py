@@ -1,0 +1,141 @@
+"""From a history to the rows of a fit: a design and its measured values."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
+from lhb_engine.lagged_design import LaggedDesign
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The least-squares rows of one fit.
+
+    Attributes
+    ----------
+    design : LaggedDesign
+    y : (n_rows,) array
+        Measured values; a span over m rounds is scaled by 1/sqrt(m).
+    name : "full", "undifferenced" or "differenced"
+    n_missing : int
+        Rounds that could have been rows and that no measurement covers.
+    """
+
+    design: LaggedDesign
+    y: Floats
+    name: str
+    n_missing: int
+
+
+def measured_rows(history: History, *, quarters: int | None = None) -> Rows:
+    """A row a measurement inside the window.
+
+    Parameters
+    ----------
+    history : History
+        With a window.
+    quarters : int, optional
+        Length q of a quarter: keep the second and fourth of the epoch that ends with the window.
+    """
+    window = _window(history)
+    blocks: list[sparse.sparray] = []
+    values: list[Floats] = []
+    n_rounds = 0
+    for part in history.trajectories.values():
+        numbering = part.numbering
+        inside = (numbering >= window.first) & (numbering <= window.last)
+        group = _quarter_of(numbering, window, quarters) if quarters else np.zeros(len(numbering))
+        inside &= group >= 0
+        n_rounds += int(inside.sum())
+        kept = _kept(part, inside, group)
+        spans = kept.last - kept.first + 1
+        blocks.append(_matrix(kept, part, 1.0 / np.sqrt(spans)))
+        values.append(kept.value / np.sqrt(spans))
+    design = LaggedDesign([p.contexts for p in history.trajectories.values()], window.n_lags)
+    rows = sparse.block_diag(blocks, format="csr")
+    return Rows(
+        design.measure(sparse.csr_array(rows)),
+        np.concatenate(values),
+        "undifferenced" if quarters else "full",
+        n_rounds - int(np.diff(rows.indptr).sum()),
+    )
+
+
+def differenced_rows(history: History, quarter: int) -> Rows | None:
+    """Fourth quarter less second: y = r'' - r', X = P'' - P' (Algorithm 1).
+
+    A row exists where both partners were measured, each wholly inside its quarter; None where
+    the history has more than one trajectory.
+    """
+    window = _window(history)
+    if len(history.trajectories) != 1:
+        return None
+    (part,) = history.trajectories.values()
+    if part.last_round - part.first_round != part.numbering[-1] - part.numbering[0]:
+        return None  # rounds of other trajectories lie between
+    group = _quarter_of(part.numbering, window, quarter)
+    kept = _kept(part, group >= 0, group)
+    late = group[kept.first - part.first_round] == 1
+    early_at = {
+        (a, b): i
+        for i, (a, b) in enumerate(zip(kept.first.tolist(), kept.last.tolist(), strict=True))
+        if not late[i]
+    }
+    pairs = [
+        (i, early_at[a - 2 * quarter, b - 2 * quarter])
+        for i, (a, b) in enumerate(zip(kept.first.tolist(), kept.last.tolist(), strict=True))
+        if late[i] and (a - 2 * quarter, b - 2 * quarter) in early_at
+    ]
+    plus = np.array([i for i, _ in pairs], dtype=np.int64)
+    minus = np.array([i for _, i in pairs], dtype=np.int64)
+    spans = kept.last - kept.first + 1
+    matrix = sparse.csr_array(_matrix(kept, part, 1.0 / np.sqrt(spans)))
+    design = LaggedDesign(part.contexts, window.n_lags)
+    return Rows(
+        design.measure(sparse.csr_array(matrix[plus] - matrix[minus])),
+        (kept.value[plus] - kept.value[minus]) / np.sqrt(spans[plus]),
+        "differenced",
+        2 * (quarter - int(spans[plus].sum())),
+    )
+
+
+def _window(history: History) -> FitWindow:
+    if history.window is None:
+        raise ValueError("the history has no window: take History.over(window)")
+    if not history.trajectories:
+        raise ValueError("the history holds no round of its window")
+    for part in history.trajectories.values():
+        if not np.isfinite(part.measurements.value).all():
+            raise ValueError("rewards must be finite")
+    return history.window
+
+
+def _quarter_of(numbering: np.ndarray, window: FitWindow, quarter: int) -> np.ndarray:
+    """0 in the epoch's second quarter, 1 in its fourth, -1 elsewhere."""
+    back = window.last - numbering
+    fourth = (back >= 0) & (back < quarter)
+    second = (back >= 2 * quarter) & (back < 3 * quarter)
+    return np.where(fourth, 1, np.where(second, 0, -1))
+
+
+def _kept(part: Trajectory, inside: np.ndarray, group: np.ndarray) -> Measurements:
+    """Measurements whose rounds are all inside, in one group."""
+    m = part.measurements.between(part.first_round, part.last_round)
+    before = np.concatenate([[0], np.cumsum(inside)])
+    first, last = m.first - part.first_round, m.last - part.first_round
+    whole = before[last + 1] - before[first] == last - first + 1
+    whole &= group[first] == group[last]
+    return Measurements(m.first[whole], m.last[whole], m.value[whole])
+
+
+def _matrix(kept: Measurements, part: Trajectory, scale: Floats) -> sparse.csr_array:
+    """(n_measurements, n_rounds): `scale` over each measurement's span."""
+    spans = kept.last - kept.first + 1
+    pointer = np.concatenate([[0], np.cumsum(spans)])
+    offset = np.arange(pointer[-1]) - np.repeat(pointer[:-1], spans)
+    columns = np.repeat(kept.first - part.first_round, spans) + offset
+    return sparse.csr_array(
+        (np.repeat(scale, spans), columns, pointer), shape=(len(kept), len(part.contexts))
+    )

@@ -1,0 +1,109 @@
+"""Overlap-save: long trajectories cut into segments, short ones batched by length.
+
+A bank holds segments of one FFT length. A segment is `n_fft` consecutive contexts of which the
+last `n_fft - n_lags + 1` are rounds whose rows it computes; the first n_lags - 1 only feed lags.
+phi is then transformed at the short length, once for all segments of the bank, and nothing is
+padded to the longest trajectory.
+"""
+
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+
+from lhb_engine.history import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Segments of one FFT length.
+
+    Parameters
+    ----------
+    n_fft, n_lags : int
+        FFT length; lags that can reach a round of these segments (the rest see only zeros).
+    spectra : (dim, n_segments, n_fft // 2 + 1) complex array
+    rounds, places : (n,) arrays
+        Round number `rounds[i]` is computed at flat position `places[i]` of the segments.
+    """
+
+    n_fft: int
+    n_lags: int
+    spectra: NDArray[np.complex128]
+    rounds: Ints
+    places: Ints
+
+    def convolve(self, phi: Floats, out: Floats) -> None:
+        """Write (T phi) of this bank's rounds into `out`."""
+        kernel = rfft(np.ascontiguousarray(phi[: self.n_lags].T), self.n_fft)
+        product = np.einsum("dsf,df->sf", self.spectra, kernel)
+        out[self.rounds] = irfft(product, self.n_fft).ravel()[self.places]
+
+    def correlate(self, values: Floats, out: Floats) -> None:
+        """Add (T' values) over this bank's rounds to `out`."""
+        signal = np.zeros((self.spectra.shape[1], self.n_fft))
+        signal.ravel()[self.places] = values[self.rounds]
+        product = np.einsum("dsf,sf->df", self.spectra, rfft(signal).conj())
+        out[: self.n_lags] += irfft(product.conj(), self.n_fft)[:, : self.n_lags].T
+
+
+def plan_banks(
+    contexts: Floats, starts: Ints, lengths: Ints, used: NDArray[np.bool_], n_lags: int
+) -> list[Bank]:
+    """Banks that cover every used round.
+
+    Parameters
+    ----------
+    contexts : (n_rounds, dim) array
+        All trajectories, one after the other.
+    starts, lengths : (n_trajectories,) arrays
+    used : (n_rounds,) bool array
+    n_lags : int
+    """
+    classes: dict[int, list[tuple[int, int, int]]] = {}
+    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        rows = np.flatnonzero(used[start : start + length])
+        if len(rows):
+            first, stop = int(rows[0]), int(rows[-1]) + 1
+            reach = min(n_lags, stop)  # lags beyond a trajectory's own length see nothing
+            size = n_lags if reach == n_lags else min(n_lags, 1 << (reach - 1).bit_length())
+            classes.setdefault(size, []).append((start, first, stop))
+    return [_bank(contexts, parts, used, size) for size, parts in sorted(classes.items())]
+
+
+def _bank(
+    contexts: Floats, parts: list[tuple[int, int, int]], used: NDArray[np.bool_], n_lags: int
+) -> Bank:
+    dim = contexts.shape[1]
+    n_fft = _fft_length([stop - first for _, first, stop in parts], n_lags, dim)
+    step = n_fft - n_lags + 1
+    segments: list[Floats] = []
+    rounds: list[Any] = []
+    places: list[Any] = []
+    for start, first, stop in parts:
+        for row in range(first, stop, step):
+            begin, end = row - (n_lags - 1), min(row + step, stop)
+            segment = np.zeros((n_fft, dim))
+            segment[max(0, -begin) : end - begin] = contexts[start + max(0, begin) : start + end]
+            inside = np.flatnonzero(used[start + row : start + end])
+            rounds.append(start + row + inside)
+            places.append(len(segments) * n_fft + (n_lags - 1) + inside)
+            segments.append(segment)
+    spectra = rfft(np.ascontiguousarray(np.stack(segments).transpose(2, 0, 1)))
+    return Bank(n_fft, n_lags, spectra, np.concatenate(rounds), np.concatenate(places))
+
+
+def _fft_length(n_rows: list[int], n_lags: int, dim: int) -> int:
+    """The FFT length with the least work for convolution and correlation together."""
+
+    def work(n_fft: int) -> float:
+        n_segments = sum(ceil(n / (n_fft - n_lags + 1)) for n in n_rows)
+        return n_fft * ((dim + n_segments) * log2(n_fft + 1) + n_segments * dim)
+
+    longest = max(n_rows)
+    pieces = sorted({1, *(2**i for i in range(12)), *(3 * 2**i for i in range(10))})
+    lengths = {next_fast_len(n_lags - 1 + ceil(longest / p), real=True) for p in pieces}
+    return min(sorted(lengths), key=work)

@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from lhb_engine.group_lasso import lambda_max, solve_group_lasso
+from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.rank_one import rank_one
+from tests.engine.dense import celer_solution, objective
+
+
+def problem(seed, n=120, n_lags=20, dim=3, n_active=3, noise=0.1):
+    """A design with full history, rewards of the model, and the truth."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.uniform(-1, 1, (n + n_lags - 1, dim))
+    rows = sparse.eye_array(len(contexts)).tocsr()[n_lags - 1 :]
+    design = LaggedDesign(contexts, n_lags).measure(rows)
+    theta = rng.standard_normal(dim)
+    theta /= np.linalg.norm(theta)
+    w = np.zeros(n_lags)
+    w[rng.choice(n_lags, n_active, replace=False)] = rng.uniform(0.2, 1, n_active)
+    y = design.matvec(np.outer(w, theta)) + noise * rng.standard_normal(n)
+    return design, y, theta, w
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_zero_exactly_from_lambda_max_on(fit_intercept):
+    design, y, *_ = problem(0)
+    y = y + 3
+    top = lambda_max(design, y, fit_intercept=fit_intercept)
+    at = solve_group_lasso(design, y, top * (1 + 1e-9), fit_intercept=fit_intercept)
+    below = solve_group_lasso(design, y, 0.98 * top, fit_intercept=fit_intercept)
+    assert not at.phi.any()
+    assert at.gap < 1e-8
+    assert at.converged
+    assert below.phi.any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("fraction", [0.5, 0.1, 0.02])
+def test_agrees_with_celer(seed, fraction):
+    design, y, *_ = problem(seed, n=60 + 40 * seed)
+    X, lam = design.toarray(), fraction * lambda_max(design, y)
+    ours = solve_group_lasso(design, y, lam, tol=1e-10)
+    theirs = celer_solution(X, y, lam, design.dim)
+    assert ours.converged
+    at_zero = (y**2).sum() / (2 * len(y))
+    assert abs(objective(X, y, ours.phi, lam) - objective(X, y, theirs, lam)) < 1e-8 * at_zero
+    np.testing.assert_allclose(ours.phi, theirs, atol=2e-4)
+
+
+def test_intercept_equals_the_centred_problem_and_ignores_a_baseline():
+    design, y, *_ = problem(1)
+    lam = 0.1 * lambda_max(design, y, fit_intercept=True)
+    plain = solve_group_lasso(design, y, lam, fit_intercept=True, tol=1e-12)
+    shifted = solve_group_lasso(design, y + 10, lam, fit_intercept=True, tol=1e-12)
+    np.testing.assert_allclose(plain.phi, shifted.phi, atol=1e-6)
+    assert shifted.intercept == pytest.approx(plain.intercept + 10, abs=1e-6)
+    X = design.toarray()
+    centred = celer_solution(X - X.mean(axis=0), y - y.mean(), lam, design.dim)
+    np.testing.assert_allclose(plain.phi, centred, atol=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.01, 1.5), st.booleans())
+def test_the_gap_bounds_the_excess_objective(seed, fraction, fit_intercept):
+    design, y, *_ = problem(seed, n=40, n_lags=8, dim=2)
+    column = design.intercept
+    lam = fraction * lambda_max(design, y, fit_intercept=fit_intercept)
+    rough = solve_group_lasso(design, y, lam, fit_intercept=fit_intercept, tol=1e-2)
+    fine = solve_group_lasso(design, y, lam, fit_intercept=fit_intercept, tol=1e-12)
+    X = design.toarray()
+    excess = objective(X, y, rough.phi, lam, rough.intercept, column) - objective(
+        X, y, fine.phi, lam, fine.intercept, column
+    )
+    centred = y - y.mean() if fit_intercept else y
+    at_zero = (centred**2).sum() / (2 * len(y))
+    assert -1e-10 * at_zero <= excess <= rough.gap * at_zero * (1 + 1e-9) + 1e-12 * at_zero
+
+
+def test_warm_start_ends_at_the_same_place_in_fewer_iterations():
+    design, y, *_ = problem(2)
+    lam = 0.05 * lambda_max(design, y)
+    cold = solve_group_lasso(design, y, lam, tol=1e-9)
+    warm = solve_group_lasso(design, y, lam, tol=1e-9, warm_start=cold.phi)
+    assert warm.converged
+    assert warm.n_iterations <= 1 < cold.n_iterations
+    np.testing.assert_allclose(warm.phi, cold.phi, atol=1e-5)
+
+
+def test_noiseless_recovery_of_theta_and_w():
+    design, y, theta, w = problem(3, n=200, noise=0.0)
+    fit = solve_group_lasso(design, y, 1e-4 * lambda_max(design, y), tol=1e-10)
+    found = rank_one(fit.phi)
+    assert abs(found.theta @ theta) > 1 - 1e-6
+    assert found.theta @ theta > 0
+    np.testing.assert_allclose(found.weights, w, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("y", "lam", "match"),
+    [
+        (np.full(120, np.nan), 1.0, "finite"),
+        (np.zeros(119), 1.0, "y must be"),
+        (np.zeros(120), 0.0, "lam"),
+        (np.zeros(120), np.inf, "lam"),
+    ],
+)
+def test_bad_input_is_refused(y, lam, match):
+    design, *_ = problem(0)
+    with pytest.raises(ValueError, match=match):
+        solve_group_lasso(design, y, lam)
+
+
+def test_it_says_when_it_did_not_get_there():
+    design, y, *_ = problem(0)
+    fit = solve_group_lasso(design, y, 0.1 * lambda_max(design, y), tol=1e-30)
+    assert not fit.converged
+    assert fit.gap > 1e-30

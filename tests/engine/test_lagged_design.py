@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from lhb_engine.lagged_design import LaggedDesign
+from tests.engine.dense import span_rows, toeplitz
+
+
+@st.composite
+def problems(draw):
+    """Trajectories, a number of lags, and a measurement: none, missing, spans or differences."""
+    dim, n_lags = draw(st.integers(1, 4)), draw(st.integers(1, 40))
+    lengths = draw(st.lists(st.integers(0, 60), min_size=1, max_size=6).filter(any))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    parts = [rng.standard_normal((n, dim)) for n in lengths]
+    n_rounds = sum(lengths)
+    kind = draw(st.sampled_from(["all", "missing", "spans", "differences", "any"]))
+    M = None
+    if kind == "missing":
+        M = sparse.eye_array(n_rounds).tocsr()[rng.random(n_rounds) < 0.6]
+    elif kind == "spans":
+        ends = np.unique(rng.integers(0, n_rounds, size=8)).tolist()
+        M = span_rows(list(zip(ends[:-1], [e - 1 for e in ends[1:]], strict=True)), n_rounds)
+    elif kind == "differences":
+        m = max(1, n_rounds // 3)
+        plus, minus = rng.integers(0, n_rounds, size=(2, m))
+        M = sparse.csr_array(
+            (
+                np.r_[np.ones(m), -np.ones(m)],
+                (np.r_[np.arange(m), np.arange(m)], np.r_[plus, minus]),
+            ),
+            shape=(m, n_rounds),
+        )
+    elif kind == "any":
+        M = sparse.random_array((7, n_rounds), density=0.2, rng=rng)
+    return parts, n_lags, M, rng
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems())
+def test_operator_equals_dense_matrix(problem):
+    parts, n_lags, M, rng = problem
+    design, X = LaggedDesign(parts, n_lags), toeplitz(parts, n_lags)
+    ones = np.ones(len(X))
+    if M is not None:
+        design, X, ones = design.measure(M), M @ X, M @ ones
+    phi, v = rng.standard_normal((n_lags, design.dim)), rng.standard_normal(len(X))
+    assert design.shape == X.shape
+    np.testing.assert_allclose(design.toarray(), X, atol=1e-12)
+    np.testing.assert_allclose(design.matvec(phi), X @ phi.ravel(), atol=1e-10)
+    np.testing.assert_allclose(design.rmatvec(v).ravel(), X.T @ v, atol=1e-10)
+    np.testing.assert_allclose(design.intercept, ones, atol=1e-12)
+    np.testing.assert_allclose(design.square_sum, (X**2).sum(), rtol=1e-10, atol=1e-10)
+
+
+def test_measuring_twice_composes():
+    rng = np.random.default_rng(0)
+    first = sparse.random_array((9, 30), density=0.3, rng=rng)
+    second = sparse.random_array((4, 9), density=0.5, rng=rng)
+    contexts = rng.standard_normal((30, 2))
+    twice = LaggedDesign(contexts, 5).measure(first).measure(second)
+    np.testing.assert_allclose(twice.toarray(), second @ (first @ toeplitz([contexts], 5)))
+
+
+def test_many_short_trajectories_are_not_padded_to_the_longest():
+    rng = np.random.default_rng(1)
+    parts = [rng.standard_normal((n, 2)) for n in [3000] + [7] * 500]
+    banks = LaggedDesign(parts, 200)._banks
+    held = sum(bank.spectra.shape[1] * bank.n_fft for bank in banks)
+    assert held < 3 * (3000 + 500 * 7)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_is_refused(bad):
+    contexts = np.ones((5, 2))
+    contexts[3, 1] = bad
+    with pytest.raises(ValueError, match="finite"):
+        LaggedDesign(contexts, 2)
+    with pytest.raises(ValueError, match="finite"):
+        LaggedDesign(np.ones((5, 2)), 2).measure(sparse.csr_array(np.full((1, 5), bad)))
+
+
+def test_contexts_of_two_widths_are_refused():
+    with pytest.raises(ValueError, match="same dim"):
+        LaggedDesign([np.ones((5, 2)), np.ones((5, 3))], 2)

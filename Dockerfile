@@ -1,0 +1,25 @@
+# The service on embedded SQLite; its data lives on the volume /data.
+FROM python:3.11-slim-bookworm AS build
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY lhb_engine lhb_engine
+COPY service service
+COPY clients clients
+RUN python -m venv /opt/lhb \
+ && /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt ".[postgres]"
+
+FROM python:3.11-slim-bookworm
+RUN useradd --system --uid 10001 --home-dir /data --create-home lhb
+COPY --from=build /opt/lhb /opt/lhb
+ENV PATH=/opt/lhb/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    OPENBLAS_NUM_THREADS=1 \
+    OMP_NUM_THREADS=1 \
+    MPLCONFIGDIR=/tmp \
+    LHB_DATABASE_URL=sqlite:////data/lhb.db
+USER lhb
+VOLUME /data
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
+  CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
+CMD ["lhb", "serve", "--host", "0.0.0.0", "--port", "8080"]

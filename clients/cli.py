@@ -1,0 +1,130 @@
+"""`lhb`: the command line. The one file that may import everything, and it does so lazily."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    help="Long-horizon bandits as a service.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+Url = Annotated[str | None, typer.Option(help="A running server; without it, in process.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def main() -> None:
+    """Entry point. One BLAS thread: fits and simulations must give the same bits everywhere."""
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    app()
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8080,
+) -> None:
+    """Serve the REST API. Where the data is kept: LHB_DATABASE_URL (sqlite:///lhb.db)."""
+    from service.server import run
+    from service.settings import Settings
+
+    run(Settings(), host=host, port=port)
+
+
+@app.command()
+def simulate(
+    algorithm: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
+    rounds: Annotated[int, typer.Option(help="T", min=1)] = 2000,
+    horizon: Annotated[int, typer.Option(help="h: number of lags", min=1)] = 100,
+    dim: Annotated[int, typer.Option(help="d: numbers in a context", min=1)] = 5,
+    arms: Annotated[int, typer.Option(help="K", min=1)] = 10,
+    noise: Annotated[float, typer.Option(help="standard deviation", min=0)] = 0.1,
+    weights: Annotated[
+        str, typer.Option(help="flat | spiking | random | single | early_mass | late_mass")
+    ] = "flat",
+    sparsity: Annotated[int, typer.Option(help="s: nonzero lag weights", min=1)] = 5,
+    seeds: Annotated[int, typer.Option(help="How many worlds.", min=1)] = 5,
+    first_seed: Annotated[int, typer.Option(help="Seed of the first world.", min=0)] = 0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="name=value for the algorithm, or algorithm.name=value for one of them."),
+    ] = None,
+    url: Url = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the regret curves to this PNG.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play simulated worlds and report the regret, in process or against a server."""
+    from clients.report import print_table, save_plot, summary, warnings_of
+    from clients.simulator import Settings, simulate_all
+
+    try:
+        settings = Settings(
+            algorithms=tuple(algorithm or [DEFAULT_ALGORITHM]),
+            rounds=rounds,
+            horizon=horizon,
+            dim=dim,
+            arms=arms,
+            noise=noise,
+            weights=weights,
+            sparsity=sparsity,
+            seeds=seeds,
+            first_seed=first_seed,
+            options=_options(option or [], algorithm or [DEFAULT_ALGORITHM]),
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    runs = simulate_all(settings, url, show_progress=not as_json)
+    for warning in warnings_of(runs):
+        typer.echo(f"warning: {warning}", err=True)
+    if plot is not None:
+        save_plot(settings, runs, plot)
+    if as_json:
+        typer.echo(json.dumps(summary(settings, runs)))
+    else:
+        print_table(settings, runs)
+
+
+@app.command()
+def demo(
+    seeds: Annotated[int, typer.Option(help="How many worlds.", min=1)] = 3,
+    out: Annotated[Path, typer.Option(help="Folder for database and plot.")] = Path("out/demo"),
+) -> None:
+    """Start a server, play one regret experiment against it over HTTP, show what it learned."""
+    from clients.demo import run
+
+    run(seeds, out)
+
+
+DEFAULT_ALGORITHM = "ad_lasso"
+
+
+def _options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:
+    """`name=value` for every algorithm named, `algorithm.name=value` for one; values as JSON."""
+    options: dict[str, dict[str, Any]] = {name: {} for name in algorithms}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise typer.BadParameter(f"{text!r} is not of the form name=value")
+        target, dot, short = name.partition(".")
+        if dot and target not in options:
+            raise typer.BadParameter(f"{target!r} is not among the algorithms of this run")
+        for algorithm in [target] if dot else algorithms:
+            options[algorithm][short if dot else name] = _parse(value)
+    return options
+
+
+def _parse(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+if __name__ == "__main__":
+    main()

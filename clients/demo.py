@@ -1,0 +1,74 @@
+"""`make demo`: a server of its own, one regret experiment over HTTP, and what it learned."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from clients.report import print_lag_weights, print_table, save_plot, warnings_of
+from clients.simulator import Settings, simulate_all
+
+ALGORITHMS = ("ad_lasso", "uniform", "oracle_w", "oracle")
+READY_SECONDS = 30
+
+
+@contextmanager
+def server(database: Path) -> Iterator[str]:
+    """`lhb serve` as a process of its own on a free port; yields its URL, stops it after."""
+    environment = os.environ | {
+        "LHB_DATABASE_URL": f"sqlite:///{database.resolve()}",
+        "LHB_ALLOW_ORACLES": "true",
+    }
+    log = database.with_suffix(".log")
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "clients.cli", "serve", "--port", "0"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()  # "listening on http://127.0.0.1:PORT"; empty if it died
+        if "http://" not in line:
+            raise SystemExit(f"the server did not start; see {log}")
+        yield line.split()[-1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+
+
+def run(seeds: int, out: Path) -> None:
+    """Play, print the tables, write the plot."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    console = Console()
+    settings = Settings(algorithms=ALGORITHMS, seeds=seeds)
+    with server(out / "demo.db") as url:
+        console.print(f"A server on embedded SQLite is listening on {url}. Each round is a request")
+        console.print(
+            "carrying 10 contexts and the last reward, answered once it is on the disk.\n"
+        )
+        runs = simulate_all(settings, url, show_progress=True)
+    for warning in warnings_of(runs):
+        console.print(f"[yellow]warning: {warning}")
+    print_table(settings, runs, console)
+    first = runs[ALGORITHMS[0]][0]
+    learned = [e for e in first.estimates if e.status == "ok"]
+    if learned:
+        world = settings.world(first.seed)
+        cosine = float(learned[-1].theta @ world.theta)  # type: ignore[operator]  # "ok" has a theta
+        console.print(
+            f"\n{first.algorithm}, world {first.seed}: cos(learned, true theta) {cosine:.4f}"
+        )
+        print_lag_weights(world.weights, learned[-1].lag_weights, console)
+    plot = out / "regret.png"
+    save_plot(settings, runs, plot)
+    console.print(f"\nRegret curves: {plot}. The server has stopped; its data is in {out}.")

@@ -1,0 +1,34 @@
+"""Progress bars on stderr."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+OnRound = Callable[[int], None]
+
+
+@contextmanager
+def progress(show: bool) -> Iterator[Callable[[str, int], OnRound]]:
+    """Yields a function that opens one and returns how to advance it."""
+    columns = (
+        TextColumn("{task.description:>12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not show) as bars:
+
+        def track(description: str, total: int) -> OnRound:
+            task = bars.add_task(description, total=total)
+            return lambda n: bars.advance(task, n)
+
+        yield track

@@ -1,0 +1,124 @@
+"""What a simulation found: summary, tables and plots."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from clients.simulator import Run, Settings
+from lhb_engine.history import Floats
+
+Runs = Mapping[str, Sequence[Run]]
+# Okabe and Ito: told apart by colour-blind eyes; the dashes, in greyscale
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
+
+
+def summary(settings: Settings, runs: Runs) -> dict[str, Any]:
+    """Final regrets with mean and standard error (null for one world), as JSON-able numbers."""
+    algorithms = {}
+    for name, of_name in runs.items():
+        regret = [float(run.regret[-1]) for run in of_name]
+        n = len(regret)
+        algorithms[name] = {
+            "regret": regret,
+            "mean": float(np.mean(regret)),
+            "stderr": float(np.std(regret, ddof=1) / math.sqrt(n)) if n > 1 else None,
+            "seconds": sum(run.seconds for run in of_name),
+            "fit_seconds": sum(e.seconds for run in of_name for e in run.estimates),
+        }
+    return {"settings": asdict(settings), "algorithms": algorithms}
+
+
+def warnings_of(runs: Runs) -> list[str]:
+    """What a reader must know before trusting the regret."""
+    found = []
+    for name, of_name in runs.items():
+        estimates = [estimate for run in of_name for estimate in run.estimates]
+        if estimates and all(estimate.status == "zero" for estimate in estimates):
+            found.append(
+                f"{name}: every one of its {len(estimates)} estimates was zero, so it played "
+                "uniformly; its regularisation is too strong for this world"
+            )
+    return found
+
+
+def print_table(settings: Settings, runs: Runs, console: Console | None = None) -> None:
+    """Final regret of each algorithm, mean and standard error over the worlds."""
+    table = Table(
+        title=f"Regret after {settings.rounds} rounds: {settings.weights} weights, "
+        f"s={settings.sparsity} h={settings.horizon} d={settings.dim} K={settings.arms} "
+        f"noise {settings.noise}, {settings.seeds} worlds"
+    )
+    table.add_column("algorithm")
+    for column in ("mean regret", "standard error", "smallest", "largest", "seconds a world"):
+        table.add_column(column, justify="right")
+    for name, row in summary(settings, runs)["algorithms"].items():
+        table.add_row(
+            name,
+            f"{row['mean']:.1f}",
+            "-" if row["stderr"] is None else f"{row['stderr']:.1f}",
+            f"{min(row['regret']):.1f}",
+            f"{max(row['regret']):.1f}",
+            f"{row['seconds'] / settings.seeds:.2f}",
+        )
+    (console or Console()).print(table)
+
+
+def print_lag_weights(
+    true: Floats, learned: Floats, console: Console | None = None, n_most: int = 12
+) -> None:
+    """True against learned lag weights, each scaled to sum 1, the largest lags of either."""
+    padded = np.zeros(len(true))
+    padded[: len(learned)] = learned[: len(true)]
+    true, learned = _normalised(true), _normalised(padded)
+    lags = np.sort(np.argsort(-np.maximum(true, learned), kind="stable")[:n_most])
+    table = Table(title="Which past rounds pay into today's reward (share of the whole)")
+    for column in ("lag", "true", "learned", ""):
+        table.add_column(column, justify="left" if column == "" else "right")
+    scale = max(true.max(), learned.max(), 1e-12)
+    for lag in lags:
+        bar = "█" * round(24 * learned[lag] / scale)
+        table.add_row(str(lag), f"{true[lag]:.3f}", f"{learned[lag]:.3f}", bar)
+    off = learned[true == 0].sum()
+    table.caption = f"learned weight on lags that pay nothing: {off:.3f}"
+    (console or Console()).print(table)
+
+
+def save_plot(settings: Settings, runs: Runs, path: Path) -> None:
+    """Mean cumulative regret with a band of one standard error, as a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    rounds = np.arange(1, settings.rounds + 1)
+    for i, (name, of_name) in enumerate(runs.items()):
+        curves = np.array([run.regret for run in of_name])
+        mean = curves.mean(axis=0)
+        colour, dash = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
+        axes.plot(rounds, mean, color=colour, linestyle=dash, label=name)
+        if len(curves) > 1:
+            error = curves.std(axis=0, ddof=1) / np.sqrt(len(curves))
+            axes.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+    axes.set(xlabel="round", ylabel="cumulative regret", xlim=(0, settings.rounds), ylim=(0, None))
+    axes.set_title(
+        f"{settings.weights} weights, s={settings.sparsity}, h={settings.horizon}, "
+        f"d={settings.dim}, {settings.seeds} worlds",
+        fontsize=10,
+    )
+    axes.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def _normalised(weights: Floats) -> Floats:
+    total = np.abs(weights).sum()
+    return weights / total if total > 0 else weights

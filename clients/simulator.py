@@ -1,0 +1,209 @@
+"""Simulated worlds, played in process or over HTTP: the same worlds, actions and estimates.
+
+A *player* takes one algorithm through one world. There are two, and everything above them
+(settings, seeds, regret, summary) is shared.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.lag_patterns import PATTERNS
+from lhb_engine.regret import cumulative_regret, regret_gaps
+from lhb_engine.simulation import simulate
+
+from clients.progress import OnRound, progress
+from clients.sdk import Client, Session
+from lhb_engine.agents import ALGORITHMS, Agent, make_options
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats, History, Ints
+
+FIT_PATIENCE_SECONDS = 120.0  # for the fit that the last reward makes due
+BLOCK_ROUNDS = 1024  # contexts drawn at once
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One experiment: some algorithms on the same `seeds` worlds."""
+
+    algorithms: tuple[str, ...]
+    rounds: int = 2000
+    horizon: int = 100
+    dim: int = 5
+    arms: int = 10
+    noise: float = 0.1
+    weights: str = "flat"
+    sparsity: int = 5
+    seeds: int = 5
+    first_seed: int = 0
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.weights not in PATTERNS:
+            raise ValueError(f"weights: {self.weights!r} is none of {', '.join(PATTERNS)}")
+        if self.sparsity > self.horizon:
+            raise ValueError("sparsity: must not exceed horizon")
+        for algorithm in self.algorithms:
+            if algorithm not in ALGORITHMS:
+                raise ValueError(f"algorithm: {algorithm!r} is none of {', '.join(ALGORITHMS)}")
+            if not ALGORITHMS[algorithm].needs_truth:
+                make_options(algorithm, dict(self.options.get(algorithm, {})))
+
+    @property
+    def world_seeds(self) -> range:
+        """The seeds of the worlds; the agent of a world has the world's seed."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    def world(self, seed: int) -> LongHorizonEnvironment:
+        """The world of one seed, at its first round."""
+        return LongHorizonEnvironment.draw(
+            dim=self.dim,
+            horizon=self.horizon,
+            n_arms=self.arms,
+            noise=self.noise,
+            pattern=self.weights,
+            sparsity=self.sparsity,
+            seed=seed,
+        )
+
+    def agent_options(self, algorithm: str, world: LongHorizonEnvironment) -> dict[str, Any]:
+        """The options given, and the truth for those that declare to need it."""
+        options = dict(self.options.get(algorithm, {}))
+        if ALGORITHMS[algorithm].needs_truth:
+            truth = {"theta": world.theta.tolist(), "weights": world.weights.tolist()}
+            wanted = ALGORITHMS[algorithm].options_type.__dataclass_fields__
+            options |= {name: value for name, value in truth.items() if name in wanted}
+        return options
+
+
+@dataclass(frozen=True)
+class Run:
+    """One algorithm in one world. `regret` is cumulative, one number a round."""
+
+    algorithm: str
+    seed: int
+    arms: Ints
+    rewards: Floats
+    regret: Floats
+    estimates: list[Estimate]
+    seconds: float
+
+
+Player = Callable[[Settings, str, int, OnRound], Run]
+
+
+def play_in_process(settings: Settings, algorithm: str, seed: int, on_round: OnRound) -> Run:
+    """Play whole epochs at once with an agent in this process."""
+    world = settings.world(seed)
+    started = time.perf_counter()
+    played = simulate(
+        algorithm,
+        world,
+        n_rounds=settings.rounds,
+        seed=seed,
+        horizon=settings.horizon,
+        options=settings.agent_options(algorithm, world),
+        run_fit=timed_fit,
+    )
+    seconds = time.perf_counter() - started
+    on_round(settings.rounds)
+    return Run(
+        algorithm, seed, played.arms, played.rewards, played.regret, played.estimates, seconds
+    )
+
+
+def over_http(url: str, **client_options: Any) -> Player:
+    """A player that drives the service at `url`, one request a round."""
+
+    def play(settings: Settings, algorithm: str, seed: int, on_round: OnRound) -> Run:
+        world = settings.world(seed)
+        started = time.perf_counter()
+        with Client(url, **client_options) as client:
+            session = client.create_session(
+                f"simulate-{algorithm}-{seed}-{uuid.uuid4()}",
+                algorithm=algorithm,
+                dim=settings.dim,
+                horizon=settings.horizon,
+                seed=seed,
+                options=settings.agent_options(algorithm, world),
+                refit="blocking",
+            )
+            arms, rewards, gaps = play_session(session, world, settings.rounds, on_round)
+            estimates = [Estimate.from_json(item) for item in settled_estimates(session)]
+        seconds = time.perf_counter() - started
+        return Run(algorithm, seed, arms, rewards, cumulative_regret(gaps), estimates, seconds)
+
+    return play
+
+
+def play_session(
+    session: Session, world: LongHorizonEnvironment, n_rounds: int, on_round: OnRound
+) -> tuple[Ints, Floats, Floats]:
+    """Play a world through a session: arms, rewards and regret gaps, one number a round each.
+
+    One request a round; each carries the reward of the round before.
+    """
+    arms: Ints = np.zeros(n_rounds, dtype=np.int64)
+    rewards = np.zeros(n_rounds)
+    chosen = np.zeros(n_rounds)  # <xi_t, theta>
+    gaps = np.zeros(n_rounds)
+    late: list[dict[str, Any]] = []
+    for first in range(1, n_rounds + 1, BLOCK_ROUNDS):
+        last = min(n_rounds, first + BLOCK_ROUNDS - 1)
+        for t, contexts in enumerate(world.contexts(first, last), first):
+            decision = session.decide(contexts, rewards=late, event_id=f"round-{t}")
+            if decision.round != t:
+                raise RuntimeError(f"round {t} was answered as round {decision.round}")
+            signals = world.signals(contexts)
+            arms[t - 1] = decision.arm
+            chosen[t - 1] = signals[decision.arm]
+            gaps[t - 1] = regret_gaps(signals[None], arms[t - 1 : t], world.weights)[0]
+            rewards[t - 1] = world.rewards(chosen[:t], t)[0]
+            late = [{"round": t, "value": float(rewards[t - 1])}]
+            on_round(1)
+    session.rewards(late)
+    return arms, rewards, gaps
+
+
+def settled_estimates(session: Session) -> list[dict[str, Any]]:
+    """Every estimate, once no fit is due or running any more."""
+    patience = time.monotonic() + FIT_PATIENCE_SECONDS
+    while session.epochs()["due"]:
+        if time.monotonic() > patience:
+            raise TimeoutError(f"a fit of session {session.id} is still not done")
+        time.sleep(0.02)
+    return [item["estimate"] for item in session.estimates()]
+
+
+def simulate_all(
+    settings: Settings,
+    url: str | None = None,
+    *,
+    show_progress: bool = False,
+    n_side_by_side: int = 8,
+) -> dict[str, list[Run]]:
+    """Every algorithm on every world: in process one by one, over HTTP side by side."""
+    player = play_in_process if url is None else over_http(url)
+    n_workers = 1 if url is None else min(n_side_by_side, settings.seeds)
+    runs: dict[str, list[Run]] = {}
+    with progress(show_progress) as track, ThreadPoolExecutor(n_workers) as pool:
+        for algorithm in settings.algorithms:
+            on_round = track(algorithm, settings.rounds * settings.seeds)
+            futures = [
+                pool.submit(player, settings, algorithm, seed, on_round)
+                for seed in settings.world_seeds
+            ]
+            runs[algorithm] = [future.result() for future in futures]
+    return runs
+
+
+def timed_fit(agent: Agent, history: History) -> Estimate:
+    """A fit that knows how long it took (the engine has no clock)."""
+    started = time.perf_counter()
+    estimate = agent.fit(history)
+    return replace(estimate, seconds=time.perf_counter() - started)

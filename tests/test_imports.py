@@ -1,0 +1,85 @@
+"""Imports point one way (DESIGN 3): experiments -> simulator -> sdk -> httpx; service -> engine."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OURS = ("lhb_engine", "service", "clients")
+
+# module prefix -> the prefixes of ours that it may import; the longest matching prefix rules
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "lhb_engine": ("lhb_engine",),
+    "service": ("service", "lhb_engine"),
+    "service.storage": ("service.storage", "lhb_engine"),
+    "clients.sdk": (),
+    "clients.progress": (),
+    "clients.simulator": ("clients.sdk", "clients.progress", "lhb_engine"),
+    "clients.report": ("clients.simulator", "lhb_engine"),
+    "clients.demo": ("clients.simulator", "clients.report", "lhb_engine"),
+    "clients.experiments": (
+        "clients.experiments",
+        "clients.simulator",
+        "clients.report",
+        "clients.progress",
+        "lhb_engine",
+    ),
+    "clients.bench": ("clients", "service", "lhb_engine"),
+    "clients.cli": OURS,
+}
+# what each package may take from outside, beyond the standard library; None: anything declared
+OUTSIDE: dict[str, set[str] | None] = {
+    "lhb_engine": {"numpy", "scipy", "sklearn", "threadpoolctl"},
+    "clients.sdk": {"httpx"},
+}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in OURS:
+        for path in (ROOT / package).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            yield name.removesuffix(".__init__"), path
+
+
+def imports_of(name: str, path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: relative import"
+            yield node.module or ""
+
+
+def rule_for(name: str, rules: dict[str, Any]) -> Any:
+    matching = [p for p in rules if name == p or name.startswith(p + ".")]
+    return rules[max(matching, key=len)] if matching else None
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: str(value)[-40:])
+def test_imports_point_one_way(name: str, path: Path) -> None:
+    allowed = rule_for(name, ALLOWED)
+    outside = rule_for(name, OUTSIDE)
+    for imported in imports_of(name, path):
+        top = imported.split(".")[0]
+        if top in OURS:
+            assert allowed is None or any(
+                imported == p or imported.startswith(p + ".") for p in allowed
+            ), f"{name} imports {imported}"
+        elif outside is not None:
+            assert top in sys.stdlib_module_names or top in outside, f"{name} imports {imported}"
+
+
+def test_the_rules_catch_a_wrong_arrow(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("from service.sessions import decide\n")
+    assert list(imports_of("lhb_engine.wrong", wrong)) == ["service.sessions"]
+    assert "service" not in (rule_for("lhb_engine.wrong", ALLOWED) or ())
+
+
+def test_files_stay_short() -> None:
+    long = {name: n for name, path in modules() if (n := path.read_text().count("\n")) > 300}
+    assert not long

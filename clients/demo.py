@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
 from clients.report import print_lag_weights, print_table, save_plot, warnings_of
@@ -52,21 +53,21 @@ def run(seeds: int, out: Path) -> None:
     console = Console()
     settings = Settings(algorithms=ALGORITHMS, seeds=seeds)
     with server(out / "demo.db") as url:
-        console.print(f"A server on embedded SQLite is listening on {url}. Each round is a request")
         console.print(
-            "carrying 10 contexts and the last reward, answered once it is on the disk.\n"
+            f"A server on embedded SQLite listens on {url}. Each round is one request: {settings.arms}\n"
+            "contexts and the last reward in, the decision out once both are on the disk.\n"
         )
         runs = simulate_all(settings, url, show_progress=True)
     for warning in warnings_of(runs):
         console.print(f"[yellow]warning: {warning}")
     print_table(settings, runs, console)
     first = runs[ALGORITHMS[0]][0]
-    learned = [e for e in first.estimates if e.status == "ok"]
+    world = settings.world(first.seed)
+    learned = [e for e in first.estimates if e.theta is not None]
     if learned:
-        world = settings.world(first.seed)
-        cosine = float(learned[-1].theta @ world.theta)  # type: ignore[operator]  # "ok" has a theta
+        cosine = float(np.dot(learned[-1].theta, world.theta))
         console.print(
-            f"\n{first.algorithm}, world {first.seed}: cos(learned, true theta) {cosine:.4f}"
+            f"\n{first.algorithm}, world {first.seed}: cos(learned theta, true) {cosine:.4f}"
         )
         print_lag_weights(world.weights, learned[-1].lag_weights, console)
     plot = out / "regret.png"

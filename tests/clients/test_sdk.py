@@ -1,0 +1,126 @@
+"""The client against a real server, and through a proxy that loses answers."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import numpy as np
+import pytest
+
+from clients.sdk import ApiError, Client
+
+CONTEXTS = [[0.3, -0.1], [0.2, 0.9]]
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with Client(url) as client:
+        yield client
+
+
+@pytest.fixture
+def lossy_url(url: str) -> Iterator[str]:
+    """Forwards every request, and drops every other answer to a write after it was carried out."""
+    n_writes = 0
+
+    class Lossy(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def forward(self) -> None:
+            nonlocal n_writes
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            answer = httpx.request(self.command, url + self.path, content=body)
+            n_writes += self.command == "POST"
+            if self.command == "POST" and n_writes % 2:
+                self.close_connection = True
+                return
+            self.send_response(answer.status_code)
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        do_GET = do_POST = forward
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Lossy)
+    thread = threading.Thread(target=proxy.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{proxy.server_port}"
+    proxy.shutdown()
+    thread.join()
+    proxy.server_close()
+
+
+def test_a_loop_of_decisions_and_rewards(client: Client) -> None:
+    session = client.create_session(algorithm="uniform", dim=2, horizon=5)
+    first = session.decide(CONTEXTS, arm_ids=["a", "b"])
+    assert (first.round, first.propensity, first.explored) == (1, 0.5, True)
+    assert first.arm_id == ["a", "b"][first.arm]
+    session.reward(0.5, round=1)
+    second = session.decide(CONTEXTS)
+    session.reward(0.25, event_id=second.event_id)
+    third = session.decide(CONTEXTS)
+    session.rewards([{"round": third.round, "value": 1.0}])
+    log = list(session.rounds())
+    assert [item["reward"] for item in log] == [0.5, 0.25, 1.0]
+    assert [item["round"] for item in log] == [1, 2, 3]
+    assert session.estimate()["status"] == "none"
+    assert list(session.estimates()) == []
+    assert client.session(session.id).info["name"] == session.info["name"]
+
+
+def test_an_array_and_its_lists_are_the_same_contexts(client: Client) -> None:
+    contexts = np.random.default_rng(0).uniform(-1, 1, (4, 3))
+    answers = []
+    for given in (contexts, contexts.tolist(), np.asfortranarray(contexts)):
+        session = client.create_session(algorithm="uniform", dim=3, horizon=5, seed=7)
+        answers.append(session.decide(given).arm)
+        logged = next(iter(session.rounds()))
+        assert logged["context"] == contexts[answers[-1]].tolist()
+    assert len(set(answers)) == 1
+
+
+def test_a_name_gives_the_same_session_again(client: Client) -> None:
+    first = client.create_session("same name", algorithm="uniform", dim=2, horizon=5)
+    again = client.create_session("same name", algorithm="uniform", dim=2, horizon=5)
+    assert first.id == again.id
+    with pytest.raises(ApiError) as refused:
+        client.create_session("same name", algorithm="uniform", dim=3, horizon=5)
+    assert refused.value.status == 409
+
+
+def test_a_lost_answer_is_asked_for_again_and_acts_once(lossy_url: str) -> None:
+    with Client(lossy_url) as client:
+        session = client.create_session(algorithm="uniform", dim=2, horizon=5)
+        rounds = []
+        for _ in range(10):
+            decision = session.decide(CONTEXTS)
+            session.reward(1.0, round=decision.round)
+            rounds.append(decision.round)
+        assert rounds == list(range(1, 11))
+        assert len(list(session.rounds())) == 10
+
+
+def test_an_error_names_the_field(client: Client) -> None:
+    session = client.create_session(algorithm="uniform", dim=2, horizon=5)
+    with pytest.raises(ApiError) as refused:
+        session.decide([[0.1, 0.2, 0.3]])
+    assert refused.value.status == 422
+    assert "contexts" in str(refused.value.field)
+    with pytest.raises(ApiError) as unknown:
+        client.session("no-such-session")
+    assert unknown.value.status == 404
+
+
+def test_no_server_is_an_error_after_the_retries() -> None:
+    with Client("http://127.0.0.1:9", n_retries=1) as client, pytest.raises(httpx.ConnectError):
+        client.algorithms()
+
+
+def test_algorithms_tell_their_options(client: Client) -> None:
+    listed = {item["name"]: item for item in client.algorithms()}
+    assert {"ad_lasso", "uniform"} <= set(listed)
+    assert "reg" in listed["ad_lasso"]["options"]["properties"]

@@ -1,0 +1,91 @@
+"""The same worlds in process and over HTTP, to the last bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clients.report import summary, warnings_of
+from clients.sdk import Client
+from clients.simulator import Settings, play_session, simulate_all
+
+SMALL = Settings(algorithms=("ad_lasso",), rounds=420, horizon=24, dim=3, arms=4, seeds=2)
+
+
+def assert_same(settings: Settings, url: str) -> None:
+    here, there = simulate_all(settings), simulate_all(settings, url)
+    for algorithm in settings.algorithms:
+        for mine, theirs in zip(here[algorithm], there[algorithm], strict=True):
+            np.testing.assert_array_equal(mine.arms, theirs.arms)
+            np.testing.assert_array_equal(mine.rewards, theirs.rewards)
+            np.testing.assert_array_equal(mine.regret, theirs.regret)
+            assert [replace(e, seconds=0.0).to_json() for e in mine.estimates] == [
+                replace(e, seconds=0.0).to_json() for e in theirs.estimates
+            ]
+            assert mine.estimates or algorithm == "uniform"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SMALL,
+        replace(SMALL, dim=10, arms=10),
+        replace(SMALL, algorithms=("doubling_lasso",), horizon=400, dim=4, rounds=300),
+        replace(SMALL, options={"ad_lasso": {"fit_intercept": True}}),
+        replace(SMALL, algorithms=("uniform", "oracle", "oracle_w"), rounds=150, seeds=1),
+        # a fit is due exactly after the last round: 3 h
+        replace(SMALL, rounds=72, seeds=1),
+    ],
+    ids=["plain", "ten dims", "differenced", "intercept", "oracles", "fit at the end"],
+)
+def test_over_http_equals_in_process(settings: Settings, url: str) -> None:
+    assert_same(settings, url)
+
+
+def test_the_log_is_what_the_client_saw(url: str) -> None:
+    world = SMALL.world(0)
+    with Client(url) as client:
+        session = client.create_session(
+            algorithm="ad_lasso", dim=3, horizon=24, seed=0, refit="blocking"
+        )
+        arms, rewards, _ = play_session(session, world, 200, lambda n: None)
+        log = list(session.rounds())
+    contexts = world.contexts(1, 200)
+    assert [item["round"] for item in log] == list(range(1, 201))
+    assert [item["arm"] for item in log] == arms.tolist()
+    assert [item["reward"] for item in log] == rewards.tolist()
+    assert [item["context"] for item in log] == contexts[np.arange(200), arms].tolist()
+
+
+def test_algorithms_meet_the_same_worlds() -> None:
+    runs = simulate_all(replace(SMALL, algorithms=("uniform", "oracle"), seeds=1))
+    world = SMALL.world(0)
+    assert runs["oracle"][0].regret[-1] == 0
+    signals = world.signals(world.contexts(1, SMALL.rounds))
+    arms = runs["uniform"][0].arms
+    gaps = signals.max(axis=1) - signals[np.arange(len(arms)), arms]
+    np.testing.assert_allclose(runs["uniform"][0].regret[-1], gaps.sum() * world.weights.sum())
+
+
+def test_all_zero_estimates_are_announced() -> None:
+    settings = replace(
+        SMALL, algorithms=("ad_lasso", "uniform"), options={"ad_lasso": {"reg": "theory"}}
+    )
+    runs = simulate_all(settings)
+    assert any("every one of its" in text for text in warnings_of(runs))
+    regret = summary(settings, runs)["algorithms"]
+    assert regret["ad_lasso"]["regret"] == regret["uniform"]["regret"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"algorithms": ("nothing",)},
+        {"weights": "nothing"},
+        {"sparsity": 25},
+        {"options": {"ad_lasso": {"nothing": 1}}},
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError):
+        replace(SMALL, **wrong)

@@ -54,8 +54,8 @@ def run(seeds: int, out: Path) -> None:
     settings = Settings(algorithms=ALGORITHMS, seeds=seeds)
     with server(out / "demo.db") as url:
         console.print(
-            f"A server on embedded SQLite listens on {url}. Each round is one request: {settings.arms}\n"
-            "contexts and the last reward in, the decision out once both are on the disk.\n"
+            f"A server on embedded SQLite listens on {url}. Each round is one request:\n"
+            f"{settings.arms} contexts and the last reward in, the decision out once both are on the disk.\n"
         )
         runs = simulate_all(settings, url, show_progress=True)
     for warning in warnings_of(runs):

@@ -55,7 +55,7 @@ def run(seeds: int, out: Path) -> None:
     with server(out / "demo.db") as url:
         console.print(
             f"A server on embedded SQLite listens on {url}. Each round is one request:\n"
-            f"{settings.arms} contexts and the last reward in, the decision out once both are on the disk.\n"
+            f"{settings.arms} contexts and the last reward in, the decision out once on disk.\n"
         )
         runs = simulate_all(settings, url, show_progress=True)
     for warning in warnings_of(runs):

@@ -31,10 +31,14 @@ def serve(
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8080,
 ) -> None:
     """Serve the REST API. Where the data is kept: LHB_DATABASE_URL (sqlite:///lhb.db)."""
-    from service.server import run
+    from service.server import BindRefused, run
     from service.settings import Settings
+    from service.storage.file_lock import OwnedElsewhere
 
-    run(Settings(), host=host, port=port)
+    try:
+        run(host, port, Settings())
+    except (BindRefused, OwnedElsewhere) as refused:
+        raise SystemExit(f"lhb serve: {refused}") from None
 
 
 @app.command()

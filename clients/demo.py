@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 
 from clients.report import print_lag_weights, print_table, save_plot, warnings_of
@@ -63,13 +62,14 @@ def run(seeds: int, out: Path) -> None:
     print_table(settings, runs, console)
     first = runs[ALGORITHMS[0]][0]
     world = settings.world(first.seed)
-    learned = [e for e in first.estimates if e.theta is not None]
+    learned = [(e.theta, e.lag_weights) for e in first.estimates if e.theta is not None]
     if learned:
-        cosine = float(np.dot(learned[-1].theta, world.theta))
+        theta, lag_weights = learned[-1]
+        cosine = float(theta @ world.theta)
         console.print(
             f"\n{first.algorithm}, world {first.seed}: cos(learned theta, true) {cosine:.4f}"
         )
-        print_lag_weights(world.weights, learned[-1].lag_weights, console)
+        print_lag_weights(world.weights, lag_weights, console)
     plot = out / "regret.png"
     save_plot(settings, runs, plot)
     console.print(f"\nRegret curves: {plot}. The server has stopped; its data is in {out}.")

@@ -280,4 +280,4 @@ def _encode(contexts: Any) -> Any:
     if view.format not in ("d", "<d"):
         return view.tolist()
     data = base64.b64encode(view.tobytes()).decode()
-    return {"dtype": "float64", "shape": list(view.shape), "data": data}
+    return {"dtype": "float64", "shape": list(view.shape or ()), "data": data}

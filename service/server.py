@@ -14,7 +14,19 @@ class BindRefused(RuntimeError):
     """Listening there without keys would let anybody in."""
 
 
-def run(host: str = "127.0.0.1", port: int = 8000, settings: Settings | None = None) -> None:
+class AnnouncingServer(uvicorn.Server):
+    """Says on stdout where it listens, once it does: with port 0 nothing else could tell."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            bound = self.servers[0].sockets[0]
+            host, port = bound.getsockname()[:2]
+            shown = f"[{host}]" if bound.family == socket.AF_INET6 else host
+            print(f"listening on http://{shown}:{port}", flush=True)
+
+
+def run(host: str = "127.0.0.1", port: int = 8080, settings: Settings | None = None) -> None:
     """Serve until SIGTERM or SIGINT; what is under way is finished then.
 
     Raises
@@ -26,7 +38,7 @@ def run(host: str = "127.0.0.1", port: int = 8000, settings: Settings | None = N
     """
     settings = settings or Settings()
     check_bind(host, settings)
-    server = uvicorn.Server(server_config(host, port, settings))
+    server = AnnouncingServer(server_config(host, port, settings))
     server.run()
     if not server.started:
         raise SystemExit(3)

@@ -42,7 +42,7 @@ def server(database: Path) -> Iterator[str]:
         yield line.split()[-1]
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        process.communicate(timeout=30)
 
 
 def run(seeds: int, out: Path) -> None:

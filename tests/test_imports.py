@@ -15,7 +15,8 @@ OURS = ("lhb_engine", "service", "clients")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "lhb_engine": ("lhb_engine",),
     "service": ("service", "lhb_engine"),
-    "service.storage": ("service.storage", "lhb_engine"),
+    # adapters know the records and the problems, never a use case
+    "service.storage": ("service.storage", "service.records", "service.problems", "lhb_engine"),
     "clients.sdk": (),
     "clients.progress": (),
     "clients.simulator": ("clients.sdk", "clients.progress", "lhb_engine"),

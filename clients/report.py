@@ -39,10 +39,13 @@ def warnings_of(runs: Runs) -> list[str]:
     """What a reader must know before trusting the regret."""
     found = []
     for name, of_name in runs.items():
-        estimates = [estimate for run in of_name for estimate in run.estimates]
-        if estimates and all(estimate.status == "zero" for estimate in estimates):
+        statuses = [estimate.status for run in of_name for estimate in run.estimates]
+        n_zero = statuses.count("zero")
+        if n_zero and "ok" not in statuses:
+            short = len(statuses) - n_zero
+            rest = f" (and {short} fits had too little data)" if short else ""
             found.append(
-                f"{name}: every one of its {len(estimates)} estimates was zero, so it played "
+                f"{name}: every estimate was zero, all {n_zero} of them{rest}, so it played "
                 "uniformly; its regularisation is too strong for this world"
             )
     return found

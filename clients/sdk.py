@@ -166,7 +166,7 @@ class Client:
             query = params if cursor is None else {**params, "cursor": cursor}
             page = self.request("GET", path, params=query)
             yield from page["items"]
-            cursor = page.get("next_cursor")
+            cursor = page.get("next")
             if cursor is None:
                 return
 
@@ -242,9 +242,9 @@ class Session:
         """The log: one item a round, oldest first."""
         return self._client.pages(f"{self._path}/rounds", **params)
 
-    def epochs(self) -> dict[str, Any]:
-        """The schedule: what was fitted, what is due and why."""
-        return dict(self._client.request("GET", f"{self._path}/epochs"))
+    def epochs(self) -> Iterator[dict[str, Any]]:
+        """The schedule: what was fitted, what is due and why, what is to come."""
+        return self._client.pages(f"{self._path}/epochs")
 
     def delete(self) -> None:
         """Delete the session and all its data."""

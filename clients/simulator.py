@@ -173,11 +173,15 @@ def play_session(
 def settled_estimates(session: Session) -> list[dict[str, Any]]:
     """Every estimate, once no fit is due or running any more."""
     patience = time.monotonic() + FIT_PATIENCE_SECONDS
-    while session.epochs()["due"]:
+    while any(epoch["status"] in ("due", "fitting") for epoch in session.epochs()):
         if time.monotonic() > patience:
             raise TimeoutError(f"a fit of session {session.id} is still not done")
         time.sleep(0.02)
-    return [item["estimate"] for item in session.estimates()]
+    found = list(session.estimates())
+    for item in found:
+        if item["status"] == "failed":
+            raise RuntimeError(f"a fit of session {session.id} failed: {item['reason']}")
+    return [item for item in found if item["status"] != "skipped"]
 
 
 def simulate_all(

@@ -6,11 +6,17 @@ from typing import Any
 from lhb_engine.agents.ad_lasso import ADLasso
 from lhb_engine.agents.base import Agent, Choice, OptionError, Options
 from lhb_engine.agents.doubling_lasso import DoublingLasso
+from lhb_engine.agents.lin_ucb import LinUCB
 from lhb_engine.agents.oracle import Oracle
+from lhb_engine.agents.oracle_w import OracleW
+from lhb_engine.agents.sa_gd import SAGD
+from lhb_engine.agents.sw_mp import SWMP
+from lhb_engine.agents.ucb_mp import UCBMP
 from lhb_engine.agents.uniform import Uniform
 
 ALGORITHMS: dict[str, type[Agent]] = {
-    agent.name: agent for agent in (ADLasso, DoublingLasso, Uniform, Oracle)
+    agent.name: agent
+    for agent in (ADLasso, DoublingLasso, SAGD, SWMP, UCBMP, LinUCB, Uniform, OracleW, Oracle)
 }
 
 

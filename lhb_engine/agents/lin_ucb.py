@@ -1,0 +1,74 @@
+"""LinUCB at lag 0: what people run today, as if each reward belonged to its own round."""
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Self
+
+from lhb_engine.agents.base import Agent, OptionError, Options
+from lhb_engine.ellipsoid import Ellipsoid
+from lhb_engine.history import Floats, History
+
+
+@dataclass(frozen=True)
+class LinUCBOptions(Options):
+    """Width and ridge of the confidence ellipsoid."""
+
+    confidence_width: float = field(
+        default=0.1,
+        metadata={"description": "How many deviations of optimism a score gets."},
+    )
+    ridge: float = field(default=1.0, metadata={"description": "Ridge of the regression."})
+
+    def __post_init__(self) -> None:
+        check_positive("confidence_width", self.confidence_width, zero=True)
+        check_positive("ridge", self.ridge)
+
+
+def check_positive(option: str, value: object, *, zero: bool = False) -> None:
+    """Raise `OptionError` unless `value` is a finite number > 0, or 0 where that is allowed."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not isfinite(value)
+        or value < 0
+        or (value == 0 and not zero)
+    ):
+        raise OptionError(option, "must be a positive number" + (" or 0" if zero else ""))
+
+
+class LinUCB(Agent):
+    """Upper confidence bounds from pairs of a round's context and the same round's reward.
+
+    Learns nothing where w_0 = 0, and takes the other lags for noise.
+    """
+
+    name = "lin_ucb"
+    summary = "LinUCB that credits each reward to its own round: what people run today."
+    options_type = LinUCBOptions
+    options: LinUCBOptions
+    learns_within_epoch = True
+
+    def __init__(self, dim: int, horizon: int, options: LinUCBOptions) -> None:
+        super().__init__(dim, horizon, options)
+        self.ellipsoid = Ellipsoid(dim, options.ridge)
+
+    def scores(self, contexts: Floats) -> Floats:
+        """Upper confidence bounds."""
+        super().scores(contexts)  # refuses what is no context set
+        return self.ellipsoid.upper_bounds(contexts, self.options.confidence_width)
+
+    def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:
+        """Pair the reward with its own round's context."""
+        part = history.trajectories[trajectory]
+        self.ellipsoid.update(part.contexts[round - part.first_round], reward)
+
+    def state(self) -> dict[str, Any]:
+        """With the ellipsoid."""
+        return super().state() | {"ellipsoid": self.ellipsoid.state()}
+
+    @classmethod
+    def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
+        """The agent that `state()` described."""
+        agent = super().from_state(dim, horizon, options, state)
+        agent.ellipsoid = Ellipsoid.from_state(state["ellipsoid"])
+        return agent

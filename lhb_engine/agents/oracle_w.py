@@ -1,0 +1,112 @@
+"""Oracle-w: is told the lag weights, and learns the direction by least squares."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from math import ceil
+from typing import Literal, get_args
+
+import numpy as np
+
+from lhb_engine import epochs
+from lhb_engine.agents.base import Agent, OptionError, Options
+from lhb_engine.agents.on_epochs import covered, finite_rows
+from lhb_engine.agents.oracle import check_numbers
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow, Floats, History
+from lhb_engine.rows import Rows
+
+Schedule = Literal["ad_lasso", "growing"]
+
+
+@dataclass(frozen=True)
+class OracleWOptions(Options):
+    """The truth that oracle_w is told, and when it fits."""
+
+    weights: list[float] = field(
+        default_factory=list, metadata={"description": "The true lag weights, lag 0 first."}
+    )
+    schedule: Schedule = field(
+        default="ad_lasso",
+        metadata={
+            "description": "ad_lasso: its epochs and rows. growing: all rows, at rounds "
+            "ceil(8 * 1.2^k), the yardstick of `lhb bench decide`."
+        },
+    )
+    L: int | None = field(
+        default=None,
+        metadata={"description": "As ad_lasso's: the first epoch has 4 L rounds."},
+    )
+
+    def __post_init__(self) -> None:
+        check_numbers("weights", self.weights)
+        if self.schedule not in get_args(Schedule):
+            raise OptionError("schedule", f"must be one of {', '.join(get_args(Schedule))}")
+        if self.L is not None and (type(self.L) is not int or not 1 <= self.L <= 10**9):
+            raise OptionError("L", "must be a whole number of at least 1")
+
+
+def growing_windows(horizon: int) -> Iterator[FitWindow]:
+    """Every row so far, at rounds ceil(8 * 1.2^k): a schedule that belongs to no agent."""
+    for k in count():
+        due = ceil(8 * 1.2**k)
+        yield FitWindow(k + 1, 1, due, horizon, due)
+
+
+class OracleW(Agent):
+    """Least squares of the rewards on the truly filtered contexts g_t = sum_k w_k xi_{t-k}."""
+
+    name = "oracle_w"
+    summary = "Knows the lag weights and learns the direction: the best that can be hoped for."
+    options_type = OracleWOptions
+    options: OracleWOptions
+    needs_truth = True
+
+    def __init__(self, dim: int, horizon: int, options: OracleWOptions) -> None:
+        super().__init__(dim, horizon, options)
+        given = np.array(options.weights, dtype=np.float64)[:horizon]
+        self.weights: Floats = np.zeros(horizon)
+        self.weights[: len(given)] = given
+
+    def windows(self) -> Iterator[FitWindow]:
+        """The schedule, without end. All lags are known at once, in the first phase too."""
+        if self.options.schedule == "growing":
+            yield from growing_windows(self.horizon)
+        length = self.options.L or epochs.default_first_epoch(self.horizon)
+        for window in epochs.ad_windows(self.horizon, length):
+            yield replace(window, n_lags=self.horizon)
+
+    def next_fit(self, n_rounds: int) -> FitWindow | None:
+        """The first window that is due after more than `n_rounds` rounds."""
+        return next(window for window in self.windows() if window.due > n_rounds)
+
+    def fit(self, history: History) -> Estimate:
+        """min_theta |r - G theta|^2 over the window's measurements."""
+        window = history.window
+        assert window is not None
+        rows = finite_rows(history, self._quarter(window))
+        facts = covered(rows, window)
+        rank = 0
+        if rows.design.n_rows:
+            filtered = filtered_contexts(rows, self.weights)
+            solution, _, found, _ = np.linalg.lstsq(filtered, rows.y)
+            rank = int(found)
+        if rank < self.dim:  # no reward so far carries an active lag
+            message = "The rewards so far do not determine a direction."
+            return Estimate("insufficient_data", np.zeros(self.horizon), message=message, **facts)
+        length = float(np.linalg.norm(solution))
+        if length == 0.0:
+            return Estimate("zero", np.zeros(self.horizon), message="theta = 0", **facts)
+        return Estimate("ok", self.weights * length, theta=np.asarray(solution / length), **facts)
+
+    def _quarter(self, window: FitWindow) -> int | None:
+        first_phase = self.options.schedule == "ad_lasso" and window.due <= self.horizon
+        return epochs.quarter_of(window) if first_phase else None
+
+
+def filtered_contexts(rows: Rows, weights: Floats) -> Floats:
+    """Rows of g_t = sum_k w_k xi_{t-k}, (n_rows, dim); `weights` has one number a lag."""
+    out = np.zeros((rows.design.n_rows, rows.design.dim))
+    for lag in np.flatnonzero(weights):
+        out += weights[lag] * rows.design.blocks(np.array([lag]))[:, 0]
+    return out

@@ -1,0 +1,134 @@
+"""SA-GD: rank one first, sparse after, by alternating gradient steps (MODEL 6)."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lhb_engine.agents.base import OptionError
+from lhb_engine.agents.lin_ucb import check_positive
+from lhb_engine.agents.on_epochs import EpochOptions, OnEpochs, covered
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats, History
+from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.rank_one import rank_one
+
+
+@dataclass(frozen=True)
+class SAGDOptions(EpochOptions):
+    """Epochs, and the descent within a fit. The paper gives neither steps nor a start."""
+
+    s: int | None = field(
+        default=None,
+        metadata={
+            "description": "Keep w's s largest after the descent. The paper hands it the true "
+            "number of active lags; none: keep all."
+        },
+    )
+    n_steps: int = field(
+        default=500, metadata={"description": "Most pairs of steps (theta, then w)."}
+    )
+    tol: float = field(
+        default=1e-5,
+        metadata={"description": "Stop where a pair of steps gains less than this share."},
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("s", "n_steps"):
+            value = getattr(self, option)
+            if not (option == "s" and value is None) and (type(value) is not int or value < 1):
+                raise OptionError(option, "must be a whole number of at least 1")
+        check_positive("tol", self.tol, zero=True)
+
+
+class SAGD(OnEpochs):
+    """Gradient steps on sum (r_t - theta' Z_t w)^2, theta and w in turn, from a spectral start.
+
+    The start is the leading singular pair of X'r; each step is as long as an exact line search
+    makes it, so there is no step size to tune, and theta is renormalised after its own.
+    """
+
+    name = "sa_gd"
+    summary = "Alternating gradient descent on the rank-one model; may be told the true sparsity."
+    options_type = SAGDOptions
+    options: SAGDOptions
+
+    def fit(self, history: History) -> Estimate:
+        """Descend, then keep w's largest."""
+        window = history.window
+        assert window is not None
+        rows = self.rows(history)
+        facts = covered(rows, window)
+        zero = np.zeros(rows.design.n_lags)
+        if rows.design.n_rows < 2 * self.dim or not rows.y.any():
+            message = "Too few rewards, or all of them zero."
+            return Estimate("insufficient_data", zero, message=message, **facts)
+        start = rank_one(rows.design.rmatvec(rows.y))
+        if start is None:
+            return Estimate("zero", zero, message="No lag matches the rewards.", **facts)
+        o = self.options
+        theta, weights, n_steps = descend(
+            rows.design, rows.y, start.theta, start.weights, o.n_steps, o.tol
+        )
+        if o.s is not None and o.s < len(weights):
+            weights[np.argsort(-np.abs(weights), kind="stable")[o.s :]] = 0.0
+        total = float(weights.sum())
+        if total < 0:  # w >= 0 fixes the sign, as for every agent
+            theta, weights = -theta, -weights
+        mass = float(np.abs(weights).sum())
+        if mass == 0.0:
+            return Estimate("zero", zero, message="w = 0", n_iterations=n_steps, **facts)
+        return Estimate(
+            "ok",
+            np.maximum(weights, 0.0),
+            theta=theta,
+            active_lags=tuple(np.flatnonzero(weights > 0).tolist()) if o.s is not None else (),
+            sign_margin=abs(total) / mass,
+            n_iterations=n_steps,
+            converged=n_steps < o.n_steps,
+            **facts,
+        )
+
+
+def descend(
+    design: LaggedDesign, y: Floats, theta: Floats, weights: Floats, n_steps: int, tol: float
+) -> tuple[Floats, Floats, int]:
+    """Alternating exact-line-search gradient steps; theta (unit), weights, pairs of steps made."""
+    fitted = design.matvec(np.outer(weights, theta))
+    scale = float(fitted @ fitted)
+    if scale > 0:  # the start gives directions only: its length is a line search too
+        weights = weights * (float(fitted @ y) / scale)
+        fitted = design.matvec(np.outer(weights, theta))
+    residual = y - fitted
+    loss = float(residual @ residual)
+    for step in range(1, n_steps + 1):
+        before = loss
+        uphill = design.rmatvec(residual).T @ weights
+        theta, residual = _move(design, y, residual, theta, uphill, weights, along="theta")
+        length = float(np.linalg.norm(theta))
+        theta, weights = theta / length, weights * length
+        uphill = design.rmatvec(residual) @ theta
+        weights, residual = _move(design, y, residual, weights, uphill, theta, along="weights")
+        loss = float(residual @ residual)
+        if before - loss <= tol * before:
+            return theta, weights, step
+    return theta, weights, n_steps
+
+
+def _move(
+    design: LaggedDesign,
+    y: Floats,
+    residual: Floats,
+    point: Floats,
+    uphill: Floats,
+    other: Floats,
+    *,
+    along: str,
+) -> tuple[Floats, Floats]:
+    """One step up `uphill` as far as the loss falls, with the other factor held; the residual."""
+    change = design.matvec(np.outer(other, uphill) if along == "theta" else np.outer(uphill, other))
+    square = float(change @ change)
+    if square == 0.0:
+        return point, residual
+    length = float(residual @ change) / square
+    return point + length * uphill, residual - length * change

@@ -1,0 +1,58 @@
+"""SW-MP: single-weight matching pursuit, which looks for the one largest lag weight."""
+
+import numpy as np
+
+from lhb_engine.agents.on_epochs import EpochOptions, OnEpochs, covered
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats, History
+from lhb_engine.lagged_design import LaggedDesign
+
+CHUNK_NUMBERS = 2**20  # of dense columns at a time
+
+
+class SWMP(OnEpochs):
+    """k* = argmax_k |r' Xi^k| / |Xi^k|, then least squares on block k* alone.
+
+    As good as its guess of one lag: with many nonzeros the others are noise to it.
+    """
+
+    name = "sw_mp"
+    summary = "Single-weight matching pursuit: finds the largest lag, ignores the others."
+    options_type = EpochOptions
+
+    def fit(self, history: History) -> Estimate:
+        """The best-matching lag and the direction it alone gives."""
+        window = history.window
+        assert window is not None
+        rows = self.rows(history)
+        facts = covered(rows, window)
+        weights = np.zeros(rows.design.n_lags)
+        if rows.design.n_rows < 2 * self.dim or not rows.y.any():
+            message = "Too few rewards, or all of them zero."
+            return Estimate("insufficient_data", weights, message=message, **facts)
+        scores = matching_scores(rows.design, rows.y)
+        lag = int(scores.argmax())
+        if scores[lag] == 0.0:
+            return Estimate("zero", weights, message="No lag matches the rewards.", **facts)
+        block = rows.design.blocks(np.array([lag]))[:, 0]
+        solution = np.linalg.lstsq(block, rows.y)[0]
+        length = float(np.linalg.norm(solution))
+        weights[lag] = length
+        return Estimate(
+            "ok", weights, theta=np.asarray(solution / length), active_lags=(lag,), **facts
+        )
+
+
+def matching_scores(design: LaggedDesign, y: Floats) -> Floats:
+    """|y' Xi^k| / |Xi^k| of every block column, spectral norms, (n_lags,)."""
+    along = np.linalg.norm(design.rmatvec(y), axis=1)
+    norms = np.zeros(design.n_lags)
+    chunk = max(1, CHUNK_NUMBERS // (design.n_rows * design.dim))
+    for start in range(0, design.n_lags, chunk):
+        lags = np.arange(start, min(start + chunk, design.n_lags))
+        blocks = design.blocks(lags).transpose(1, 0, 2)
+        gram = blocks.transpose(0, 2, 1) @ blocks
+        norms[lags] = np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[:, -1], 0.0))
+    out = np.zeros(design.n_lags)
+    np.divide(along, norms, out=out, where=norms > 0)
+    return out

@@ -1,0 +1,81 @@
+"""UCB-MP: SW-MP's lag, and a LinUCB that pairs each reward with the context of that lag."""
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from lhb_engine.agents.base import Options
+from lhb_engine.agents.lin_ucb import check_positive
+from lhb_engine.agents.on_epochs import EpochOptions
+from lhb_engine.agents.sw_mp import SWMP
+from lhb_engine.ellipsoid import Ellipsoid
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats, History
+
+
+@dataclass(frozen=True)
+class UCBMPOptions(EpochOptions):
+    """Epochs, and the confidence ellipsoid within them."""
+
+    confidence_width: float = field(
+        default=0.1,
+        metadata={"description": "How many deviations of optimism a score gets."},
+    )
+    ridge: float = field(default=1.0, metadata={"description": "Ridge of the regression."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive("confidence_width", self.confidence_width, zero=True)
+        check_positive("ridge", self.ridge)
+
+
+class UCBMP(SWMP):
+    """At each epoch's end finds k* as SW-MP does, then learns theta anew within the next.
+
+    Plays uniformly before its first k*.
+    """
+
+    name = "ucb_mp"
+    summary = "SW-MP's lag, and LinUCB on pairs of a reward and the context that many rounds ago."
+    options_type = UCBMPOptions
+    options: UCBMPOptions
+    learns_within_epoch = True
+
+    def __init__(self, dim: int, horizon: int, options: UCBMPOptions) -> None:
+        super().__init__(dim, horizon, options)
+        self.lag: int | None = None
+        self.ellipsoid = Ellipsoid(dim, options.ridge)
+
+    def scores(self, contexts: Floats) -> Floats:
+        """Upper confidence bounds; all zero before there is a lag."""
+        without_lag = super().scores(contexts)  # refuses what is no context set
+        if self.lag is None:
+            return without_lag
+        return self.ellipsoid.upper_bounds(contexts, self.options.confidence_width)
+
+    def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:
+        """Pair the reward of `round` with the context selected `lag` rounds before."""
+        if self.lag is None:
+            return
+        part = history.trajectories[trajectory]
+        place = round - self.lag - part.first_round
+        if place >= 0:
+            self.ellipsoid.update(part.contexts[place], reward)
+
+    def install(self, estimate: Estimate) -> None:
+        """Take the lag over and start the ellipsoid anew."""
+        super().install(estimate)
+        if estimate.active_lags:
+            self.lag = estimate.active_lags[0]
+            self.ellipsoid = Ellipsoid(self.dim, self.options.ridge)
+
+    def state(self) -> dict[str, Any]:
+        """With the lag and the ellipsoid."""
+        return super().state() | {"lag": self.lag, "ellipsoid": self.ellipsoid.state()}
+
+    @classmethod
+    def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
+        """The agent that `state()` described."""
+        agent = super().from_state(dim, horizon, options, state)
+        agent.lag = state["lag"]
+        agent.ellipsoid = Ellipsoid.from_state(state["ellipsoid"])
+        return agent

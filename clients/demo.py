@@ -53,8 +53,9 @@ def run(seeds: int, out: Path) -> None:
     settings = Settings(algorithms=ALGORITHMS, seeds=seeds)
     with server(out / "demo.db") as url:
         console.print(
-            f"A server on embedded SQLite listens on {url}. Each round is one request:\n"
-            f"{settings.arms} contexts and the last reward in, the decision out once on disk.\n"
+            f"A server on embedded SQLite listens on {url}.\n"
+            f"A round is one request: {settings.arms} contexts and the last reward in, "
+            "the decision out\nonce both are on disk.\n"
         )
         runs = simulate_all(settings, url, show_progress=True)
     for warning in warnings_of(runs):

@@ -81,7 +81,7 @@ def print_lag_weights(
     padded[: len(learned)] = learned[: len(true)]
     true, learned = _normalised(true), _normalised(padded)
     lags = np.sort(np.argsort(-np.maximum(true, learned), kind="stable")[:n_most])
-    table = Table(title="Which past rounds pay into today's reward (share of the whole)")
+    table = Table(title="Lag weights: which past rounds pay (shares of the whole)")
     for column in ("lag", "true", "learned", ""):
         table.add_column(column, justify="left" if column == "" else "right")
     scale = max(true.max(), learned.max(), 1e-12)
@@ -89,8 +89,9 @@ def print_lag_weights(
         bar = "█" * round(24 * learned[lag] / scale)
         table.add_row(str(lag), f"{true[lag]:.3f}", f"{learned[lag]:.3f}", bar)
     off = learned[true == 0].sum()
-    table.caption = f"learned weight on lags that pay nothing: {off:.3f}"
-    (console or Console()).print(table)
+    console = console or Console()
+    console.print(table)
+    console.print(f"Learned weight on lags that pay nothing, all together: {off:.3f}")
 
 
 def save_plot(settings: Settings, runs: Runs, path: Path) -> None:

@@ -193,17 +193,16 @@ def simulate_all(
 ) -> dict[str, list[Run]]:
     """Every algorithm on every world: in process one by one, over HTTP side by side."""
     player = play_in_process if url is None else over_http(url)
-    n_workers = 1 if url is None else min(n_side_by_side, settings.seeds)
-    runs: dict[str, list[Run]] = {}
+    n_workers = 1 if url is None else n_side_by_side
     with progress(show_progress) as track, ThreadPoolExecutor(n_workers) as pool:
+        futures = {}
         for algorithm in settings.algorithms:
             on_round = track(algorithm, settings.rounds * settings.seeds)
-            futures = [
+            futures[algorithm] = [
                 pool.submit(player, settings, algorithm, seed, on_round)
                 for seed in settings.world_seeds
             ]
-            runs[algorithm] = [future.result() for future in futures]
-    return runs
+        return {name: [future.result() for future in of] for name, of in futures.items()}
 
 
 def timed_fit(agent: Agent, history: History) -> Estimate:

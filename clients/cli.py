@@ -31,14 +31,30 @@ def serve(
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8080,
 ) -> None:
     """Serve the REST API. Where the data is kept: LHB_DATABASE_URL (sqlite:///lhb.db)."""
+    from service.problems import Unavailable
     from service.server import BindRefused, run
     from service.settings import Settings
-    from service.storage.file_lock import OwnedElsewhere
+    from service.storage.ports import Refused
 
     try:
         run(host, port, Settings())
-    except (BindRefused, OwnedElsewhere) as refused:
+    except (BindRefused, Refused, Unavailable) as refused:
         raise SystemExit(f"lhb serve: {refused}") from None
+
+
+@app.command("migrate")
+def migrate_database() -> None:
+    """Bring the database of LHB_DATABASE_URL to the schema of this release."""
+    from service.problems import Unavailable
+    from service.settings import Settings
+    from service.storage.migrate import migrate
+    from service.storage.ports import Refused
+
+    try:
+        before, after = migrate(Settings().database_url)
+    except (Refused, Unavailable) as refused:
+        raise SystemExit(f"lhb migrate: {refused}") from None
+    typer.echo(f"schema {after}" + ("" if before == after else f" (was {before or 'empty'})"))
 
 
 @app.command()

@@ -20,6 +20,7 @@ from service.middleware import Front
 from service.problems import MEDIA_TYPE, Problem
 from service.service import Service
 from service.settings import Settings
+from service.storage.ports import Store
 from service.storage.urls import open_store
 
 DESCRIPTION = """
@@ -28,15 +29,18 @@ A session is one durable agent: ask it for decisions, tell it what was measured.
 """
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The service over `settings`; its parts live from start-up to shutdown."""
+def create_app(settings: Settings | None = None, store: Store | None = None) -> FastAPI:
+    """The service over `settings`; its parts live from start-up to shutdown.
+
+    A `store` that is open already is used, and closed at the end.
+    """
     settings = settings or Settings()
     configure_logs(settings.log_level)
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = start_service(settings, metrics)
+        service = start_service(settings, metrics, store)
         app.state.service = service
         try:
             yield
@@ -62,9 +66,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
-def start_service(settings: Settings, metrics: Metrics) -> Service:
+def start_service(settings: Settings, metrics: Metrics, store: Store | None = None) -> Service:
     """Open the store, restore what is due, and be ready for requests."""
-    store = open_store(settings.database_url)
+    store = store or open_store(settings.database_url)
     agents = Agents()
     fits = FitPool(settings, agents)
     writer = GroupCommit(

@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from service.problems import Problem, Unavailable
-from service.storage.ports import Keys, Store
+from service.storage.ports import Contended, Keys, Store
 from service.storage.unit_of_work import Effects, UnitOfWork
 
 Command = Callable[[UnitOfWork], Any]
 Outcome = tuple[Any, BaseException | None]
+TRIES = 10  # of a batch that meets other processes at the same rows
 
 
 class Spoiled(Exception):
@@ -121,13 +122,24 @@ class GroupCommit:
         return [one[0] for one, _ in results], [e for _, effects in results for e in effects]
 
     def _transact(self, commands: list[Command]) -> tuple[list[Outcome], Effects]:
+        keys = Keys()
+        for command in commands:
+            add_keys = getattr(command, "keys", None)
+            if add_keys is not None:
+                add_keys(keys)
+            elif (key := getattr(command, "key", None)) is not None:
+                keys.sessions.add(key)
+        for _ in range(TRIES):
+            try:
+                return self._attempt(commands, keys)
+            except Contended as contended:
+                if contended.session is not None:
+                    keys.sessions.add(contended.session)
+        raise Unavailable("storage_busy", "other processes hold these rows; nothing was written")
+
+    def _attempt(self, commands: list[Command], keys: Keys) -> tuple[list[Outcome], Effects]:
         transaction = self._store.begin()
         try:
-            keys = Keys()
-            for command in commands:
-                add_keys = getattr(command, "keys", None)
-                if add_keys is not None:
-                    add_keys(keys)
             transaction.prefetch(keys)
             uow = UnitOfWork(transaction, self._clock())
             outcomes = [_outcome(command, uow) for command in commands]

@@ -47,6 +47,8 @@ class Front:
         scope["lhb.request_id"] = request_id.decode()
         body = _Body(scope, receive, self._settings)
         try:
+            if "\0" in scope["path"]:
+                raise Problem(404, "unknown_route", "no name holds a zero byte")
             body.check_length()
             await self._app(scope, body.receive, answer)
         except Problem as problem:

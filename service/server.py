@@ -8,6 +8,8 @@ import uvicorn
 
 from service.app import create_app
 from service.settings import Settings
+from service.storage.ports import Store
+from service.storage.urls import open_store
 
 
 class BindRefused(RuntimeError):
@@ -33,21 +35,24 @@ def run(host: str = "127.0.0.1", port: int = 8080, settings: Settings | None = N
     ------
     BindRefused
         The address is not loopback, and nothing checks who asks.
-    OwnedElsewhere
-        Another process owns the database file.
+    Refused
+        The database cannot be served: another process owns it, its schema is another, ...
     """
     settings = settings or Settings()
     check_bind(host, settings)
-    server = AnnouncingServer(server_config(host, port, settings))
+    store = open_store(settings.database_url)  # here, so that a refusal is a line, not a traceback
+    server = AnnouncingServer(server_config(host, port, settings, store))
     server.run()
     if not server.started:
         raise SystemExit(3)
 
 
-def server_config(host: str, port: int, settings: Settings, **more: Any) -> uvicorn.Config:
+def server_config(
+    host: str, port: int, settings: Settings, store: Store | None = None, **more: Any
+) -> uvicorn.Config:
     """How uvicorn runs the app."""
     return uvicorn.Config(
-        create_app(settings),
+        create_app(settings, store),
         host=host,
         port=port,
         access_log=False,

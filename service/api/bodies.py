@@ -19,9 +19,10 @@ LARGEST = 1e12
 T = TypeVar("T")
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
-Name = Annotated[str, Field(min_length=1, max_length=256)]
-Key = Annotated[str, Field(max_length=256)]
-EventId = Annotated[str, Field(min_length=1, max_length=256)]
+NO_ZERO_BYTE = "^[^\\x00]*$"  # not every database can keep one in a text
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
+Key = Annotated[str, Field(max_length=256, pattern=NO_ZERO_BYTE)]
+EventId = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
 Timestamp = Annotated[AwareDatetime, Field(strict=False)]
 
 

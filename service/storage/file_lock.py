@@ -4,8 +4,10 @@ import fcntl
 import os
 from pathlib import Path
 
+from service.storage.ports import Refused
 
-class OwnedElsewhere(RuntimeError):
+
+class OwnedElsewhere(Refused):
     """Another process serves this database file."""
 
 

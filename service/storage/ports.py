@@ -3,7 +3,8 @@
 A batch of commands is one transaction: `prefetch` may lock and read what the batch's keys need
 in a constant number of round trips (sessions first, then trajectories, each in key order), the
 single reads then answer from that; `write` is one bulk call a table. Reads must see what `write`
-has written. Adapters translate their driver's errors to `Unavailable`.
+has written. Adapters translate their driver's errors to `Unavailable`, and to `Contended` where
+running the batch again will do.
 """
 
 from collections.abc import Iterator
@@ -47,6 +48,19 @@ class Changes:
     estimates: list[EstimateRecord] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
+
+
+class Refused(RuntimeError):
+    """This database cannot be served as it is; the message says why, and what to do."""
+
+
+class Contended(Exception):
+    """Another process was at the same rows: roll back and run the batch again, with `session` among
+    the keys it announces."""
+
+    def __init__(self, reason: str, session: SessionKey | None = None) -> None:
+        super().__init__(reason)
+        self.session = session
 
 
 class Transaction(Protocol):

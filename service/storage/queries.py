@@ -12,8 +12,3 @@ def load_queries(name: str) -> dict[str, str]:
         lines = [line for line in body.splitlines() if not line.startswith("--")]
         queries[title.strip()] = "\n".join(lines).strip()
     return queries
-
-
-def load_schema(name: str) -> str:
-    """The DDL script of that name."""
-    return files(__package__).joinpath(name).read_text()

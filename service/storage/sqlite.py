@@ -1,12 +1,10 @@
 """SQLite: one file, one server process that owns it, every commit on the disk (WAL, FULL)."""
 
-import json
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from service.problems import Unavailable
 from service.records import (
@@ -17,11 +15,12 @@ from service.records import (
 )
 from service.storage.file_lock import FileLock
 from service.storage.ports import Changes, Keys, Reader
-from service.storage.queries import load_queries, load_schema
+from service.storage.queries import load_queries
+from service.storage.schema import check_revision, whole_schema
+from service.storage.session_rows import session_row, session_update, trajectory_row
 from service.storage.sqlite_reader import SqliteReader
 
 SQL = load_queries("sqlite_queries.sql")
-SCHEMA_VERSION = 1
 N_CACHED_SESSIONS = 4096
 N_CACHED_TRAJECTORIES = 65_536
 # what the driver says -> problem code; anything else is a defect and stays an error
@@ -76,6 +75,8 @@ class SqliteStore:
     ------
     OwnedElsewhere
         Another process owns the file.
+    WrongSchema
+        It is not of this program's schema.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,7 +85,7 @@ class SqliteStore:
         try:
             with translated():
                 self._connection = connect(path)
-                self._migrate()
+                self._open_schema()
         except BaseException:
             self._lock.release()
             raise
@@ -92,15 +93,19 @@ class SqliteStore:
         self.trajectories: OrderedDict[TrajectoryKey, Trajectory] = OrderedDict()
         self._readers: list[sqlite3.Connection] = []
 
-    def _migrate(self) -> None:
-        (version,) = self._connection.execute("pragma user_version").fetchone()
-        if version == 0:
-            script = load_schema("sqlite_schema.sql")
-            self._connection.executescript(
-                f"begin; {script} pragma user_version = {SCHEMA_VERSION}; commit;"
-            )
-        elif version != SCHEMA_VERSION:
-            raise Unavailable("schema_version", f"the database has schema {version}, not ours")
+    def _open_schema(self) -> None:
+        """A new file gets the schema; what is there must be ours."""
+        execute = self._connection.execute
+        tables = {name for (name,) in execute("select name from sqlite_master")}
+        if not tables:
+            self._connection.executescript(f"begin; {whole_schema('sqlite')} commit;")
+            return
+        found = (
+            execute("select version_num from alembic_version").fetchone()
+            if ("alembic_version" in tables)
+            else None
+        )
+        check_revision(None if found is None else found[0])
 
     def begin(self) -> "SqliteTransaction":
         """Open the writer's transaction."""
@@ -254,30 +259,3 @@ OWNED = (
     ("trajectories", "session_id"),
     ("sessions", "id"),
 )
-
-
-def session_row(s: Session) -> tuple[Any, ...]:
-    """All columns of a session."""
-    return (
-        *(s.tenant, s.id, s.name, s.algorithm, s.dim, s.horizon, s.seed),
-        *(json.dumps(s.options), s.reward_mode, s.reward_wait_seconds, s.default_reward),
-        *(s.refit, s.request, s.created_at, s.archived_at, s.n_rounds, s.n_trajectories),
-        *(s.n_complete, s.n_estimates, s.estimate, s.model_version),
-        *(s.schedule.dumps(), s.fit_due, s.wake_at),
-    )
-
-
-def session_update(s: Session) -> tuple[Any, ...]:
-    """What may change of a session, then its key."""
-    return (
-        *(s.name, s.archived_at, s.n_rounds, s.n_trajectories, s.n_complete, s.n_estimates),
-        *(s.estimate, s.model_version, s.schedule.dumps(), s.fit_due, s.wake_at, s.tenant, s.id),
-    )
-
-
-def trajectory_row(t: Trajectory) -> tuple[Any, ...]:
-    """All columns of a trajectory."""
-    return (
-        *(t.tenant, t.session_id, t.key, t.n_decisions, t.n_rounds),
-        *(t.n_measurements, t.measured_through, t.last_at),
-    )

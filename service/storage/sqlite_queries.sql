@@ -142,3 +142,6 @@ select * from estimates where tenant = ? and session_id = ? and number > ? order
 
 -- name: estimate
 select * from estimates where tenant = ? and session_id = ? and number = ?
+
+-- name: check
+select 1 from sessions limit 1

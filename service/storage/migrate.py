@@ -1,0 +1,110 @@
+"""`lhb migrate`: bring a database to the schema of this program, in one transaction."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command, op
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.pool import NullPool
+
+from service.storage.file_lock import FileLock
+from service.storage.schema import script
+from service.storage.urls import is_sqlite, sqlite_path
+
+ONE_AT_A_TIME = 0x6C6862  # of any number of processes that migrate: an advisory lock
+
+
+def migrate(url: str) -> tuple[str | None, str]:
+    """Run what is missing; the revisions before and after.
+
+    Raises
+    ------
+    OwnedElsewhere
+        A server owns the SQLite file: stop it first.
+    Unavailable
+        The database does not answer.
+    """
+    with _connected(url) as connection:
+        config = Config()
+        config.set_main_option("script_location", "service.storage:migrations")
+        config.attributes["connection"] = connection
+        before = revision_of(connection)
+        command.upgrade(config, "head")
+        after = revision_of(connection)
+    assert after is not None
+    return before, after
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The revision a database is at, None where it is empty."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def run_script(revision: str) -> None:
+    """Run a revision's script; called by the revision."""
+    bind = op.get_bind()
+    sqlite = bind.dialect.name == "sqlite"
+    text = script(revision, "sqlite" if sqlite else "postgres")
+    for statement in _statements(text) if sqlite else [text]:
+        bind.exec_driver_sql(statement)
+
+
+def _statements(text: str) -> Iterator[str]:
+    """SQLite's driver takes one statement at a time."""
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[Connection]:
+    """A connection inside a transaction that is committed at the end."""
+    if is_sqlite(url):
+        path = sqlite_path(url)
+        lock = FileLock(path)
+        try:
+            with _sqlite(path) as connection:
+                yield connection
+        finally:
+            lock.release()
+        return
+    engine = create_engine(
+        "postgresql+psycopg://", creator=lambda: _connect(url), poolclass=NullPool
+    )
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"select pg_advisory_xact_lock({ONE_AT_A_TIME})")
+        yield connection
+
+
+def _connect(url: str) -> Any:
+    import psycopg
+
+    from service.storage.postgres_reader import translated
+
+    with translated():
+        return psycopg.connect(url, connect_timeout=10, application_name="lhb migrate")
+
+
+@contextmanager
+def _sqlite(path: Path) -> Iterator[Connection]:
+    engine = create_engine(f"sqlite:///{path.absolute()}", poolclass=NullPool)
+
+    # the driver would commit before every DDL statement; with this, a failure leaves nothing
+    @event.listens_for(engine, "connect")
+    def _no_implicit_transactions(connection: Any, record: Any) -> None:
+        connection.isolation_level = None
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql("begin immediate")
+
+    with engine.begin() as connection:
+        yield connection

@@ -1,0 +1,136 @@
+-- The truth, as in 0001.sqlite.sql, which says what each column is; here is what PostgreSQL adds.
+-- Keys compare byte by byte (collate "C"): lock order and listings are the same everywhere.
+
+create table sessions (
+    tenant text collate "C" not null,
+    id text collate "C" not null,
+    name text collate "C",
+    algorithm text not null,
+    dim bigint not null,
+    horizon bigint not null,
+    seed bigint not null,
+    options text not null,
+    reward_mode text not null,
+    reward_wait_seconds double precision not null,
+    default_reward double precision,
+    refit text not null,
+    request text not null,
+    created_at double precision not null,
+    archived_at double precision,
+    n_rounds bigint not null,
+    n_trajectories bigint not null,
+    n_complete bigint not null,
+    n_estimates bigint not null,
+    estimate bigint not null,
+    model_version bigint not null,
+    schedule text not null,
+    fit_due bigint,
+    wake_at double precision,
+    fit_due_at double precision,       -- since when: fits are claimed oldest first
+    revision bigint not null,          -- grows with every change: guards what processes remember
+    primary key (tenant, id)
+) with (fillfactor = 50);              -- written with every batch: leave room for it in the page
+
+create unique index sessions_by_name on sessions (tenant, name) where name is not null;
+create index sessions_unfinished on sessions (fit_due_at, tenant, id)
+    where fit_due is not null or wake_at is not null;
+
+create table agent_states (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    state text not null,
+    primary key (tenant, session_id)
+);
+
+create table trajectories (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    trajectory text collate "C" not null,
+    n_decisions bigint not null,
+    n_rounds bigint not null,
+    n_measurements bigint not null,
+    measured_through bigint not null,
+    last_at double precision not null,
+    primary key (tenant, session_id, trajectory)
+) with (fillfactor = 50);
+
+create table decisions (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    trajectory text collate "C" not null,
+    round bigint not null,
+    number bigint not null,
+    position bigint not null,
+    event_id text collate "C",
+    digest bytea,
+    arm bigint,
+    arm_id text,
+    context bytea not null,
+    scores bytea not null,
+    propensity double precision,
+    explored boolean not null,
+    forced boolean not null,
+    epoch bigint not null,
+    model_version bigint not null,
+    next_fit_round bigint,
+    at double precision not null,
+    primary key (tenant, session_id, trajectory, round, number)
+);
+
+create unique index decisions_by_event
+    on decisions (tenant, session_id, trajectory, event_id) where event_id is not null;
+
+create table measurements (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    trajectory text collate "C" not null,
+    first_round bigint not null,
+    last_round bigint not null,
+    number bigint not null,
+    value double precision not null,
+    reward_id text collate "C",
+    at double precision not null,
+    primary key (tenant, session_id, trajectory, first_round, number)
+);
+
+create unique index measurements_by_reward_id
+    on measurements (tenant, session_id, trajectory, reward_id) where reward_id is not null;
+
+create table estimates (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    number bigint not null,
+    epoch bigint not null,
+    due bigint not null,
+    status text not null,
+    reason text,
+    manifest text not null,
+    parent bigint not null,
+    model_version bigint not null,
+    fingerprint text,
+    estimate text,
+    at double precision not null,
+    primary key (tenant, session_id, number)
+);
+
+-- The due mark is the truth; this is its wake-up, sent with the commit that changes it: to workers
+-- when a fit becomes due or time will have something to do, to waiting decisions when it is done.
+create function lhb_fit_changed() returns trigger language plpgsql as $$
+begin
+    if tg_op = 'DELETE' then
+        perform pg_notify('lhb_fits', json_build_array(old.tenant, old.id, null)::text);
+    else
+        perform pg_notify('lhb_fits', json_build_array(new.tenant, new.id, new.fit_due)::text);
+    end if;
+    return null;
+end $$;
+
+create trigger fit_changed after update of fit_due, wake_at on sessions for each row
+    when (old.fit_due is distinct from new.fit_due or old.wake_at is distinct from new.wake_at)
+    execute function lhb_fit_changed();
+create trigger fit_added after insert on sessions for each row
+    when (new.fit_due is not null or new.wake_at is not null)
+    execute function lhb_fit_changed();
+create trigger fit_gone after delete on sessions for each row
+    when (old.fit_due is not null)
+    execute function lhb_fit_changed();

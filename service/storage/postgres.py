@@ -1,0 +1,174 @@
+"""PostgreSQL: any number of processes, each with one writing connection and a small pool to read.
+
+A batch is one transaction at read committed: its session rows are locked in key order, and what
+the locks protect (trajectories, decisions, rewards) is read and written under them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import IsolationLevel, RawCursor
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from service.problems import Unavailable
+from service.records import Session, SessionKey
+from service.storage.ports import Reader, Refused
+from service.storage.postgres_reader import SQL, Connection, PostgresReader, translated
+from service.storage.postgres_transaction import PostgresTransaction
+from service.storage.schema import check_revision
+
+N_READERS = 4
+WAIT_FOR_READER_SECONDS = 5.0
+# what a URL may override. A process that stops in the middle of a transaction, or a network that
+# swallows packets, must not hold locks for long: the server ends such a connection
+DEFAULTS = {
+    "connect_timeout": "3",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+    "options": " ".join(
+        f"-c {name}={value}"
+        for name, value in {
+            "lock_timeout": "10s",
+            "statement_timeout": "60s",
+            "idle_in_transaction_session_timeout": "20s",
+            "tcp_keepalives_idle": "5",
+            "tcp_keepalives_interval": "2",
+            "tcp_keepalives_count": "3",
+        }.items()
+    ),
+}
+
+
+class NotDurable(Refused):
+    """The database may lose what it has acknowledged; the message says which setting does that."""
+
+
+def settings_of(url: str, role: str) -> dict[str, Any]:
+    """How to connect: the URL over our defaults."""
+    return {**DEFAULTS, **conninfo_to_dict(url), "application_name": f"lhb {role}"}
+
+
+def connect(url: str, role: str) -> Connection:
+    """A connection; its transactions begin with its first statement."""
+    with translated():
+        return psycopg.connect(**settings_of(url, role), cursor_factory=RawCursor)
+
+
+def connect_to_read(url: str, role: str) -> Connection:
+    """A connection whose transactions see one moment and change nothing."""
+    connection = connect(url, role)
+    _only_read(connection)
+    return connection
+
+
+def _only_read(connection: Connection) -> None:
+    connection.isolation_level = IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+
+
+class PostgresStore:
+    """The writer's connection, which comes back after the database was away, and the readers'.
+
+    Parameters
+    ----------
+    url : str
+        ``postgresql://...``; its parameters win over our defaults.
+
+    Raises
+    ------
+    WrongSchema
+        `lhb migrate` has not been run, or by another release.
+    NotDurable
+        fsync, synchronous_commit or full_page_writes is off.
+    Unavailable
+        The database does not answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.sessions: OrderedDict[SessionKey, tuple[int, Session]] = OrderedDict()
+        self._writer: Connection | None = None
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            kwargs={**settings_of(url, "reader"), "cursor_factory": RawCursor},
+            min_size=1,
+            max_size=N_READERS,
+            timeout=WAIT_FOR_READER_SECONDS,
+            configure=_only_read,
+            check=ConnectionPool.check_connection,
+            open=False,
+        )
+        self._writer = self._connect()
+        self._pool.open()
+
+    def _connect(self) -> Connection:
+        connection = connect(self.url, "writer")
+        try:
+            check_durable(connection)
+            check_schema(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def begin(self) -> PostgresTransaction:
+        """The writer's transaction; connects again where the connection was lost."""
+        if self._writer is None or self._writer.closed:
+            self.sessions.clear()
+            self._writer = self._connect()
+        return PostgresTransaction(self._writer, self.sessions)
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        """A consistent view of what is committed."""
+        with translated():
+            try:
+                with self._pool.connection() as connection:
+                    yield PostgresReader(connection)
+            except PoolTimeout as error:
+                raise Unavailable(
+                    "storage_unreachable", f"no connection to read: {error}"
+                ) from None
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()
+        if self._writer is not None:
+            self._writer.close()
+
+
+@contextmanager
+def open_reader(url: str) -> Iterator[Reader]:
+    """A reader for another process: a fit, a replay, an export."""
+    with translated(), closing(connect_to_read(url, "reader")) as connection:
+        yield PostgresReader(connection)
+
+
+def check_schema(connection: Connection) -> None:
+    """Refuse any other schema than ours."""
+    with translated():
+        known = connection.execute("select to_regclass('alembic_version') is not null").fetchone()
+        found = None
+        if known is not None and known[0]:
+            found = connection.execute("select version_num from alembic_version").fetchone()
+        connection.commit()
+    check_revision(None if found is None else str(found[0]))
+
+
+def check_durable(connection: Connection) -> None:
+    """Refuse a database that may lose what it has acknowledged."""
+    with translated():
+        row = connection.execute(SQL["settings"]).fetchone()
+        connection.commit()
+    assert row is not None
+    names = ("fsync", "synchronous_commit", "full_page_writes")
+    off = [name for name, value in zip(names, row, strict=True) if value == "off"]
+    if off:
+        raise NotDurable(
+            f"{' and '.join(off)} must not be off in this database: what was answered could be lost"
+        )

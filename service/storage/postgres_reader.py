@@ -1,0 +1,74 @@
+"""Reading from PostgreSQL, and what its driver's errors mean to us."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.rows import TupleRow
+
+from service.problems import Unavailable
+from service.storage.ports import Contended
+from service.storage.queries import load_queries
+from service.storage.sql_reader import SqlReader
+
+SQL = load_queries("postgres_queries.sql")
+Connection = psycopg.Connection[TupleRow]
+N_ROWS_AT_ONCE = 1000
+
+
+@contextmanager
+def translated(doing: str = "nothing was written") -> Iterator[None]:
+    """Turn the driver's errors about the world, not about us, into ours.
+
+    Raises
+    ------
+    Contended
+        Another process was at the same rows: the batch must run again.
+    Unavailable
+        The database is away, full, read-only or too slow.
+    """
+    try:
+        yield
+    except (
+        errors.DeadlockDetected,
+        errors.SerializationFailure,
+        errors.UniqueViolation,
+        errors.LockNotAvailable,
+    ) as error:
+        raise Contended(str(error)) from error
+    except errors.DiskFull as error:
+        raise Unavailable("storage_full", f"the disk is full ({_line(error)}); {doing}") from error
+    except errors.ReadOnlySqlTransaction as error:
+        reason = f"the database cannot be written ({_line(error)})"
+        raise Unavailable("storage_readonly", f"{reason}; {doing}") from error
+    except errors.QueryCanceled as error:
+        raise Unavailable("storage_busy", f"the database is too slow just now; {doing}") from error
+    except psycopg.OperationalError as error:
+        reason = f"the database does not answer ({_line(error)})"
+        raise Unavailable("storage_unreachable", f"{reason}; {doing}") from error
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+class PostgresReader(SqlReader):
+    """Reads on one connection, inside the transaction that the caller has begun."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def _all(self, name: str, *values: Any) -> list[Any]:
+        with translated():
+            try:
+                return self.connection.execute(SQL[name], values, binary=True).fetchall()
+            except psycopg.DataError:
+                if any(isinstance(value, str) and "\0" in value for value in values):
+                    return []  # no text here holds a zero byte, so no key with one exists
+                raise
+
+    def _each(self, name: str, *values: Any) -> Iterator[Any]:
+        with translated(), self.connection.cursor(binary=True) as cursor:
+            yield from cursor.stream(SQL[name], values)

@@ -1,0 +1,220 @@
+"""One batch on PostgreSQL: a constant number of round trips, whatever is in it.
+
+Reading ahead is one pipeline; so is writing, but for the two long tables, which are copied.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import psycopg
+
+from service.records import (
+    Decision,
+    Measurement,
+    Session,
+    SessionKey,
+    Trajectory,
+    TrajectoryKey,
+)
+from service.storage.ports import Changes, Contended, Keys
+from service.storage.postgres_reader import SQL, Connection, PostgresReader, translated
+from service.storage.session_rows import session_row, session_update, trajectory_row
+from service.storage.sql_reader import session_of
+
+N_CACHED_SESSIONS = 4096
+DECISION_TYPES = (
+    *("text", "text", "text", "int8", "int8", "int8", "text", "bytea", "int8", "text", "bytea"),
+    *("bytea", "float8", "bool", "bool", "int8", "int8", "int8", "float8"),
+)
+MEASUREMENT_TYPES = (*("text", "text", "text", "int8", "int8", "int8", "float8", "text", "float8"),)
+
+
+class PostgresTransaction(PostgresReader):
+    """Reads under locks, answered from what was read ahead where that covers them.
+
+    Parameters
+    ----------
+    connection : Connection
+        The writer's, with no transaction open.
+    cache : dict
+        Sessions as this process last saw them, with their revision: parsing one costs more than
+        reading it, and the locked row says whether anybody has changed it since.
+    """
+
+    def __init__(
+        self, connection: Connection, cache: OrderedDict[SessionKey, tuple[int, Session]]
+    ) -> None:
+        super().__init__(connection)
+        self._cache = cache
+        self._revisions: dict[SessionKey, int] = {}
+        self._sessions: dict[SessionKey, Session | None] = {}
+        self._trajectories: dict[TrajectoryKey, Trajectory | None] = {}
+        self._events: dict[tuple[TrajectoryKey, str], Decision | None] = {}
+        self._rewards: dict[tuple[TrajectoryKey, str], Measurement | None] = {}
+
+    def prefetch(self, keys: Keys) -> None:
+        """Lock and read what the batch announced, in one round trip."""
+        if not keys.sessions:
+            return
+        execute = self.connection.execute
+        sessions = trajectories = events = rewards = None
+        with translated(), self.connection.pipeline():
+            sessions = execute(SQL["lock_sessions"], columns(keys.sessions, 2))
+            if keys.trajectories:
+                trajectories = execute(SQL["lock_trajectories"], columns(keys.trajectories, 3))
+            if keys.events:
+                asked = ((*key, event) for key, event in keys.events)
+                events = execute(SQL["decisions_by_events"], columns(asked, 4), binary=True)
+            if keys.rewards:
+                asked = ((*key, reward) for key, reward in keys.rewards)
+                rewards = execute(SQL["measurements_by_ids"], columns(asked, 4))
+        self._sessions = dict.fromkeys(keys.sessions)
+        self._trajectories = dict.fromkeys(keys.trajectories)
+        self._events = dict.fromkeys(keys.events)
+        self._rewards = dict.fromkeys(keys.rewards)
+        for row in sessions:
+            self._keep(row)
+        for row in trajectories or ():
+            self._trajectories[row[:3]] = Trajectory(*row)
+        for decision in map(Decision._make, events or ()):
+            self._events[decision[:3], str(decision.client_event_id)] = decision
+        for measurement in map(Measurement._make, rewards or ()):
+            self._rewards[measurement[:3], str(measurement.reward_id)] = measurement
+
+    def _keep(self, row: Sequence[Any]) -> Session:
+        key = (str(row[0]), str(row[1]))
+        revision = row[-1]
+        cached = self._cache.get(key)
+        if cached is not None and cached[0] == revision:
+            session = cached[1]
+        else:
+            session = session_of(row[:-1])
+        self._revisions[key] = revision
+        self._sessions[key] = session
+        return session
+
+    def session(self, key: SessionKey) -> Session | None:
+        """The session, locked. One that the batch did not announce is not waited for."""
+        try:
+            return self._sessions[key]
+        except KeyError:
+            pass
+        try:
+            rows = self._all("lock_session_now", *key)
+        except Contended as contended:
+            raise Contended(str(contended), key) from contended
+        self._sessions[key] = None
+        return self._keep(rows[0]) if rows else None
+
+    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+        """The trajectory, under its session's lock."""
+        try:
+            return self._trajectories[key]
+        except KeyError:
+            found = self._trajectories[key] = super().trajectory(key)
+            return found
+
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+        """The decision that a client's event id names."""
+        try:
+            return self._events[key, event_id]
+        except KeyError:
+            return super().decision_by_event(key, event_id)
+
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
+        """The measurement that a client's reward id names."""
+        try:
+            return self._rewards[key, reward_id]
+        except KeyError:
+            return super().measurement_by_id(key, reward_id)
+
+    def write(self, changes: Changes) -> None:
+        """All inserts and updates, one bulk call a table."""
+        with translated():
+            with self.connection.pipeline():
+                self._write_rows(changes)
+            self._copy("insert_decisions", DECISION_TYPES, changes.decisions)
+            self._copy("insert_measurements", MEASUREMENT_TYPES, changes.measurements)
+        for decision in changes.decisions:
+            if decision.client_event_id is not None:
+                self._events[decision[:3], decision.client_event_id] = decision
+        for measurement in changes.measurements:
+            if measurement.reward_id is not None:
+                self._rewards[measurement[:3], measurement.reward_id] = measurement
+
+    def _write_rows(self, changes: Changes) -> None:
+        for key in changes.deleted:
+            self.connection.execute(SQL["delete_session"], key)
+            self._forget(key)
+        for new in changes.new_sessions:
+            self.connection.execute(SQL["insert_session"], (*session_row(new), fit_due_at(new)))
+            self._sessions[new.key] = new
+            self._revisions[new.key] = 1
+        for key, session in changes.sessions.items():
+            values = (*session_update(session), fit_due_at(session))
+            self.connection.execute(SQL["update_session"], values)
+            self._revisions[key] += 1
+        counts = [s for key, s in changes.counts.items() if key not in changes.sessions]
+        if counts:
+            rows = ((s.n_rounds, s.n_trajectories, s.n_complete, *s.key) for s in counts)
+            self.connection.execute(SQL["count_sessions"], columns(rows, 5))
+            for session in counts:
+                self._revisions[session.key] += 1
+        if changes.trajectories:
+            saved = map(trajectory_row, changes.trajectories.values())
+            self.connection.execute(SQL["save_trajectories"], columns(saved, 8))
+            self._trajectories.update(changes.trajectories)
+        for estimate in changes.estimates:
+            self.connection.execute(SQL["insert_estimate"], estimate)
+        for key, state in changes.states.items():
+            self.connection.execute(SQL["save_agent_state"], (*key, state))
+
+    def _copy(self, name: str, types: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            with self.connection.cursor() as cursor, cursor.copy(SQL[name]) as copy:
+                copy.set_types(types)
+                for row in rows:
+                    copy.write_row(row)
+
+    def commit(self) -> None:
+        """Make it durable: the server syncs its log before it answers."""
+        with translated("whether it was written is unknown: a repeat with the same id will tell"):
+            self.connection.commit()
+        for key, revision in self._revisions.items():
+            session = self._sessions.get(key)
+            if session is not None:
+                self._cache[key] = (revision, session)
+                self._cache.move_to_end(key)
+        while len(self._cache) > N_CACHED_SESSIONS:
+            self._cache.popitem(last=False)
+
+    def rollback(self) -> None:
+        """Forget it, and every session that this transaction may have changed in memory."""
+        for key in self._sessions:
+            self._cache.pop(key, None)
+        try:
+            self.connection.rollback()
+        except psycopg.Error:
+            self.connection.close()  # the next batch connects again
+
+    def _forget(self, key: SessionKey) -> None:
+        self._cache.pop(key, None)
+        self._revisions.pop(key, None)
+        self._sessions[key] = None
+        for name in self._trajectories:
+            if name[:2] == key:
+                self._trajectories[name] = None
+        self._events = {k: d for k, d in self._events.items() if k[0][:2] != key}
+        self._rewards = {k: m for k, m in self._rewards.items() if k[0][:2] != key}
+
+
+def columns(rows: Iterable[Sequence[Any]], n: int) -> list[list[Any]]:
+    """Rows as `n` arrays, which `unnest` turns back into rows."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(n)]
+
+
+def fit_due_at(session: Session) -> float | None:
+    """Since when the session's fit is due."""
+    current = session.schedule.current
+    return None if current is None else current.due_at

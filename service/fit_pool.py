@@ -20,6 +20,7 @@ from service.storage.ports import Store
 from service.storage.unit_of_work import Effects
 
 log = structlog.get_logger()
+Job = Callable[[str, str, str, int], str | None]
 TRIES = 3  # of a fit whose process dies under it, before that counts as a failure
 
 
@@ -30,10 +31,12 @@ class FitPool:
     ----------
     settings : Settings
         Number of processes, niceness, time limits.
-    submit : GroupCommit's `submit`, set with `attach`
+    job : callable
+        What a process runs: database URL, tenant, session id, due round -> JSON or None.
     """
 
-    def __init__(self, settings: Settings, agents: Agents) -> None:
+    def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
+        self.job = job
         self._settings = settings
         self._agents = agents
         self._retry = RetryPolicy(settings.fit_attempts, settings.fit_retry_seconds)
@@ -146,7 +149,7 @@ class FitPool:
     async def _fitted(self, key: SessionKey, due: int) -> Fitted | None:
         for trial in range(1, TRIES + 1):
             future = self._processes().schedule(
-                run_fit,
+                self.job,
                 args=(self._settings.database_url, *key, due),
                 timeout=self._settings.fit_timeout_seconds,
             )

@@ -79,6 +79,8 @@ def mark_due(uow: UnitOfWork, session: Session, now: float) -> None:
     for window in schedule.open:
         if session.n_rounds < window.window.due:
             break
+        if session.default_reward is not None:
+            _close_by_default(uow, session, window)
         if _is_complete(session, window):
             ready.append((window, "complete"))
         elif window.overdue_at is not None and window.overdue_at <= now:
@@ -210,6 +212,17 @@ def _is_complete(session: Session, window: OpenWindow) -> bool:
     is_last = window is session.schedule.open[-1]
     n_complete = session.n_complete if is_last else window.n_complete
     return n_complete >= window.window.last - window.window.first + 1
+
+
+def _close_by_default(uow: UnitOfWork, session: Session, window: OpenWindow) -> None:
+    """A default reward completes a round `reward_wait_seconds` after its successor began."""
+    closed_at = uow.closed_at(session.key, window.window.first, window.window.last)
+    if closed_at:
+        at = closed_at + session.reward_wait_seconds
+        if window.overdue_at is None or at < window.overdue_at:
+            window.overdue_at = at
+            uow.effects.timed[session.key] = at
+            uow.save(session)
 
 
 def _count(uow: UnitOfWork, session: Session, window: FitWindow) -> int:

@@ -105,6 +105,12 @@ class Transaction(Protocol):
     def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
         """Last round of each trajectory whose next decision was taken at or before a time."""
 
+    def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
+        """When the last unmeasured round of positions first..last was followed by a decision.
+
+        None while one of them is its trajectory's last; 0 where all are measured.
+        """
+
     def agent_state(self, key: SessionKey) -> str | None:
         """The agent's state as JSON, or None before the first installation."""
 

@@ -128,6 +128,11 @@ class UnitOfWork:
         self.flush()
         return self._transaction.closed_rounds(key, before)
 
+    def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
+        """When the last unmeasured round of positions first..last was followed by a decision."""
+        self.flush()
+        return self._transaction.closed_at(key, first, last)
+
     def agent_state(self, key: SessionKey) -> str | None:
         """The agent's state as JSON, or None."""
         return self._changes.states.get(key) or self._transaction.agent_state(key)

@@ -48,6 +48,12 @@ class Client(httpx.AsyncClient):
         return answer.json()
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Coroutine tests run on asyncio."""
+    return "asyncio"
+
+
 Serve = Callable[..., AbstractAsyncContextManager[Client]]
 
 

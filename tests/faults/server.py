@@ -1,0 +1,101 @@
+"""A real server process over a database file, and a client quick enough to keep it busy."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+
+class Server:
+    """`with Server(path) as server`: listens on a port of its own."""
+
+    def __init__(self, database: Path, *prefix: str, **settings: str) -> None:
+        self.database = database
+        self.settings = settings
+        self.prefix = prefix
+        self.process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def start(self) -> Self:
+        """Returns once it listens."""
+        environment = {
+            **os.environ,
+            "LHB_DATABASE_URL": f"sqlite:///{self.database}",
+            "LHB_LOG_LEVEL": "error",
+            **self.settings,
+        }
+        code = "from service.server import run; run(port=0)"
+        self.process = subprocess.Popen(
+            [*self.prefix, sys.executable, "-c", code],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on"):
+            _, errors = self.process.communicate(timeout=10)
+            raise AssertionError(f"the server did not start: {line}{errors}")
+        self.url = line.split()[-1]
+        return self
+
+    def kill(self) -> None:
+        """As the power would, for this process."""
+        self.stop(signal.SIGKILL)
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        """End it, and give its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        self.process.communicate(timeout=40)
+        return self.process.returncode
+
+    def client(self) -> httpx.Client:
+        """A plain client."""
+        return httpx.Client(base_url=self.url, timeout=60)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(signal.SIGKILL)
+
+
+class Connection:
+    """One kept connection that posts JSON: a few system calls a request."""
+
+    def __init__(self, url: str) -> None:
+        self._host, _, port = url.removeprefix("http://").partition(":")
+        self._port = int(port)
+
+    async def open(self) -> Self:
+        self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+        return self
+
+    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+        """Status and JSON; raises ConnectionError when the server goes away."""
+        content = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nhost: lhb\r\ncontent-length: {len(content)}\r\n\r\n"
+        self._writer.write(head.encode() + content)
+        try:
+            head_bytes = await self._reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line.split(b":")[1])
+                for line in head_bytes.lower().split(b"\r\n")
+                if line.startswith(b"content-length")
+            )
+            answer = await self._reader.readexactly(length)
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionResetError("the server went away") from error
+        return int(head_bytes.split(b" ", 2)[1]), json.loads(answer)
+
+    def close(self) -> None:
+        self._writer.close()

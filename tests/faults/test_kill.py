@@ -1,0 +1,71 @@
+"""kill -9 at random instants under load: nothing acknowledged is lost, nothing stands twice."""
+
+import asyncio
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.faults.load import check_all, make_players, play_all
+from tests.faults.server import Server
+
+
+def kill_under_load(database: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    server = Server(database)
+    with server:
+        players = make_players(server, seed)
+        n = asyncio.run(play_all(server, players, 1000))
+        assert n >= 1000
+        killer = threading.Timer(rng.uniform(0.0, 0.3), server.kill)
+        killer.start()
+        asyncio.run(play_all(server, players, 10**9))
+        killer.join()
+    with Server(database) as again, again.client() as client:
+        check_all(client, players)
+        asyncio.run(play_all(again, players, 200))
+        check_all(client, players)
+        for session in {player.session for player in players}:
+            assert not wait_for_fits(client, session)["fit_due"]
+
+
+def wait_for_fits(client: httpx.Client, session: str) -> Any:
+    """The session once no fit is due: what the kill interrupted has run again."""
+    deadline = time.monotonic() + 30
+    while True:
+        state = client.get(f"/v1/sessions/{session}").json()
+        if not state["fit_due"] or time.monotonic() > deadline:
+            return state
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_kill_under_load(tmp_path: Path, seed: int) -> None:
+    kill_under_load(tmp_path / "lhb.db", seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5, 50))
+def test_kill_under_load_many_times(tmp_path: Path, seed: int) -> None:
+    kill_under_load(tmp_path / "lhb.db", seed)
+
+
+def test_a_fit_that_was_due_when_the_server_died_happens(tmp_path: Path) -> None:
+    arms = [[1.0, 0.25], [-0.5, 1.0]]
+    with Server(tmp_path / "lhb.db") as server, server.client() as client:
+        body = {"algorithm": "ad_lasso", "dim": 2, "horizon": 4}
+        session = client.post("/v1/sessions", json=body).json()["id"]
+        path = f"/v1/sessions/{session}"
+        for round in range(1, 5):
+            client.post(f"{path}/decisions", json={"contexts": arms})
+            client.post(f"{path}/rewards", json={"round": round, "value": round * 0.5})
+        server.kill()
+    with Server(tmp_path / "lhb.db") as again, again.client() as client:
+        assert not wait_for_fits(client, session)["fit_due"]
+        [item] = client.get(f"{path}/estimates").json()["items"]
+        assert item["epoch"] == 1
+        assert item["status"] != "failed"

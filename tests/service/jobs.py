@@ -1,0 +1,33 @@
+"""What fitting processes run in tests: real fits behind a gate, and failures."""
+
+import os
+import time
+from pathlib import Path
+
+from service.fit_job import run_fit
+
+
+def gate_of(database_url: str) -> Path:
+    """While this file is there, gated fits do not begin."""
+    return Path(database_url.removeprefix("sqlite:///") + ".gate")
+
+
+def gated_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+    """A real fit, once the gate is open; writes its process id where the test finds it."""
+    gate = gate_of(database_url)
+    gate.with_suffix(".pid").write_text(str(os.getpid()))
+    while gate.exists():
+        time.sleep(0.005)
+    return run_fit(database_url, tenant, session_id, due)
+
+
+def failing_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+    """Cannot read its data while the gate is there."""
+    if gate_of(database_url).exists():
+        raise OSError("the disk is on fire")
+    return run_fit(database_url, tenant, session_id, due)
+
+
+def dying_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+    """Dies every time."""
+    os._exit(9)

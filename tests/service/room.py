@@ -1,0 +1,110 @@
+"""Use cases over a real store, with a clock that the test turns and no processes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.estimate import Estimate
+from service.agents import Agents
+from service.api.sessions import DEFAULTS
+from service.decisions import Blocked, Decide, Taken
+from service.fits import FinishFit, Fitted, RetryPolicy, Tick
+from service.group_commit import GroupCommit
+from service.records import Decision, EstimateRecord, Session, SessionKey
+from service.rewards import Receive, Reward
+from service.sessions import CreateSession
+from service.storage.ports import Store
+from service.storage.sqlite import SqliteStore
+from service.storage.unit_of_work import Effects
+
+CONTEXTS = np.array([[1.0, 0.0], [0.0, 1.0]])
+OK = Estimate(status="ok", lag_weights=np.ones(4) / 4, theta=np.array([0.6, 0.8]))
+ZERO = Estimate(status="zero", lag_weights=np.zeros(4))
+
+
+class Room:
+    """One session at a time is enough here. ad_lasso with horizon 4 fits 2..4, 9..12, 21..28."""
+
+    def __init__(self, path: Path, store: Store | None = None) -> None:
+        self.now = 1000.0
+        self.agents = Agents()
+        self.store = store or SqliteStore(path / "lhb.db")
+        self.effects = Effects()
+        self.commit = GroupCommit(
+            self.store,
+            after_commit=lambda effects: None,
+            on_rollback=self.agents.forget,
+            clock=lambda: self.now,
+        )
+        self.key: SessionKey = ("", "")
+
+    def run(self, command: Any) -> Any:
+        """The command's result; its effects are kept."""
+        [(result, error)], effects = self.commit.run([command])
+        if error is not None:
+            raise error
+        [self.effects] = effects
+        return result
+
+    def create(self, **body: Any) -> Session:
+        """A new session, which the other methods then mean."""
+        request = {**DEFAULTS, "algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1, **body}
+        session, _ = self.run(CreateSession("", request, False, self.agents))
+        self.key = session.key
+        return self.session
+
+    @property
+    def session(self) -> Session:
+        """The session as committed."""
+        with self.store.reader() as reader:
+            found = reader.session(self.key)
+        assert found is not None
+        return found
+
+    def decide_or_block(self, trajectory: str = "", **more: Any) -> Taken | Blocked:
+        """A decision, or what it has to wait for."""
+        contexts = more.pop("contexts", CONTEXTS)
+        result: Taken | Blocked = self.run(
+            Decide(self.key, trajectory, contexts, self.agents, **more)
+        )
+        return result
+
+    def decide(self, trajectory: str = "", **more: Any) -> Decision:
+        """A decision that nothing blocks."""
+        taken = self.decide_or_block(trajectory, **more)
+        assert isinstance(taken, Taken)
+        return taken.decision
+
+    def rounds(self, n: int, *, rewarded: bool = True, trajectory: str = "") -> None:
+        """So many rounds, each with its reward unless told otherwise."""
+        for _ in range(n):
+            decision = self.decide(trajectory)
+            if rewarded:
+                self.reward(1.0, round=decision.round, trajectory=trajectory)
+
+    def reward(self, value: float, trajectory: str = "", **when: Any) -> Any:
+        """One reward."""
+        return self.run(Receive(self.key, [Reward(value, trajectory, **when)]))
+
+    def tick(self) -> None:
+        """What a timer does."""
+        self.run(Tick(self.key))
+
+    def finish(self, due: int, estimate: Estimate | None = OK, reason: str = "broken") -> Any:
+        """What a fitting process hands back."""
+        fitted = Fitted(None, reason=reason)
+        if estimate is not None:
+            fitted = Fitted(estimate.to_json(), {"numpy": "0"})
+        return self.run(FinishFit(self.key, due, fitted, self.agents, RetryPolicy(3, 10.0)))
+
+    @property
+    def estimates(self) -> list[EstimateRecord]:
+        """All fits so far."""
+        with self.store.reader() as reader:
+            return reader.estimates(self.key, 0, 1000)
+
+    @property
+    def statuses(self) -> list[tuple[int, str]]:
+        """Epoch and status of all fits so far."""
+        return [(record.epoch, record.status) for record in self.estimates]

@@ -1,0 +1,211 @@
+"""Fits in real processes: who waits, who does not, and what happens when one dies."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.fit_pool import Job
+from tests.service.conftest import Client, Serve, problem, until
+from tests.service.jobs import dying_fit, failing_fit, gate_of, gated_fit
+
+pytestmark = pytest.mark.anyio
+ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
+
+
+def close_gate(client: Client, job: Job) -> Path:
+    """Fits of this service run `job`, whose gate is closed now."""
+    client.service.fits.job = job
+    gate = gate_of(client.service.settings.database_url)
+    gate.touch()
+    return gate
+
+
+async def play(client: Client, session: str, n: int) -> list[Any]:
+    """Rounds with rewards, whatever theta is."""
+    answers = []
+    for _ in range(n):
+        answer = await client.decide(session, ARMS)
+        answers.append(answer)
+        value = ARMS[answer["arm"]][0] + 0.01 * answer["round"]
+        await client.reward(session, value=value, round=answer["round"])
+    return answers
+
+
+async def installed(client: Client, session: str) -> list[Any]:
+    return [
+        item
+        for item in (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+        if item["status"] not in ("failed", "skipped")
+    ]
+
+
+async def test_decisions_go_on_during_a_fit_and_say_by_what_they_decide(serve: Serve) -> None:
+    async with serve() as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso")
+        answers = await play(client, session, 10)
+        assert {answer["model_version"] for answer in answers} == {0}
+        assert [answer["epoch"] for answer in answers] == [1] * 4 + [2] * 6
+        epochs = (await client.read(f"/v1/sessions/{session}/epochs"))["items"]
+        assert [(item["epoch"], item["status"]) for item in epochs] == [(1, "fitting"), (2, "open")]
+        assert epochs[1]["n_complete"] == 2
+        gate.unlink()
+        await until(lambda: installed(client, session))
+        await play(client, session, 2)
+        second = await until(lambda: second_of(client, session))
+        assert second["epoch"] == 2
+
+
+async def second_of(client: Client, session: str) -> Any:
+    found = await installed(client, session)
+    return found[1] if len(found) == 2 else None
+
+
+async def test_a_blocking_decision_waits_and_then_gets_its_round(serve: Serve) -> None:
+    async with serve() as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso", refit="blocking")
+        await play(client, session, 3)
+        await client.decide(session, ARMS)
+        waiting = [
+            asyncio.create_task(
+                client.decide(session, ARMS, rewards=[{"round": 4, "value": 0.5}], event_id=f"{i}")
+            )
+            for i in range(5)
+        ]
+        await asyncio.sleep(0.2)
+        assert not any(task.done() for task in waiting)
+        state = await client.read(f"/v1/sessions/{session}")
+        assert (state["n_rounds"], state["fit_due"]) == (4, True)
+        gate.unlink()
+        answers = await asyncio.gather(*waiting)
+        assert sorted(answer["round"] for answer in answers) == [5, 6, 7, 8, 9]
+        [estimate] = await installed(client, session)
+        assert {answer["model_version"] for answer in answers} == {estimate["model_version"]}
+
+
+async def test_who_waits_too_long_is_told_to_come_again(serve: Serve) -> None:
+    async with serve(fit_wait_seconds=0.1) as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso", refit="blocking")
+        await play(client, session, 4)
+        path = f"/v1/sessions/{session}/decisions"
+        answer = await client.post(path, json={"contexts": ARMS, "event_id": "e"})
+        problem(answer, 503, "fit_pending")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 4
+        gate.unlink()
+        await until(lambda: installed(client, session))
+        assert (await client.decide(session, ARMS, event_id="e"))["round"] == 5
+
+
+async def test_a_killed_fitting_process_costs_only_time(serve: Serve) -> None:
+    async with serve() as client:
+        gate = close_gate(client, gated_fit)
+        pid = gate.with_suffix(".pid")
+        session = await client.create(algorithm="ad_lasso", refit="blocking")
+        await play(client, session, 4)
+        waiting = asyncio.create_task(client.decide(session, ARMS))
+
+        async def started() -> int:
+            return int(pid.read_text()) if pid.exists() else 0
+
+        first = await until(started)
+        os.kill(first, signal.SIGKILL)
+        gate.unlink()
+        assert (await waiting)["round"] == 5
+        [estimate] = await installed(client, session)
+        assert estimate["epoch"] == 1
+        assert int(pid.read_text()) != first
+
+
+async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> None:
+    async with serve(fit_attempts=1) as client:
+        client.service.fits.job = dying_fit
+        session = await client.create(algorithm="ad_lasso", refit="blocking")
+        await play(client, session, 4)
+        assert (await client.decide(session, ARMS))["model_version"] == 0
+        [item] = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+        assert item["status"] == "failed"
+        assert "died" in item["reason"]
+
+
+async def test_a_failed_fit_is_tried_again_and_shown(serve: Serve) -> None:
+    async with serve(fit_retry_seconds=0.05) as client:
+        gate = close_gate(client, failing_fit)
+        session = await client.create(algorithm="ad_lasso")
+        await play(client, session, 4)
+
+        async def failed() -> Any:
+            items = (await client.read(f"/v1/sessions/{session}/epochs"))["items"]
+            return [item for item in items if item["status"] == "failed"]
+
+        assert "on fire" in (await until(failed))[0]["reason"]
+        assert 'lhb_fit_seconds_count{status="failed"}' in (await client.get("/metrics")).text
+        gate.unlink()
+        await until(lambda: installed(client, session))
+
+
+async def test_what_is_due_at_the_end_is_fitted_after_the_next_start(serve: Serve) -> None:
+    async with serve() as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso")
+        await play(client, session, 5)
+        assert (await client.read(f"/v1/sessions/{session}"))["fit_due"]
+    gate.unlink()
+    async with serve() as client:
+        await until(lambda: installed(client, session))
+        assert not (await client.read(f"/v1/sessions/{session}"))["fit_due"]
+
+
+async def test_waiting_time_that_passes_while_nobody_serves_counts(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(algorithm="ad_lasso", reward_wait_seconds=0.3)
+        await play(client, session, 3)
+        await client.decide(session, ARMS)
+        await client.decide(session, ARMS)
+    await asyncio.sleep(0.3)
+    async with serve() as client:
+        [estimate] = await until(lambda: installed(client, session))
+        assert estimate["epoch"] == 1
+
+
+async def test_a_timer_makes_a_fit_due_without_any_request(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(algorithm="ad_lasso", reward_wait_seconds=0.2)
+        await play(client, session, 3)
+        began = time.time()
+        await client.decide(session, ARMS)
+        await client.decide(session, ARMS)
+        await until(lambda: installed(client, session))
+        assert time.time() - began >= 0.2
+
+
+@pytest.mark.parametrize("how", ["delete", "archive"])
+async def test_a_session_may_go_during_its_fit(serve: Serve, how: str) -> None:
+    async with serve() as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso", refit="blocking")
+        await play(client, session, 4)
+        path = f"/v1/sessions/{session}"
+        waiting = asyncio.create_task(client.post(f"{path}/decisions", json={"contexts": ARMS}))
+        await asyncio.sleep(0.1)
+        if how == "delete":
+            assert (await client.delete(path)).status_code == 204
+            problem(await waiting, 404, "unknown_session", "session_id")
+            gate.unlink()
+        else:
+            assert (await client.patch(path, json={"archived": True})).status_code == 200
+            gate.unlink()
+            problem(await waiting, 409, "archived")
+            assert len(await installed(client, session)) == 1
+
+        async def idle() -> bool:
+            return client.service.fits.n_jobs == 0
+
+        await until(idle)

@@ -1,0 +1,318 @@
+"""When a fit is due, DESIGN 5 rule by rule; ad_lasso with horizon 4 fits 2..4, 9..12, 21..28."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.decisions import Blocked
+from tests.service.room import OK, ZERO, Room
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    room = Room(tmp_path)
+    yield room
+    room.store.close()
+
+
+def test_due_as_soon_as_the_window_is_complete(room: Room) -> None:
+    room.create()
+    room.rounds(4, rewarded=False)
+    for round in (1, 4, 3):
+        room.reward(1.0, round=round)
+        assert room.session.fit_due is None
+    room.reward(1.0, round=2)
+    assert room.session.fit_due == 4
+    assert room.effects.due == {room.key: 4}
+
+
+def test_rewards_that_come_before_the_boundary_count_too(room: Room) -> None:
+    room.create()
+    room.rounds(3)
+    decision = room.decide()
+    assert (decision.next_fit_round, decision.epoch, decision.model_version) == (4, 1, 0)
+    assert room.session.fit_due is None
+    room.reward(1.0, round=4)
+    assert room.session.fit_due == 4
+
+
+def test_a_missing_reward_makes_it_due_at_the_first_decision_beyond(room: Room) -> None:
+    room.create()
+    room.rounds(3)
+    room.decide()
+    decision = room.decide()
+    assert decision.epoch == 2
+    assert room.session.fit_due == 4
+    assert room.session.schedule.current is not None
+    assert room.session.schedule.current.reason == "overdue"
+
+
+def test_the_manifest_is_fixed_when_the_fit_becomes_due(room: Room) -> None:
+    room.create()
+    room.rounds(3)
+    room.decide()
+    room.decide()
+    session = room.session
+    due = session.schedule.current
+    assert due is not None
+    assert due.measured == {"": 3}
+    room.reward(7.0, round=4)
+    with room.store.reader() as reader:
+        history = reader.history(session, due.window, due)
+        later = reader.history(session, due.window)
+    assert history.trajectories[""].measurements.first.tolist() == [2, 3]
+    assert later.trajectories[""].measurements.first.tolist() == [2, 3, 4]
+
+
+def test_waiting_time_starts_at_the_first_decision_beyond(room: Room) -> None:
+    room.create(reward_wait_seconds=60.0)
+    room.rounds(3)
+    room.decide()
+    room.now += 500
+    room.tick()
+    assert room.session.fit_due is None
+    room.decide()
+    assert room.session.wake_at == room.now + 60
+    assert room.effects.timed == {room.key: room.now + 60}
+    room.now += 59
+    room.tick()
+    room.decide()
+    assert room.session.fit_due is None
+    room.now += 1
+    room.tick()
+    assert room.session.fit_due == 4
+    assert room.session.wake_at is None
+
+
+def test_a_late_reward_within_the_waiting_time_completes_the_window(room: Room) -> None:
+    room.create(reward_wait_seconds=60.0)
+    room.rounds(3)
+    room.decide()
+    room.decide()
+    room.reward(1.0, round=4)
+    due = room.session.schedule.current
+    assert due is not None
+    assert due.reason == "complete"
+    assert due.measured == {"": 4}
+
+
+def test_two_due_at_once_the_later_is_fitted_and_the_earlier_skipped(room: Room) -> None:
+    room.create()
+    room.rounds(4)
+    assert room.session.fit_due == 4
+    room.rounds(8)
+    assert [due.key for due in room.session.schedule.waiting] == [12]
+    room.rounds(16)
+    room.finish(4)
+    assert room.session.fit_due == 28
+    room.finish(28)
+    assert room.statuses == [(1, "ok"), (3, "ok"), (2, "skipped")]
+    assert room.session.model_version == 2
+    assert room.session.fit_due is None
+
+
+def test_where_the_later_yields_nothing_the_earlier_follows(room: Room) -> None:
+    room.create()
+    room.rounds(28)
+    room.finish(4, ZERO)
+    room.finish(28, ZERO)
+    assert room.session.fit_due == 12
+    room.finish(12, OK)
+    assert room.statuses == [(1, "zero"), (3, "zero"), (2, "ok")]
+    assert room.session.model_version == 1
+
+
+def test_an_estimate_never_goes_backwards(room: Room) -> None:
+    room.create(reward_wait_seconds=1e6)
+    room.rounds(3)
+    room.decide()
+    room.rounds(8)
+    assert room.session.fit_due == 12
+    room.finish(12)
+    assert room.statuses == [(2, "ok"), (1, "skipped")]
+    room.reward(1.0, round=4)
+    assert room.session.fit_due is None
+
+
+def test_zero_is_recorded_keeps_theta_and_the_model_version(room: Room) -> None:
+    room.create()
+    room.rounds(4)
+    room.finish(4, OK)
+    first = room.decide()
+    assert first.model_version == 1
+    assert np.frombuffer(first.scores).tolist() == [0.6, 0.8]
+    room.reward(1.0, round=5)
+    room.rounds(7)
+    room.finish(12, ZERO)
+    second = room.decide()
+    assert second.model_version == 1
+    assert second.scores == first.scores
+    assert room.statuses == [(1, "ok"), (2, "zero")]
+    assert room.session.estimate == 1
+
+
+def test_a_failed_fit_is_recorded_and_tried_again_later(room: Room) -> None:
+    room.create()
+    room.rounds(4)
+    assert room.finish(4, None, "out of memory") == "failed"
+    assert room.estimates[0].reason == "out of memory"
+    assert room.session.fit_due is None
+    assert room.decide().model_version == 0
+    assert room.session.wake_at == room.now + 10
+    room.now += 10
+    room.tick()
+    assert room.session.fit_due == 4
+    room.finish(4, None)
+    room.now += 19
+    room.tick()
+    assert room.session.fit_due is None
+    room.now += 1
+    room.tick()
+    room.finish(4, None)
+    assert room.session.fit_due is None
+    assert room.session.wake_at is None
+    assert room.statuses == [(1, "failed")] * 3
+
+
+def test_a_result_that_comes_twice_is_installed_once(room: Room) -> None:
+    room.create()
+    room.rounds(4)
+    assert room.finish(4) == "ok"
+    assert room.finish(4) is None
+    assert room.statuses == [(1, "ok")]
+
+
+def test_blocking_decisions_wait_for_fits_and_never_for_rewards(room: Room) -> None:
+    room.create(refit="blocking")
+    room.rounds(4)
+    assert room.decide_or_block() == Blocked(4)
+    assert room.session.n_rounds == 4
+    room.finish(4)
+    assert room.decide().round == 5
+    room.reward(1.0, round=5)
+    room.rounds(6)
+    room.decide()
+    assert room.decide().round == 13
+    assert room.decide_or_block() == Blocked(12)
+
+
+def test_a_blocking_decision_is_not_held_up_by_a_failed_fit(room: Room) -> None:
+    room.create(refit="blocking")
+    room.rounds(4)
+    room.finish(4, None)
+    assert room.decide().model_version == 0
+
+
+def test_sums_close_by_time_and_nothing_received_counts_zero(room: Room) -> None:
+    room.create(reward_mode="sum")
+    for round in range(1, 5):
+        room.decide()
+        room.reward(1.0, round=round, reward_id=f"a{round}")
+        room.reward(0.5, round=round, reward_id=f"b{round}") if round == 3 else None
+    assert room.session.fit_due is None
+    room.decide()
+    session = room.session
+    due = session.schedule.current
+    assert due is not None
+    assert due.closed == {"": 4}
+    with room.store.reader() as reader:
+        values = reader.history(session, due.window, due).trajectories[""].measurements.value
+    assert values.tolist() == [1.0, 1.5, 1.0]
+
+
+def test_a_default_reward_closes_rounds_and_a_true_value_replaces_it_later(room: Room) -> None:
+    room.create(default_reward=-1.0)
+    room.rounds(2)
+    room.rounds(2, rewarded=False)
+    room.decide()
+    session = room.session
+    due = session.schedule.current
+    assert due is not None
+    room.reward(5.0, round=3)
+    with room.store.reader() as reader:
+        history = reader.history(session, due.window, due).trajectories[""].measurements
+    assert history.value.tolist() == [1.0, -1.0, -1.0]
+    room.finish(4)
+    assert room.session.fit_due is None
+
+
+def test_a_default_reward_completes_a_window_before_the_next_one_begins(room: Room) -> None:
+    room.create(default_reward=0.0, reward_wait_seconds=60.0)
+    room.rounds(2)
+    room.decide()
+    room.now += 10
+    room.decide()
+    room.now += 55
+    room.reward(1.0, round=4)
+    assert room.session.fit_due is None
+    assert room.session.wake_at == 1070.0
+    room.now += 5
+    room.tick()
+    assert room.session.fit_due == 4
+
+
+def test_the_schedule_counts_the_rounds_of_all_trajectories(room: Room) -> None:
+    room.create()
+    for trajectory in ("a", "b", "a"):
+        room.rounds(1, trajectory=trajectory)
+    decision = room.decide("b")
+    assert (decision.round, decision.position) == (2, 4)
+    room.reward(1.0, round=2, trajectory="b")
+    session = room.session
+    due = session.schedule.current
+    assert due is not None
+    assert due.measured == {"a": 2, "b": 2}
+    with room.store.reader() as reader:
+        history = reader.history(session, due.window, due)
+    assert {key: part.numbering.tolist() for key, part in history.trajectories.items()} == {
+        "a": [3],
+        "b": [2, 4],
+    }
+
+
+def test_a_span_completes_the_rounds_it_covers(room: Room) -> None:
+    room.create()
+    room.rounds(4, rewarded=False)
+    room.reward(6.0, first_round=1, last_round=3)
+    assert room.session.fit_due is None
+    room.reward(1.0, round=4)
+    assert room.session.fit_due == 4
+
+
+def test_a_clock_that_goes_back_changes_nothing(room: Room) -> None:
+    room.create()
+    room.rounds(3)
+    room.decide()
+    room.now -= 900
+    decision = room.decide()
+    assert decision.at == 1000.0
+    assert room.session.fit_due == 4
+
+
+def test_the_estimate_says_what_it_used(room: Room) -> None:
+    room.create()
+    room.rounds(4)
+    room.finish(4)
+    record = room.estimates[0]
+    manifest = json.loads(record.manifest)
+    assert manifest["measured"] == {"": 4}
+    assert manifest["window"] == {"epoch": 1, "first": 2, "last": 4, "n_lags": 1, "due": 4}
+    assert (record.parent, record.model_version) == (0, 1)
+    assert json.loads(record.fingerprint or "") == {"numpy": "0"}
+
+
+def test_everything_survives_a_restart(room: Room, tmp_path: Path) -> None:
+    room.create()
+    room.rounds(12)
+    room.finish(4)
+    before = room.session
+    room.store.close()
+    again = Room(tmp_path)
+    again.key = room.key
+    assert again.session == before
+    assert again.session.fit_due == 12
+    assert np.frombuffer(again.decide().scores).tolist() == [0.6, 0.8]
+    room.store = again.store

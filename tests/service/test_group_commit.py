@@ -1,0 +1,133 @@
+"""One transaction for many commands: neighbours do not suffer, nothing is half written."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from service.decisions import Decide
+from service.problems import Problem
+from service.rewards import Receive, Reward
+from service.storage.unit_of_work import UnitOfWork
+from tests.service.room import CONTEXTS, Room
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    room = Room(tmp_path)
+    room.create(algorithm="uniform")
+    yield room
+    room.store.close()
+
+
+def decide(room: Room, event_id: str | None = None) -> Decide:
+    digest = None if event_id is None else event_id.encode()
+    return Decide(room.key, "", CONTEXTS, room.agents, event_id, digest=digest)
+
+
+def test_a_bad_command_fails_alone(room: Room) -> None:
+    unknown = Decide(("", "nobody"), "", CONTEXTS, room.agents)
+    future = Receive(room.key, [Reward(1.0, "", round=9)])
+    outcomes, effects = room.commit.run([decide(room), unknown, decide(room), future, decide(room)])
+    codes = [None if error is None else error.code for _, error in outcomes]  # type: ignore[attr-defined]
+    assert codes == [None, "unknown_session", None, "future_round", None]
+    assert len(effects) == 1
+    assert [outcomes[i][0].decision.round for i in (0, 2, 4)] == [1, 2, 3]
+    assert room.session.n_rounds == 3
+
+
+class WritesThenFails:
+    """A command against the rules: its transaction cannot be kept."""
+
+    def __init__(self, room: Room, error: Exception) -> None:
+        self.decide = decide(room)
+        self.error = error
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        self.decide(uow)
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [Problem(409, "late", "late"), RuntimeError("defect")])
+def test_a_command_that_wrote_and_failed_leaves_nothing(room: Room, error: Exception) -> None:
+    batch = [decide(room), WritesThenFails(room, error), decide(room)]
+    outcomes, effects = room.commit.run(batch)
+    assert outcomes[1][1] is error
+    assert [outcomes[i][0].decision.round for i in (0, 2)] == [1, 2]
+    assert len(effects) == 2
+    assert room.session.n_rounds == 2
+    with room.store.reader() as reader:
+        assert [d.round for d in reader.decisions((*room.key, ""), 0, 9)] == [1, 2]
+
+
+def test_two_equal_ids_in_one_batch_get_one_answer(room: Room) -> None:
+    outcomes, _ = room.commit.run([decide(room, "a"), decide(room, "a"), decide(room, "b")])
+    first, second, third = (result for result, _ in outcomes)
+    assert first.decision == second.decision
+    assert (first.is_new, second.is_new, third.is_new) == (True, False, True)
+    assert room.session.n_rounds == 2
+
+
+def test_one_id_with_two_bodies_in_one_batch_is_a_conflict(room: Room) -> None:
+    other = decide(room, "a")
+    other.digest = b"another body"
+    outcomes, _ = room.commit.run([decide(room, "a"), other])
+    error = outcomes[1][1]
+    assert isinstance(error, Problem)
+    assert (error.status, error.code) == (409, "event_conflict")
+
+
+def test_a_reward_may_follow_its_decision_in_the_same_batch(room: Room) -> None:
+    reward = Receive(room.key, [Reward(1.5, "", event_id="a")])
+    again = Receive(room.key, [Reward(1.5, "", event_id="a")])
+    other = Receive(room.key, [Reward(2.5, "", event_id="a")])
+    outcomes, _ = room.commit.run([decide(room, "a"), reward, again, other])
+    assert (outcomes[1][0].accepted, outcomes[2][0].accepted) == (1, 0)
+    assert isinstance(outcomes[3][1], Problem)
+
+
+def test_a_cancelled_client_loses_only_the_answer(room: Room) -> None:
+    async def play() -> None:
+        future = room.commit.submit(decide(room, "a"))
+        future.cancel()
+        again = await room.commit.submit(decide(room, "a"))
+        assert not again.is_new
+        await room.commit.close()
+
+    asyncio.run(play())
+    assert room.session.n_rounds == 1
+
+
+def test_what_waits_is_committed_together_and_before_closing(room: Room) -> None:
+    async def play() -> list[int]:
+        futures = [room.commit.submit(decide(room)) for _ in range(50)]
+        await room.commit.close()
+        return [future.result().decision.round for future in futures]
+
+    assert asyncio.run(play()) == list(range(1, 51))
+    assert room.commit.n_batches <= 2
+
+
+def test_a_full_queue_says_so(room: Room) -> None:
+    room.commit._max_queue = 2
+
+    async def play() -> None:
+        for _ in range(2):
+            room.commit.submit(decide(room))
+        with pytest.raises(Problem) as caught:
+            room.commit.submit(decide(room))
+        assert (caught.value.status, caught.value.retry_after) == (503, 1)
+        await room.commit.close()
+
+    asyncio.run(play())
+
+
+def test_a_rollback_takes_memory_back_with_it(room: Room) -> None:
+    room.run(decide(room))
+    before = replace(room.session)
+    with pytest.raises(RuntimeError):
+        room.run(WritesThenFails(room, RuntimeError("defect")))
+    assert room.session == before
+    assert room.decide().round == 2

@@ -158,6 +158,18 @@ where tenant = $1 and session_id = $2 and trajectory = $5
 select trajectory, max(round) - 1 from decisions
 where tenant = $1 and session_id = $2 and at <= $3 group by trajectory
 
+-- name: closed_at
+-- unmeasured rounds of a window: how many no decision has followed, and the last that one has
+select count(*) - count(n.at), max(n.at) from decisions d
+left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = d.trajectory
+    and n.round = d.round + 1
+where d.tenant = $1 and d.session_id = $2 and d.position between $3 and $4
+    and d.round > coalesce((
+        select m.last_round from measurements m
+        where m.tenant = $1 and m.session_id = $2 and m.trajectory = d.trajectory
+            and m.first_round <= d.round
+        order by m.first_round desc limit 1), 0)
+
 -- name: rounds_in_window
 -- of each trajectory, the rounds whose positions lie in a window
 select trajectory, min(round), max(round) from decisions

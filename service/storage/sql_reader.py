@@ -129,6 +129,11 @@ class SqlReader(ABC):
         """Last round of each trajectory whose next decision was taken at or before a time."""
         return {name: last for name, last in self._all("closed_rounds", *key, before) if last > 0}
 
+    def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
+        """When the last unmeasured round of positions first..last was followed by a decision."""
+        n_open, at = self._one("closed_at", *key, first, last)
+        return None if n_open else at or 0.0
+
     def agent_state(self, key: SessionKey) -> str | None:
         """The agent's state as JSON."""
         row = self._one("agent_state", *key)

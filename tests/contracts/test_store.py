@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,20 +19,20 @@ from service.records import (
     Trajectory,
 )
 from service.storage.ports import Changes, Keys, Store, Transaction
-from tests.contracts.stores import STORES
+from service.storage.urls import open_store
 
 WINDOW = FitWindow(2, 9, 12, 4, 12)
 
 
-@pytest.fixture(params=list(STORES))
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+@pytest.fixture
+def reopen(database_url: str) -> Iterator[Callable[[], Store]]:
     """Opens the same database again, after closing it."""
     opened: list[Store] = []
 
     def open_again() -> Store:
         while opened:
             opened.pop().close()
-        opened.append(STORES[request.param](tmp_path))
+        opened.append(open_store(database_url))
         return opened[0]
 
     yield open_again

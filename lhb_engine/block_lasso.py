@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from lhb_engine.blocks import block_norms
 from lhb_engine.estimate import Estimate
-from lhb_engine.group_lasso import Target, block_norms, solve_group_lasso
+from lhb_engine.group_lasso import lambda_max, solve_group_lasso
 from lhb_engine.history import FitWindow
 from lhb_engine.rank_one import rank_one
 from lhb_engine.regularization import noise_adaptive
@@ -44,8 +45,7 @@ class BlockLasso:
         reason = self._too_little(rows)
         if reason:
             return Estimate("insufficient_data", zero, message=reason, **covered)
-        target = Target(design, rows.y, self.fit_intercept)
-        most = float(block_norms(target.correlate(target.y)).max())
+        most = lambda_max(design, rows.y, fit_intercept=self.fit_intercept)
         noise = noise_adaptive(design, rows.y, fit_intercept=self.fit_intercept)
         lam = noise.lam if self.lam is None else self.lam
         result = solve_group_lasso(
@@ -62,7 +62,7 @@ class BlockLasso:
         found = rank_one(result.phi)
         covered |= {
             "active_lags": tuple(np.flatnonzero(block_norms(strict.phi)).tolist()),
-            "intercept": result.intercept if target.baseline is not None else None,
+            "intercept": result.intercept if self.fit_intercept else None,
             "lam": lam,
             "lambda_max": most,
             "sigma_hat": noise.sigma_hat,

@@ -6,15 +6,18 @@ scaled until every block of X'u is within n lam; the gap between the two objecti
 phi is from the optimum, whatever method found it.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 
+from lhb_engine.blocks import block_norms
 from lhb_engine.history import Floats
 from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.least_squares import LeastSquares
+from lhb_engine.proximal import Curvature, accelerated_gradient
+from lhb_engine.working_set import WorkingSet
 
-CHECK_EVERY = 10  # iterations between two looks at the gap
 MAX_ITERATIONS = 20_000
 
 
@@ -27,7 +30,7 @@ class GroupLassoResult:
     phi : (n_lags, dim) array
     intercept : baseline a round (0 unless fitted)
     gap : duality gap relative to the objective at phi = 0; a bound on phi's excess objective
-    n_iterations : passes made
+    n_iterations : passes of the working set and matrix-free iterations, together
     converged : whether `gap` met the tolerance
     """
 
@@ -38,81 +41,9 @@ class GroupLassoResult:
     converged: bool
 
 
-class Target:
-    """The least-squares side of the problem: the design, with its intercept projected out.
-
-    Raises
-    ------
-    ValueError
-        `y` of the wrong shape, or not finite.
-    """
-
-    def __init__(self, design: LaggedDesign, y: Floats, fit_intercept: bool) -> None:
-        y = np.array(y, dtype=np.float64)
-        if y.shape != (design.n_rows,) or design.n_rows == 0:
-            raise ValueError(f"y must be ({design.n_rows},) and not empty")
-        if not np.isfinite(y).all():
-            raise ValueError("y must be finite")
-        self.design = design
-        self.n = design.n_rows
-        norm = float(np.sqrt(design.intercept @ design.intercept)) if fit_intercept else 0.0
-        self.baseline = design.intercept / norm if norm > 0 else None
-        self.baseline_norm = norm
-        self.y_raw = y
-        self.y = self.centre(y)
-        self.scale = float(self.y @ self.y)
-
-    def centre(self, v: Floats) -> Floats:
-        """`v` less its part along the intercept column."""
-        return v if self.baseline is None else v - (self.baseline @ v) * self.baseline
-
-    def predict(self, phi: Floats) -> Floats:
-        """X phi, centred."""
-        return self.centre(self.design.matvec(phi))
-
-    def correlate(self, residual: Floats) -> Floats:
-        """X' residual / n, (n_lags, dim); `residual` is centred."""
-        return self.design.rmatvec(residual) / self.n
-
-    def intercept(self, phi: Floats) -> float:
-        """The baseline a round that fits best, given phi."""
-        if self.baseline is None:
-            return 0.0
-        return float(self.baseline @ (self.y_raw - self.design.matvec(phi))) / self.baseline_norm
-
-    def gap(self, phi: Floats, residual: Floats, correlation: Floats, lam: float) -> float:
-        """Duality gap relative to the objective at zero, given X' residual / n."""
-        if self.scale == 0.0:
-            return 0.0
-        square = float(residual @ residual)
-        norms = block_norms(phi)
-        primal = square / (2 * self.n) + lam * float(norms.sum())
-        largest = float(block_norms(correlation).max())
-        reach = lam / largest if largest > 0 else np.inf
-        along = float(self.y @ residual)
-        best = along / square if square > 0 else 1.0
-        scale = float(np.clip(best, -reach, reach))
-        # |y|^2 - |y - s r|^2 = 2 s y'r - s^2 |r|^2
-        dual = (2 * scale * along - scale**2 * square) / (2 * self.n)
-        return max(0.0, primal - dual) * 2 * self.n / self.scale
-
-
-def block_norms(phi: Floats) -> Floats:
-    """(n_lags,) Euclidean norms of the rows."""
-    return np.asarray(np.sqrt(np.einsum("kd,kd->k", phi, phi)))
-
-
-def shrink(phi: Floats, amount: float) -> Floats:
-    """Shorten every row by `amount`, to zero where it is shorter."""
-    norms = block_norms(phi)
-    factor = np.maximum(0.0, 1.0 - amount / np.maximum(norms, np.finfo(float).tiny))
-    return phi * factor[:, None]
-
-
 def lambda_max(design: LaggedDesign, y: Floats, *, fit_intercept: bool = False) -> float:
     """The smallest lam whose solution is zero: max_k |X_k' y| / n, after centring."""
-    target = Target(design, y, fit_intercept)
-    return float(block_norms(target.correlate(target.y)).max())
+    return GroupLasso(design, y, fit_intercept=fit_intercept).lambda_max
 
 
 def solve_group_lasso(
@@ -145,67 +76,60 @@ def solve_group_lasso(
     ValueError
         Input that is not finite or has the wrong shape; lam or tol not positive.
     """
-    if not (np.isfinite(lam) and lam > 0):
-        raise ValueError("lam must be positive and finite")
-    if not tol > 0:
-        raise ValueError("tol must be positive")
-    shape = (design.n_lags, design.dim)
-    start = np.zeros(shape) if warm_start is None else np.array(warm_start, dtype=np.float64)
-    if start.shape != shape or not np.isfinite(start).all():
-        raise ValueError(f"warm_start must be finite and of shape {shape}")
-    target = Target(design, y, fit_intercept)
-    phi, gap, n_iterations = accelerated_gradient(target, lam, tol, start)
-    return GroupLassoResult(phi, target.intercept(phi), gap, n_iterations, gap <= tol)
+    return GroupLasso(design, y, fit_intercept=fit_intercept).solve(
+        lam, tol=tol, warm_start=warm_start
+    )
 
 
-def accelerated_gradient(
-    target: Target, lam: float, tol: float, phi: Floats
-) -> tuple[Floats, float, int]:
-    """Proximal gradient with momentum, restarted where it points uphill; phi, gap, iterations."""
-    fitted = target.predict(phi)
-    point, point_fitted = phi, fitted
-    curvature = _curvature(target)
-    momentum: float = 1.0
-    gap = target.gap(phi, target.y - fitted, target.correlate(target.y - fitted), lam)
-    best, best_gap = phi, gap
-    iteration = 0
-    while best_gap > tol and iteration < MAX_ITERATIONS:
-        iteration += 1
-        uphill = target.correlate(target.y - point_fitted)
-        while True:
-            step = shrink(point + uphill / curvature, lam / curvature)
-            step_fitted = target.predict(step)
-            moved, bent = step - point, step_fitted - point_fitted
-            # the majorisation that makes the step a descent step, checked instead of assumed
-            if float(bent @ bent) <= curvature * target.n * float(np.vdot(moved, moved)) * (
-                1 + 1e-9
-            ):
-                break
-            curvature *= 1.5
-        if float(np.vdot(point - step, step - phi)) > 0:
-            momentum = 1.0
-        following: float = (1 + sqrt(1 + 4 * momentum**2)) / 2
-        ahead: float = (momentum - 1) / following
-        point = step + ahead * (step - phi)
-        point_fitted = step_fitted + ahead * (step_fitted - fitted)
-        phi, fitted, momentum = step, step_fitted, following
-        if iteration % CHECK_EVERY == 0:
-            residual = target.y - target.predict(phi)
-            gap = target.gap(phi, residual, target.correlate(residual), lam)
-            if gap < best_gap:
-                best, best_gap = phi, gap
-    return best, best_gap, iteration
+class GroupLasso:
+    """One problem for several lam: remembers working set, step size and method between solves.
 
+    Parameters
+    ----------
+    design : LaggedDesign
+    y : (n_rows,) array
+    fit_intercept : bool
+    """
 
-def _curvature(target: Target) -> float:
-    """A lower estimate of the largest eigenvalue of X'X / n; backtracking raises it."""
-    v = target.correlate(target.y)
-    value = float(np.finfo(float).tiny)
-    for _ in range(8):
-        norm = float(np.sqrt(np.vdot(v, v)))
-        if norm == 0.0:
-            break
-        v = v / norm
-        v = target.correlate(target.predict(v))
-        value = max(value, float(np.sqrt(np.vdot(v, v))))
-    return value
+    def __init__(self, design: LaggedDesign, y: Floats, *, fit_intercept: bool = False) -> None:
+        self.problem = LeastSquares(design, y, fit_intercept)
+        self.correlation = self.problem.correlate(self.problem.y)
+        self.lambda_max = float(block_norms(self.correlation).max())
+        self._working_set = WorkingSet(self.problem, self.correlation)
+        self._curvature = Curvature()
+
+    def solve(
+        self, lam: float, *, tol: float = 1e-6, warm_start: Floats | None = None
+    ) -> GroupLassoResult:
+        """Solve for one lam; see `solve_group_lasso`."""
+        if not (np.isfinite(lam) and lam > 0):
+            raise ValueError("lam must be positive and finite")
+        if not tol > 0:
+            raise ValueError("tol must be positive")
+        shape = self.correlation.shape
+        phi = np.zeros(shape) if warm_start is None else np.array(warm_start, dtype=np.float64)
+        if phi.shape != shape or not np.isfinite(phi).all():
+            raise ValueError(f"warm_start must be finite and of shape {shape}")
+        if lam >= self.lambda_max:
+            return self._result(np.zeros(shape), 0.0, 0, tol)
+        gap, n_iterations = np.inf, 0
+        if not self._working_set.given_up:
+            phi, gap, n_iterations = self._working_set.solve(lam, tol, phi)
+        if gap > tol:
+            phi, gap, more = accelerated_gradient(
+                self.problem, lam, tol, phi, self._curvature, MAX_ITERATIONS
+            )
+            n_iterations += more
+        return self._result(phi, gap, n_iterations, tol)
+
+    def path(self, lams: Sequence[float], *, tol: float = 1e-6) -> Iterator[GroupLassoResult]:
+        """Solve for falling lams, each from the one before."""
+        phi = None
+        for lam in lams:
+            result = self.solve(lam, tol=tol, warm_start=phi)
+            phi = result.phi
+            yield result
+
+    def _result(self, phi: Floats, gap: float, n_iterations: int, tol: float) -> GroupLassoResult:
+        intercept = self.problem.intercept(phi)
+        return GroupLassoResult(phi, intercept, gap, n_iterations, gap <= tol)

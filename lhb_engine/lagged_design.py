@@ -55,13 +55,24 @@ class LaggedDesign:
         if not np.isfinite(self._contexts).all():
             raise ValueError("contexts must be finite")
         self._starts: Ints = np.concatenate([[0], np.cumsum(self.lengths)])[:-1]
-        self.measurement: sparse.csr_array | None = None
         self.n_rows = self.n_rounds = int(self.lengths.sum())
+        self._rounds: Ints = np.arange(self.n_rounds)  # rounds that are computed
+        self._combine: sparse.csr_array | None = None  # and how rows are made of them
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n_rows, n_lags * dim), of the matrix that `toarray` would give."""
         return self.n_rows, self.n_lags * self.dim
+
+    def select(self, rows: Ints) -> "LaggedDesign":
+        """The design with some of this one's rows only, each at most once."""
+        rows = np.asarray(rows, dtype=np.int64)
+        if self._combine is not None:
+            return self._with(self._rounds, self._combine[rows], len(rows))
+        rounds = self._rounds[rows]
+        if len(rounds) > 1 and (np.diff(rounds) <= 0).any() and len(set(rounds)) < len(rounds):
+            raise ValueError("a row may be selected once only")
+        return self._with(rounds, None, len(rounds))
 
     def measure(self, measurement: Any) -> "LaggedDesign":
         """The design whose row i is the combination `measurement[i]` of this one's rows.
@@ -77,24 +88,33 @@ class LaggedDesign:
             raise ValueError(f"measurement must have {self.n_rows} columns")
         if not np.isfinite(rows.data).all():
             raise ValueError("measurement must be finite")
+        if _selects(rows):
+            return self.select(rows.indices.astype(np.int64))
+        combine = rows if self._combine is None else sparse.csr_array(rows @ self._combine)
+        combine.sum_duplicates()
+        used = np.unique(combine.indices).astype(np.int64)
+        narrow = np.searchsorted(used, combine.indices)
+        shape = (int(rows.shape[0]), len(used))
+        combine = sparse.csr_array((combine.data, narrow, combine.indptr), shape=shape)
+        return self._with(self._rounds[used], combine, shape[0])
+
+    def _with(self, rounds: Ints, combine: sparse.csr_array | None, n_rows: int) -> "LaggedDesign":
         other = LaggedDesign.__new__(LaggedDesign)
         for name in ("n_lags", "dim", "lengths", "_contexts", "_starts", "n_rounds"):
             setattr(other, name, getattr(self, name))
-        other.measurement = rows if self.measurement is None else rows @ self.measurement
-        other.measurement.sum_duplicates()
-        other.n_rows = int(rows.shape[0])
+        other._rounds, other._combine, other.n_rows = rounds, combine, n_rows
         return other
 
     def matvec(self, phi: Floats) -> Floats:
         """X phi, (n_lags, dim) -> (n_rows,)."""
-        values = np.zeros(self.n_rounds)
+        values = np.zeros(len(self._rounds))
         for bank in self._banks:
             bank.convolve(phi, values)
-        return values if self.measurement is None else self.measurement @ values
+        return values if self._combine is None else self._combine @ values
 
     def rmatvec(self, v: Floats) -> Floats:
         """X' v, (n_rows,) -> (n_lags, dim)."""
-        values = v if self.measurement is None else self._transposed @ v
+        values = v if self._combine is None else self._transposed @ v
         out = np.zeros((self.n_lags, self.dim))
         for bank in self._banks:
             bank.correlate(values, out)
@@ -102,16 +122,13 @@ class LaggedDesign:
 
     def blocks(self, lags: Ints) -> Floats:
         """The dense columns of some lags, (n_rows, len(lags), dim)."""
-        used = self._used
-        rounds = np.arange(self.n_rounds)[used] + 1
-        place = self._places[used]
         lags = np.asarray(lags, dtype=np.int64)
-        index = np.where(place[:, None] >= lags, rounds[:, None] - lags, 0)
-        dense = self._contexts[index]
-        if self.measurement is None:
+        index = np.subtract.outer(self._rounds + 1, lags)
+        index[self._places[:, None] < lags] = 0
+        dense = np.take(self._contexts, index, axis=0)
+        if self._combine is None:
             return dense
-        columns: Any = self.measurement.tocsc()
-        flat = columns[:, used] @ dense.reshape(len(rounds), len(lags) * self.dim)
+        flat = self._combine @ dense.reshape(len(dense), len(lags) * self.dim)
         return np.ascontiguousarray(flat).reshape(self.n_rows, len(lags), self.dim)
 
     def toarray(self) -> Floats:
@@ -121,43 +138,33 @@ class LaggedDesign:
     @cached_property
     def intercept(self) -> Floats:
         """(n_rows,) M @ ones."""
-        ones = np.ones(self.n_rounds)
-        return ones if self.measurement is None else self.measurement @ ones
+        ones = np.ones(len(self._rounds))
+        return ones if self._combine is None else self._combine @ ones
 
     @cached_property
     def square_sum(self) -> float:
         """Sum of the squares of all entries of X."""
-        if self.measurement is None or _selects(self.measurement):
-            counts = np.zeros(self.n_rounds)
-            counts[self._used] = 1.0
+        if self._combine is None:
             total = np.concatenate([[0.0], np.cumsum((self._contexts[1:] ** 2).sum(axis=1))])
-            stop = np.arange(1, self.n_rounds + 1)
             reach = np.minimum(self.n_lags, self._places + 1)
-            return float(counts @ (total[stop] - total[stop - reach]))
+            return float((total[self._rounds + 1] - total[self._rounds + 1 - reach]).sum())
         return float(sum((self.blocks(np.array([k])) ** 2).sum() for k in range(self.n_lags)))
 
     @cached_property
     def _places(self) -> Ints:
-        """(n_rounds,) each round's place in its trajectory, from 0."""
-        return np.arange(self.n_rounds) - np.repeat(self._starts, self.lengths)
-
-    @cached_property
-    def _used(self) -> "slice | Ints":
-        """Rounds that some row measures."""
-        if self.measurement is None:
-            return slice(None)
-        return np.unique(self.measurement.indices).astype(np.int64)
+        """Each computed round's place in its trajectory, from 0."""
+        return self._rounds - np.repeat(self._starts, self.lengths)[self._rounds]
 
     @cached_property
     def _transposed(self) -> sparse.csr_array:
-        assert self.measurement is not None
-        return self.measurement.T.tocsr()
+        assert self._combine is not None
+        return self._combine.T.tocsr()
 
     @cached_property
     def _banks(self) -> list[Bank]:
-        used = np.zeros(self.n_rounds, dtype=bool)
-        used[self._used] = True
-        return plan_banks(self._contexts[1:], self._starts, self.lengths, used, self.n_lags)
+        row_of = np.full(self.n_rounds, -1)
+        row_of[self._rounds] = np.arange(len(self._rounds))
+        return plan_banks(self._contexts[1:], self._starts, self.lengths, row_of, self.n_lags)
 
 
 def _selects(rows: sparse.csr_array) -> bool:

@@ -5,7 +5,8 @@ from math import log, sqrt
 
 import numpy as np
 
-from lhb_engine.group_lasso import GroupLassoResult, Target, block_norms, solve_group_lasso
+from lhb_engine.blocks import block_norms
+from lhb_engine.group_lasso import GroupLasso, GroupLassoResult
 from lhb_engine.history import Floats
 from lhb_engine.lagged_design import LaggedDesign
 
@@ -62,19 +63,17 @@ def noise_adaptive(
     0.02 sd(y), nor below the residual corrected for the fit's degrees of freedom: without a floor
     it collapses to zero wherever unknowns exceed rows.
     """
-    target = Target(design, y, fit_intercept)
+    lasso = GroupLasso(design, y, fit_intercept=fit_intercept)
+    target = lasso.problem
     n, k, d = target.n, design.n_lags, design.dim
     sd_x = entry_rms(design, fit_intercept)
     unit = sd_x * (sqrt(d) + sqrt(2 * log(k))) / sqrt(n)
     floor = 0.02 * float(np.std(target.y))
-    sigma = sqrt(target.scale / n)
+    sigma = sqrt(target.square)
     result: GroupLassoResult | None = None
     for _ in range(ALTERNATIONS):
-        result = solve_group_lasso(
-            design,
-            y,
-            max(level * sigma * unit, np.finfo(float).tiny),
-            fit_intercept=fit_intercept,
+        result = lasso.solve(
+            max(level * sigma * unit, float(np.finfo(float).tiny)),
             tol=1e-4,
             warm_start=None if result is None else result.phi,
         )

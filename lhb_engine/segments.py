@@ -26,74 +26,73 @@ class Bank:
     n_fft, n_lags : int
         FFT length; lags that can reach a round of these segments (the rest see only zeros).
     spectra : (dim, n_segments, n_fft // 2 + 1) complex array
-    rounds, places : (n,) arrays
-        Round number `rounds[i]` is computed at flat position `places[i]` of the segments.
+    rows, places : (n,) arrays
+        Row number `rows[i]` is computed at flat position `places[i]` of the segments.
     """
 
     n_fft: int
     n_lags: int
     spectra: NDArray[np.complex128]
-    rounds: Ints
+    rows: Ints
     places: Ints
 
     def convolve(self, phi: Floats, out: Floats) -> None:
-        """Write (T phi) of this bank's rounds into `out`."""
+        """Write T phi of this bank's rows into `out`."""
         kernel = rfft(np.ascontiguousarray(phi[: self.n_lags].T), self.n_fft)
-        product = np.einsum("dsf,df->sf", self.spectra, kernel)
-        out[self.rounds] = irfft(product, self.n_fft).ravel()[self.places]
+        product = np.add.reduce(self.spectra * kernel[:, None], axis=0)
+        out[self.rows] = irfft(product, self.n_fft).ravel()[self.places]
 
     def correlate(self, values: Floats, out: Floats) -> None:
-        """Add (T' values) over this bank's rounds to `out`."""
+        """Add T' values over this bank's rows to `out`."""
         signal = np.zeros((self.spectra.shape[1], self.n_fft))
-        signal.ravel()[self.places] = values[self.rounds]
-        product = np.einsum("dsf,sf->df", self.spectra, rfft(signal).conj())
+        signal.ravel()[self.places] = values[self.rows]
+        product = np.add.reduce(self.spectra * rfft(signal).conj(), axis=1)
         out[: self.n_lags] += irfft(product.conj(), self.n_fft)[:, : self.n_lags].T
 
 
 def plan_banks(
-    contexts: Floats, starts: Ints, lengths: Ints, used: NDArray[np.bool_], n_lags: int
+    contexts: Floats, starts: Ints, lengths: Ints, row_of: Ints, n_lags: int
 ) -> list[Bank]:
-    """Banks that cover every used round.
+    """Banks that cover every round that is a row.
 
     Parameters
     ----------
     contexts : (n_rounds, dim) array
         All trajectories, one after the other.
     starts, lengths : (n_trajectories,) arrays
-    used : (n_rounds,) bool array
+    row_of : (n_rounds,) array
+        Each round's row; -1 where it has none.
     n_lags : int
     """
     classes: dict[int, list[tuple[int, int, int]]] = {}
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        rows = np.flatnonzero(used[start : start + length])
+        rows = np.flatnonzero(row_of[start : start + length] >= 0)
         if len(rows):
             first, stop = int(rows[0]), int(rows[-1]) + 1
             reach = min(n_lags, stop)  # lags beyond a trajectory's own length see nothing
             size = n_lags if reach == n_lags else min(n_lags, 1 << (reach - 1).bit_length())
             classes.setdefault(size, []).append((start, first, stop))
-    return [_bank(contexts, parts, used, size) for size, parts in sorted(classes.items())]
+    return [_bank(contexts, parts, row_of, size) for size, parts in sorted(classes.items())]
 
 
-def _bank(
-    contexts: Floats, parts: list[tuple[int, int, int]], used: NDArray[np.bool_], n_lags: int
-) -> Bank:
+def _bank(contexts: Floats, parts: list[tuple[int, int, int]], row_of: Ints, n_lags: int) -> Bank:
     dim = contexts.shape[1]
     n_fft = _fft_length([stop - first for _, first, stop in parts], n_lags, dim)
     step = n_fft - n_lags + 1
     segments: list[Floats] = []
-    rounds: list[Any] = []
+    rows: list[Any] = []
     places: list[Any] = []
     for start, first, stop in parts:
         for row in range(first, stop, step):
             begin, end = row - (n_lags - 1), min(row + step, stop)
             segment = np.zeros((n_fft, dim))
             segment[max(0, -begin) : end - begin] = contexts[start + max(0, begin) : start + end]
-            inside = np.flatnonzero(used[start + row : start + end])
-            rounds.append(start + row + inside)
+            inside = np.flatnonzero(row_of[start + row : start + end] >= 0)
+            rows.append(row_of[start + row + inside])
             places.append(len(segments) * n_fft + (n_lags - 1) + inside)
             segments.append(segment)
     spectra = rfft(np.ascontiguousarray(np.stack(segments).transpose(2, 0, 1)))
-    return Bank(n_fft, n_lags, spectra, np.concatenate(rounds), np.concatenate(places))
+    return Bank(n_fft, n_lags, spectra, np.concatenate(rows), np.concatenate(places))
 
 
 def _fft_length(n_rows: list[int], n_lags: int, dim: int) -> int:

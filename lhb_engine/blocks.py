@@ -1,0 +1,39 @@
+"""Blocks of phi: norms, the proximal map, and the duality gap they imply."""
+
+import numpy as np
+
+from lhb_engine.history import Floats
+
+
+def block_norms(phi: Floats) -> Floats:
+    """(n_lags,) Euclidean norms of the rows."""
+    return np.asarray(np.sqrt(np.einsum("kd,kd->k", phi, phi)))
+
+
+def shrink(phi: Floats, amount: float) -> Floats:
+    """Shorten every row by `amount`, to zero where it is shorter."""
+    norms = block_norms(phi)
+    factor = np.maximum(0.0, 1.0 - amount / np.maximum(norms, np.finfo(float).tiny))
+    return np.asarray(phi * factor[:, None])
+
+
+def dual_value(residual: float, along: float, largest: float, lam: float) -> float:
+    """Dual objective of the best feasible multiple of a residual r.
+
+    Parameters
+    ----------
+    residual, along : float
+        |r|^2 / n and y'r / n.
+    largest : float
+        max_k |X_k' r| / n, which the dual point must keep within lam.
+    lam : float
+    """
+    reach = lam / largest if largest > 0 else np.inf
+    scale = float(np.clip(along / residual if residual > 0 else 1.0, -reach, reach))
+    # |y|^2 - |y - s r|^2 = 2 s y'r - s^2 |r|^2
+    return scale * along - scale**2 * residual / 2
+
+
+def relative_gap(primal: float, dual: float, square: float) -> float:
+    """Primal less dual objective over the objective at phi = 0, which is |y|^2 / 2n."""
+    return max(0.0, primal - dual) * 2 / square if square > 0 else 0.0

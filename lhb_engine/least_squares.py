@@ -1,0 +1,62 @@
+"""The least-squares side of a fit: a design and values, any baseline projected out of both."""
+
+import numpy as np
+
+from lhb_engine.history import Floats
+from lhb_engine.lagged_design import LaggedDesign
+
+
+class LeastSquares:
+    """1/(2n) |X phi + c b - y|^2 with b at its best: X and y without their part along c.
+
+    Attributes
+    ----------
+    y : (n,) array, centred
+    square : |y|^2 / n, centred
+    baseline : (n,) unit vector along the intercept column, or None where none is fitted
+
+    Raises
+    ------
+    ValueError
+        `y` of the wrong shape, empty, or not finite.
+    """
+
+    def __init__(self, design: LaggedDesign, y: Floats, fit_intercept: bool) -> None:
+        y = np.array(y, dtype=np.float64)
+        if y.shape != (design.n_rows,) or design.n_rows == 0:
+            raise ValueError(f"y must be ({design.n_rows},) and not empty")
+        if not np.isfinite(y).all():
+            raise ValueError("y must be finite")
+        self.design = design
+        self.n = design.n_rows
+        self.baseline: Floats | None = None
+        if fit_intercept:
+            self._norm = float(np.sqrt(design.intercept @ design.intercept))
+            # differenced rows hold no baseline, up to rounding
+            if self._norm > 1e-9 * np.sqrt(self.n):
+                self.baseline = design.intercept / self._norm
+        self._given = y
+        self.y = self.centre(y)
+        self.square = float(self.y @ self.y) / self.n
+
+    def centre(self, v: Floats) -> Floats:
+        """`v` (n, ...) less its part along the baseline."""
+        if self.baseline is None:
+            return v
+        if v.ndim == 1:
+            return v - (self.baseline @ v) * self.baseline
+        return v - self.baseline[:, None] * (self.baseline @ v)
+
+    def predict(self, phi: Floats) -> Floats:
+        """X phi, centred, (n_lags, dim) -> (n,)."""
+        return self.centre(self.design.matvec(phi))
+
+    def correlate(self, residual: Floats) -> Floats:
+        """X' residual / n, (n,) -> (n_lags, dim); `residual` is centred."""
+        return self.design.rmatvec(residual) / self.n
+
+    def intercept(self, phi: Floats) -> float:
+        """The baseline a round that fits best, given phi."""
+        if self.baseline is None:
+            return 0.0
+        return float(self.baseline @ (self._given - self.design.matvec(phi))) / self._norm

@@ -1,0 +1,93 @@
+"""Working-set solver: the few lags that matter on their own small Gram matrix.
+
+Each pass solves on the working set, then looks at all lags through the operator: the gap it
+finds there is the certificate, and the lags whose correlation exceeds lam come in. Past a size
+limit the set is given up and the matrix-free method goes on from there.
+"""
+
+import numpy as np
+
+from lhb_engine.blocks import block_norms, dual_value, relative_gap
+from lhb_engine.gram import GramProblem
+from lhb_engine.history import Floats, Ints
+from lhb_engine.least_squares import LeastSquares
+
+MAX_COLUMNS = 400
+MAX_ENTRIES = 4_000_000  # of the dense columns: 32 MB
+FIRST_LAGS = 8
+MAX_PASSES = 40
+OUTGROWN = 3  # lags wanted, over the limit, at which to stop growing; 1 where n >= unknowns
+
+
+class WorkingSet:
+    """Dense columns and Gram matrix of some lags, kept and grown along a path."""
+
+    def __init__(self, problem: LeastSquares, correlation: Floats) -> None:
+        self.problem = problem
+        self.first = np.argsort(-block_norms(correlation), kind="stable")[:FIRST_LAGS]
+        dim = problem.design.dim
+        self.limit = min(MAX_COLUMNS, MAX_ENTRIES // problem.n) // dim
+        self.lags: Ints = np.zeros(0, dtype=np.int64)
+        self.columns: Floats = np.zeros((problem.n, 0))
+        self.gram: Floats = np.zeros((0, 0))
+        self.target: Floats = np.zeros((0, dim))
+        self.given_up = False
+
+    def add(self, lags: Ints) -> None:
+        """Take lags in, computing only the new rows of the Gram matrix."""
+        n, dim = self.problem.n, self.problem.design.dim
+        new = self.problem.centre(self.problem.design.blocks(lags).reshape(n, len(lags) * dim))
+        old, m = self.columns.shape[1], self.columns.shape[1] + new.shape[1]
+        gram = np.empty((m, m))
+        gram[:old, :old] = self.gram
+        gram[old:, old:] = new.T @ new / n
+        gram[old:, :old] = new.T @ self.columns / n
+        gram[:old, old:] = gram[old:, :old].T
+        self.gram = gram
+        self.columns = np.concatenate([self.columns, new], axis=1) if old else new
+        self.target = np.concatenate([self.target, (new.T @ self.problem.y / n).reshape(-1, dim)])
+        self.lags = np.concatenate([self.lags, lags])
+
+    def solve(self, lam: float, tol: float, phi: Floats) -> tuple[Floats, float, int]:
+        """From `phi` to a relative gap of `tol`, or until the set outgrows its limit.
+
+        Returns
+        -------
+        phi, gap, n_passes
+        """
+        problem = self.problem
+        well_posed = problem.n >= phi.size
+        missing = np.setdiff1d(np.flatnonzero(block_norms(phi)), self.lags)
+        if len(self.lags) + len(missing) == 0:
+            missing = self.first
+        gap, inner, n_passes = np.inf, 0.3 * tol, 0
+        while n_passes < MAX_PASSES:
+            if len(self.lags) + len(missing) > self.limit:
+                self.given_up = True
+                break
+            n_passes += 1
+            if len(missing):
+                self.add(missing)
+            gram = GramProblem(self.gram, self.target, problem.square, lam)
+            part = gram.solve(phi[self.lags], inner)
+            phi = np.zeros_like(phi)
+            phi[self.lags] = part
+            residual = problem.y - self.columns @ part.ravel()
+            norms = block_norms(problem.correlate(residual))
+            square = float(residual @ residual) / problem.n
+            along = float(problem.y @ residual) / problem.n
+            primal = square / 2 + lam * float(block_norms(phi).sum())
+            dual = dual_value(square, along, float(norms.max()), lam)
+            gap = relative_gap(primal, dual, problem.square)
+            if gap <= tol:
+                break
+            norms[self.lags] = 0.0
+            outside = np.flatnonzero(norms > lam)
+            if len(self.lags) + len(outside) > self.limit * (1 if well_posed else OUTGROWN):
+                self.given_up = True
+                break
+            room = max(FIRST_LAGS, 2 * int(np.count_nonzero(block_norms(phi))))
+            missing = outside[np.argsort(-norms[outside], kind="stable")[:room]]
+            if len(missing) == 0:
+                inner *= 0.1  # the set is right, its solution not yet exact enough
+        return phi, gap, n_passes

@@ -42,6 +42,20 @@ def serve(
         raise SystemExit(f"lhb serve: {refused}") from None
 
 
+@app.command()
+def worker() -> None:
+    """Fit what is due in the PostgreSQL database of LHB_DATABASE_URL; any number may run."""
+    from service.problems import Unavailable
+    from service.settings import Settings
+    from service.storage.ports import Refused
+    from service.worker import run
+
+    try:
+        run(Settings())
+    except (Refused, Unavailable) as refused:
+        raise SystemExit(f"lhb worker: {refused}") from None
+
+
 @app.command("migrate")
 def migrate_database() -> None:
     """Bring the database of LHB_DATABASE_URL to the schema of this release."""

@@ -18,10 +18,10 @@ from service.logs import configure_logs
 from service.metrics import Metrics
 from service.middleware import Front
 from service.problems import MEDIA_TYPE, Problem
-from service.service import Service
+from service.service import Fits, Service
 from service.settings import Settings
 from service.storage.ports import Store
-from service.storage.urls import open_store
+from service.storage.urls import is_sqlite, open_store
 
 DESCRIPTION = """
 Decisions whose rewards come late, mixed together and without saying which action earned them.
@@ -70,7 +70,7 @@ def start_service(settings: Settings, metrics: Metrics, store: Store | None = No
     """Open the store, restore what is due, and be ready for requests."""
     store = store or open_store(settings.database_url)
     agents = Agents()
-    fits = FitPool(settings, agents)
+    fits = open_fits(settings, agents, store, metrics)
     writer = GroupCommit(
         store,
         after_commit=fits.after_commit,
@@ -78,17 +78,29 @@ def start_service(settings: Settings, metrics: Metrics, store: Store | None = No
         max_batch=settings.max_batch,
         max_queue=settings.max_queue,
     )
-    fits.on_finish = metrics.observe_fit
     fits.start(writer, store)
     metrics.gauges.update(
         {
             "lhb_commands_waiting": ("Commands that wait for a commit", lambda: writer.n_waiting),
-            "lhb_fits_at_work": ("Fits due and not yet recorded", lambda: fits.n_jobs),
             "lhb_commits_total": ("Transactions committed", lambda: writer.n_batches),
             "lhb_commands_total": ("Commands committed", lambda: writer.n_commands),
         }
     )
+    metrics.fit_queue = fits.queue
     return Service(settings, store, agents, writer, fits, metrics)
+
+
+def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics) -> Fits:
+    """Processes of this server's own, or word of the workers that share its database."""
+    if is_sqlite(settings.database_url):
+        fits = FitPool(settings, agents)
+        fits.on_finish = metrics.observe_fit
+        return fits
+    from service.fit_signals import FitSignals
+    from service.storage.postgres import PostgresStore
+
+    assert isinstance(store, PostgresStore)
+    return FitSignals(store)
 
 
 async def _problem(request: Request, problem: Exception) -> Response:

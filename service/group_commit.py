@@ -141,7 +141,8 @@ class GroupCommit:
         transaction = self._store.begin()
         try:
             transaction.prefetch(keys)
-            uow = UnitOfWork(transaction, self._clock())
+            now = round(self._clock(), 6)  # as exact as a timestamp in an answer
+            uow = UnitOfWork(transaction, now)
             outcomes = [_outcome(command, uow) for command in commands]
             uow.flush()
             transaction.commit()

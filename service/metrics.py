@@ -1,5 +1,6 @@
 """What Prometheus is told. Counters are kept as plain numbers and rendered on demand."""
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,9 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
+from service.problems import Unavailable
+from service.records import FitQueue
+
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
@@ -20,6 +24,7 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, int], list[float]] = {}
         self._fits: dict[str, list[float]] = {}
+        self.fit_queue: Callable[[], FitQueue] = lambda: FitQueue(0, None, 0)
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -54,11 +59,23 @@ class Metrics:
             buckets, total = _buckets(row)
             fits.add_metric([status_name], buckets, total)
         yield fits
+        yield from self._queue()
         for name, (text, read) in self.gauges.items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             family = kind(name, text)
             family.add_metric([], read())
             yield family
+
+    def _queue(self) -> Iterator[Metric]:
+        """Nothing while the database does not answer: that is not the same as an empty queue."""
+        try:
+            queue = self.fit_queue()
+        except Unavailable:
+            return
+        age = 0.0 if queue.oldest_at is None else max(0.0, time.time() - queue.oldest_at)
+        yield GaugeMetricFamily("lhb_fits_due", "Fits due and not yet recorded", queue.n_due)
+        yield GaugeMetricFamily("lhb_oldest_due_fit_seconds", "Age of the oldest of them", age)
+        yield GaugeMetricFamily("lhb_workers", "Workers connected", queue.n_workers)
 
 
 def _observe(table: dict[Any, list[float]], key: Any, seconds: float) -> None:

@@ -217,6 +217,14 @@ class Measurement(NamedTuple):
     at: float
 
 
+class FitQueue(NamedTuple):
+    """Fits that are due, since when the oldest of them is, and how many workers there are."""
+
+    n_due: int
+    oldest_at: float | None
+    n_workers: int
+
+
 class EstimateRecord(NamedTuple):
     """One fit: what it was to read, what came of it. Status adds "failed" and "skipped"."""
 

@@ -5,18 +5,38 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from starlette.requests import Request
 
 from service.agents import Agents
-from service.fit_pool import FitPool
 from service.group_commit import GroupCommit
 from service.metrics import Metrics
+from service.records import FitQueue, SessionKey
 from service.settings import Settings
 from service.storage.ports import Store
+from service.storage.unit_of_work import Effects
 
 T = TypeVar("T")
+
+
+class Fits(Protocol):
+    """Whoever sees to it that due fits are done."""
+
+    def start(self, writer: GroupCommit, store: Store) -> None:
+        """Take up what the database says is due."""
+
+    def after_commit(self, effects: Effects) -> None:
+        """Act on what a batch has made durable."""
+
+    async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
+        """Wait until the session's fit is installed; False after so many seconds."""
+
+    def queue(self) -> FitQueue:
+        """What is due, and who fits it. May ask the database."""
+
+    async def close(self) -> None:
+        """Stop; due marks stay."""
 
 
 @dataclass(slots=True)
@@ -27,7 +47,7 @@ class Service:
     store: Store
     agents: Agents
     writer: GroupCommit
-    fits: FitPool
+    fits: Fits
     metrics: Metrics
     monotonic: Callable[[], float] = time.monotonic
     readers: ThreadPoolExecutor = field(

@@ -3,48 +3,77 @@
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from service.storage.migrate import migrate
 from tests.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """A PostgreSQL's URL: LHB_TEST_DATABASE_URL, this machine's, or the one from pip."""
     given = os.environ.get("LHB_TEST_DATABASE_URL")
     if given:
         yield given
         return
-    server = PostgresServer(tmp_path_factory.mktemp("postgres"))
+    server = PostgresServer()
     server.start()
     try:
         yield server.url()
     finally:
-        server.stop()
+        server.remove()
+
+
+@contextmanager
+def database(server: str) -> Iterator[str]:
+    """A database of its own."""
+    name = f"lhb_{uuid.uuid4().hex}"
+    parts = conninfo_to_dict(server)
+    host, port = parts.get("host", "127.0.0.1"), parts.get("port", "5432")
+    access = ":".join(str(parts[part]) for part in ("user", "password") if parts.get(part))
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'create database "{name}"')
+        try:
+            yield f"postgresql://{access}@{host}:{port}/{name}"
+        finally:
+            connection.execute(f'drop database "{name}" with (force)')
 
 
 @pytest.fixture
 def empty_postgres(postgres_server: str) -> Iterator[str]:
     """A fresh database without a schema."""
-    name = f"lhb_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f'create database "{name}"')
-        parts = psycopg.conninfo.conninfo_to_dict(postgres_server)
-        host, port = parts.get("host", "127.0.0.1"), parts.get("port", "5432")
-        access = ":".join(str(parts[p]) for p in ("user", "password") if parts.get(p))
-        yield f"postgresql://{access}@{host}:{port}/{name}"
-        connection.execute(f'drop database "{name}" with (force)')
+    with database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def migrated(postgres_server: str) -> Iterator[str]:
+    """A database that has our schema."""
+    with database(postgres_server) as url:
+        migrate(url)
+        yield url
 
 
 @pytest.fixture
-def postgres_url(empty_postgres: str) -> str:
-    """A fresh database with our schema."""
-    migrate(empty_postgres)
-    return empty_postgres
+def postgres_url(migrated: str) -> Iterator[str]:
+    """A database with our schema and nothing in it."""
+    yield migrated
+    with psycopg.connect(migrated) as connection:
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+        tables = connection.execute(
+            "select tablename from pg_tables where schemaname = 'public'"
+        ).fetchall()
+        for (table,) in tables:
+            if table != "alembic_version":
+                connection.execute(f'delete from "{table}"')
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

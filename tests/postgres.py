@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -44,9 +45,11 @@ def _version(initdb: Path) -> int:
 
 
 class PostgresServer:
-    """A server with its data under `scratch`, on a free port of 127.0.0.1."""
+    """A server with its data in a folder of its own, on a free port of 127.0.0.1."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self) -> None:
+        # not pytest's folder: that is private to root, and PostgreSQL runs as somebody else
+        scratch = self._scratch = Path(tempfile.mkdtemp(prefix="lhb-postgres-"))
         self._bin = binaries(scratch)
         self._data = scratch / "data"
         self._log = scratch / "log"
@@ -54,10 +57,8 @@ class PostgresServer:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        scratch.mkdir(parents=True, exist_ok=True)
         if self._user is not None:
-            for folder in (scratch, *scratch.parents[:-1]):
-                folder.chmod(folder.stat().st_mode | 0o055)
+            scratch.chmod(0o755)
             shutil.chown(scratch, self._user)
         arguments = ["-D", str(self._data), "-U", "lhb", "-A", "trust", "-E", "UTF8", "--locale=C"]
         self._run("initdb", *arguments, "--no-sync").check_returncode()
@@ -102,6 +103,11 @@ class PostgresServer:
     def crash(self) -> None:
         """As if the machine's power were cut to all of its processes."""
         self._signal(signal.SIGQUIT)
+
+    def remove(self) -> None:
+        """Stop, and leave nothing."""
+        self.stop()
+        shutil.rmtree(self._scratch)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:

@@ -8,7 +8,8 @@ from prometheus_client import generate_latest
 from pydantic import TypeAdapter
 
 from lhb_engine.agents import ALGORITHMS, Agent
-from service.api.sessions import json_response
+from service.api.sessions import json_response, timestamp
+from service.records import FitQueue
 from service.service import service_of
 
 router = APIRouter(tags=["server"])
@@ -52,17 +53,20 @@ async def get_readyz(request: Request) -> Response:
     """The database answers, and how much waits."""
     service = service_of(request)
 
-    def check() -> None:
+    def check() -> FitQueue:
         with service.store.reader() as reader:
             reader.check()
+        return service.fits.queue()
 
-    await service.read(check)
+    queue = await service.read(check)
     return json_response(
         {
             "status": "ok",
             "database": "ok",
             "commands_waiting": service.writer.n_waiting,
-            "fits_at_work": service.fits.n_jobs,
+            "fits_due": queue.n_due,
+            "oldest_due_fit_at": timestamp(queue.oldest_at),
+            "workers": queue.n_workers,
         }
     )
 
@@ -70,5 +74,6 @@ async def get_readyz(request: Request) -> Response:
 @router.get("/metrics", summary="Prometheus metrics")
 async def get_metrics(request: Request) -> Response:
     """In Prometheus' text format."""
-    text = generate_latest(service_of(request).metrics.registry)
+    service = service_of(request)
+    text = await service.read(lambda: generate_latest(service.metrics.registry))
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from service.problems import Unavailable
-from service.records import Session, SessionKey
+from service.records import FitQueue, Session, SessionKey
 from service.storage.ports import Reader, Refused
 from service.storage.postgres_reader import SQL, Connection, PostgresReader, translated
 from service.storage.postgres_transaction import PostgresTransaction
@@ -124,7 +124,7 @@ class PostgresStore:
         return PostgresTransaction(self._writer, self.sessions)
 
     @contextmanager
-    def reader(self) -> Iterator[Reader]:
+    def reader(self) -> Iterator[PostgresReader]:
         """A consistent view of what is committed."""
         with translated():
             try:
@@ -134,6 +134,11 @@ class PostgresStore:
                 raise Unavailable(
                     "storage_unreachable", f"no connection to read: {error}"
                 ) from None
+
+    def fit_queue(self) -> FitQueue:
+        """What is due, and how many workers are connected."""
+        with self.reader() as reader:
+            return reader.fit_queue()
 
     def close(self) -> None:
         """Close every connection."""

@@ -218,13 +218,26 @@ select count(*), min(fit_due_at), (select count(*) from pg_stat_activity
     where datname = current_database() and application_name = 'lhb worker claims')
 from sessions where fit_due is not null
 
--- name: due_fits
-select tenant, id, fit_due from sessions where fit_due is not null
-order by fit_due_at limit $1
+-- name: claim_fits
+-- the lock is taken row by row, in this order, and only until there are $3 (a CTE, so that no
+-- other plan can lock more); sessions that this connection holds already are left out
+with due as materialized (
+    select tenant, id, fit_due from sessions where fit_due is not null
+    order by fit_due_at, tenant, id limit 1024)
+select tenant, id, fit_due from due
+where not exists (
+        select from unnest($1::text[], $2::text[]) held(tenant, id)
+        where held.tenant = due.tenant and held.id = due.id)
+    and pg_try_advisory_lock(hashtextextended(tenant || '/' || id, 0))
+limit $3
+
+-- name: release_fit
+select pg_advisory_unlock(hashtextextended($1::text || '/' || $2::text, 0))
 
 -- name: overdue
 -- time alone has something to do here
-select tenant, id from sessions where wake_at <= $1 order by wake_at limit $2
+select tenant, id, wake_at from sessions where wake_at <= $1 and archived_at is null
+order by wake_at limit $2
 
 -- name: next_wake
-select min(wake_at) from sessions where wake_at is not null
+select min(wake_at) from sessions where wake_at > $1

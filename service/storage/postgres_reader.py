@@ -9,6 +9,7 @@ from psycopg import errors
 from psycopg.rows import TupleRow
 
 from service.problems import Unavailable
+from service.records import FitQueue
 from service.storage.ports import Contended
 from service.storage.queries import load_queries
 from service.storage.sql_reader import SqlReader
@@ -72,3 +73,7 @@ class PostgresReader(SqlReader):
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
         with translated(), self.connection.cursor(binary=True) as cursor:
             yield from cursor.stream(SQL[name], values)
+
+    def fit_queue(self) -> FitQueue:
+        """What is due, and how many workers are connected."""
+        return FitQueue(*self._one("queue"))

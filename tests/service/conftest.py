@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +12,9 @@ import pytest
 from service.app import create_app
 from service.service import Service
 from service.settings import Settings
+from service.storage.postgres import PostgresStore
+from service.storage.urls import is_sqlite
+from service.worker import Worker
 
 
 class Client(httpx.AsyncClient):
@@ -58,20 +60,41 @@ Serve = Callable[..., AbstractAsyncContextManager[Client]]
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Serve:
-    """`async with serve() as client`: may be entered again, over the same database."""
+def serve(database_url: str) -> Serve:
+    """`async with serve() as client`: may be entered again, over the same database.
+
+    On PostgreSQL a worker fits, in this process too.
+    """
 
     @asynccontextmanager
     async def start(**settings: Any) -> AsyncIterator[Client]:
-        url = f"sqlite:///{tmp_path / 'lhb.db'}"
-        app = create_app(Settings(database_url=url, log_level="error", **settings))
-        async with app.router.lifespan_context(app):
+        chosen = Settings(database_url=database_url, log_level="error", **settings)
+        app = create_app(chosen)
+        async with app.router.lifespan_context(app), working(chosen):
             transport = httpx.ASGITransport(app=app)
             async with Client(transport=transport, base_url="http://lhb") as client:
                 client.service = app.state.service
                 yield client
 
     return start
+
+
+@asynccontextmanager
+async def working(settings: Settings) -> AsyncIterator[None]:
+    """A worker where the database needs one."""
+    if is_sqlite(settings.database_url):
+        yield
+        return
+    store = PostgresStore(settings.database_url)
+    worker = Worker(settings, store)
+    task = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        worker.stop()
+        await task
+        await worker.close()
+        store.close()
 
 
 def problem(answer: httpx.Response, status: int, code: str, field: str | None = None) -> None:

@@ -17,6 +17,12 @@ pytestmark = pytest.mark.anyio
 ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
 
 
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    """Embedded only: workers have their own tests."""
+    return f"sqlite:///{tmp_path / 'lhb.db'}"
+
+
 def close_gate(client: Client, job: Job) -> Path:
     """Fits of this service run `job`, whose gate is closed now."""
     client.service.fits.job = job

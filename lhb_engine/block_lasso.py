@@ -1,17 +1,25 @@
-"""One fit from rows to an `Estimate`: lam, block Lasso, rank-one direction, diagnostics."""
+"""One fit from rows to an `Estimate`: lam, block Lasso, rank-one direction, diagnostics.
 
-from dataclasses import dataclass
+Inside, contexts and rewards are scaled to about 1 (by powers of two, which is exact, or by each
+feature's own spread where asked); all that is reported is in the user's units.
+"""
+
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from lhb_engine.blocks import block_norms
 from lhb_engine.estimate import Estimate
-from lhb_engine.group_lasso import lambda_max, solve_group_lasso
-from lhb_engine.history import FitWindow
-from lhb_engine.rank_one import rank_one
-from lhb_engine.regularization import noise_adaptive
+from lhb_engine.group_lasso import GroupLasso
+from lhb_engine.history import FitWindow, Floats
+from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.rank_one import RankOne, rank_one
+from lhb_engine.regularization import NoiseAdaptive, entry_rms, noise_adaptive
 from lhb_engine.rows import Rows
+from lhb_engine.standard_errors import rank_one_errors
+
+MAX_CONDITION_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -23,75 +31,143 @@ class BlockLasso:
     lam : float or None
         Fixed regularisation strength; None: noise-adaptive.
     fit_intercept : bool
+    standardize : bool
+        Divide every feature by its own spread within the fit. lam is then that of the scaled
+        problem, in the rewards' units.
+    standard_errors : bool
+        Add those of theta and of the active lag weights (see `standard_errors.py`).
     tol : float
         Relative duality gap.
     """
 
     lam: float | None
     fit_intercept: bool
+    standardize: bool = False
+    standard_errors: bool = False
     tol: float = 1e-6
 
     def estimate(self, rows: Rows, window: FitWindow) -> Estimate:
         """Fit phi on `rows` and read theta and the lag weights off it."""
-        design = rows.design
-        zero = np.zeros(design.n_lags)
-        covered: dict[str, Any] = {
-            "n_rows": design.n_rows,
-            "n_missing": rows.n_missing,
-            "first_round": window.first,
-            "last_round": window.last,
-            "design": rows.name,
-        }
+        empty = Estimate(
+            "insufficient_data",
+            np.zeros(rows.design.n_lags),
+            n_rows=rows.design.n_rows,
+            n_missing=rows.n_missing,
+            first_round=window.first,
+            last_round=window.last,
+            design=rows.name,
+        )
         reason = self._too_little(rows)
         if reason:
-            return Estimate("insufficient_data", zero, message=reason, **covered)
-        most = lambda_max(design, rows.y, fit_intercept=self.fit_intercept)
-        noise = noise_adaptive(design, rows.y, fit_intercept=self.fit_intercept)
-        lam = noise.lam if self.lam is None else self.lam
-        result = solve_group_lasso(
-            design,
-            rows.y,
-            lam,
-            fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            warm_start=noise.result.phi if lam < most else None,
-        )
-        strict = solve_group_lasso(
-            design, rows.y, noise.strict_lam, fit_intercept=self.fit_intercept, tol=1e-4
-        )
-        found = rank_one(result.phi)
-        covered |= {
-            "active_lags": tuple(np.flatnonzero(block_norms(strict.phi)).tolist()),
-            "intercept": result.intercept if self.fit_intercept else None,
-            "lam": lam,
-            "lambda_max": most,
-            "sigma_hat": noise.sigma_hat,
+            return replace(empty, message=reason)
+        by = _power_of_two(rows.y)
+        features = self._feature_scales(rows.design)
+        design, y = rows.design.scaled(1.0 / features), rows.y / by
+        unit = by if self.standardize else by * float(features[0])  # of lam
+        if entry_rms(design, self.fit_intercept) <= 1e-7 * entry_rms(design, False):
+            return replace(empty, message="The contexts never change: nothing to learn from.")
+
+        noise = noise_adaptive(design, y, fit_intercept=self.fit_intercept)
+        lasso = GroupLasso(design, y, fit_intercept=self.fit_intercept)
+        lam = noise.lam if self.lam is None else self.lam / unit
+        result = lasso.solve(lam, tol=self.tol, warm_start=noise.result.phi)
+        active = _active_lags(lasso, noise)
+        common: dict[str, Any] = {
+            "active_lags": active,
+            "intercept": result.intercept * by if self.fit_intercept else None,
+            "lam": lam * unit,
+            "lambda_max": lasso.lambda_max * unit,
+            "sigma_hat": noise.sigma_hat * by,
             "duality_gap": result.gap,
             "n_iterations": result.n_iterations,
             "converged": result.converged,
+            "diagnostics": {"active_condition": _condition(design, active)},
         }
+        found = rank_one(result.phi)
         if found is None:
             message = "The rewards do not stand out from the noise at this regularisation: phi = 0."
-            return Estimate("zero", zero, message=message, **covered)
-        return Estimate(
-            "ok",
-            np.maximum(found.weights, 0.0),
+            return replace(empty, status="zero", message=message, **common)
+        if self.standard_errors:
+            common["diagnostics"]["standard_errors"] = rank_one_errors(
+                rows.design, rows.y, active, _unscaled(found, features, by), self.fit_intercept
+            )
+        found = _unscaled(found, features, by)
+        return replace(
+            empty,
+            status="ok",
             theta=found.theta,
+            lag_weights=np.maximum(found.weights, 0.0),
             singular_ratio=found.singular_ratio,
             sign_margin=found.sign_margin,
-            **covered,
+            message=_caution(design, active, result.converged, result.gap),
+            **common,
         )
+
+    def _feature_scales(self, design: LaggedDesign) -> Floats:
+        """(dim,) what each feature is divided by."""
+        largest = np.full(design.dim, _power_of_two(design.contexts))
+        if not self.standardize:
+            return largest
+        contexts = design.contexts / largest
+        centre = contexts.mean(axis=0) if self.fit_intercept else 0.0
+        spread = np.sqrt(((contexts - centre) ** 2).mean(axis=0))
+        # a feature that never changes has no spread to divide by
+        flat = spread <= 1e-12 * np.abs(contexts).max(axis=0)
+        return np.asarray(np.where(flat, 1.0, spread) * largest)
 
     def _too_little(self, rows: Rows) -> str:
         """Why no estimate is possible; empty where one is."""
         n, least = rows.design.n_rows, 2 * rows.design.dim
         if n < least:
             return f"{n} measured rows; a fit needs at least {least}."
-        y, column = rows.y, rows.design.intercept
+        y, column = rows.y / _power_of_two(rows.y), rows.design.intercept
         square = float(column @ column)
         level = float(column @ y) / square if square > 0 else 0.0
         if float(np.abs(y - level * column).max()) <= 1e-12 * float(np.abs(y).max()):
             return "All rewards are equal: nothing to learn from."
-        if rows.design.square_sum == 0.0:
+        if not rows.design.contexts.any():
             return "All contexts are zero: nothing to learn from."
         return ""
+
+
+def _power_of_two(values: Floats) -> float:
+    """The power of two just above the largest size, 1 where all are 0."""
+    largest = float(np.abs(values).max())
+    return float(2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)) if largest > 0 else 1.0
+
+
+def _unscaled(found: RankOne, features: Floats, by: float) -> RankOne:
+    """The scaled problem's answer in the user's units; theta a unit vector again."""
+    theta = found.theta / (features / features.max())
+    norm = float(np.sqrt(theta @ theta))
+    weights = found.weights * (norm * (by / float(features.max())))
+    return replace(found, theta=theta / norm, weights=weights)
+
+
+def _active_lags(lasso: GroupLasso, noise: NoiseAdaptive) -> tuple[int, ...]:
+    """Lags that survive at a lam which noise alone would hardly reach."""
+    strict = lasso.solve(noise.strict_lam, tol=1e-4)
+    return tuple(np.flatnonzero(block_norms(strict.phi)).tolist())
+
+
+def _condition(design: LaggedDesign, lags: tuple[int, ...]) -> float | None:
+    """Condition number of the active lags' columns; None where none or too many are active."""
+    n_columns = len(lags) * design.dim
+    if not lags or n_columns > design.n_rows or n_columns * design.n_rows > MAX_CONDITION_ENTRIES:
+        return None
+    columns = design.blocks(np.array(lags)).reshape(design.n_rows, -1)
+    values = np.linalg.eigvalsh(columns.T @ columns)
+    return float(np.sqrt(values[-1] / values[0])) if values[0] > 0 else None
+
+
+def _caution(design: LaggedDesign, active: tuple[int, ...], converged: bool, gap: float) -> str:
+    """What a reader should know before trusting the estimate; empty where nothing."""
+    n, h = design.n_rows, design.n_lags
+    cautions = []
+    if n < h:
+        cautions.append(f"{n} rows are few for {h} lags: weak effects cannot be seen yet.")
+    if not active:
+        cautions.append("No lag stands out from the noise by itself.")
+    if not converged:
+        cautions.append(f"The solver stopped at a relative gap of {gap:.1e}.")
+    return " ".join(cautions)

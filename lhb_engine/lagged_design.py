@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from lhb_engine.combined_rows import combined_square_sum
 from lhb_engine.history import Floats, Ints
 from lhb_engine.segments import Bank, plan_banks
 
@@ -63,6 +64,17 @@ class LaggedDesign:
     def shape(self) -> tuple[int, int]:
         """(n_rows, n_lags * dim), of the matrix that `toarray` would give."""
         return self.n_rows, self.n_lags * self.dim
+
+    @property
+    def contexts(self) -> Floats:
+        """(n_rounds, dim) all trajectories' contexts, one after the other."""
+        return self._contexts[1:]
+
+    def scaled(self, factors: Floats) -> "LaggedDesign":
+        """The design of contexts whose features are multiplied by `factors`, (dim,)."""
+        other = self._with(self._rounds, self._combine, self.n_rows)
+        other._contexts = self._contexts * factors
+        return other
 
     def select(self, rows: Ints) -> "LaggedDesign":
         """The design with some of this one's rows only, each at most once."""
@@ -148,7 +160,8 @@ class LaggedDesign:
             total = np.concatenate([[0.0], np.cumsum((self._contexts[1:] ** 2).sum(axis=1))])
             reach = np.minimum(self.n_lags, self._places + 1)
             return float((total[self._rounds + 1] - total[self._rounds + 1 - reach]).sum())
-        return float(sum((self.blocks(np.array([k])) ** 2).sum() for k in range(self.n_lags)))
+        places = np.arange(self.n_rounds) - np.repeat(self._starts, self.lengths)
+        return combined_square_sum(self._combine, self.contexts, self._rounds, places, self.n_lags)
 
     @cached_property
     def _places(self) -> Ints:

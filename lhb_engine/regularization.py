@@ -78,7 +78,8 @@ def noise_adaptive(
             warm_start=None if result is None else result.phi,
         )
         residual = target.y - target.predict(result.phi)
-        freedom = n - d * int((block_norms(result.phi) > 0).sum())
+        n_active = int((block_norms(result.phi) > 0).sum())
+        freedom = n - (n_active + d - 1)  # the rank-one model's: a weight a lag, and a direction
         following = max(floor, sqrt(float(residual @ residual) / max(freedom, n / 4)))
         settled = abs(following - sigma) <= 1e-3 * sigma
         sigma = following

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
+from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, Trajectory
 from lhb_engine.lagged_design import LaggedDesign
 
 
@@ -40,9 +40,8 @@ def measured_rows(history: History, *, quarters: int | None = None) -> Rows:
         Length q of a quarter: keep the second and fourth of the epoch that ends with the window.
     """
     window = _window(history)
-    blocks: list[sparse.sparray] = []
-    values: list[Floats] = []
-    n_rounds = 0
+    firsts, lasts, values = [], [], []
+    n_rounds = n_before = 0
     for part in history.trajectories.values():
         numbering = part.numbering
         inside = (numbering >= window.first) & (numbering <= window.last)
@@ -50,16 +49,19 @@ def measured_rows(history: History, *, quarters: int | None = None) -> Rows:
         inside &= group >= 0
         n_rounds += int(inside.sum())
         kept = _kept(part, inside, group)
-        spans = kept.last - kept.first + 1
-        blocks.append(_matrix(kept, part, 1.0 / np.sqrt(spans)))
-        values.append(kept.value / np.sqrt(spans))
-    design = LaggedDesign([p.contexts for p in history.trajectories.values()], window.n_lags)
-    rows = sparse.block_diag(blocks, format="csr")
+        firsts.append(kept.first - part.first_round + n_before)
+        lasts.append(kept.last - part.first_round + n_before)
+        values.append(kept.value)
+        n_before += len(part.contexts)
+    first, last = np.concatenate(firsts), np.concatenate(lasts)
+    spans = last - first + 1
+    whole = LaggedDesign([p.contexts for p in history.trajectories.values()], window.n_lags)
+    single = bool((spans == 1).all())
     return Rows(
-        design.measure(sparse.csr_array(rows)),
-        np.concatenate(values),
+        whole.select(first) if single else whole.measure(span_matrix(first, last, n_before)),
+        np.concatenate(values) / np.sqrt(spans),
         "undifferenced" if quarters else "full",
-        n_rounds - int(np.diff(rows.indptr).sum()),
+        n_rounds - int(spans.sum()),
     )
 
 
@@ -91,7 +93,8 @@ def differenced_rows(history: History, quarter: int) -> Rows | None:
     plus = np.array([i for i, _ in pairs], dtype=np.int64)
     minus = np.array([i for _, i in pairs], dtype=np.int64)
     spans = kept.last - kept.first + 1
-    matrix = sparse.csr_array(_matrix(kept, part, 1.0 / np.sqrt(spans)))
+    start = part.first_round
+    matrix = span_matrix(kept.first - start, kept.last - start, len(part.contexts))
     design = LaggedDesign(part.contexts, window.n_lags)
     return Rows(
         design.measure(sparse.csr_array(matrix[plus] - matrix[minus])),
@@ -130,12 +133,11 @@ def _kept(part: Trajectory, inside: np.ndarray, group: np.ndarray) -> Measuremen
     return Measurements(m.first[whole], m.last[whole], m.value[whole])
 
 
-def _matrix(kept: Measurements, part: Trajectory, scale: Floats) -> sparse.csr_array:
-    """(n_measurements, n_rounds): `scale` over each measurement's span."""
-    spans = kept.last - kept.first + 1
+def span_matrix(first: Ints, last: Ints, n_rounds: int) -> sparse.csr_array:
+    """(n_spans, n_rounds): a row of 1/sqrt(m) over each span of m rounds, first..last from 0."""
+    spans = last - first + 1
     pointer = np.concatenate([[0], np.cumsum(spans)])
     offset = np.arange(pointer[-1]) - np.repeat(pointer[:-1], spans)
-    columns = np.repeat(kept.first - part.first_round, spans) + offset
-    return sparse.csr_array(
-        (np.repeat(scale, spans), columns, pointer), shape=(len(kept), len(part.contexts))
-    )
+    columns = np.repeat(first, spans) + offset
+    data = np.repeat(1.0 / np.sqrt(spans), spans)
+    return sparse.csr_array((data, columns, pointer), shape=(len(spans), n_rounds))

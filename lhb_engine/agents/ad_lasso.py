@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from lhb_engine import epochs
 from lhb_engine.agents.doubling_lasso import DoublingLasso
-from lhb_engine.block_lasso import BlockLasso
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
 from lhb_engine.regularization import theory_full
@@ -30,4 +29,4 @@ class ADLasso(DoublingLasso):
         o = self.options
         n_rows = window.last - window.first + 1
         lam = theory_full(n_rows, self.dim, o.gamma, o.c) if o.reg == "theory" else None
-        return BlockLasso(lam, o.fit_intercept).estimate(measured_rows(history), window)
+        return self.block_lasso(lam, o.fit_intercept).estimate(measured_rows(history), window)

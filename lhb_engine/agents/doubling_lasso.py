@@ -40,6 +40,14 @@ class LassoOptions(Options):
         default=False,
         metadata={"description": "Fit a reward baseline; for rewards that have one."},
     )
+    standardize: bool = field(
+        default=False,
+        metadata={"description": "Divide each feature by its spread within the fit."},
+    )
+    standard_errors: bool = field(
+        default=False,
+        metadata={"description": "Add standard errors of theta and of the active lag weights."},
+    )
 
     def __post_init__(self) -> None:
         if self.reg not in get_args(Rule):
@@ -50,8 +58,9 @@ class LassoOptions(Options):
             raise OptionError("gamma", "must lie between 0 and 1")
         if self.L is not None and (type(self.L) is not int or not 1 <= self.L <= 10**9):
             raise OptionError("L", "must be a whole number of at least 1")
-        if type(self.fit_intercept) is not bool:
-            raise OptionError("fit_intercept", "must be true or false")
+        for name in ("fit_intercept", "standardize", "standard_errors"):
+            if type(getattr(self, name)) is not bool:
+                raise OptionError(name, "must be true or false")
 
 
 def _number(value: object) -> bool:
@@ -92,4 +101,9 @@ class DoublingLasso(Agent):
             rows = measured_rows(history, quarters=quarter)
         o = self.options
         lam = theory_doubling(quarter, self.dim, o.gamma, o.c) if o.reg == "theory" else None
-        return BlockLasso(lam, rows.name == "undifferenced").estimate(rows, history.window)
+        return self.block_lasso(lam, rows.name == "undifferenced").estimate(rows, history.window)
+
+    def block_lasso(self, lam: float | None, fit_intercept: bool) -> BlockLasso:
+        """The fit that the options ask for."""
+        o = self.options
+        return BlockLasso(lam, fit_intercept, o.standardize, o.standard_errors)

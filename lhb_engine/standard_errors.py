@@ -1,0 +1,78 @@
+"""Standard errors of theta and the active lag weights, after a refit on the rank-one model.
+
+Assumes: the active lags are the right ones and were not chosen by looking at these rewards; one
+theta for all lags; independent noise of one size in every row; enough rows for the linearisation.
+Selection is ignored, so with borderline lags the intervals are too narrow.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.history import Floats
+from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.rank_one import RankOne
+
+MAX_STEPS = 50
+
+
+def rank_one_errors(
+    design: LaggedDesign,
+    y: Floats,
+    lags: tuple[int, ...],
+    start: RankOne,
+    fit_intercept: bool,
+) -> dict[str, Any] | None:
+    """Refit y = sum_k w_k X_k theta (+ baseline) on `lags` by alternating least squares.
+
+    Returns
+    -------
+    dict or None
+        "lags"; "theta", "theta_error" (dim,), of the unit vector; "lag_weights",
+        "lag_weights_error" (len(lags),); "sigma". None without active lags or with fewer rows
+        than parameters.
+    """
+    n, dim, m = design.n_rows, design.dim, len(lags)
+    n_parameters = m + dim - 1 + fit_intercept
+    if m == 0 or n <= n_parameters:
+        return None
+    blocks = design.blocks(np.array(lags))
+    baseline = design.intercept[:, None] if fit_intercept else np.zeros((n, 0))
+    theta, weights, constant = start.theta, start.weights[list(lags)], np.zeros(baseline.shape[1])
+    for _ in range(MAX_STEPS):
+        left = np.concatenate([blocks @ theta, baseline], axis=1)
+        solution = np.linalg.lstsq(left, y, rcond=None)[0]
+        weights, constant = solution[:m], solution[m:]
+        right = np.concatenate([np.einsum("nkd,k->nd", blocks, weights), baseline], axis=1)
+        solution = np.linalg.lstsq(right, y, rcond=None)[0]
+        following, constant = solution[:dim], solution[dim:]
+        norm = float(np.sqrt(following @ following))
+        if norm == 0.0:
+            return None
+        moved = float(np.abs(following / norm - theta).max())
+        theta, weights = following / norm, weights * norm
+        if moved <= 1e-10:
+            break
+    filtered = np.einsum("nkd,k->nd", blocks, weights)
+    tangent = _complement(theta)
+    jacobian = np.concatenate([blocks @ theta, filtered @ tangent, baseline], axis=1)
+    residual = y - filtered @ theta - baseline @ constant
+    variance = float(residual @ residual) / (n - n_parameters)
+    inverse = np.linalg.pinv(jacobian)
+    covariance = variance * (inverse @ inverse.T)
+    turn = covariance[m : m + dim - 1, m : m + dim - 1]
+    theta_variance = np.einsum("ij,jk,ik->i", tangent, turn, tangent)
+    return {
+        "lags": list(lags),
+        "theta": theta.tolist(),
+        "theta_error": np.sqrt(np.maximum(theta_variance, 0.0)).tolist(),
+        "lag_weights": weights.tolist(),
+        "lag_weights_error": np.sqrt(np.diag(covariance)[:m]).tolist(),
+        "sigma": float(np.sqrt(variance)),
+    }
+
+
+def _complement(theta: Floats) -> Floats:
+    """(dim, dim - 1) orthonormal directions in which a unit vector can turn."""
+    basis, _ = np.linalg.qr(np.column_stack([theta, np.eye(len(theta))]))
+    return np.asarray(basis[:, 1 : len(theta)])

@@ -1,0 +1,182 @@
+"""The fit as people meet it: units, degenerate data, what it reports."""
+
+import json
+
+import numpy as np
+import pytest
+
+from lhb_engine.block_lasso import BlockLasso
+from lhb_engine.history import FitWindow
+from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.regularization import entry_rms, noise_adaptive
+from lhb_engine.rows import Rows
+
+DIM, N_LAGS = 4, 30
+
+
+def rows_of(seed, n=400, noise=0.1, contexts=None, signal=1.0, dim=DIM, n_lags=N_LAGS):
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal(dim)
+    theta /= np.linalg.norm(theta)
+    w = np.zeros(n_lags)
+    w[rng.choice(n_lags, 3, replace=False)] = 1 / 3
+    if contexts is None:
+        contexts = rng.uniform(-1, 1, (n, dim))
+    mean = signal * np.convolve(contexts @ theta, w)[:n]
+    y = mean + noise * rng.standard_normal(n)
+    return Rows(LaggedDesign(contexts, n_lags), y, "full", 0), theta, w
+
+
+def estimate(rows, fit_intercept=False, **options):
+    window = FitWindow(1, 1, rows.design.n_rows, rows.design.n_lags, rows.design.n_rows)
+    return BlockLasso(None, fit_intercept, **options).estimate(rows, window)
+
+
+@pytest.mark.parametrize("by", [2.0**20, 2.0**-40, 1e6, 1e-6, 1e-150, 1e150])
+def test_units_of_reward_do_not_matter(by):
+    rows, *_ = rows_of(0)
+    plain = estimate(rows)
+    scaled = estimate(Rows(rows.design, rows.y * by, "full", 0))
+    assert scaled.active_lags == plain.active_lags
+    for name in ("lag_weights", "sigma_hat", "lam", "lambda_max"):
+        np.testing.assert_allclose(getattr(scaled, name), by * getattr(plain, name), rtol=1e-5)
+    np.testing.assert_allclose(scaled.theta, plain.theta, rtol=1e-5)
+    if np.log2(by).is_integer():
+        np.testing.assert_array_equal(scaled.theta, plain.theta)
+
+
+@pytest.mark.parametrize("by", [2.0**10, 1e3, 1e-9, 1e12])
+def test_units_of_contexts_do_not_matter(by):
+    rows, *_ = rows_of(1)
+    plain = estimate(rows)
+    scaled = estimate(Rows(LaggedDesign(rows.design.contexts * by, N_LAGS), rows.y, "full", 0))
+    assert scaled.active_lags == plain.active_lags
+    np.testing.assert_allclose(scaled.theta, plain.theta, rtol=1e-5)
+    np.testing.assert_allclose(scaled.lag_weights, plain.lag_weights / by, rtol=1e-5)
+
+
+def test_features_of_unequal_scale_are_standardised_and_theta_is_in_the_user_s_units():
+    rng = np.random.default_rng(2)
+    unequal = np.array([1.0, 1e4, 1e-3, 1.0])
+    contexts = rng.uniform(-1, 1, (400, DIM)) * unequal
+    direction = np.array([0.5, -0.5, 0.5, 0.5]) / unequal
+    y = np.convolve(contexts @ direction, [0, 0, 0.7, 0, 0.3])[:400]
+    y += 0.05 * rng.standard_normal(400)
+    rows = Rows(LaggedDesign(contexts, 10), y, "full", 0)
+    with_it = estimate(rows, standardize=True)
+    found = np.outer(with_it.lag_weights, with_it.theta)[2] * unequal
+    np.testing.assert_allclose(found, 0.7 * direction * unequal, atol=0.05)
+    without = estimate(rows)
+    missed = np.outer(without.lag_weights, without.theta)[2] * unequal
+    assert abs(missed[2]) < 0.1 < abs(found[2])
+
+
+def test_lambda_is_the_formula():
+    rows, *_ = rows_of(3)
+    fit = noise_adaptive(rows.design, rows.y)
+    X = rows.design.toarray()
+    sd = np.sqrt((X**2).mean())
+    unit = sd * (np.sqrt(DIM) + np.sqrt(2 * np.log(N_LAGS))) / np.sqrt(len(rows.y))
+    assert fit.lam == pytest.approx(0.5 * fit.sigma_hat * unit)
+    assert fit.sigma_hat == pytest.approx(0.1, rel=0.15)
+    centred = X - X.mean(axis=0)
+    assert entry_rms(rows.design, True) == pytest.approx(np.sqrt((centred**2).mean()))
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-9])
+def test_sigma_never_falls_below_its_floor(noise):
+    rows, theta, _ = rows_of(4, noise=noise)
+    fit = estimate(rows)
+    assert fit.sigma_hat >= 0.02 * np.std(rows.y) * (1 - 1e-12)
+    assert fit.theta @ theta > 0.9999
+
+
+def test_sigma_holds_where_unknowns_exceed_rows():
+    for seed in range(10):
+        rows, *_ = rows_of(seed, n=60)
+        assert estimate(rows).sigma_hat > 0.05
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_pure_noise_rarely_has_active_lags(fit_intercept):
+    n_false = [
+        len(estimate(rows_of(100 + s, n=n, signal=0.0)[0], fit_intercept).active_lags)
+        for n in (60, 400)
+        for s in range(20)
+    ]
+    assert np.mean([n > 0 for n in n_false]) <= 0.1
+    assert max(n_false) <= N_LAGS / 10
+
+
+def test_active_lags_are_the_true_ones_given_data():
+    for seed in range(5):
+        rows, _, w = rows_of(seed, n=1500)
+        assert set(estimate(rows).active_lags) == set(np.flatnonzero(w).tolist())
+
+
+DEGENERATE = {
+    "constant contexts": np.ones((200, DIM)),
+    "constant feature": np.column_stack([np.ones(200), np.random.default_rng(0).uniform(size=200)]),
+    "collinear features": np.outer(np.random.default_rng(1).standard_normal(200), [1.0, 2.0]),
+    "collinear lags": np.tile(np.array([[1.0, 0.5], [-1.0, 0.2]]), (100, 1)),
+    "one round only": np.eye(200, 2),
+    "zero contexts": np.zeros((200, 2)),
+    "huge": 1e12 * np.random.default_rng(2).standard_normal((200, 2)),
+    "tiny": 1e-200 * np.random.default_rng(3).standard_normal((200, 2)),
+    "one huge value": np.vstack([np.full((1, 2), 1e12), np.ones((199, 2)) * 1e-3]),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_degenerate_contexts_get_a_finite_answer_or_a_reason(name, fit_intercept, standardize):
+    contexts = DEGENERATE[name]
+    y = np.random.default_rng(5).standard_normal(200)
+    rows = Rows(LaggedDesign(contexts, 12), y, "full", 0)
+    fit = estimate(rows, fit_intercept, standardize=standardize, standard_errors=True)
+    assert fit.status == "ok" or fit.message
+    json.dumps(fit.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(
+    "y", [np.zeros(50), np.full(50, -3.0), np.full(50, 1e12), np.full(50, 1e-300)]
+)
+def test_equal_rewards_are_no_data(y, fit_intercept):
+    contexts = np.random.default_rng(6).standard_normal((50, 2))
+    fit = estimate(Rows(LaggedDesign(contexts, 3), y, "full", 0), fit_intercept)
+    assert fit.status == "insufficient_data"
+    assert "equal" in fit.message
+
+
+def test_what_a_fit_reports():
+    rows, *_ = rows_of(7, n=1000)
+    fit = estimate(rows, standard_errors=True)
+    assert fit.duality_gap <= 1e-6
+    assert 0 < fit.lam < fit.lambda_max
+    assert 1 <= fit.diagnostics["active_condition"] < 2
+    assert fit.singular_ratio > 3
+    assert fit.sign_margin > 0.9
+    assert fit.message == ""
+    assert len(fit.diagnostics["standard_errors"]["lag_weights"]) == len(fit.active_lags)
+    json.dumps(fit.to_json(), allow_nan=False)
+
+
+def test_few_rows_come_with_a_plain_sentence():
+    rows, *_ = rows_of(8, n=25)
+    assert "few for 30 lags" in estimate(rows).message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_standard_errors_cover(fit_intercept):
+    """Nominal 95% intervals hold the truth in 90 to 98% of 300 worlds."""
+    inside = []
+    for seed in range(300):
+        rows, theta, w = rows_of(1000 + seed, n=600)
+        e = estimate(rows, fit_intercept, standard_errors=True).diagnostics["standard_errors"]
+        errors = np.array([*(e["theta"] - theta), *(e["lag_weights"] - w[e["lags"]])])
+        widths = 1.96 * np.array([*e["theta_error"], *e["lag_weights_error"]])
+        inside.append(np.mean(np.abs(errors) <= widths))
+    assert 0.90 <= np.mean(inside) <= 0.98

@@ -4,9 +4,13 @@ import json
 from collections import OrderedDict
 from typing import Any
 
+import numpy as np
+
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
-from service.records import Session, SessionKey
-from service.storage.unit_of_work import UnitOfWork
+from lhb_engine.history import History, Measurements
+from lhb_engine.history import Trajectory as Rounds
+from service.records import Session, SessionKey, Trajectory
+from service.storage.unit_of_work import LiveAgent, UnitOfWork
 
 N_CACHED = 4096
 
@@ -22,28 +26,53 @@ def build_agent(session: Session, state: str | dict[str, Any] | None) -> Agent:
 
 
 class Agents:
-    """The agents of recently active sessions; every use checks that nothing was installed since."""
+    """The agents of recently active sessions.
+
+    Each transaction checks once that the stored state is the one they had: by the number of fits
+    recorded, or by the state itself where it changes with every reward.
+    """
 
     def __init__(self) -> None:
-        self._agents: OrderedDict[SessionKey, tuple[int, Agent]] = OrderedDict()
+        self._agents: OrderedDict[SessionKey, LiveAgent] = OrderedDict()
 
     def get(self, uow: UnitOfWork, session: Session) -> Agent:
         """The session's agent as of this transaction."""
         key = session.key
-        found = self._agents.get(key)
-        if found is not None and found[0] == session.n_estimates:
+        live = uow.agents.get(key)
+        if live is None:
+            live = uow.agents[key] = self._current(uow, session)
+            self._agents[key] = live
             self._agents.move_to_end(key)
-            return found[1]
-        agent = build_agent(session, uow.agent_state(key))
-        self.put(session, agent)
-        return agent
+            while len(self._agents) > N_CACHED:
+                self._agents.popitem(last=False)
+        return live.agent
 
-    def put(self, session: Session, agent: Agent) -> None:
-        """Keep an agent that stands for the session as it is now."""
-        self._agents[session.key] = (session.n_estimates, agent)
-        self._agents.move_to_end(session.key)
-        while len(self._agents) > N_CACHED:
-            self._agents.popitem(last=False)
+    def _current(self, uow: UnitOfWork, session: Session) -> LiveAgent:
+        live = self._agents.get(session.key)
+        if ALGORITHMS[session.algorithm].learns_within_epoch:
+            state = uow.agent_state(session.key)
+            if live is None or live.state != state:
+                live = LiveAgent(build_agent(session, state), session.n_estimates, state)
+        elif live is None or live.n_estimates != session.n_estimates:
+            state = uow.agent_state(session.key)
+            live = LiveAgent(build_agent(session, state), session.n_estimates, state)
+        return live
+
+    def observe(
+        self, uow: UnitOfWork, session: Session, trajectory: Trajectory, round: int, value: float
+    ) -> None:
+        """Tell an agent that learns within its epoch of one round's reward."""
+        agent = self.get(uow, session)
+        key = (*session.key, trajectory.key)
+        first = max(1, round - session.horizon + 1)
+        contexts = np.zeros((round - first + 1, session.dim))
+        for number, _, context in uow.selected_contexts(key, first, round):
+            if context:
+                contexts[number - first] += np.frombuffer(context)
+        measured = Measurements.single(np.array([round]), np.array([value]))
+        history = History(session.dim, {trajectory.key: Rounds(contexts, measured, first)})
+        agent.observe(history, trajectory.key, round, value)
+        uow.save_agent(session.key)
 
     def forget(self) -> None:
         """Forget all: after a rollback, memory may be ahead of the truth."""

@@ -80,7 +80,7 @@ class Decide:
             raise Problem(422, "wrong_shape", detail, "contexts")
         if self.rewards:
             planned: list[Planned] = plan_rewards(uow, session, self.rewards, "rewards")
-            apply_rewards(uow, session, planned)
+            apply_rewards(uow, session, planned, self.agents)
         if is_blocked(session):
             assert session.schedule.current is not None
             return Blocked(session.schedule.current.key)

@@ -163,9 +163,8 @@ class FinishFit:
         if due.attempts < self.retry.attempts:
             due.retry_at = uow.now + self.retry.seconds * 2 ** (due.attempts - 1)
             session.schedule.waiting.append(due)
-        agent = self.agents.get(uow, session)
+        self.agents.get(uow, session)
         _record(uow, session, due, "failed", self.fitted.reason)
-        self.agents.put(session, agent)
         return "failed"
 
     def _install(self, uow: UnitOfWork, session: Session, due: DueFit) -> str:
@@ -180,8 +179,7 @@ class FinishFit:
         _record(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
         if estimate.theta is not None:
             _skip_before(uow, session, due)
-        uow.save_state(session.key, json.dumps(agent.state()))
-        self.agents.put(session, agent)
+        uow.save_agent(session.key)
         return estimate.status
 
 
@@ -255,6 +253,9 @@ def _record(
     fitted: Fitted | None = None,
 ) -> None:
     session.n_estimates += 1
+    live = uow.agents.get(session.key)
+    if live is not None:
+        live.n_estimates = session.n_estimates
     manifest = {
         "window": window_to_json(due.window),
         "measured": due.measured,

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from lhb_engine.agents import ALGORITHMS
+from service.agents import Agents
 from service.fits import after_measurement
 from service.problems import Problem, not_found
 from service.records import Measurement, Session, SessionKey, Trajectory, TrajectoryKey
@@ -58,6 +60,7 @@ class Receive:
 
     key: SessionKey
     rewards: list[Reward]
+    agents: Agents
     field: str = ""
 
     def keys(self, keys: Keys) -> None:
@@ -70,7 +73,7 @@ class Receive:
         session = find_session(uow, self.key)
         refuse_archived(session)
         planned = plan_rewards(uow, session, self.rewards, self.field)
-        apply_rewards(uow, session, planned)
+        apply_rewards(uow, session, planned, self.agents)
         return Accepted(len(planned), len(self.rewards) - len(planned))
 
 
@@ -113,9 +116,12 @@ def plan_rewards(
     return planned
 
 
-def apply_rewards(uow: UnitOfWork, session: Session, planned: list[Planned]) -> None:
-    """Write what was planned, and let the schedule know."""
+def apply_rewards(
+    uow: UnitOfWork, session: Session, planned: list[Planned], agents: Agents
+) -> None:
+    """Write what was planned, and let the schedule know, and an agent that learns at once."""
     now = uow.now
+    learns = ALGORITHMS[session.algorithm].learns_within_epoch
     positions: list[tuple[int, int]] = []
     for trajectory, first, last, value, reward_id in planned:
         trajectory.n_measurements += 1
@@ -127,6 +133,8 @@ def apply_rewards(uow: UnitOfWork, session: Session, planned: list[Planned]) -> 
             )
         )
         uow.save_trajectory(trajectory)
+        if learns and first == last:
+            agents.observe(uow, session, trajectory, first, value)
         now = max(now, trajectory.last_at)
         positions += _positions(uow, session, trajectory, first, last)
     if planned:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lhb_engine.agents import ALGORITHMS, Agent, OptionError
 from lhb_engine.randomness import SEED_LIMIT
-from service.agents import Agents, build_agent
+from service.agents import build_agent
 from service.fits import open_schedule
 from service.problems import Problem, not_found
 from service.records import Session, SessionKey
@@ -46,7 +46,6 @@ class CreateSession:
     tenant: str
     request: dict[str, Any]
     allow_oracles: bool
-    agents: Agents
 
     def __call__(self, uow: UnitOfWork) -> tuple[Session, bool]:
         """The session, and whether it is new."""
@@ -63,7 +62,6 @@ class CreateSession:
         agent = first_agent(session, self.allow_oracles)
         open_schedule(session, agent)
         uow.add_session(session)
-        self.agents.put(session, agent)
         return session, True
 
     def _session(self, uow: UnitOfWork, request: str) -> Session:
@@ -74,6 +72,10 @@ class CreateSession:
         if asked["reward_mode"] == "sum" and asked["default_reward"] is not None:
             detail = "in sum mode a round that received nothing counts 0; there is no default"
             raise Problem(422, "bad_option", detail, "default_reward")
+        kind = ALGORITHMS.get(asked["algorithm"])
+        if asked["reward_mode"] == "sum" and kind is not None and kind.learns_within_epoch:
+            detail = "it learns from single rewards as they come, and cannot take sums"
+            raise Problem(422, "bad_option", detail, "reward_mode")
         seed = asked["seed"]
         return Session(
             tenant=self.tenant,

@@ -53,7 +53,7 @@ def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
     return [read_reward(item, trajectory, f"rewards[{i}].") for i, item in enumerate(items)]
 
 
-def receive_command(tenant: str, session_id: str, body: bytes) -> Receive:
+def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> Receive:
     """The command of a rewards body."""
     asked = parse(REWARDS, body)
     items = asked.get("rewards")
@@ -64,15 +64,17 @@ def receive_command(tenant: str, session_id: str, body: bytes) -> Receive:
         if others:
             detail = "give one reward, or a list of rewards, not both"
             raise Problem(422, "ambiguous", detail, others[0])
-        return Receive((tenant, session_id), read_rewards(items, trajectory), "rewards")
+        rewards = read_rewards(items, trajectory)
+        return Receive((tenant, session_id), rewards, service.agents, "rewards")
     if "value" not in asked:
         raise Problem(422, "missing", "a reward has a value", "value")
-    return Receive((tenant, session_id), [read_reward(dict(asked), trajectory, "")])
+    reward = read_reward(dict(asked), trajectory, "")
+    return Receive((tenant, session_id), [reward], service.agents)
 
 
 async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
     """Store rewards; durable when this returns."""
-    answer = await service.writer.submit(receive_command(tenant, session_id, body))
+    answer = await service.writer.submit(receive_command(service, tenant, session_id, body))
     return 200, to_json({"accepted": answer.accepted, "repeated": answer.repeated})
 
 

@@ -77,7 +77,6 @@ async def post_session(request: Request) -> Response:
         tenant_of(request.scope),
         {**DEFAULTS, **asked},
         service.settings.allow_oracles,
-        service.agents,
     )
     session, is_new = await service.writer.submit(create)
     location = f"/v1/sessions/{session.id}"

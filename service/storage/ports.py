@@ -105,6 +105,11 @@ class Transaction(Protocol):
     def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
         """Last round of each trajectory whose next decision was taken at or before a time."""
 
+    def selected_contexts(
+        self, key: TrajectoryKey, first: int, last: int
+    ) -> list[tuple[int, int, bytes]]:
+        """Round, position and selected context of every decision of rounds first..last."""
+
     def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
         """When the last unmeasured round of positions first..last was followed by a decision.
 

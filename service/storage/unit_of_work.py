@@ -1,7 +1,9 @@
 """A batch in the making: one view of what is stored and what the batch is about to store."""
 
+import json
 from dataclasses import dataclass, field
 
+from lhb_engine.agents import Agent
 from service.records import (
     SERVER_EVENT,
     Decision,
@@ -25,6 +27,15 @@ class Effects:
     removed: set[SessionKey] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class LiveAgent:
+    """An agent in memory, and which stored state it stands for."""
+
+    agent: Agent
+    n_estimates: int
+    state: str | None
+
+
 class UnitOfWork:
     """Reads through to the transaction, buffers writes, and shows them to later reads.
 
@@ -37,9 +48,11 @@ class UnitOfWork:
     """
 
     def __init__(self, transaction: Transaction, now: float) -> None:
-        self.now = now
+        self.now = round(now, 6)  # microseconds: what RFC 3339 carries both ways
         self.effects = Effects()
         self.n_writes = 0
+        self.agents: dict[SessionKey, LiveAgent] = {}
+        self._learned: set[SessionKey] = set()
         self._transaction = transaction
         self._changes = Changes()
         self._sessions: dict[SessionKey, Session | None] = {}
@@ -135,7 +148,15 @@ class UnitOfWork:
 
     def agent_state(self, key: SessionKey) -> str | None:
         """The agent's state as JSON, or None."""
-        return self._changes.states.get(key) or self._transaction.agent_state(key)
+        self.flush()
+        return self._transaction.agent_state(key)
+
+    def selected_contexts(
+        self, key: TrajectoryKey, first: int, last: int
+    ) -> list[tuple[int, int, bytes]]:
+        """Round, position and selected context of every decision of rounds first..last."""
+        self.flush()
+        return self._transaction.selected_contexts(key, first, last)
 
     # --- writes
 
@@ -161,10 +182,10 @@ class UnitOfWork:
         key = (trajectory.tenant, trajectory.session_id, trajectory.key)
         self._changes.trajectories[key] = trajectory
 
-    def save_state(self, key: SessionKey, state: str) -> None:
-        """Store the agent's state."""
+    def save_agent(self, key: SessionKey) -> None:
+        """Store the state of an agent that this batch has fetched, as it is when it is flushed."""
         self.n_writes += 1
-        self._changes.states[key] = state
+        self._learned.add(key)
 
     def add_decision(self, decision: Decision) -> None:
         """Store a decision."""
@@ -198,14 +219,22 @@ class UnitOfWork:
         self.flush()
         for key in [k for k in self._trajectories if k[:2] == session.key]:
             del self._trajectories[key]
+        self.agents.pop(session.key, None)
         self.effects.removed.add(session.key)
 
     def flush(self) -> None:
         """Hand what is buffered to the transaction, so that any read sees it."""
-        if self.n_writes:
+        for key in self._learned:
+            live = self.agents[key]
+            live.state = self._changes.states[key] = json.dumps(live.agent.state())
+        self._learned.clear()
+        if self._changes != _NOTHING:
             self._transaction.write(self._changes)
             self._changes = Changes()
             self._events.clear()
             self._rounds.clear()
             self._measured.clear()
             self._reward_ids.clear()
+
+
+_NOTHING = Changes()

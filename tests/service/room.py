@@ -50,7 +50,7 @@ class Room:
     def create(self, **body: Any) -> Session:
         """A new session, which the other methods then mean."""
         request = {**DEFAULTS, "algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1, **body}
-        session, _ = self.run(CreateSession("", request, False, self.agents))
+        session, _ = self.run(CreateSession("", request, True))
         self.key = session.key
         return self.session
 
@@ -85,7 +85,7 @@ class Room:
 
     def reward(self, value: float, trajectory: str = "", **when: Any) -> Any:
         """One reward."""
-        return self.run(Receive(self.key, [Reward(value, trajectory, **when)]))
+        return self.run(Receive(self.key, [Reward(value, trajectory, **when)], self.agents))
 
     def tick(self) -> None:
         """What a timer does."""

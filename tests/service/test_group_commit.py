@@ -29,7 +29,7 @@ def decide(room: Room, event_id: str | None = None) -> Decide:
 
 def test_a_bad_command_fails_alone(room: Room) -> None:
     unknown = Decide(("", "nobody"), "", CONTEXTS, room.agents)
-    future = Receive(room.key, [Reward(1.0, "", round=9)])
+    future = Receive(room.key, [Reward(1.0, "", round=9)], room.agents)
     outcomes, effects = room.commit.run([decide(room), unknown, decide(room), future, decide(room)])
     codes = [None if error is None else error.code for _, error in outcomes]  # type: ignore[attr-defined]
     assert codes == [None, "unknown_session", None, "future_round", None]
@@ -80,9 +80,9 @@ def test_one_id_with_two_bodies_in_one_batch_is_a_conflict(room: Room) -> None:
 
 
 def test_a_reward_may_follow_its_decision_in_the_same_batch(room: Room) -> None:
-    reward = Receive(room.key, [Reward(1.5, "", event_id="a")])
-    again = Receive(room.key, [Reward(1.5, "", event_id="a")])
-    other = Receive(room.key, [Reward(2.5, "", event_id="a")])
+    reward = Receive(room.key, [Reward(1.5, "", event_id="a")], room.agents)
+    again = Receive(room.key, [Reward(1.5, "", event_id="a")], room.agents)
+    other = Receive(room.key, [Reward(2.5, "", event_id="a")], room.agents)
     outcomes, _ = room.commit.run([decide(room, "a"), reward, again, other])
     assert (outcomes[1][0].accepted, outcomes[2][0].accepted) == (1, 0)
     assert isinstance(outcomes[3][1], Problem)

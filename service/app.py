@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from service.agents import Agents
-from service.api import decisions, estimates, rewards, rounds, server_info, sessions
+from service.api import batch, decisions, estimates, rewards, rounds, server_info, sessions
 from service.api.bodies import field_name
 from service.api.documentation import add_definitions
 from service.fit_pool import FitPool
@@ -58,11 +58,11 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         exception_handlers=HANDLERS,
         redirect_slashes=False,
     )
-    for module in (sessions, decisions, rewards, estimates, rounds, server_info):
+    for module in (sessions, decisions, rewards, batch, estimates, rounds, server_info):
         app.include_router(module.router)
     describe = app.openapi
     app.openapi = lambda: add_definitions(describe())  # type: ignore[method-assign]
-    app.add_middleware(Front, settings=settings, metrics=metrics)
+    app.add_middleware(Front, settings=settings, metrics=metrics, service=lambda: app.state.service)
     return app
 
 

@@ -7,6 +7,7 @@ rolled back and its commands run one by one.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -55,7 +56,8 @@ class GroupCommit:
         self._clock = clock
         self._max_batch = max_batch
         self._max_queue = max_queue
-        self._waiting: list[tuple[Command, asyncio.Future[Any]]] = []
+        self._waiting: deque[tuple[list[Command], asyncio.Future[list[Outcome]]]] = deque()
+        self._n_waiting = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._pump: asyncio.Task[None] | None = None
         self.n_batches = 0
@@ -64,18 +66,26 @@ class GroupCommit:
     @property
     def n_waiting(self) -> int:
         """Commands that wait for a transaction."""
-        return len(self._waiting)
+        return self._n_waiting
 
-    def submit(self, command: Command) -> "asyncio.Future[Any]":
-        """Queue a command. The future is done once its writes are durable.
+    async def submit(self, command: Command) -> Any:
+        """The command's result, once its writes are durable.
 
-        Cancelling the future does not take the command back.
+        Cancelling does not take the command back.
         """
+        [(result, error)] = await self.submit_all([command])
+        if error is not None:
+            raise error
+        return result
+
+    def submit_all(self, commands: list[Command]) -> "asyncio.Future[list[Outcome]]":
+        """Queue commands for one and the same transaction; the future gets their outcomes."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        if len(self._waiting) >= self._max_queue:
+        if self._n_waiting >= self._max_queue:
             raise Problem(503, "overloaded", "too many requests wait for the disk", retry_after=1)
-        self._waiting.append((command, future))
+        future: asyncio.Future[list[Outcome]] = loop.create_future()
+        self._waiting.append((commands, future))
+        self._n_waiting += len(commands)
         if self._pump is None:
             self._pump = loop.create_task(self._run())
         return future
@@ -90,23 +100,30 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                batch = self._waiting[: self._max_batch]
-                del self._waiting[: len(batch)]
-                commands = [command for command, _ in batch]
+                commands, futures = self._take()
                 outcomes, effects = await loop.run_in_executor(self._thread, self.run, commands)
                 for one in effects:
                     self._after_commit(one)
-                for (_, future), (result, error) in zip(batch, outcomes, strict=True):
-                    if future.done():
-                        continue
-                    if error is None:
-                        future.set_result(result)
-                    else:
-                        future.set_exception(error)
+                start = 0
+                for future, n in futures:
+                    if not future.done():
+                        future.set_result(outcomes[start : start + n])
+                    start += n
                 self.n_batches += 1
-                self.n_commands += len(batch)
+                self.n_commands += len(commands)
         finally:
             self._pump = None
+
+    def _take(self) -> tuple[list[Command], list[tuple[asyncio.Future[list[Outcome]], int]]]:
+        """Everything that waits, up to a full batch."""
+        commands: list[Command] = []
+        futures = []
+        while self._waiting and len(commands) < self._max_batch:
+            more, future = self._waiting.popleft()
+            commands += more
+            futures.append((future, len(more)))
+        self._n_waiting -= len(commands)
+        return commands, futures
 
     def run(self, commands: list[Command]) -> tuple[list[Outcome], list[Effects]]:
         """One batch, in the writer's thread."""

@@ -2,28 +2,35 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from itertools import count
 from secrets import token_hex
-from typing import Any
 
 import structlog
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.hot import find_handler
 from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem
+from service.service import Service
 from service.settings import Settings
 
 log = structlog.get_logger()
+JSON_TYPE = (b"content-type", b"application/json")
 PROBLEM_TYPE = (b"content-type", MEDIA_TYPE.encode())
 
 
 class Front:
-    """What every request passes through once."""
+    """What every request passes through once. Hot routes are answered here."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, service: Callable[[], Service]
+    ) -> None:
         self._app = app
         self._settings = settings
         self._metrics = metrics
+        self._service = service
         self._prefix = token_hex(6)
         self._numbers = count(1)
 
@@ -45,18 +52,27 @@ class Front:
 
         scope["lhb.tenant"] = ""
         scope["lhb.request_id"] = request_id.decode()
-        body = _Body(scope, receive, self._settings)
+        body = Body(scope, receive, self._settings)
         try:
             if "\0" in scope["path"]:
                 raise Problem(404, "unknown_route", "no name holds a zero byte")
             body.check_length()
-            await self._app(scope, body.receive, answer)
+            hot = find_handler(scope)
+            if hot is None:
+                await self._app(scope, body.receive, answer)
+            else:
+                handler, scope["lhb.route"], session_id = hot
+                content = await body.read()
+                result = await handler(self._service(), scope["lhb.tenant"], session_id, content)
+                await send_json(*result, answer)
+        except ClientDisconnect:
+            pass  # nobody is there to answer
         except Problem as problem:
             if status:
                 raise
             await send_problem(problem, answer)
-        except Exception as error:
-            if status or isinstance(error, asyncio.CancelledError):
+        except Exception:
+            if status:
                 raise
             log.exception("defect", request_id=scope["lhb.request_id"], path=scope["path"])
             detail = f"this is a defect; request {scope['lhb.request_id']} is in the log"
@@ -75,6 +91,13 @@ class Front:
                 )
 
 
+async def send_json(status: int, body: bytes, send: Send) -> None:
+    """Answer with JSON."""
+    headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def send_problem(problem: Problem, send: Send) -> None:
     """Answer with a problem document."""
     body = problem.body()
@@ -84,7 +107,7 @@ async def send_problem(problem: Problem, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-class _Body:
+class Body:
     """The body as it comes in, watched for size and pace."""
 
     def __init__(self, scope: Scope, receive: Receive, settings: Settings) -> None:
@@ -101,7 +124,24 @@ class _Body:
             if name == b"content-length" and value.isdigit() and int(value) > self._limit:
                 raise self._too_large()
 
+    async def read(self) -> bytes:
+        """All of it.
+
+        Raises
+        ------
+        ClientDisconnect
+            The client went away before it had sent all.
+        """
+        chunks = []
+        while not self._is_whole:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            chunks.append(message.get("body", b""))
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
     async def receive(self) -> Message:
+        """The next message, which has to come in time."""
         if self._is_whole:
             return await self._receive()
         try:
@@ -119,8 +159,3 @@ class _Body:
 
     def _too_large(self) -> Problem:
         return Problem(413, "body_too_large", f"a body has at most {self._limit} bytes", "body")
-
-
-def tenant_of(scope: Any) -> str:
-    """Whose data this request may see."""
-    return str(scope["lhb.tenant"])

@@ -63,3 +63,8 @@ def service_of(request: Request) -> Service:
     """The service that this request came to."""
     service: Service = request.app.state.service
     return service
+
+
+def tenant_of(request: Request) -> str:
+    """Whose data this request may see."""
+    return str(request.scope["lhb.tenant"])

@@ -115,6 +115,22 @@ class RankBody(TypedDict, total=False):
     arm_ids: list[Key] | None
 
 
+@with_config(STRICT)
+class BatchItem(TypedDict, total=False):
+    """What to do in one session: exactly one of `decision` and `reward`."""
+
+    session_id: Required[str]
+    decision: DecisionBody
+    reward: RewardsBody
+
+
+@with_config(STRICT)
+class BatchBody(TypedDict):
+    """Decisions and rewards of many sessions."""
+
+    items: Annotated[list[BatchItem], Field(min_length=1, max_length=1000)]
+
+
 def parse(adapter: TypeAdapter[T], body: bytes) -> T:
     """The body as `adapter` describes it.
 
@@ -171,7 +187,7 @@ _CODES = {
     "greater_than": "out_of_range",
 }
 _BRANCHES = {"list[list[float]]", "EncodedContexts"}
-_UNIONS = {"contexts"}  # of two types: what one of them says about a part tells more
+_UNION = "contexts"  # of two types: what one of them says about a part tells more
 
 
 def _problem(error: ValidationError, body: bytes) -> Problem:
@@ -186,16 +202,19 @@ def _problem(error: ValidationError, body: bytes) -> Problem:
     except (ValueError, RecursionError):
         pass
     named = [(_field(detail["loc"]), detail) for detail in details[:100]]
-    within = {name.partition("[")[0].partition(".")[0] for name, _ in named if name not in _UNIONS}
     errors = [
         {"code": _CODES.get(d["type"], "invalid"), "field": name, "detail": d["msg"]}
         for name, d in named
-        if name not in _UNIONS or name not in within
+        if not (name.endswith(_UNION) and any(_is_within(other, name) for other, _ in named))
     ][:20]
     top = errors[0]
     several = errors if len(errors) > 1 else None
     detail = f"{top['field']}: {top['detail']}"
     return Problem(422, top["code"], detail, top["field"], errors=several)
+
+
+def _is_within(name: str, whole: str) -> bool:
+    return name.startswith((f"{whole}[", f"{whole}."))
 
 
 def _field(location: tuple[int | str, ...]) -> str:
@@ -206,4 +225,5 @@ SESSION: TypeAdapter[SessionBody] = TypeAdapter(SessionBody)
 PATCH: TypeAdapter[SessionPatch] = TypeAdapter(SessionPatch)
 REWARDS: TypeAdapter[RewardsBody] = TypeAdapter(RewardsBody)
 DECISION: TypeAdapter[DecisionBody] = TypeAdapter(DecisionBody)
+BATCH: TypeAdapter[BatchBody] = TypeAdapter(BatchBody)
 RANK: TypeAdapter[RankBody] = TypeAdapter(RankBody)

@@ -11,10 +11,9 @@ from service.api.contexts import read_contexts
 from service.api.documentation import DecisionAnswer, documented, takes
 from service.api.rewards import read_rewards
 from service.decisions import Blocked, Decide, Taken, request_digest
-from service.middleware import tenant_of
 from service.problems import Problem, not_found
 from service.records import SERVER_EVENT, Decision
-from service.service import Service, service_of
+from service.service import Service, service_of, tenant_of
 from service.sessions import unknown_session
 
 router = APIRouter(tags=["decisions"])
@@ -23,8 +22,7 @@ router = APIRouter(tags=["decisions"])
 def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
     """The command of a decision body."""
     asked = parse(DECISION, body)
-    rewards = asked.get("rewards") or ()
-    refuse_duplicates(body, _n_keys(asked) + sum(map(len, rewards)))
+    refuse_duplicates(body, count_keys(asked))
     return read_decision(service, tenant, session_id, asked)
 
 
@@ -64,9 +62,11 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
     )
 
 
-def _n_keys(asked: DecisionBody) -> int:
+def count_keys(asked: DecisionBody) -> int:
+    """Keys of all objects in a decision body."""
     contexts = asked.get("contexts")
-    return len(asked) + (len(contexts) if isinstance(contexts, dict) else 0)
+    n_keys = len(asked) + sum(map(len, asked.get("rewards") or ()))
+    return n_keys + (len(contexts) if isinstance(contexts, dict) else 0)
 
 
 def _check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None) -> None:
@@ -118,8 +118,11 @@ async def take(service: Service, command: Decide) -> Taken:
         503 fit_pending after `fit_wait_seconds`; the decision was not taken then.
     """
     taken: Taken | Blocked = await service.writer.submit(command)
-    if isinstance(taken, Taken):
-        return taken
+    return taken if isinstance(taken, Taken) else await wait_and_take(service, command, taken)
+
+
+async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocked) -> Taken:
+    """Submit again after the fit that was in the way."""
     deadline = service.monotonic() + service.settings.fit_wait_seconds
     command.rewards = []  # they are in
     while isinstance(taken, Blocked):
@@ -141,7 +144,7 @@ async def take(service: Service, command: Decide) -> Taken:
 async def post_decision(session_id: str, request: Request) -> Response:
     """Choose one of K arms. With an `event_id` a repeat gets the first answer again (200)."""
     status, answer = await decide(
-        service_of(request), tenant_of(request.scope), session_id, await request.body()
+        service_of(request), tenant_of(request), session_id, await request.body()
     )
     return Response(answer, status, media_type="application/json")
 
@@ -155,7 +158,7 @@ async def get_decision(
     session_id: str, event_id: str, request: Request, trajectory: str = Query("")
 ) -> Response:
     """The decision as first answered."""
-    service, tenant = service_of(request), tenant_of(request.scope)
+    service, tenant = service_of(request), tenant_of(request)
 
     def read() -> dict[str, Any]:
         with service.store.reader() as reader:

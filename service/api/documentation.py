@@ -61,6 +61,21 @@ class AcceptedAnswer(BaseModel):
     repeated: int
 
 
+class ItemAnswer(BaseModel):
+    """One item of a batch: its status, and what it would have been answered alone."""
+
+    status: int
+    decision: DecisionAnswer | None = None
+    reward: AcceptedAnswer | None = None
+    problem: ProblemAnswer | None = None
+
+
+class BatchAnswer(BaseModel):
+    """Answers in the order of the items."""
+
+    items: list[ItemAnswer]
+
+
 class SessionAnswer(BaseModel):
     """A session."""
 

@@ -11,10 +11,9 @@ from service.api.bodies import RANK, parse, refuse_duplicates
 from service.api.contexts import read_contexts
 from service.api.documentation import EstimateAnswer, Page, RankAnswer, documented, takes
 from service.api.sessions import json_response, timestamp
-from service.middleware import tenant_of
 from service.problems import Problem
 from service.records import DueFit, EstimateRecord, OpenWindow, Session, window_to_json
-from service.service import service_of
+from service.service import service_of, tenant_of
 from service.sessions import unknown_session
 from service.storage.ports import Reader
 
@@ -57,7 +56,7 @@ def estimate_answer(record: EstimateRecord) -> dict[str, Any]:
 )
 async def get_estimate(session_id: str, request: Request) -> Response:
     """The estimate that decides; `{"status": "none"}` before the first."""
-    service, tenant = service_of(request), tenant_of(request.scope)
+    service, tenant = service_of(request), tenant_of(request)
 
     def read() -> dict[str, Any]:
         with service.store.reader() as reader:
@@ -80,7 +79,7 @@ async def get_estimates(
     session_id: str, request: Request, cursor: int = CURSOR, limit: int = LIMIT
 ) -> Response:
     """In order, with those that failed, found nothing or were overtaken."""
-    service, tenant = service_of(request), tenant_of(request.scope)
+    service, tenant = service_of(request), tenant_of(request)
 
     def read() -> dict[str, Any]:
         with service.store.reader() as reader:
@@ -128,7 +127,7 @@ async def get_epochs(
     session_id: str, request: Request, cursor: int = CURSOR, limit: int = LIMIT
 ) -> Response:
     """Fits that are done, then those that are due, then those to come."""
-    service, tenant = service_of(request), tenant_of(request.scope)
+    service, tenant = service_of(request), tenant_of(request)
 
     def read() -> dict[str, Any]:
         with service.store.reader() as reader:
@@ -167,7 +166,7 @@ async def get_epochs(
 )
 async def post_rank(session_id: str, request: Request) -> Response:
     """Nothing is written and no round begins."""
-    service, tenant = service_of(request), tenant_of(request.scope)
+    service, tenant = service_of(request), tenant_of(request)
     body = await request.body()
     asked = parse(RANK, body)
     given = asked["contexts"]

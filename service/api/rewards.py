@@ -5,12 +5,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
-from service.api.bodies import REWARDS, RewardItem, parse, refuse_duplicates
+from service.api.bodies import REWARDS, RewardItem, RewardsBody, parse, refuse_duplicates
 from service.api.documentation import AcceptedAnswer, documented, takes
-from service.middleware import tenant_of
 from service.problems import Problem
-from service.rewards import Receive, Reward
-from service.service import Service, service_of
+from service.rewards import Accepted, Receive, Reward
+from service.service import Service, service_of, tenant_of
 
 router = APIRouter(tags=["rewards"])
 _WAYS = ("round", "event_id", "at")
@@ -56,8 +55,18 @@ def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
 def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> Receive:
     """The command of a rewards body."""
     asked = parse(REWARDS, body)
+    refuse_duplicates(body, count_keys(asked))
+    return read_receive(service, tenant, session_id, asked)
+
+
+def count_keys(asked: RewardsBody) -> int:
+    """Keys of all objects in a rewards body."""
+    return len(asked) + sum(map(len, asked.get("rewards") or ()))
+
+
+def read_receive(service: Service, tenant: str, session_id: str, asked: RewardsBody) -> Receive:
+    """The command of a parsed rewards body, checked as far as it can be without the session."""
     items = asked.get("rewards")
-    refuse_duplicates(body, len(asked) + sum(map(len, items or ())))
     trajectory = asked.get("trajectory") or ""
     if items is not None:
         others = [name for name in asked if name not in ("rewards", "trajectory")]
@@ -75,7 +84,12 @@ def receive_command(service: Service, tenant: str, session_id: str, body: bytes)
 async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
     """Store rewards; durable when this returns."""
     answer = await service.writer.submit(receive_command(service, tenant, session_id, body))
-    return 200, to_json({"accepted": answer.accepted, "repeated": answer.repeated})
+    return 200, to_json(accepted_answer(answer))
+
+
+def accepted_answer(accepted: Accepted) -> dict[str, int]:
+    """How many rewards were new, and how many not."""
+    return {"accepted": accepted.accepted, "repeated": accepted.repeated}
 
 
 @router.post(
@@ -88,6 +102,6 @@ async def post_rewards(session_id: str, request: Request) -> Response:
     """One reward or several, all or nothing. A reward names the round during which it was
     measured: that claims no cause."""
     status, answer = await receive(
-        service_of(request), tenant_of(request.scope), session_id, await request.body()
+        service_of(request), tenant_of(request), session_id, await request.body()
     )
     return Response(answer, status, media_type="application/json")

@@ -8,9 +8,8 @@ from fastapi import APIRouter, Query, Request, Response
 from service.api.documentation import Page, documented
 from service.api.estimates import CURSOR, LIMIT, found_session
 from service.api.sessions import json_response, timestamp
-from service.middleware import tenant_of
 from service.records import Decision, Measurement
-from service.service import service_of
+from service.service import service_of, tenant_of
 
 router = APIRouter(tags=["rounds"])
 
@@ -54,7 +53,7 @@ async def get_rounds(
     limit: int = LIMIT,
 ) -> Response:
     """Rounds in order. A span is listed with the round it starts in."""
-    service, tenant = service_of(request), tenant_of(request.scope)
+    service, tenant = service_of(request), tenant_of(request)
 
     def read() -> dict[str, Any]:
         with service.store.reader() as reader:

@@ -8,9 +8,8 @@ from pydantic_core import to_json
 
 from service.api.bodies import PATCH, SESSION, parse, refuse_duplicates
 from service.api.documentation import Page, SessionAnswer, documented, takes
-from service.middleware import tenant_of
 from service.records import Session
-from service.service import service_of
+from service.service import service_of, tenant_of
 from service.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
 
 router = APIRouter(tags=["sessions"])
@@ -74,7 +73,7 @@ async def post_session(request: Request) -> Response:
     asked = parse(SESSION, body)
     refuse_duplicates(body, -1)
     create = CreateSession(
-        tenant_of(request.scope),
+        tenant_of(request),
         {**DEFAULTS, **asked},
         service.settings.allow_oracles,
     )
@@ -91,7 +90,7 @@ async def get_sessions(
     archived: bool = Query(False, description="archived ones too"),
 ) -> Response:
     """In order of creation."""
-    service, tenant = service_of(request), tenant_of(request.scope)
+    service, tenant = service_of(request), tenant_of(request)
 
     def read() -> list[Session]:
         with service.store.reader() as reader:
@@ -109,7 +108,7 @@ async def get_sessions(
 )
 async def get_session(session_id: str, request: Request) -> Response:
     """The session as it is now."""
-    service, tenant = service_of(request), tenant_of(request.scope)
+    service, tenant = service_of(request), tenant_of(request)
 
     def read() -> Session | None:
         with service.store.reader() as reader:
@@ -133,7 +132,7 @@ async def patch_session(session_id: str, request: Request) -> Response:
     body = await request.body()
     changes = parse(PATCH, body)
     refuse_duplicates(body, len(changes))
-    change = ChangeSession((tenant_of(request.scope), session_id), dict(changes))
+    change = ChangeSession((tenant_of(request), session_id), dict(changes))
     return json_response(session_answer(await service.writer.submit(change)))
 
 
@@ -146,5 +145,5 @@ async def patch_session(session_id: str, request: Request) -> Response:
 async def delete_session(session_id: str, request: Request) -> Response:
     """For good, with everything that belongs to it."""
     service = service_of(request)
-    await service.writer.submit(DeleteSession((tenant_of(request.scope), session_id)))
+    await service.writer.submit(DeleteSession((tenant_of(request), session_id)))
     return Response(status_code=204)

@@ -4,15 +4,19 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from service.problems import Unavailable
 from service.records import (
+    Decision,
+    Measurement,
     Session,
     SessionKey,
     Trajectory,
     TrajectoryKey,
 )
+from service.storage.bulk import execute_rows
 from service.storage.file_lock import FileLock
 from service.storage.ports import Changes, Keys, Reader
 from service.storage.queries import load_queries
@@ -52,7 +56,12 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     mode = "ro" if readonly else "rwc"
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(
-        uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
+        uri,
+        uri=True,
+        timeout=5.0,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=512,
     )
     if not readonly:
         connection.execute("pragma journal_mode = wal")
@@ -158,9 +167,37 @@ class SqliteTransaction(SqliteReader):
         self._store = store
         self._used: list[SessionKey] = []
         self._used_trajectories: list[TrajectoryKey] = []
+        self._events: dict[tuple[TrajectoryKey, str], Decision | None] = {}
+        self._rewards: dict[tuple[TrajectoryKey, str], Measurement | None] = {}
 
     def prefetch(self, keys: Keys) -> None:
-        """Nothing to gain here."""
+        """Look up the clients' ids, in one statement a kind."""
+        if keys.events:
+            asked = [(*key, event) for key, event in keys.events]
+            found = execute_rows(self.connection, SQL["decisions_by_events"], asked)
+            self._events = dict.fromkeys(keys.events)
+            for decision in map(Decision._make, found):
+                self._events[decision[:3], str(decision.client_event_id)] = decision
+        if keys.rewards:
+            asked = [(*key, reward) for key, reward in keys.rewards]
+            found = execute_rows(self.connection, SQL["measurements_by_ids"], asked)
+            self._rewards = dict.fromkeys(keys.rewards)
+            for measurement in map(Measurement._make, found):
+                self._rewards[measurement[:3], str(measurement.reward_id)] = measurement
+
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+        """The decision that a client's event id names."""
+        try:
+            return self._events[key, event_id]
+        except KeyError:
+            return super().decision_by_event(key, event_id)
+
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
+        """The measurement that a client's reward id names."""
+        try:
+            return self._rewards[key, reward_id]
+        except KeyError:
+            return super().measurement_by_id(key, reward_id)
 
     def session(self, key: SessionKey) -> Session | None:
         """The session, from the cache if it is there."""
@@ -191,12 +228,12 @@ class SqliteTransaction(SqliteReader):
         return found
 
     def write(self, changes: Changes) -> None:
-        """All inserts and updates, one `executemany` a table."""
+        """All inserts and updates, one statement a table."""
         with translated():
             self._write(changes)
 
     def _write(self, changes: Changes) -> None:
-        many = self.connection.executemany
+        many = partial(execute_rows, self.connection)
         for key in changes.deleted:
             for table, column in OWNED:
                 self.connection.execute(
@@ -209,12 +246,13 @@ class SqliteTransaction(SqliteReader):
                 self._store.sessions[session.key] = session
                 self._used.append(session.key)
         if changes.sessions:
-            many(SQL["update_session"], [session_update(s) for s in changes.sessions.values()])
+            rows = [session_update(s) for s in changes.sessions.values()]
+            self.connection.executemany(SQL["update_session"], rows)
         counts = [s for key, s in changes.counts.items() if key not in changes.sessions]
         if counts:
             many(
                 SQL["count_session"],
-                [(s.n_rounds, s.n_trajectories, s.n_complete, s.tenant, s.id) for s in counts],
+                [(s.tenant, s.id, s.n_rounds, s.n_trajectories, s.n_complete) for s in counts],
             )
         if changes.trajectories:
             many(SQL["save_trajectory"], [trajectory_row(t) for t in changes.trajectories.values()])
@@ -223,8 +261,14 @@ class SqliteTransaction(SqliteReader):
                 self._used_trajectories.append(name)
         if changes.decisions:
             many(SQL["insert_decision"], changes.decisions)
+            for decision in changes.decisions:
+                if decision.client_event_id is not None:
+                    self._events[decision[:3], decision.client_event_id] = decision
         if changes.measurements:
             many(SQL["insert_measurement"], changes.measurements)
+            for measurement in changes.measurements:
+                if measurement.reward_id is not None:
+                    self._rewards[measurement[:3], measurement.reward_id] = measurement
         if changes.estimates:
             many(SQL["insert_estimate"], changes.estimates)
         if changes.states:

@@ -21,7 +21,8 @@ where fit_due is not null or wake_at is not null
 insert into sessions values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 
 -- name: count_session
-update sessions set n_rounds = ?, n_trajectories = ?, n_complete = ? where tenant = ? and id = ?
+update sessions set n_rounds = v.column3, n_trajectories = v.column4, n_complete = v.column5
+from (values (?,?,?,?,?)) as v where tenant = v.column1 and id = v.column2
 
 -- name: update_session
 update sessions set name = ?, archived_at = ?, n_rounds = ?, n_trajectories = ?, n_complete = ?,
@@ -51,6 +52,11 @@ on conflict (tenant, session_id, trajectory) do update set
 -- name: decision_by_event
 select * from decisions
 where tenant = ? and session_id = ? and trajectory = ? and event_id = ?
+
+-- name: decisions_by_events
+select d.* from (values (?,?,?,?)) as v cross join decisions d
+where d.tenant = v.column1 and d.session_id = v.column2 and d.trajectory = v.column3
+    and d.event_id = v.column4
 
 -- name: decision_by_number
 -- one decision a round today, so the first candidate is it
@@ -86,6 +92,11 @@ where last_round >= ?4
 -- name: measurement_by_id
 select * from measurements
 where tenant = ? and session_id = ? and trajectory = ? and reward_id = ?
+
+-- name: measurements_by_ids
+select m.* from (values (?,?,?,?)) as v cross join measurements m
+where m.tenant = v.column1 and m.session_id = v.column2 and m.trajectory = v.column3
+    and m.reward_id = v.column4
 
 -- name: measurements
 select * from measurements

@@ -90,8 +90,7 @@ def test_a_reward_may_follow_its_decision_in_the_same_batch(room: Room) -> None:
 
 def test_a_cancelled_client_loses_only_the_answer(room: Room) -> None:
     async def play() -> None:
-        future = room.commit.submit(decide(room, "a"))
-        future.cancel()
+        room.commit.submit_all([decide(room, "a")]).cancel()
         again = await room.commit.submit(decide(room, "a"))
         assert not again.is_new
         await room.commit.close()
@@ -102,9 +101,9 @@ def test_a_cancelled_client_loses_only_the_answer(room: Room) -> None:
 
 def test_what_waits_is_committed_together_and_before_closing(room: Room) -> None:
     async def play() -> list[int]:
-        futures = [room.commit.submit(decide(room)) for _ in range(50)]
+        futures = [room.commit.submit_all([decide(room)]) for _ in range(50)]
         await room.commit.close()
-        return [future.result().decision.round for future in futures]
+        return [future.result()[0][0].decision.round for future in futures]
 
     assert asyncio.run(play()) == list(range(1, 51))
     assert room.commit.n_batches <= 2
@@ -115,9 +114,9 @@ def test_a_full_queue_says_so(room: Room) -> None:
 
     async def play() -> None:
         for _ in range(2):
-            room.commit.submit(decide(room))
+            room.commit.submit_all([decide(room)])
         with pytest.raises(Problem) as caught:
-            room.commit.submit(decide(room))
+            await room.commit.submit(decide(room))
         assert (caught.value.status, caught.value.retry_after) == (503, 1)
         await room.commit.close()
 

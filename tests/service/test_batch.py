@@ -1,0 +1,81 @@
+"""Many sessions in one call: one transaction, each item answered as it would have been alone."""
+
+from typing import Any
+
+import pytest
+
+from tests.service.conftest import Serve, problem
+
+pytestmark = pytest.mark.anyio
+ARMS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+async def test_items_are_answered_one_by_one(serve: Serve) -> None:
+    async with serve() as client:
+        first, second = await client.create(), await client.create()
+        decision = {"contexts": ARMS, "event_id": "a"}
+        items: list[Any] = [
+            {"session_id": first, "decision": decision},
+            {"session_id": second, "decision": {"contexts": [[1.0]]}},
+            {"session_id": first, "decision": decision},
+            {"session_id": first, "reward": {"value": 1.0, "event_id": "a"}},
+            {"session_id": "nobody", "decision": decision},
+            {"session_id": second, "decision": {"contexts": [[1.0, 2.0], [3.0]]}},
+            {"session_id": second, "decision": {**decision, "rewards": []}},
+            {"session_id": first, "reward": {"rewards": [{"value": 2.0, "round": 1}]}},
+            {"session_id": first, "decision": {**decision, "contexts": ARMS[:1]}},
+            {"session_id": first},
+        ]
+        before = client.service.writer.n_batches
+        answer = await client.post("/v1/batch", json={"items": items})
+        assert answer.status_code == 200
+        assert client.service.writer.n_batches == before + 1
+        out = answer.json()["items"]
+        statuses = [item["status"] for item in out]
+        assert statuses == [201, 422, 200, 200, 404, 422, 201, 409, 409, 422]
+        assert out[0]["decision"] == out[2]["decision"]
+        assert out[0]["decision"] == await client.read(f"/v1/sessions/{first}/decisions/a")
+        assert out[3]["reward"] == {"accepted": 1, "repeated": 0}
+        codes = {i: out[i]["problem"]["code"] for i in (1, 4, 5, 7, 8, 9)}
+        assert codes == {
+            1: "wrong_shape",
+            4: "unknown_session",
+            5: "ragged",
+            7: "reward_conflict",
+            8: "event_conflict",
+            9: "missing",
+        }
+        assert (await client.read(f"/v1/sessions/{first}"))["n_rounds"] == 1
+
+
+async def test_bad_batches_are_refused_whole(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        good = {"session_id": session, "decision": {"contexts": ARMS}}
+        bad: list[tuple[Any, int, str, str]] = [
+            ({"items": []}, 422, "invalid", "items"),
+            ({}, 422, "missing", "items"),
+            ({"items": [good, {}]}, 422, "missing", "items[1].session_id"),
+            (
+                {"items": [good, {"session_id": "x", "decision": {"contexts": [["a"]]}}]},
+                *(422, "invalid", "items[1].decision.contexts[0][0]"),
+            ),
+        ]
+        for body, status, code, field in bad:
+            problem(await client.post("/v1/batch", json=body), status, code, field)
+        twice = b'{"items": [{"session_id": "x", "session_id": "y"}]}'
+        problem(await client.post("/v1/batch", content=twice), 400, "duplicate_key", "session_id")
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 0
+
+
+async def test_a_blocking_session_delays_only_its_own_items(serve: Serve) -> None:
+    async with serve() as client:
+        blocking = await client.create(algorithm="ad_lasso", refit="blocking")
+        other = await client.create()
+        for round in range(1, 5):
+            await client.decide(blocking, ARMS, rewards=[])
+            await client.reward(blocking, value=float(round), round=round)
+        items = [{"session_id": id, "decision": {"contexts": ARMS}} for id in (blocking, other)]
+        out = (await client.post("/v1/batch", json={"items": items})).json()["items"]
+        assert [item["status"] for item in out] == [201, 201]
+        assert out[0]["decision"]["round"] == 5

@@ -14,7 +14,7 @@ class LinUCBOptions(Options):
     """Width and ridge of the confidence ellipsoid."""
 
     confidence_width: float = field(
-        default=0.1,
+        default=0.01,
         metadata={"description": "How many deviations of optimism a score gets."},
     )
     ridge: float = field(default=1.0, metadata={"description": "Ridge of the regression."})

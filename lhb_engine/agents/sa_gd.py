@@ -28,7 +28,7 @@ class SAGDOptions(EpochOptions):
         default=500, metadata={"description": "Most pairs of steps (theta, then w)."}
     )
     tol: float = field(
-        default=1e-5,
+        default=1e-3,
         metadata={"description": "Stop where a pair of steps gains less than this share."},
     )
 

@@ -17,10 +17,10 @@ class UCBMPOptions(EpochOptions):
     """Epochs, and the confidence ellipsoid within them."""
 
     confidence_width: float = field(
-        default=0.1,
+        default=0.01,
         metadata={"description": "How many deviations of optimism a score gets."},
     )
-    ridge: float = field(default=1.0, metadata={"description": "Ridge of the regression."})
+    ridge: float = field(default=3.0, metadata={"description": "Ridge of the regression."})
 
     def __post_init__(self) -> None:
         super().__post_init__()

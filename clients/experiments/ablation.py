@@ -1,0 +1,159 @@
+"""Doubling Lasso without its differencing, and with other quarters (remarks after the theorem)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from clients.experiments.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.look import band, panels
+from clients.experiments.regret_runs import cases_of, final, lower, verdict
+from clients.experiments.table import Row, Table, paired
+from clients.simulator import Player, Settings
+from lhb_engine.agents import Agent
+from lhb_engine.block_lasso import BlockLasso
+from lhb_engine.epochs import quarter_of
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import History
+from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.rows import Rows, measured_rows
+from lhb_engine.simulation import simulate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LENGTH = 8  # L
+PAPER = "fourth less second (paper)"
+
+
+def paper(agent: Agent, history: History) -> Estimate:
+    """The algorithm's own fit."""
+    return agent.fit(history)
+
+
+def undifferenced(fit_intercept: bool) -> Callable[[Agent, History], Estimate]:
+    """Quarters two and four as ordinary rows."""
+
+    def fit(agent: Agent, history: History) -> Estimate:
+        assert history.window is not None
+        rows = measured_rows(history, quarters=quarter_of(history.window))
+        return BlockLasso(None, fit_intercept).estimate(rows, history.window)
+
+    return fit
+
+
+def adjacent(agent: Agent, history: History) -> Estimate:
+    """Fourth quarter less third: the two share contexts."""
+    window = history.window
+    assert window is not None
+    q = quarter_of(window)
+    (part,) = history.trajectories.values()
+    last = np.arange(window.last - q + 1, window.last + 1) - part.first_round
+    select = np.concatenate([last, last - q])
+    signs = np.concatenate([np.ones(q), -np.ones(q)])
+    rows = sparse.csr_array(
+        (signs, (np.tile(np.arange(q), 2), select)), shape=(q, len(part.contexts))
+    )
+    value = np.zeros(len(part.contexts))
+    value[part.measurements.first - part.first_round] = part.measurements.value
+    design = LaggedDesign(part.contexts, window.n_lags).measure(rows)
+    return BlockLasso(None, False).estimate(Rows(design, rows @ value, "differenced", 0), window)
+
+
+def all_rows(agent: Agent, history: History) -> Estimate:
+    """Quarters two to four as ordinary rows."""
+    assert history.window is not None
+    return BlockLasso(None, False).estimate(measured_rows(history), history.window)
+
+
+VARIANTS: dict[str, Callable[[Agent, History], Estimate]] = {
+    PAPER: paper,
+    "fourth less third": adjacent,
+    "not differenced": undifferenced(False),
+    "not differenced, intercept": undifferenced(True),
+    "three quarters, not differenced": all_rows,
+}
+
+
+def worlds(scale: Scale) -> dict[str, Settings]:
+    """Settings by panel."""
+    rounds, horizon, sparsity = (120, 120, 4) if scale.toy else (999, 1000, 10)
+    return {
+        pattern: Settings(
+            algorithms=(),
+            rounds=rounds,
+            horizon=horizon,
+            dim=5,
+            arms=scale.arms,
+            noise=scale.noise,
+            weights=pattern,
+            sparsity=sparsity,
+        )
+        for pattern in ("early_mass", "flat")
+    }
+
+
+def cases(scale: Scale) -> list[Case]:
+    """All variants in both panels."""
+    return cases_of(list(worlds(scale)), list(VARIANTS), scale)
+
+
+def run(case: Case, scale: Scale, player: Player) -> list[Row]:
+    """One run's curve, always in process: the variants are no algorithms that a server knows."""
+    settings, seed = worlds(scale)[case["panel"]], case["seed"]
+    played = simulate(
+        "doubling_lasso",
+        settings.world(seed),
+        n_rounds=settings.rounds,
+        seed=seed,
+        options={"L": LENGTH},
+        run_fit=VARIANTS[case["label"]],
+    )
+    at = np.unique(np.linspace(1, settings.rounds, 40).round().astype(int))
+    return [{"round": int(t), "regret": float(played.regret[t - 1])} for t in at]
+
+
+def draw(table: Table, figure: "Figure") -> None:
+    """Regret curves of the variants."""
+    names = table.values("panel")
+    for axes, panel in zip(panels(figure, len(names), 2, sharey=True), names, strict=True):
+        for place, (label, rows) in enumerate(table.where(panel=panel).by("label")):
+            band(axes, rows, "round", "regret", label, place)
+        axes.set(title=panel, xlabel="round", ylabel="cumulative regret", ylim=(0, None))
+    figure.axes[0].legend(fontsize=7)
+
+
+def judge(table: Table) -> list[Claim]:
+    """Both are said to be crucial: then dropping either must cost."""
+    finals = final(table)
+
+    def against(text: str, labels: tuple[str, ...]) -> Claim:
+        told, held = [], {}
+        for panel, rows in finals.by("panel"):
+            for label in labels:
+                d = paired(rows.where(label=PAPER), rows.where(label=label), "regret")
+                held[f"{panel} ({label})"] = lower(d)
+                told.append(f"{panel}, {label}: {d}")
+        return Claim(text, "regret less the paper's: " + "; ".join(told), verdict(held))
+
+    return [
+        against(
+            "Differencing is crucial",
+            ("not differenced", "not differenced, intercept", "three quarters, not differenced"),
+        ),
+        against("Quarters that share no context are crucial", ("fourth less third",)),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="ablation",
+    title="Doubling Lasso without its differencing, and with other quarters",
+    source="Remarks after the theorem on the data-poor regime",
+    choices="h=1000, T=999, s=10, d=5, L=8; always in process. The paper calls both crucial for "
+    "its analysis; here it is asked whether they pay in regret",
+    cases=cases,
+    run=run,
+    draw=draw,
+    judge=judge,
+)

@@ -1,0 +1,133 @@
+"""`lhb reproduce`: run the paper's experiments, draw their figures, write the report."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clients.experiments import EXPERIMENTS, load_experiment
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from clients.experiments.experiment import Scale
+    from clients.experiments.sweep import Workers
+
+NAMES = f"all | {' | '.join(EXPERIMENTS)}; or plot NAME ..., or report"
+
+
+def reproduce(
+    names: Annotated[list[str], typer.Argument(help=NAMES)],
+    seeds: Annotated[int, typer.Option(help="Worlds 0 to seeds - 1.", min=1)] = 10,
+    jobs: Annotated[int, typer.Option(help="Processes; -1: all cores.")] = -1,
+    url: Annotated[str | None, typer.Option(help="Play against a running server.")] = None,
+    noise: Annotated[float, typer.Option(help="Standard deviation.", min=0)] = 0.1,
+    arms: Annotated[int, typer.Option(help="K", min=2)] = 10,
+    sensitivity: Annotated[
+        bool, typer.Option(help="Also at noise 0.05 to 1 and K 3 to 30, one at a time.")
+    ] = False,
+    backend: Annotated[str, typer.Option(help="loky (this machine) or dask")] = "loky",
+    scheduler: Annotated[str | None, typer.Option(help="dask's, tcp://host:port")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for CSV, JSON and figures.")] = Path(
+        "out/reproduce"
+    ),
+    docs: Annotated[Path, typer.Option(help="What `report` writes.")] = Path("docs/results.md"),
+    toy: Annotated[bool, typer.Option(help="Tiny sizes, to see that it runs.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Forget finished cases.")] = False,
+) -> None:
+    """Run experiments of the paper (resumably), draw their figures, or write docs/results.md.
+
+    A stopped run goes on where it was. `plot` and `report` read the CSVs alone.
+    """
+    from clients.experiments.experiment import Scale
+    from clients.experiments.sweep import Workers
+
+    scale = Scale(seeds, noise, arms, toy)
+    if backend not in ("loky", "dask"):
+        raise typer.BadParameter("backend: loky or dask")
+    if names == ["report"]:
+        _report(out, docs, scale)
+    elif names[0] == "plot":
+        _plot(_known(names[1:]), out, scale)
+    else:
+        workers = Workers(jobs, backend, scheduler, url)
+        _run(_known(names), scale, out, workers, sensitivity=sensitivity, fresh=fresh)
+
+
+def _known(names: list[str]) -> list[str]:
+    if names == ["all"]:
+        return list(EXPERIMENTS)
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(EXPERIMENTS)}")
+    return names
+
+
+def _run(
+    names: list[str],
+    scale: "Scale",
+    out: Path,
+    workers: "Workers",
+    *,
+    sensitivity: bool,
+    fresh: bool,
+) -> None:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from clients.experiments.report import draw_figure, sensitivity_scales
+    from clients.experiments.sweep import csv_path, run_sweep
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        for name in names:
+            experiment = load_experiment(name)
+            wider = sensitivity and experiment.varies
+            for each in sensitivity_scales(scale) if wider else [scale]:
+                task = bars.add_task(f"{name}{each.suffix}", total=None)
+
+                def on_case(done: int, total: int, task: "TaskID" = task) -> None:
+                    bars.update(task, completed=done, total=total)
+
+                table = run_sweep(experiment, each, out, workers, on_case, fresh=fresh)
+                path = csv_path(out, name, each)
+                draw_figure(experiment, table, path.with_suffix(".png"), dpi=150)
+                typer.echo(str(path))
+                for claim in experiment.judge(table):
+                    typer.echo(f"  {claim.verdict}: {claim.text}\n    {claim.measured}")
+
+
+def _plot(names: list[str], out: Path, scale: "Scale") -> None:
+    from clients.experiments.report import draw_figure
+    from clients.experiments.sweep import csv_path
+    from clients.experiments.table import Table
+
+    for name in names:
+        path = csv_path(out, name, scale)
+        if not path.exists():
+            raise typer.BadParameter(f"{path} does not exist: run `lhb reproduce {name}` first")
+        picture = path.with_suffix(".png")
+        draw_figure(load_experiment(name), Table.read(path), picture, dpi=150)
+        typer.echo(str(picture))
+
+
+def _report(out: Path, docs: Path, scale: "Scale") -> None:
+    from clients.experiments.report import write_report
+
+    for name in write_report(out, docs, scale):
+        typer.echo(f"warning: no results of {name} in {out}", err=True)
+    typer.echo(str(docs))

@@ -1,0 +1,42 @@
+"""One look for all figures: colours and dashes by name, mean with a band of one standard error."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clients.experiments.table import Table, mean_of
+from clients.report import COLOURS, DASHES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# the same algorithm has the same look in every figure
+_ORDER = ("ad_lasso", "sa_gd", "sw_mp", "ucb_mp", "lin_ucb", "oracle_w", "uniform")
+
+
+def style(name: str, place: int = 0) -> dict[str, Any]:
+    """Colour (Okabe-Ito) and dash of a line: by the algorithm's name, else by place."""
+    i = _ORDER.index(name) if name in _ORDER else place
+    return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
+
+
+def band(axes: "Axes", table: Table, x: str, y: str, name: str, place: int = 0) -> None:
+    """Mean of `y` over the seeds at every `x`, with a band of one standard error."""
+    groups = sorted(table.by(x), key=lambda group: float(group[0]))
+    at = np.array([float(value) for value, _ in groups])
+    means = [mean_of(rows.column(y)) for _, rows in groups]
+    mean = np.array([m.value for m in means])
+    error = np.nan_to_num(np.array([m.error for m in means]))
+    look = style(name, place)
+    axes.plot(at, mean, label=name, lw=1.4, **look)
+    axes.fill_between(at, mean - error, mean + error, color=look["color"], alpha=0.2, lw=0)
+
+
+def panels(figure: "Figure", n: int, n_columns: int, **shared: Any) -> "list[Axes]":
+    """`n` axes in rows of `n_columns`."""
+    n_rows = -(-n // n_columns)
+    grid = figure.subplots(n_rows, n_columns, squeeze=False, **shared).ravel().tolist()
+    for axes in grid[n:]:
+        axes.set_visible(False)
+    return list(grid[:n])

@@ -1,0 +1,219 @@
+"""Run the cases of an experiment, side by side and resumably.
+
+Finished cases are appended to `NAME.cases.ndjson` as they come; a stopped sweep, or one with more
+seeds, runs what is missing. The CSV is in the order of the cases: the number of jobs, the backend
+and the order of finishing leave no trace in it.
+"""
+
+import hashlib
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+from clients.experiments.experiment import (
+    Case,
+    Experiment,
+    Scale,
+    run_case,
+    settings_of,
+)
+from clients.experiments.table import Row, Table
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = ("numpy", "scipy", "joblib", "long-horizon-bandits")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where cases run.
+
+    Attributes
+    ----------
+    jobs : processes; -1 for all cores
+    backend : "loky" (processes of this machine) or "dask" (an existing cluster)
+    scheduler : the cluster's address, tcp://host:port
+    url : a running server to play against; None plays in process
+    """
+
+    jobs: int = -1
+    backend: str = "loky"
+    scheduler: str | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """One finished case."""
+
+    rows: list[Row]
+    seconds: float
+
+
+def csv_path(folder: Path, name: str, scale: Scale) -> Path:
+    """Where the rows of an experiment go."""
+    return folder / f"{name}{scale.suffix}.csv"
+
+
+def run_sweep(
+    experiment: Experiment,
+    scale: Scale,
+    folder: Path,
+    workers: Workers,
+    on_case: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    fresh: bool = False,
+) -> Table:
+    """Run what is missing, write NAME.csv and NAME.json, and return the rows.
+
+    Parameters
+    ----------
+    on_case : callable
+        Told the number of cases done and their total, at the start and after each.
+    fresh : bool
+        Forget cases that are already done.
+    """
+    path = csv_path(folder, experiment.name, scale)
+    folder.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(path.with_suffix(".cases.ndjson"), identity(experiment.name, scale, workers), fresh=fresh)
+    cases = experiment.cases(scale)
+    missing = [case for case in cases if case_key(case) not in ledger.done]
+    n_before = len(cases) - len(missing)
+    on_case(n_before, len(cases))
+    started = time.perf_counter()
+    for i, (case, done) in enumerate(_run(experiment, scale, workers, missing), 1):
+        ledger.add(case, done)
+        on_case(n_before + i, len(cases))
+    finished = [ledger.done[case_key(case)] for case in cases]
+    table = Table(row for done in finished for row in done.rows)
+    table.write(path)
+    about = settings_of(experiment, scale) | {
+        "commit": commit(),
+        "identity": ledger.identity,
+        "n_cases": len(cases),
+        "seeds": sorted({case["seed"] for case in cases}),
+        "case_seconds": sum(done.seconds for done in finished),
+        "wall_seconds": time.perf_counter() - started,
+        "n_run_now": len(missing),
+    }
+    path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    return table
+
+
+def _run(
+    experiment: Experiment, scale: Scale, workers: Workers, cases: list[Case]
+) -> Iterator[tuple[Case, Done]]:
+    """Cases as they finish, in any order."""
+    if not cases:
+        return
+    with _backend(workers):
+        parallel = joblib.Parallel(n_jobs=workers.jobs, return_as="generator_unordered")
+        yield from parallel(
+            joblib.delayed(_timed)(experiment.name, case, scale, workers.url) for case in cases
+        )
+
+
+def _timed(name: str, case: Case, scale: Scale, url: str | None) -> tuple[Case, Done]:
+    started = time.perf_counter()
+    rows = run_case(name, case, scale, url)
+    return case, Done(rows, time.perf_counter() - started)
+
+
+@contextmanager
+def _backend(workers: Workers) -> Iterator[None]:
+    if workers.backend == "dask":
+        from distributed import Client
+
+        with (
+            Client(workers.scheduler, set_as_default=True),  # type: ignore[no-untyped-call]
+            joblib.parallel_config(backend="dask"),
+        ):
+            yield
+    else:
+        # one BLAS thread a worker: the same bits everywhere, and no more threads than cores
+        with (
+            joblib.parallel_config(backend="loky", inner_max_num_threads=1)
+            if workers.jobs != 1
+            else nullcontext()
+        ):
+            yield
+
+
+class Ledger:
+    """The finished cases on disk, one JSON a line after a line that says whose they are."""
+
+    def __init__(self, path: Path, identity: dict[str, Any], *, fresh: bool = False) -> None:
+        self.path = path
+        self.identity = identity
+        self.done: dict[str, Done] = {}
+        if fresh or not self._read():
+            self.done = {}
+            path.write_text(json.dumps(identity) + "\n", encoding="utf-8")
+
+    def add(self, case: Case, done: Done) -> None:
+        """Note one finished case."""
+        self.done[case_key(case)] = done
+        line = {"case": case_key(case), "rows": done.rows, "seconds": done.seconds}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _read(self) -> bool:
+        """Whether there is a ledger of the same identity, then read; its last line may be torn."""
+        if not self.path.exists():
+            return False
+        lines = self.path.read_text(encoding="utf-8").split("\n")
+        if lines[0] != json.dumps(self.identity):
+            return False
+        whole = lines[1:-1]
+        for line in whole:
+            item = json.loads(line)
+            self.done[item["case"]] = Done(item["rows"], item["seconds"])
+        if lines[-1]:  # stopped in the middle of a line
+            self.path.write_text("\n".join([*lines[:-1], ""]), encoding="utf-8")
+        return True
+
+
+def case_key(case: Case) -> str:
+    """A case's name in the ledger."""
+    return json.dumps(case, sort_keys=True)
+
+
+def identity(experiment: str, scale: Scale, workers: Workers) -> dict[str, Any]:
+    """What must be equal for finished cases to count: code, libraries, worlds, transport."""
+    return {
+        "code": code_digest(experiment),
+        "python": platform.python_version(),
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "noise": scale.noise,
+        "arms": scale.arms,
+        "toy": scale.toy,
+        "transport": "in process" if workers.url is None else "http",
+    }
+
+
+def commit() -> str:
+    """The commit of the code, or "unknown" outside a clone."""
+    run = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return run.stdout.strip() or "unknown"
+
+
+def code_digest(experiment: str) -> str:
+    """A digest of the sources that decide the numbers: what is not committed counts too."""
+    here = ROOT / "clients" / "experiments"
+    shared = ("regret_runs", "recovery_methods")
+    sources = [ROOT / "clients" / "simulator.py", *(ROOT / "lhb_engine").rglob("*.py")]
+    sources += [here / f"{name}.py" for name in (experiment, *shared)]
+    digest = hashlib.sha256()
+    for source in sorted(sources):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]

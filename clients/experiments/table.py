@@ -1,0 +1,113 @@
+"""Rows of results: to CSV and back to the last bit, and the few statistics the verdicts need."""
+
+import csv
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lhb_engine.history import Floats
+
+Row = dict[str, Any]
+
+
+class Mean(NamedTuple):
+    """A mean over seeds and its standard error (NaN where there is one seed only)."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        digits = max(0, 2 - math.floor(math.log10(abs(self.value)))) if self.value else 1
+        digits = min(digits, 4)
+        return f"{self.value:.{digits}f} ± {self.error:.{digits}f}"
+
+
+class Table(Sequence[Row]):
+    """An immutable list of rows with the same columns."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = list(rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def where(self, **equal: Any) -> "Table":
+        """The rows whose columns have these values."""
+        items = equal.items()
+        return Table(row for row in self._rows if all(row[name] == value for name, value in items))
+
+    def column(self, name: str) -> Floats:
+        """One column as numbers."""
+        return np.array([row[name] for row in self._rows], dtype=np.float64)
+
+    def values(self, name: str) -> list[Any]:
+        """What occurs in a column, in order of appearance."""
+        return list(dict.fromkeys(row[name] for row in self._rows))
+
+    def by(self, name: str) -> Iterator[tuple[Any, "Table"]]:
+        """The rows in groups of equal value in a column, in order of appearance."""
+        groups: dict[Any, list[Row]] = {}
+        for row in self._rows:
+            groups.setdefault(row[name], []).append(row)
+        for value, rows in groups.items():
+            yield value, Table(rows)
+
+    def by_seed(self, name: str) -> dict[int, float]:
+        """A column by seed; one row a seed."""
+        out = {int(row["seed"]): float(row[name]) for row in self._rows}
+        if len(out) != len(self._rows):
+            raise ValueError("more than one row a seed")
+        return out
+
+    def mean(self, name: str) -> Mean:
+        """Mean of a column, its rows taken as independent."""
+        return mean_of(self.column(name))
+
+    @classmethod
+    def read(cls, path: Path) -> "Table":
+        """Read a CSV that `write` has written."""
+        with path.open(newline="", encoding="utf-8") as file:
+            return cls({k: _parse(v) for k, v in row.items()} for row in csv.DictReader(file))
+
+    def write(self, path: Path) -> None:
+        """Write a CSV; floats with all their digits."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        columns = list(dict.fromkeys(name for row in self._rows for name in row))
+        partial = path.with_suffix(".tmp")
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self._rows)
+        partial.replace(path)
+
+
+def mean_of(values: Floats) -> Mean:
+    """Mean and standard error of independent values."""
+    n = len(values)
+    error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    return Mean(float(values.mean()), error)
+
+
+def paired(one: Table, other: Table, name: str) -> Mean:
+    """Mean of `other - one` over the seeds of both: same worlds, so the luck of a world cancels."""
+    a, b = one.by_seed(name), other.by_seed(name)
+    shared = sorted(a.keys() & b.keys())
+    return mean_of(np.array([b[seed] - a[seed] for seed in shared]))
+
+
+def _parse(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

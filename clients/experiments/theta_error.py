@@ -1,0 +1,141 @@
+"""The angle between the estimated and the true theta, against n, s, d and the mass fitted."""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from clients.experiments.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.look import band, panels
+from clients.experiments.slopes import slope_by_seed
+from clients.experiments.table import Row, Table, mean_of
+from clients.simulator import Player
+from lhb_engine.block_lasso import BlockLasso
+from lhb_engine.history import FitWindow, Floats
+from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.rows import Rows
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BASE = {"n": 1600, "s": 5, "d": 5, "mass": 1.0}
+VARIED: dict[str, tuple[float, ...]] = {
+    "n": (200, 400, 800, 1600, 3200, 6400),
+    "s": (1, 2, 5, 10, 20),
+    "d": (2, 5, 10, 20),
+    "mass": (0.2, 0.4, 0.6, 0.8, 1.0),
+}
+TOY = {"n": (100, 200), "s": (1, 2), "d": (2, 4), "mass": (0.5, 1.0)}
+HORIZON = 100
+# exponents that sqrt(s d / n) gives
+PREDICTED = {"n": -0.5, "s": 0.5, "d": 0.5}
+
+
+def cases(scale: Scale) -> list[Case]:
+    """One quantity at a time, the others as in `BASE`."""
+    return [
+        {"varied": name, "value": value, "seed": seed}
+        for name, values in (TOY if scale.toy else VARIED).items()
+        for value in values
+        for seed in range(scale.seeds)
+    ]
+
+
+def run(case: Case, scale: Scale, player: Player) -> list[Row]:
+    """One fit; sine of the angle (1 where nothing is found)."""
+    setting = BASE | {case["varied"]: case["value"]}
+    horizon = 20 if scale.toy else HORIZON
+    n, s, d = (int(setting[name]) for name in ("n", "s", "d"))
+    rng = np.random.default_rng([case["seed"], 20230])
+    theta = rng.standard_normal(d)
+    theta /= np.linalg.norm(theta)
+    weights, n_lags = lag_weights_of(s, horizon, float(setting["mass"]), rng)
+    contexts = rng.uniform(-1, 1, (n + horizon, d))
+    signal = np.convolve(contexts @ theta, weights)[: n + horizon]
+    rewards = signal + scale.noise * rng.standard_normal(n + horizon)
+    design = LaggedDesign(contexts, n_lags)
+    keep = np.arange(horizon, n + horizon)
+    measured = design.measure(_selection(keep, n + horizon))
+    window = FitWindow(1, horizon + 1, n + horizon, n_lags, n + horizon)
+    estimate = BlockLasso(None, False).estimate(Rows(measured, rewards[keep], "full", 0), window)
+    if estimate.theta is None:
+        return [{"sine": 1.0}]
+    cosine = float(np.clip(estimate.theta @ theta, -1.0, 1.0))
+    return [{"sine": math.sqrt(1 - cosine**2) if cosine > 0 else 1.0}]
+
+
+def lag_weights_of(
+    s: int, horizon: int, mass: float, rng: np.random.Generator
+) -> tuple[Floats, int]:
+    """s equal weights with |w|_2 = 1, and how many lags are fitted.
+
+    With less than all of the mass, the second half of the lags is left out and holds
+    sqrt(1 - mass^2) of the l2 norm in weights of its own.
+    """
+    weights = np.zeros(horizon)
+    n_lags = horizon if mass == 1.0 else horizon // 2
+    weights[rng.choice(n_lags, s, replace=False)] = mass / math.sqrt(s)
+    if mass < 1.0:
+        outside = n_lags + rng.choice(horizon - n_lags, s, replace=False)
+        weights[outside] = math.sqrt((1 - mass**2) / s)
+    return weights, n_lags
+
+
+def _selection(rows: np.ndarray, n: int) -> sparse.csr_array:
+    return sparse.csr_array((np.ones(len(rows)), rows, np.arange(len(rows) + 1)), (len(rows), n))
+
+
+def draw(table: Table, figure: "Figure") -> None:
+    """A panel for each quantity, log axes."""
+    names = table.values("varied")
+    for place, (axes, name) in enumerate(zip(panels(figure, len(names), 4), names, strict=True)):
+        rows = table.where(varied=name)
+        band(axes, rows, "value", "sine", "block lasso", place)
+        if name in PREDICTED:
+            at = np.array(sorted(set(rows.column("value"))))
+            middle = rows.where(value=rows.values("value")[len(at) // 2])
+            level = middle.mean("sine").value * (at / at[len(at) // 2]) ** PREDICTED[name]
+            axes.plot(at, level, color="0.5", lw=1, ls=":", label="sqrt(s d / n)")
+        axes.set(xscale="log", yscale="log", xlabel=name)
+        axes.set_title(f"against {name}", fontsize=9)
+    figure.axes[0].legend(fontsize=7)
+    figure.axes[0].set_ylabel("sine of the angle to theta")
+
+
+def judge(table: Table) -> list[Claim]:
+    """No exponent above what the theorem allows; less mass, more error."""
+    claims = []
+    for name, predicted in PREDICTED.items():
+        slope = mean_of(slope_by_seed(table.where(varied=name), "value", "sine"))
+        claims.append(
+            Claim(
+                f"The error of theta is O(sqrt(s d / n)): exponent {predicted:+g} in {name}",
+                f"slope of log sine on log {name}: {slope}",
+                "holds" if slope.value <= predicted + 2 * slope.error else "does not hold here",
+            )
+        )
+    slope = mean_of(slope_by_seed(table.where(varied="mass"), "value", "sine"))
+    claims.append(
+        Claim(
+            "The error falls with the mass of w in the fitted lags",
+            f"slope of log sine on log mass: {slope}",
+            "holds" if slope.value < -2 * slope.error else "does not hold here",
+        )
+    )
+    return claims
+
+
+EXPERIMENT = Experiment(
+    name="theta_error",
+    title="Error of theta's direction against n, s, d and the mass fitted",
+    source="Theorems on theta's angle",
+    choices="h=100, n=1600, s=5, d=5 where not varied; i.i.d. contexts uniform on [-1, 1]^d, "
+    "|w|_2 = 1 so that the signal's size stays the same; noise-adaptive lambda",
+    cases=cases,
+    run=run,
+    draw=draw,
+    judge=judge,
+    varies=False,
+    figure_size=(11.0, 3.2),
+)

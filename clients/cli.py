@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from clients.experiments.cli import reproduce
+
 app = typer.Typer(
     help="Long-horizon bandits as a service.",
     no_args_is_help=True,
@@ -136,6 +138,9 @@ def demo(
 
 
 DEFAULT_ALGORITHM = "ad_lasso"
+
+
+app.command()(reproduce)
 
 
 def _options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:

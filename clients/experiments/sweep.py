@@ -83,7 +83,9 @@ def run_sweep(
     """
     path = csv_path(folder, experiment.name, scale)
     folder.mkdir(parents=True, exist_ok=True)
-    ledger = Ledger(path.with_suffix(".cases.ndjson"), identity(experiment.name, scale, workers), fresh=fresh)
+    ledger = Ledger(
+        path.with_suffix(".cases.ndjson"), identity(experiment.name, scale, workers), fresh=fresh
+    )
     cases = experiment.cases(scale)
     missing = [case for case in cases if case_key(case) not in ledger.done]
     n_before = len(cases) - len(missing)

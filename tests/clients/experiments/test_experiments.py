@@ -1,0 +1,138 @@
+"""Every experiment runs at toy size; its figure and its verdicts need the CSV alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from clients.cli import app
+from clients.experiments import EXPERIMENTS, load_experiment
+from clients.experiments.experiment import Scale, run_case
+from clients.experiments.regret_runs import Contender, compare, lower, not_higher, play, verdict
+from clients.experiments.sweep import Workers, csv_path, run_sweep
+from clients.experiments.table import Mean, Table, mean_of, paired
+from clients.simulator import Settings, play_in_process
+
+TOY = Scale(seeds=2, toy=True)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All experiments, run once."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    for name in EXPERIMENTS:
+        run_sweep(load_experiment(name), TOY, folder, Workers(jobs=1))
+    return folder
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_it_runs_and_judges(name: str, results: Path) -> None:
+    experiment = load_experiment(name)
+    assert experiment.name == name
+    table = Table.read(csv_path(results, name, TOY))
+    cases = experiment.cases(TOY)
+    assert len({str(case) for case in cases}) == len(cases)
+    assert {case["seed"] for case in cases} == {0, 1}
+    assert len(table) >= len(cases)
+    claims = experiment.judge(table)
+    assert claims
+    for claim in claims:
+        assert claim.measured
+        assert claim.verdict.startswith(("holds", "does not hold here", "not measured"))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_case_is_a_function_of_itself(name: str, results: Path) -> None:
+    """The last case run alone gives the rows that the sweep wrote."""
+    case = load_experiment(name).cases(TOY)[-1]
+    rows = run_case(name, case, TOY, None)
+    written = list(Table.read(csv_path(results, name, TOY)))[-len(rows) :]
+    assert written == rows
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_figures_are_drawn_from_the_csv_alone(
+    name: str, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = csv_path(results, name, TOY)
+    copy = csv_path(tmp_path, name, TOY)
+    copy.write_bytes(source.read_bytes())  # no ledger, no JSON beside it
+    monkeypatch.setattr("clients.experiments.experiment.run_case", None)
+    monkeypatch.setattr("lhb_engine.simulation.simulate", None)
+    options = ["--toy", "--seeds", "2", "--out", str(tmp_path)]
+    answer = CliRunner().invoke(app, ["reproduce", "plot", name, *options])
+    assert answer.exit_code == 0, answer.output
+    assert copy.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plotting_what_was_not_run_says_so(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(app, ["reproduce", "plot", "delay", "--out", str(tmp_path)])
+    assert answer.exit_code == 2
+    assert "lhb reproduce delay" in " ".join(answer.output.replace("│", " ").split())
+
+
+def test_the_report_has_a_section_a_figure_and_a_verdict_for_each(
+    results: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "docs" / "results.md"
+    options = ["--toy", "--seeds", "2", "--out", str(results), "--docs", str(page)]
+    answer = CliRunner().invoke(app, ["reproduce", "report", *options])
+    assert answer.exit_code == 0, answer.output
+    text = page.read_text()
+    for name in EXPERIMENTS:
+        assert f"\n## {name}\n" in text
+        assert (page.parent / "figures" / f"{name}.png").exists()
+        for claim in load_experiment(name).judge(Table.read(csv_path(results, name, TOY))):
+            assert claim.text.replace("|", "\\|") in text
+
+
+def test_over_http_gives_the_same_csv(url: str, results: Path, tmp_path: Path) -> None:
+    for name in ("delay",):
+        experiment = load_experiment(name)
+        path = csv_path(results, name, TOY)
+        run_sweep(experiment, TOY, tmp_path, Workers(jobs=1, url=url))
+        assert csv_path(tmp_path, name, TOY).read_bytes() == path.read_bytes()
+
+
+def test_contenders_of_a_case_meet_the_same_world() -> None:
+    settings = Settings(algorithms=(), rounds=60, horizon=12, dim=3, arms=4, sparsity=2)
+    rows = [
+        play(Contender(name), settings, 7, play_in_process, [60]) for name in ("uniform", "lin_ucb")
+    ]
+    assert rows[0][0]["regret"] != rows[1][0]["regret"]
+    told = Contender("sa_gd", lambda world: {"s": world.sparsity}).told(settings)
+    assert told == {"s": 2}
+    assert replace(settings, sparsity=3).world(7).theta.tolist() == settings.world(7).theta.tolist()
+
+
+def rows_of(values: dict[str, list[float]]) -> Table:
+    return Table(
+        {"panel": "p", "label": label, "seed": seed, "round": 10, "regret": value}
+        for label, column in values.items()
+        for seed, value in enumerate(column)
+    )
+
+
+def test_differences_are_paired() -> None:
+    # the luck of a world is a thousand times the difference between the agents
+    rng = np.random.default_rng(0)
+    luck = 1000 * rng.standard_normal(20)
+    table = rows_of({"a": luck.tolist(), "b": (luck + 1 + 0.1 * rng.standard_normal(20)).tolist()})
+    d = paired(table.where(label="a"), table.where(label="b"), "regret")
+    assert d.value == pytest.approx(1, abs=0.1)
+    assert d.error < 0.05
+    assert mean_of(table.where(label="a").column("regret")).error > 100
+
+
+def test_verdicts_follow_the_differences() -> None:
+    table = rows_of({"ad_lasso": [10.0, 12.0], "worse": [20.0, 23.0], "better": [5.0, 6.0]})
+    pairs = [("p", "ad_lasso", other) for other in ("worse", "better")]
+    assert compare(table, "", pairs[:1], lower).verdict == "holds"
+    assert compare(table, "", pairs[1:], lower).verdict == "does not hold here"
+    assert compare(table, "", pairs, not_higher).verdict == "holds only if p (worse)"
+    assert compare(table, "", [("absent", "ad_lasso", "worse")], lower).verdict == "not measured"
+    assert verdict({}) == "not measured"
+    assert not lower(Mean(1.9, 1.0))
+    assert not_higher(Mean(-1.9, 1.0))

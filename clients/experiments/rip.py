@@ -16,8 +16,14 @@ from lhb_engine.history import Floats, Ints
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BASE = {"m": 48, "h": 100, "d": 5, "s": 4}
-VARIED = {"m": (12, 24, 48, 96), "h": (50, 100, 200, 400), "d": (1, 2, 5, 10), "s": (2, 3, 4, 6, 8)}
+# rows enough for constants below 1, where the theorem speaks
+BASE = {"m": 96, "h": 200, "d": 2, "s": 3}
+VARIED = {
+    "m": (24, 48, 96, 192),
+    "h": (100, 200, 400, 800),
+    "d": (1, 2, 4, 8),
+    "s": (2, 3, 4, 6, 8),
+}
 TOY = {"m": (6, 10), "h": (12, 16), "d": (1, 2), "s": (2, 3)}
 TOY_BASE = {"m": 8, "h": 12, "d": 2, "s": 2}
 MOST_SUPPORTS = 1_000_000
@@ -150,7 +156,7 @@ EXPERIMENT = Experiment(
     name="rip",
     title="Restricted isometry of subsampled block circulants",
     source="Theorem RIP:general",
-    choices="m=48, h=100 blocks, d=5, s=4 where not varied; Gaussian blocks, random rows; lower "
+    choices="m=96, h=200 blocks, d=2, s=3 where not varied; Gaussian blocks, random rows; lower "
     "bound from 20 000 random supports and 160 greedy ones, upper bound exact up to 1e6 supports, "
     "else by coherence",
     cases=cases,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clients.evaluate import evaluate
 from clients.experiments.cli import reproduce
 
 app = typer.Typer(
@@ -141,6 +142,7 @@ DEFAULT_ALGORITHM = "ad_lasso"
 
 
 app.command()(reproduce)
+app.command()(evaluate)
 
 
 def _options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:

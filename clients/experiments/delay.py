@@ -103,7 +103,7 @@ def judge(table: Table) -> list[Claim]:
         Claim(
             "Regret is O(T), nothing can be learned, where the delay is h",
             f"uniform's regret less the agent's at lag {last:.0f}: {short}",
-            "holds" if abs(short.value) <= 2 * short.error else "does not hold here",
+            "holds" if short.value <= 2 * short.error else "does not hold here",
         ),
     ]
 

@@ -1,0 +1,114 @@
+"""`lhb evaluate`: what a log says of agents that did not make it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def evaluate(
+    log: Annotated[Path, typer.Argument(help="LOG.csv | .ndjson | .parquet (docs/evaluate.md)")],
+    horizon: Annotated[int, typer.Option(help="h: number of lags", min=1)],
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="May be given several times; default: ad_lasso.")
+    ] = None,
+    lags: Annotated[
+        str | None,
+        typer.Option(help="Lags that pay, 0,3,7; default: those that each agent finds."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the agents' own draws.", min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Replay a logged trajectory through agents: prediction error, and value where it is sound."""
+    from clients.logs import LogError
+
+    try:
+        given = None if lags is None else tuple(sorted({int(lag) for lag in lags.split(",")}))
+    except ValueError:
+        raise typer.BadParameter("lags: whole numbers with commas between") from None
+    if given and not 0 <= given[0] <= given[-1] < horizon:
+        raise typer.BadParameter(f"lags: from 0 to {horizon - 1}")
+    try:
+        found = {
+            name: evaluate_log(log, name, horizon, given, seed)
+            for name in algorithm or ["ad_lasso"]
+        }
+    except (LogError, OSError) as error:
+        raise typer.BadParameter(str(error)) from None
+    if as_json:
+        typer.echo(json.dumps({"log": str(log), "horizon": horizon, "algorithms": found}))
+    else:
+        _print(found)
+
+
+def evaluate_log(
+    path: Path, algorithm: str, horizon: int, lags: Sequence[int] | None, seed: int
+) -> dict[str, Any]:
+    """One algorithm on one log; read twice where the lags that pay have to be found first."""
+    if lags is None:
+        first = _replay(path, algorithm, horizon, None, seed)
+        estimate = first.estimate
+        lags = estimate.active_lags if estimate is not None else ()
+    result = _replay(path, algorithm, horizon, tuple(lags), seed)
+    numbers = ("error", "naive_error", "skill", "replay", "weighted")
+    return {
+        "n_rounds": result.n_rounds,
+        "n_held_out": result.n_held_out,
+        "lags": list(result.lags),
+        **{name: _number(getattr(result, name)) for name in numbers},
+    }
+
+
+def _replay(
+    path: Path, algorithm: str, horizon: int, lags: tuple[int, ...] | None, seed: int
+) -> Any:
+    from clients.logs import read_log
+    from lhb_engine.agents import ALGORITHMS, make_agent
+    from lhb_engine.offline import Replay
+
+    if algorithm not in ALGORITHMS:
+        raise typer.BadParameter(f"algorithm: {algorithm!r} is none of {', '.join(ALGORITHMS)}")
+    if ALGORITHMS[algorithm].needs_truth:
+        raise typer.BadParameter(f"algorithm: {algorithm} needs the truth, which no log holds")
+    replay: Replay | None = None
+    for block in read_log(path):
+        if replay is None:
+            agent = make_agent(algorithm, dim=block.selected.shape[1], horizon=horizon)
+            replay = Replay(agent, seed=seed, lags=lags)
+        replay.feed(block)
+    if replay is None:
+        raise typer.BadParameter(f"{path} holds no rounds")
+    return replay.result()
+
+
+def _number(value: Any) -> Any:
+    return {"refused": str(value)} if isinstance(value, str) else asdict(value)
+
+
+def _print(found: dict[str, dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="95% intervals; held-out rounds are predicted before they are learned from")
+    for head in ("algorithm", "held out", "mean squared error", "skill over the mean", "lags"):
+        table.add_column(head)
+    table.add_column("value: weighted")
+    table.add_column("value: replay")
+    for name, row in found.items():
+        cells = [_cell(row[key]) for key in ("error", "skill")]
+        values = [_cell(row[key]) for key in ("weighted", "replay")]
+        shown = ", ".join(map(str, row["lags"])) or "-"
+        table.add_row(name, str(row["n_held_out"]), *cells, shown, *values)
+    Console().print(table)
+
+
+def _cell(value: dict[str, Any]) -> str:
+    if "refused" in value:
+        return f"refused: {value['refused']}"
+    return (
+        f"{value['value']:.4g} [{value['low']:.4g}, {value['high']:.4g}], "
+        f"n={value['effective']:.0f}"
+    )

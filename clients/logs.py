@@ -1,0 +1,133 @@
+"""Logged trajectories from files, a block of rounds at a time.
+
+One trajectory a file, a row or object a round, in order:
+
+    arm         the arm taken, from 0; empty for a round without action
+    reward      its round's measured value; empty where missing
+    propensity  the logging probability of that arm, where known
+    contexts    K x d numbers, a row an arm (JSON text in a CSV); or, where only what was selected
+    context     was logged, its d numbers; or, in a CSV, columns x0, x1, ...
+
+The items of the service's /v1/sessions/{id}/rounds are objects of this form.
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.offline import Block
+
+BLOCK_ROUNDS = 4096
+
+
+class LogError(ValueError):
+    """A log that cannot be read; the message names the row and the column."""
+
+
+def read_log(path: Path, block_rounds: int = BLOCK_ROUNDS) -> Iterator[Block]:
+    """The rounds of a .csv, .ndjson or .parquet file.
+
+    Raises
+    ------
+    LogError
+        A row that is not of the documented form.
+    """
+    readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
+        ".csv": _csv,
+        ".ndjson": _ndjson,
+        ".jsonl": _ndjson,
+        ".parquet": _parquet,
+    }
+    if path.suffix not in readers:
+        raise LogError(f"{path.name}: must end in {', '.join(readers)}")
+    rounds = enumerate(readers[path.suffix](path), 1)
+    dim: int | None = None
+    while rows := list(islice(rounds, block_rounds)):
+        block = _block(rows, dim)
+        dim = block.selected.shape[1]
+        yield block
+
+
+def _csv(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            out: dict[str, Any] = {
+                name: None if row.get(name) in (None, "") else json.loads(str(row[name]))
+                for name in ("arm", "reward", "propensity", "contexts", "context")
+            }
+            if "x0" in row:
+                names = [f"x{i}" for i in range(sum(n[:1] == "x" and n[1:].isdigit() for n in row))]
+                filled = all(row[name] for name in names)
+                out["context"] = [float(row[name]) for name in names] if filled else None
+            yield out
+
+
+def _ndjson(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if line.strip():
+                yield json.loads(line)
+
+
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise LogError("reading .parquet needs the extra: pip install '.[parquet]'") from None
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(BLOCK_ROUNDS):
+            yield from batch.to_pylist()
+
+
+def _block(rows: list[tuple[int, dict[str, Any]]], dim: int | None) -> Block:
+    def column(name: str) -> Iterable[float]:
+        for number, row in rows:
+            value = row.get(name)
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                raise LogError(f"row {number}, {name}: {value!r} is not a number")
+            yield np.nan if value is None else float(value)
+
+    rewards = np.fromiter(column("reward"), dtype=np.float64, count=len(rows))
+    chances = np.fromiter(column("propensity"), dtype=np.float64, count=len(rows))
+    arms = np.fromiter(column("arm"), dtype=np.float64, count=len(rows))
+    sets = [row.get("contexts") for _, row in rows]
+    if all(contexts is not None for contexts in sets):
+        contexts = _array(sets, rows, "contexts", 3)
+        acted = np.isfinite(arms)
+        taken = np.where(acted, arms, 0).astype(np.int64)
+        outside = (taken < 0) | (taken >= contexts.shape[1])
+        if outside.any():
+            number = rows[int(outside.argmax())][0]
+            raise LogError(f"row {number}, arm: must be one of 0 to {contexts.shape[1] - 1}")
+        selected = contexts[np.arange(len(rows)), taken] * acted[:, None]
+    else:
+        contexts = None
+        given = [row.get("context") for _, row in rows]
+        width = dim or next((len(one) for one in given if one is not None), 0)
+        if not width:
+            raise LogError(f"row {rows[0][0]}: neither contexts nor context")
+        blank = [0.0] * width
+        filled = [blank if one is None else one for one in given]
+        selected = _array(filled, rows, "context", 2)
+        taken = np.nan_to_num(arms).astype(np.int64)
+    if dim is not None and selected.shape[1] != dim:
+        raise LogError(f"row {rows[0][0]}: {selected.shape[1]} numbers in a context, not {dim}")
+    return Block(selected, rewards, contexts, taken, None if np.isnan(chances).all() else chances)
+
+
+def _array(
+    values: list[Any], rows: list[tuple[int, dict[str, Any]]], name: str, n_axes: int
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    try:
+        out = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        out = np.empty(0)
+    if out.ndim != n_axes or not np.isfinite(out).all():
+        span = f"rows {rows[0][0]} to {rows[-1][0]}"
+        raise LogError(f"{span}, {name}: must be finite numbers of one shape")
+    return out

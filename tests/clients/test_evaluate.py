@@ -1,0 +1,143 @@
+"""`lhb evaluate` on files: three formats, one result; bad rows are named."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from clients.cli import app
+from clients.logs import LogError, read_log
+from clients.sdk import Client
+from clients.simulator import Settings, play_session
+from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.offline import Block
+
+N, K, DIM = 400, 3, 2
+
+
+@pytest.fixture(scope="module")
+def rounds() -> list[dict]:
+    env = LongHorizonEnvironment.draw(dim=DIM, horizon=12, n_arms=K, pattern="single", seed=5)
+    contexts = env.contexts(1, N)
+    arms = np.random.default_rng(0).integers(K, size=N)
+    rewards = env.rewards(env.signals(contexts[np.arange(N), arms]))
+    return [
+        {"contexts": c.tolist(), "arm": int(a), "reward": float(r) if i % 9 else None,
+         "propensity": 1 / K}
+        for i, (c, a, r) in enumerate(zip(contexts, arms, rewards, strict=True))
+    ]  # fmt: skip
+
+
+def write(path: Path, rounds: list[dict]) -> Path:
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rounds[0]))
+            writer.writeheader()
+            writer.writerows(row | {"contexts": json.dumps(row["contexts"])} for row in rounds)
+    elif path.suffix == ".parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rounds), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rounds))
+    return path
+
+
+def whole(path: Path, block_rounds: int = 4096) -> Block:
+    blocks = list(read_log(path, block_rounds))
+    names = ("selected", "rewards", "contexts", "arms", "propensities")
+    columns = [[getattr(block, name) for block in blocks] for name in names]
+    return Block(*(None if c[0] is None else np.concatenate(c) for c in columns))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".ndjson", ".parquet"])
+def test_every_format_holds_the_same_log(suffix: str, rounds: list[dict], tmp_path: Path) -> None:
+    log = whole(write(tmp_path / f"log{suffix}", rounds), block_rounds=70)
+    contexts = np.array([row["contexts"] for row in rounds])
+    arms = np.array([row["arm"] for row in rounds])
+    np.testing.assert_array_equal(log.contexts, contexts)
+    np.testing.assert_array_equal(log.selected, contexts[np.arange(N), arms])
+    np.testing.assert_array_equal(log.rewards[1:9], [row["reward"] for row in rounds[1:9]])
+    assert np.isnan(log.rewards[::9]).all()
+    np.testing.assert_array_equal(log.propensities, 1 / K)
+
+
+def test_selected_contexts_alone_will_do(rounds: list[dict], tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["x0", "x1", "reward"])
+        for row in rounds:
+            writer.writerow([*row["contexts"][row["arm"]], row["reward"]])
+    log = whole(path)
+    assert log.contexts is None
+    assert log.selected.tolist() == [row["contexts"][row["arm"]] for row in rounds]
+
+
+def evaluate(path: Path, *more: str) -> dict:
+    answer = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12", "--json", *more])
+    assert answer.exit_code == 0, answer.output
+    return json.loads(answer.stdout)["algorithms"]
+
+
+def test_an_evaluation_from_the_command_line(rounds: list[dict], tmp_path: Path) -> None:
+    path = write(tmp_path / "log.ndjson", rounds)
+    found = evaluate(path, "--algorithm", "ad_lasso", "--algorithm", "uniform")
+    assert found["ad_lasso"]["skill"]["low"] > 0.5
+    assert found["ad_lasso"]["lags"]  # those that it has found
+    assert found["ad_lasso"]["weighted"]["effective"] > 30
+    assert "no estimate" in found["uniform"]["skill"]["refused"]
+    table = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12"])
+    assert table.exit_code == 0
+    assert "ad_lasso" in table.output
+
+
+def test_the_services_own_rounds_read_straight_in(url: str, tmp_path: Path) -> None:
+    settings = Settings(algorithms=(), rounds=150, horizon=12, dim=3, arms=4, sparsity=2)
+    world = settings.world(1)
+    with Client(url) as client:
+        session = client.create_session(
+            algorithm="uniform", dim=3, horizon=12, seed=0, refit="blocking"
+        )
+        arms, rewards, _ = play_session(session, world, 150, lambda n: None)
+        path = tmp_path / "rounds.ndjson"
+        path.write_text("".join(json.dumps(item) + "\n" for item in session.rounds()))
+    log = whole(path)
+    np.testing.assert_array_equal(log.rewards, rewards)
+    np.testing.assert_array_equal(log.arms, arms)
+    np.testing.assert_array_equal(log.selected, world.contexts(1, 150)[np.arange(150), arms])
+    assert evaluate(path)["ad_lasso"]["n_rounds"] == 150
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arm": 3}, "row 5, arm"),
+        ({"reward": "much"}, "row 5, reward"),
+        ({"contexts": [[1.0, 2.0]]}, "contexts"),
+        ({"contexts": [[1.0, float("nan")]] * K}, "contexts"),
+        ({"contexts": None}, "neither contexts nor context"),
+    ],
+)
+def test_bad_rows_are_named(change: dict, message: str, rounds: list[dict], tmp_path: Path) -> None:
+    bad = [*rounds[:4], rounds[4] | change]
+    if change == {"contexts": None}:
+        bad = [row | change for row in bad]
+    path = write(tmp_path / "log.ndjson", bad)
+    with pytest.raises(LogError, match=message):
+        list(read_log(path))
+    answer = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12"])
+    assert answer.exit_code == 2
+
+
+def test_what_cannot_be_evaluated_is_refused(rounds: list[dict], tmp_path: Path) -> None:
+    path = write(tmp_path / "log.ndjson", rounds)
+    for more in (["--algorithm", "oracle"], ["--algorithm", "none"], ["--lags", "12"]):
+        answer = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12", *more])
+        assert answer.exit_code == 2, more
+    with pytest.raises(LogError, match="must end in"):
+        list(read_log(tmp_path / "log.txt"))

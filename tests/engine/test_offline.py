@@ -1,0 +1,186 @@
+"""Replaying a log: honest predictions, weights that know about lags, refusals with a reason."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents import make_agent
+from lhb_engine.batch_ratio import BatchRatio, Interval, Refusal
+from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.history import History, Measurements, Trajectory
+from lhb_engine.offline import Block, Evaluation, Replay
+
+DIM, K = 3, 3
+THETA = np.array([0.6, -0.64, 0.48])
+
+
+def lags(horizon, **at):
+    weights = np.zeros(horizon)
+    for lag, value in at.items():
+        weights[int(lag[1:])] = value
+    return weights
+
+
+def uniform_log(weights, n, noise=0.1, seed=0, n_arms=K):
+    """A log made by uniform play."""
+    env = LongHorizonEnvironment(THETA, weights, n_arms=n_arms, noise=noise, seed=seed)
+    contexts = env.contexts(1, n)
+    arms = np.random.default_rng(seed).integers(n_arms, size=n)
+    selected = contexts[np.arange(n), arms]
+    rewards = env.rewards(env.signals(selected))
+    return Block(selected, rewards, contexts, arms, np.full(n, 1 / n_arms))
+
+
+def replayed(log, name="ad_lasso", horizon=12, lags=None, size=None, **options):
+    agent = make_agent(name, dim=DIM, horizon=horizon, **options)
+    replay = Replay(agent, lags=lags)
+    size = size or len(log)
+    for start in range(0, len(log), size):
+        replay.feed(log.part(start, start + size))
+    return replay.result()
+
+
+def same(a: Evaluation, b: Evaluation):
+    assert (a.n_rounds, a.n_held_out, a.lags) == (b.n_rounds, b.n_held_out, b.lags)
+    for name in ("error", "naive_error", "skill", "replay", "weighted"):
+        one, other = getattr(a, name), getattr(b, name)
+        if isinstance(one, Refusal):
+            assert one == other
+        else:
+            for field in ("value", "low", "high", "effective"):
+                assert getattr(one, field) == pytest.approx(getattr(other, field), rel=1e-9)
+
+
+def test_predictions_are_of_rewards_not_yet_learned_from():
+    """By hand: at each round the newest estimate predicts, then the fit may use the reward."""
+    log = uniform_log(lags(12, k1=0.6, k4=0.4), 400)
+    agent = make_agent("ad_lasso", dim=DIM, horizon=12)
+    found = replayed(log)
+    estimate, errors, naive, mean = None, [], [], 0.0
+    for t in range(1, 401):
+        if estimate is not None:
+            guess = sum(
+                w * (log.selected[t - 1 - k] @ estimate.theta)
+                for k, w in enumerate(estimate.lag_weights)
+                if t - 1 - k >= 0
+            )
+            errors.append((log.rewards[t - 1] - guess) ** 2)
+            naive.append((log.rewards[t - 1] - mean) ** 2)
+        window = agent.next_fit(t - 1)
+        if window.due == t:
+            measured = Measurements.single(np.arange(1, t + 1), log.rewards[:t])
+            past = History(DIM, {"": Trajectory(log.selected[:t], measured)})
+            made = agent.fit(past.over(window))
+            estimate = made if made.theta is not None else estimate
+            mean = log.rewards[:t].mean()
+    assert found.n_held_out == len(errors)
+    assert found.error.value == pytest.approx(np.mean(errors))
+    assert found.naive_error.value == pytest.approx(np.mean(naive))
+    assert found.skill.value == pytest.approx(1 - np.mean(errors) / np.mean(naive))
+    assert found.estimate.to_json()["theta"] == estimate.to_json()["theta"]
+
+
+@pytest.mark.parametrize("name", ["ad_lasso", "sw_mp", "ucb_mp", "lin_ucb", "uniform"])
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_how_a_log_is_cut_changes_nothing(name, size):
+    log = uniform_log(lags(12, k0=0.7, k5=0.3), 300)
+    log.rewards[np.random.default_rng(1).random(300) < 0.2] = np.nan
+    same(replayed(log, name, lags=(0, 5)), replayed(log, name, lags=(0, 5), size=size))
+
+
+def test_a_good_estimate_has_skill_and_an_empty_world_has_none():
+    good = replayed(uniform_log(lags(12, k2=1.0), 2000))
+    assert good.skill.low > 0.9
+    assert good.error.value == pytest.approx(0.01, rel=0.2)  # the noise's variance
+    nothing = replayed(uniform_log(lags(12), 2000, noise=1.0))
+    assert isinstance(nothing.skill, Refusal) or nothing.skill.low < 0.02
+
+
+def test_only_what_the_next_fit_needs_is_kept():
+    log = uniform_log(lags(12, k2=1.0), 4000)
+    replay = Replay(make_agent("uniform", dim=DIM, horizon=12))
+    for start in range(0, 4000, 50):
+        replay.feed(log.part(start, start + 50))
+        assert sum(map(len, replay._selected)) <= 12 + 50
+    # ad_lasso's fits use the later half of an epoch: never the rounds before it
+    replay = Replay(make_agent("ad_lasso", dim=DIM, horizon=12))
+    for start in range(0, 4000, 50):
+        replay.feed(log.part(start, start + 50))
+        window = replay.agent.next_fit(replay.n_rounds)
+        kept = replay.n_rounds - sum(map(len, replay._selected)) + 1
+        assert kept >= min(window.first - 12 + 1, replay.n_rounds - 11)
+
+
+def best_value(n=200_000):
+    """E max_a <x_a, theta>, to a few thousandths."""
+    env = LongHorizonEnvironment(THETA, np.ones(1), n_arms=K, seed=99)
+    return float(env.signals(env.contexts(1, n)).max(axis=1).mean())
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [lags(6, k0=1.0), lags(6, k3=1.0), lags(6, k0=0.5, k2=0.5)],
+    ids=["0", "3", "0 and 2"],
+)
+def test_weights_multiplied_over_the_lags_find_the_value_of_another_policy(weights):
+    log = uniform_log(weights, 20_000, seed=4)
+    active = tuple(np.flatnonzero(weights).tolist())
+    oracle = {"name": "oracle", "horizon": 6, "theta": THETA.tolist()}
+    found = replayed(log, **oracle, lags=active).weighted
+    deviation = (found.high - found.low) / 2 / 1.96
+    assert abs(found.value - best_value()) < 4 * deviation
+    assert deviation < 0.05
+    assert found.effective == pytest.approx(20_000 / K ** len(active), rel=0.1)
+
+
+def test_weights_that_forget_a_lag_are_wrong():
+    log = uniform_log(lags(6, k0=0.5, k2=0.5), 20_000, seed=4)
+    found = replayed(log, "oracle", horizon=6, theta=THETA.tolist(), lags=(0,)).weighted
+    assert found.high < 0.7 * best_value()
+
+
+def test_replay_counts_agreements_with_a_uniform_log():
+    log = uniform_log(lags(6, k0=1.0), 5000, seed=2)
+    found = replayed(log, "oracle", horizon=6, theta=THETA.tolist(), lags=(0,)).replay
+    agree = log.arms == (log.contexts @ THETA).argmax(axis=1)
+    assert found.effective == agree.sum()
+    assert found.value == pytest.approx(log.rewards[agree].mean())
+
+
+def test_refusals_say_why():
+    log = uniform_log(lags(12, k0=1.0), 400)
+
+    def values(log, lags):
+        result = replayed(log, "oracle", theta=THETA.tolist(), lags=lags)
+        return result.weighted, result.replay
+
+    without = Block(log.selected, log.rewards, log.contexts, log.arms, None)
+    for value in values(without, (0,)):
+        assert "propensities" in value
+    bare = Block(log.selected, log.rewards)
+    for value in values(bare, (0,)):
+        assert "contexts of all arms" in value
+    assert "not its own round's alone" in values(log, (0, 3))[1]
+    assert "effective sample size" in values(log, tuple(range(8)))[0]
+    assert "no lag" in values(log, ())[0]
+    skewed = Block(log.selected, log.rewards, log.contexts, log.arms, np.full(400, 0.5))
+    assert "uniform" in values(skewed, (0,))[1]
+    assert "no estimate" in replayed(log, "uniform").skill
+    with pytest.raises(ValueError, match="positive"):
+        replayed(Block(log.selected, log.rewards, log.contexts, log.arms, np.zeros(400)))
+
+
+def test_intervals_of_dependent_rounds_cover():
+    """A moving average over ten rounds: batches see what an i.i.d. formula would miss."""
+    rng = np.random.default_rng(8)
+    covered = naive = 0
+    for _ in range(300):
+        x = np.convolve(rng.standard_normal(1009), np.ones(10) / 10, mode="valid")
+        ratio = BatchRatio(25)
+        ratio.add(x, np.ones(1000), np.arange(1, 1001))
+        found: Interval = ratio.interval()
+        covered += found.low <= 0 <= found.high
+        naive += abs(x.mean()) <= 1.96 * x.std() / math.sqrt(1000)
+    assert covered > 0.85 * 300
+    assert naive < 0.6 * 300

@@ -19,6 +19,8 @@ from lhb_engine.proximal import Curvature, accelerated_gradient
 from lhb_engine.working_set import WorkingSet
 
 MAX_ITERATIONS = 20_000
+COARSE_STEP = 2.5
+COARSE_GAP = 1e-2
 
 
 @dataclass(frozen=True)
@@ -113,14 +115,24 @@ class GroupLasso:
         if lam >= self.lambda_max:
             return self._result(np.zeros(shape), 0.0, 0, tol)
         gap, n_iterations = np.inf, 0
-        if not self._working_set.given_up:
-            phi, gap, n_iterations = self._working_set.solve(lam, tol, phi)
+        for point in self._points(lam, warm_start is None):
+            if not self._working_set.given_up:
+                loose = tol if point == lam else max(tol, COARSE_GAP)
+                phi, gap, more = self._working_set.solve(point, loose, phi)
+                n_iterations += more
         if gap > tol:
             phi, gap, more = accelerated_gradient(
                 self.problem, lam, tol, phi, self._curvature, MAX_ITERATIONS
             )
             n_iterations += more
         return self._result(phi, gap, n_iterations, tol)
+
+    def _points(self, lam: float, cold: bool) -> list[float]:
+        """Lams to pass through: on a small problem a coarse path finds the support sooner."""
+        if not cold or self._working_set.limit < self.correlation.shape[0]:
+            return [lam]
+        n_steps = int(np.log(self.lambda_max / lam) / np.log(COARSE_STEP))
+        return [*(self.lambda_max * COARSE_STEP**-i for i in range(1, n_steps + 1)), lam]
 
     def path(self, lams: Sequence[float], *, tol: float = 1e-6) -> Iterator[GroupLassoResult]:
         """Solve for falling lams, each from the one before."""

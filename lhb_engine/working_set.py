@@ -12,9 +12,11 @@ from lhb_engine.gram import GramProblem
 from lhb_engine.history import Floats, Ints
 from lhb_engine.least_squares import LeastSquares
 
-MAX_COLUMNS = 400
+MAX_COLUMNS = 500
+MAX_COLUMNS_WELL_POSED = 200  # with more rows than unknowns the matrix-free method needs few steps
 MAX_ENTRIES = 4_000_000  # of the dense columns: 32 MB
 FIRST_LAGS = 8
+ROOM = 2
 MAX_PASSES = 40
 OUTGROWN = 3  # lags wanted, over the limit, at which to stop growing; 1 where n >= unknowns
 
@@ -24,11 +26,16 @@ class WorkingSet:
 
     def __init__(self, problem: LeastSquares, correlation: Floats) -> None:
         self.problem = problem
-        self.first = np.argsort(-block_norms(correlation), kind="stable")[:FIRST_LAGS]
+        self.norms = block_norms(correlation)  # of the last residual's correlation, and its lam
+        self.at = float(self.norms.max())
         dim = problem.design.dim
-        self.limit = min(MAX_COLUMNS, MAX_ENTRIES // problem.n) // dim
+        self.well_posed = problem.n >= correlation.size
+        most = MAX_COLUMNS_WELL_POSED if self.well_posed else MAX_COLUMNS
+        self.limit = min(most, MAX_ENTRIES // problem.n) // dim
         self.lags: Ints = np.zeros(0, dtype=np.int64)
-        self.columns: Floats = np.zeros((problem.n, 0))
+        # columns of the design, a row each; pages are touched only as they fill
+        self._buffer: Floats = np.empty((self.limit * dim, problem.n))
+        self.columns = self._buffer[:0]
         self.gram: Floats = np.zeros((0, 0))
         self.target: Floats = np.zeros((0, dim))
         self.given_up = False
@@ -36,16 +43,16 @@ class WorkingSet:
     def add(self, lags: Ints) -> None:
         """Take lags in, computing only the new rows of the Gram matrix."""
         n, dim = self.problem.n, self.problem.design.dim
-        new = self.problem.centre(self.problem.design.blocks(lags).reshape(n, len(lags) * dim))
-        old, m = self.columns.shape[1], self.columns.shape[1] + new.shape[1]
+        old, m = len(self.columns), len(self.columns) + len(lags) * dim
+        dense = self.problem.design.blocks(lags).reshape(n, len(lags) * dim)
+        self._buffer[old:m] = self.problem.centre(dense).T
+        self.columns, new = self._buffer[:m], self._buffer[old:m]
         gram = np.empty((m, m))
         gram[:old, :old] = self.gram
-        gram[old:, old:] = new.T @ new / n
-        gram[old:, :old] = new.T @ self.columns / n
+        gram[old:] = new @ self.columns.T / n
         gram[:old, old:] = gram[old:, :old].T
         self.gram = gram
-        self.columns = np.concatenate([self.columns, new], axis=1) if old else new
-        self.target = np.concatenate([self.target, (new.T @ self.problem.y / n).reshape(-1, dim)])
+        self.target = np.concatenate([self.target, (new @ self.problem.y / n).reshape(-1, dim)])
         self.lags = np.concatenate([self.lags, lags])
 
     def solve(self, lam: float, tol: float, phi: Floats) -> tuple[Floats, float, int]:
@@ -56,10 +63,12 @@ class WorkingSet:
         phi, gap, n_passes
         """
         problem = self.problem
-        well_posed = problem.n >= phi.size
-        missing = np.setdiff1d(np.flatnonzero(block_norms(phi)), self.lags)
-        if len(self.lags) + len(missing) == 0:
-            missing = self.first
+        wanted = block_norms(phi) > 0
+        wanted[np.argsort(-self.norms, kind="stable")[:FIRST_LAGS]] |= not wanted.any()
+        if lam > 0.5 * self.at:  # a point of a path: those the last residual already points at
+            wanted |= self.norms > lam
+        wanted[self.lags] = False
+        missing = np.flatnonzero(wanted)
         gap, inner, n_passes = np.inf, 0.3 * tol, 0
         while n_passes < MAX_PASSES:
             if len(self.lags) + len(missing) > self.limit:
@@ -72,8 +81,9 @@ class WorkingSet:
             part = gram.solve(phi[self.lags], inner)
             phi = np.zeros_like(phi)
             phi[self.lags] = part
-            residual = problem.y - self.columns @ part.ravel()
-            norms = block_norms(problem.correlate(residual))
+            residual = problem.y - part.ravel() @ self.columns
+            norms = self.norms = block_norms(problem.correlate(residual))
+            self.at = lam
             square = float(residual @ residual) / problem.n
             along = float(problem.y @ residual) / problem.n
             primal = square / 2 + lam * float(block_norms(phi).sum())
@@ -81,12 +91,13 @@ class WorkingSet:
             gap = relative_gap(primal, dual, problem.square)
             if gap <= tol:
                 break
-            norms[self.lags] = 0.0
-            outside = np.flatnonzero(norms > lam)
-            if len(self.lags) + len(outside) > self.limit * (1 if well_posed else OUTGROWN):
+            violating = norms > lam
+            violating[self.lags] = False
+            outside = np.flatnonzero(violating)
+            if len(self.lags) + len(outside) > self.limit * (1 if self.well_posed else OUTGROWN):
                 self.given_up = True
                 break
-            room = max(FIRST_LAGS, 2 * int(np.count_nonzero(block_norms(phi))))
+            room = max(FIRST_LAGS, int(ROOM * np.count_nonzero(block_norms(phi))))
             missing = outside[np.argsort(-norms[outside], kind="stable")[:room]]
             if len(missing) == 0:
                 inner *= 0.1  # the set is right, its solution not yet exact enough

@@ -35,5 +35,9 @@ def dual_value(residual: float, along: float, largest: float, lam: float) -> flo
 
 
 def relative_gap(primal: float, dual: float, square: float) -> float:
-    """Primal less dual objective over the objective at phi = 0, which is |y|^2 / 2n."""
-    return max(0.0, primal - dual) * 2 / square if square > 0 else 0.0
+    """Primal less dual objective over the objective at phi = 0, which is |y|^2 / 2n.
+
+    Never below what rounding leaves uncertain.
+    """
+    rounding = float(np.finfo(float).eps) * primal
+    return max(rounding, primal - dual) * 2 / square if square > 0 else 0.0

@@ -113,7 +113,8 @@ def test_bad_input_is_refused(y, lam, match):
         solve_group_lasso(design, y, lam)
 
 
-def test_it_says_when_it_did_not_get_there():
+def test_it_says_when_it_did_not_get_there(monkeypatch):
+    monkeypatch.setattr("lhb_engine.group_lasso.MAX_ITERATIONS", 20)
     design, y, *_ = problem(0)
     fit = solve_group_lasso(design, y, 0.1 * lambda_max(design, y), tol=1e-30)
     assert not fit.converged

@@ -116,7 +116,7 @@ class Worker(FitProcesses):
             heard.cancel()
 
 
-def run(settings: Settings | None = None) -> None:
+def run(settings: Settings | None = None, job: Job = run_fit) -> None:
     """Work until SIGTERM or SIGINT.
 
     Raises
@@ -132,7 +132,7 @@ def run(settings: Settings | None = None) -> None:
         )
     store = PostgresStore(settings.database_url)
     try:
-        asyncio.run(_run(Worker(settings, store)))
+        asyncio.run(_run(Worker(settings, store, job)))
     finally:
         store.close()
 

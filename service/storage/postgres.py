@@ -4,6 +4,8 @@ A batch is one transaction at read committed: its session rows are locked in key
 the locks protect (trajectories, decisions, rewards) is read and written under them.
 """
 
+import select
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,13 +14,12 @@ from typing import Any
 import psycopg
 from psycopg import IsolationLevel, RawCursor
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import ConnectionPool, PoolTimeout
 
 from service.problems import Unavailable
 from service.records import FitQueue, Session, SessionKey
 from service.storage.ports import Reader, Refused
 from service.storage.postgres_reader import SQL, Connection, PostgresReader, translated
-from service.storage.postgres_transaction import PostgresTransaction
+from service.storage.postgres_transaction import PostgresTransaction, end
 from service.storage.schema import check_revision
 
 N_READERS = 4
@@ -63,13 +64,17 @@ def connect(url: str, role: str) -> Connection:
 def connect_to_read(url: str, role: str) -> Connection:
     """A connection whose transactions see one moment and change nothing."""
     connection = connect(url, role)
-    _only_read(connection)
+    connection.isolation_level = IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
     return connection
 
 
-def _only_read(connection: Connection) -> None:
-    connection.isolation_level = IsolationLevel.REPEATABLE_READ
-    connection.read_only = True
+def is_alive(connection: Connection) -> bool:
+    """Whether an idle connection can be used; one that has something to say says goodbye."""
+    if connection.closed:
+        return False
+    said, _, _ = select.select([connection.fileno()], [], [], 0)
+    return not said
 
 
 class PostgresStore:
@@ -94,17 +99,9 @@ class PostgresStore:
         self.url = url
         self.sessions: OrderedDict[SessionKey, tuple[int, Session]] = OrderedDict()
         self._writer: Connection | None = None
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
-            kwargs={**settings_of(url, "reader"), "cursor_factory": RawCursor},
-            min_size=1,
-            max_size=N_READERS,
-            timeout=WAIT_FOR_READER_SECONDS,
-            configure=_only_read,
-            check=ConnectionPool.check_connection,
-            open=False,
-        )
+        self._idle: list[Connection] = []
+        self._slots = threading.BoundedSemaphore(N_READERS)
         self._writer = self._connect()
-        self._pool.open()
 
     def _connect(self) -> Connection:
         connection = connect(self.url, "writer")
@@ -118,7 +115,9 @@ class PostgresStore:
 
     def begin(self) -> PostgresTransaction:
         """The writer's transaction; connects again where the connection was lost."""
-        if self._writer is None or self._writer.closed:
+        if self._writer is None or not is_alive(self._writer):
+            if self._writer is not None:
+                self._writer.close()
             self.sessions.clear()
             self._writer = self._connect()
         return PostgresTransaction(self._writer, self.sessions)
@@ -126,14 +125,26 @@ class PostgresStore:
     @contextmanager
     def reader(self) -> Iterator[PostgresReader]:
         """A consistent view of what is committed."""
-        with translated():
+        if not self._slots.acquire(timeout=WAIT_FOR_READER_SECONDS):
+            raise Unavailable("storage_busy", "too many reads at once")
+        try:
+            connection = self._reading()
             try:
-                with self._pool.connection() as connection:
+                with translated():
                     yield PostgresReader(connection)
-            except PoolTimeout as error:
-                raise Unavailable(
-                    "storage_unreachable", f"no connection to read: {error}"
-                ) from None
+            finally:
+                end(connection)
+                self._idle.append(connection)
+        finally:
+            self._slots.release()
+
+    def _reading(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if is_alive(connection):
+                return connection
+            connection.close()
+        return connect_to_read(self.url, "reader")
 
     def fit_queue(self) -> FitQueue:
         """What is due, and how many workers are connected."""
@@ -142,7 +153,8 @@ class PostgresStore:
 
     def close(self) -> None:
         """Close every connection."""
-        self._pool.close()
+        for connection in self._idle:
+            connection.close()
         if self._writer is not None:
             self._writer.close()
 

@@ -193,10 +193,7 @@ class PostgresTransaction(PostgresReader):
         """Forget it, and every session that this transaction may have changed in memory."""
         for key in self._sessions:
             self._cache.pop(key, None)
-        try:
-            self.connection.rollback()
-        except psycopg.Error:
-            self.connection.close()  # the next batch connects again
+        end(self.connection)
 
     def _forget(self, key: SessionKey) -> None:
         self._cache.pop(key, None)
@@ -207,6 +204,14 @@ class PostgresTransaction(PostgresReader):
                 self._trajectories[name] = None
         self._events = {k: d for k, d in self._events.items() if k[0][:2] != key}
         self._rewards = {k: m for k, m in self._rewards.items() if k[0][:2] != key}
+
+
+def end(connection: Connection) -> None:
+    """Leave the transaction; a connection that cannot is closed, and another one opened in time."""
+    try:
+        connection.rollback()
+    except psycopg.Error:
+        connection.close()
 
 
 def columns(rows: Iterable[Sequence[str | float]], n: int) -> list[str]:

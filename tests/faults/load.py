@@ -52,6 +52,10 @@ class Player:
             while not count.is_enough:
                 body = self.next_body()
                 status, answer = await connection.post(path, body)
+                if status == 503 and count.is_patient:
+                    count.n_refused += 1
+                    await asyncio.sleep(0.02)
+                    continue
                 assert status in (200, 201), answer
                 self.decided[body["event_id"]] = answer
                 for reward in body["rewards"]:
@@ -66,10 +70,12 @@ class Player:
 
 @dataclass
 class Count:
-    """Acknowledgements so far, and how many are enough."""
+    """Acknowledgements so far, and how many are enough; who is patient asks again after a 503."""
 
     enough: int
     n: int = 0
+    is_patient: bool = False
+    n_refused: int = 0
 
     @property
     def is_enough(self) -> bool:

@@ -1,4 +1,4 @@
-"""A real server process over a database file, and a client quick enough to keep it busy."""
+"""A real server process over a database, and a client quick enough to keep it busy."""
 
 import asyncio
 import json
@@ -11,12 +11,17 @@ from typing import Any, Self
 
 import httpx
 
+ROOT = Path(__file__).parents[2]
+
 
 class Server:
-    """`with Server(path) as server`: listens on a port of its own."""
+    """`with Server(path or URL) as server`: listens on a port of its own."""
 
-    def __init__(self, database: Path, *prefix: str, **settings: str) -> None:
-        self.database = database
+    code = "from service.server import run; run(port=0)"
+    ready = "listening on"
+
+    def __init__(self, database: Path | str, *prefix: str, **settings: str) -> None:
+        self.database = f"sqlite:///{database}" if isinstance(database, Path) else database
         self.settings = settings
         self.prefix = prefix
         self.process: subprocess.Popen[str] | None = None
@@ -26,21 +31,21 @@ class Server:
         """Returns once it listens."""
         environment = {
             **os.environ,
-            "LHB_DATABASE_URL": f"sqlite:///{self.database}",
+            "LHB_DATABASE_URL": self.database,
             "LHB_LOG_LEVEL": "error",
             **self.settings,
         }
-        code = "from service.server import run; run(port=0)"
         self.process = subprocess.Popen(
-            [*self.prefix, sys.executable, "-c", code],
+            [*self.prefix, sys.executable, "-c", self.code],
             env=environment,
+            cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        if not line.startswith("listening on"):
+        if not line.startswith(self.ready):
             _, errors = self.process.communicate(timeout=10)
             raise AssertionError(f"the server did not start: {line}{errors}")
         self.url = line.split()[-1]
@@ -67,6 +72,13 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.stop(signal.SIGKILL)
+
+
+class WorkerProcess(Server):
+    """A real worker process."""
+
+    code = "from service.worker import run; run()"
+    ready = "working"
 
 
 class Connection:

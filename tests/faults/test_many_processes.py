@@ -1,0 +1,331 @@
+"""Several API processes and workers on one PostgreSQL, and what happens when some of it dies."""
+
+import asyncio
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psycopg
+import pytest
+
+from clients.sdk import Client
+from clients.simulator import Settings, play_in_process, play_session, settled_estimates
+from service.storage.migrate import migrate
+from tests.conftest import database
+from tests.faults.load import Count, Player, check_all, make_players, play_all
+from tests.faults.server import Server, WorkerProcess
+from tests.faults.test_kill import wait_for_fits
+from tests.postgres import PostgresServer
+
+ARMS = [[1.0, 0.25], [-0.5, 1.0]]
+
+
+class HeldWorker(WorkerProcess):
+    """Its fits wait for a gate."""
+
+    code = (
+        "from service.worker import run; from tests.faults.jobs import held_fit; run(job=held_fit)"
+    )
+
+
+@pytest.fixture(scope="module")
+def shared_url(postgres_server: str) -> Iterator[str]:
+    """A database for the tests of this file that leave its servers alive."""
+    with database(postgres_server) as url:
+        migrate(url)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def pair(shared_url: str) -> Iterator[tuple[Server, Server]]:
+    with Server(shared_url) as one, Server(shared_url) as two:
+        yield one, two
+
+
+async def play_on_both(pair: tuple[Server, Server], players: list[Player], enough: int) -> None:
+    """Trajectories of the same sessions, every other one through the other process."""
+    await asyncio.gather(
+        *(play_all(server, players[i::2], enough) for i, server in enumerate(pair))
+    )
+
+
+def deadlocks(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        connection.execute("select pg_stat_force_next_flush()")
+        row = connection.execute(
+            "select deadlocks from pg_stat_database where datname = current_database()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def estimates(client: httpx.Client, session: str) -> list[Any]:
+    return list(client.get(f"/v1/sessions/{session}/estimates?limit=1000").json()["items"])
+
+
+def test_two_processes_on_the_same_sessions(pair: tuple[Server, Server], shared_url: str) -> None:
+    with WorkerProcess(shared_url), WorkerProcess(shared_url), pair[1].client() as client:
+        players = make_players(pair[0], seed=7)
+        before = deadlocks(shared_url)
+        asyncio.run(play_on_both(pair, players, 400))
+        check_all(client, players)
+        assert deadlocks(shared_url) == before
+        for session in {player.session for player in players}:
+            assert not wait_for_fits(client, session)["fit_due"]
+            found = estimates(client, session)
+            assert [item["number"] for item in found] == list(range(1, len(found) + 1))
+            done = [item["due"] for item in found]
+            assert len(done) == len(set(done)) > 2  # nothing fitted twice
+            installed = [item["model_version"] for item in found]
+            assert installed == sorted(installed)
+        ready = client.get("/readyz").json()
+        assert (ready["workers"], ready["fits_due"]) == (2, 0)
+        assert "lhb_workers 2.0" in client.get("/metrics").text
+
+
+def test_one_trajectory_through_two_processes_has_contiguous_rounds(
+    pair: tuple[Server, Server],
+) -> None:
+    with pair[0].client() as one, pair[1].client() as two:
+        body = {"algorithm": "uniform", "dim": 2, "horizon": 4}
+        session = one.post("/v1/sessions", json=body).json()["id"]
+        path = f"/v1/sessions/{session}/decisions"
+
+        def decide(i: int) -> tuple[int, int, Any]:
+            asked = {"contexts": ARMS, "event_id": f"e{i // 2}"}  # each twice, one a process
+            answer = (one, two)[i % 2].post(path, json=asked)
+            return i, answer.status_code, answer.json()
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(decide, range(400)))
+    for (_, first, a), (_, second, b) in zip(answers[::2], answers[1::2], strict=True):
+        assert {first, second} == {201, 200}
+        assert a == b
+    assert sorted({a["round"] for _, _, a in answers}) == list(range(1, 201))
+
+
+def test_the_same_name_from_two_processes_is_one_session(pair: tuple[Server, Server]) -> None:
+    with pair[0].client() as one, pair[1].client() as two:
+
+        def create(i: int) -> tuple[int, str]:
+            body = {"algorithm": "uniform", "dim": 2, "horizon": 4, "seed": 1, "name": f"n{i // 2}"}
+            answer = (one, two)[i % 2].post("/v1/sessions", json=body)
+            return answer.status_code, answer.json().get("id", answer.text)
+
+        with ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(create, range(80)))
+    assert len({session for _, session in made}) == 40
+    assert sorted(status for status, _ in made) == [200] * 40 + [201] * 40
+
+
+class Alternating:
+    """A session that speaks to another process with every call."""
+
+    def __init__(self, *sessions: Any) -> None:
+        self._turns = itertools.cycle(sessions)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(next(self._turns), name)
+
+
+def test_a_blocking_run_through_two_processes_equals_the_run_in_process(
+    pair: tuple[Server, Server], shared_url: str
+) -> None:
+    settings = Settings(("ad_lasso",), rounds=250, horizon=24, dim=3, arms=4, sparsity=2)
+    world = settings.world(0)
+    expected = play_in_process(settings, "ad_lasso", 0, lambda n: None)
+    with (
+        WorkerProcess(shared_url),
+        Client(pair[0].url) as one,
+        Client(pair[1].url) as two,
+    ):
+        made = one.create_session(algorithm="ad_lasso", dim=3, horizon=24, seed=0, refit="blocking")
+        session: Any = Alternating(made, two.session(made.id))
+        arms, rewards, _ = play_session(session, world, settings.rounds, lambda n: None)
+        found = settled_estimates(made)
+    np.testing.assert_array_equal(arms, expected.arms)
+    np.testing.assert_array_equal(rewards, expected.rewards)
+    assert len(found) == len(expected.estimates) > 2
+    thetas = [None if e.theta is None else e.theta.tolist() for e in expected.estimates]
+    assert [item["theta"] for item in found] == thetas
+    assert sum(theta is not None for theta in thetas) > 1
+
+
+def test_a_killed_process_loses_nothing_it_acknowledged(
+    pair: tuple[Server, Server], shared_url: str
+) -> None:
+    other = pair[1]
+    with Server(shared_url) as dying, other.client() as client:
+        players = make_players(dying, seed=11)
+        killer = threading.Timer(0.7, dying.kill)
+        killer.start()
+        asyncio.run(play_on_both((dying, other), players, 500))
+        killer.join()
+        check_all(client, players)
+        asyncio.run(play_all(other, players, 200))
+        check_all(client, players)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    server.start()
+    migrate(server.url())
+    yield server
+    server.remove()
+
+
+def test_the_database_may_crash_and_come_back(own_postgres: PostgresServer) -> None:
+    url = own_postgres.url()
+    with WorkerProcess(url), Server(url) as server, server.client() as client:
+        players = make_players(server, seed=13)
+        seen: list[httpx.Response] = []
+
+        def crash() -> None:
+            own_postgres.crash()
+            time.sleep(0.5)
+            seen.append(client.post(f"/v1/sessions/{players[0].session}/decisions", json={}))
+            body = {"contexts": [[0.0] * 3]}
+            seen.append(client.post(f"/v1/sessions/{players[0].session}/decisions", json=body))
+            seen.append(client.get(f"/v1/sessions/{players[0].session}"))
+            own_postgres.start()
+
+        killer = threading.Timer(0.5, crash)
+        killer.start()
+        count = Count(10**9, is_patient=True)
+
+        async def play() -> None:
+            playing = [asyncio.create_task(player.play(server, count)) for player in players]
+            await asyncio.to_thread(killer.join)
+            count.enough = count.n + 300
+            await asyncio.gather(*playing)
+
+        asyncio.run(play())
+        assert count.n_refused > 0
+        bad, *away = seen
+        assert bad.status_code == 422
+        for answer in away:
+            assert answer.status_code == 503, answer.text
+            assert answer.json()["code"] == "storage_unreachable"
+            assert int(answer.headers["retry-after"]) >= 1
+        check_all(client, players)
+        for session in {player.session for player in players}:
+            assert not wait_for_fits(client, session)["fit_due"]
+
+
+def due_session(client: httpx.Client) -> str:
+    """A session whose first fit is due, and whose second window is complete too."""
+    body = {"algorithm": "ad_lasso", "dim": 2, "horizon": 4}
+    session = str(client.post("/v1/sessions", json=body).json()["id"])
+    for round in range(1, 13):
+        client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS})
+        reward = {"round": round, "value": round * 0.5 + round % 3}
+        client.post(f"/v1/sessions/{session}/rewards", json=reward)
+    return session
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)],
+)
+def test_a_dead_or_frozen_workers_fit_runs_again(
+    postgres_url: str, tmp_path: Path, end: signal.Signals
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    with (
+        Server(postgres_url) as server,
+        server.client() as client,
+        HeldWorker(postgres_url, LHB_TEST_GATE=str(gate)) as dying,
+    ):
+        session = due_session(client)
+        wait_for(gate.with_suffix(".pid"))
+        assert dying.process is not None
+        with WorkerProcess(postgres_url):
+            time.sleep(1.5)  # more than a sweep: a living worker's claim is respected
+            assert estimates(client, session) == []
+            dying.process.send_signal(end)
+            deadline = time.monotonic() + 60
+            while len(estimates(client, session)) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            found = estimates(client, session)
+            assert [item["status"] for item in found].count("failed") == 0
+            assert not client.get(f"/v1/sessions/{session}").json()["fit_due"]
+            gate.unlink()  # the dead one's process, or the frozen one's fit, ends: nothing changes
+            dying.process.send_signal(signal.SIGCONT)
+            time.sleep(1.0)
+            assert estimates(client, session) == found
+
+
+def test_a_stopped_worker_finishes_its_fit_first(postgres_url: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    with (
+        Server(postgres_url) as server,
+        server.client() as client,
+        HeldWorker(postgres_url, LHB_TEST_GATE=str(gate)) as worker,
+    ):
+        session = due_session(client)
+        wait_for(gate.with_suffix(".pid"))
+        threading.Timer(0.5, gate.unlink).start()
+        assert worker.stop(signal.SIGTERM) == 0
+        assert estimates(client, session)
+
+
+def test_what_time_alone_makes_due_is_found_by_a_worker(postgres_url: str) -> None:
+    with Server(postgres_url) as server, server.client() as client, WorkerProcess(postgres_url):
+        body = {"algorithm": "ad_lasso", "dim": 2, "horizon": 4, "reward_wait_seconds": 0.7}
+        session = client.post("/v1/sessions", json=body).json()["id"]
+        for round in range(1, 6):
+            client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS})
+            if round != 3:
+                reward = {"round": round, "value": round * 0.5}
+                client.post(f"/v1/sessions/{session}/rewards", json=reward)
+        assert not client.get(f"/v1/sessions/{session}").json()["fit_due"]
+        deadline = time.monotonic() + 20
+        while not estimates(client, session):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_claim_locks_no_more_than_it_takes(postgres_url: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    held = HeldWorker(postgres_url, LHB_TEST_GATE=str(gate), LHB_FIT_WORKERS="2")
+    with Server(postgres_url) as server, server.client() as client, held:
+        sessions = [due_session(client) for _ in range(5)]
+        wait_for(gate.with_suffix(".pid"))
+        time.sleep(1.5)
+        with psycopg.connect(postgres_url) as connection:
+            row = connection.execute(
+                "select count(*) from pg_locks where locktype = 'advisory' and granted"
+                " and database = (select oid from pg_database where datname = current_database())"
+            ).fetchone()
+        assert row == (2,)
+        assert client.get("/readyz").json()["fits_due"] == len(sessions)
+        gate.unlink()
+        for session in sessions:
+            assert not wait_for_fits(client, session)["fit_due"]
+
+
+def test_a_worker_refuses_sqlite(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="postgresql://"):
+        WorkerProcess(tmp_path / "lhb.db").start()
+    assert not os.path.exists(tmp_path / "lhb.db")

@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all serve lint clean
+.PHONY: demo test test-all serve lint clean bench-peers
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -27,6 +27,12 @@ test: lint
 
 test-all: lint
 	$(BIN)/pytest
+
+# the solver's rivals in an environment of their own: adelie needs numpy < 2, skglm compiles
+bench-peers:
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check \
+		'numpy<2' 'adelie==1.1.52' 'celer==0.7.4' 'skglm==0.5'
 
 clean:
 	rm -rf .venv build out *.egg-info

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clients.bench.cli import bench
 from clients.evaluate import evaluate
 from clients.experiments.cli import reproduce
 
@@ -143,6 +144,7 @@ DEFAULT_ALGORITHM = "ad_lasso"
 
 app.command()(reproduce)
 app.command()(evaluate)
+app.add_typer(bench, name="bench")
 
 
 def _options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:

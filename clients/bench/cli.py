@@ -1,0 +1,70 @@
+"""`lhb bench`: the measurements behind docs/performance.md."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+bench = typer.Typer(help="Measure against the numbers to hold.", no_args_is_help=True)
+
+
+@bench.callback()
+def _group() -> None:
+    """Keeps `solver` a subcommand while it is the only one."""
+
+
+@bench.command()
+def solver(
+    size: Annotated[
+        list[str] | None, typer.Option(help="dim,lags,rows; several times. Default: four sizes.")
+    ] = None,
+    large: Annotated[bool, typer.Option(help="Add the two largest sizes (hours, 16 GB).")] = False,
+    seeds: Annotated[int, typer.Option(min=1)] = 5,
+    peer: Annotated[list[str] | None, typer.Option(help="celer, adelie, skglm.")] = None,
+    peers_python: Annotated[
+        str, typer.Option(help="Interpreter that has the peers: `make bench-peers`.")
+    ] = ".venv-peers/bin/python",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Certified group-lasso solves against celer, adelie and skglm at an equal duality gap."""
+    from clients.bench.solver import LARGE, PEERS, SIZES, run
+
+    sizes = [_size(text) for text in size] if size else [*SIZES, *(LARGE if large else ())]
+    result = run(sizes=sizes, seeds=seeds, peers=tuple(peer or PEERS), peers_python=peers_python)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    for measured in result["sizes"]:
+        typer.echo("\n".join(_table(measured)))
+
+
+def _size(text: str) -> tuple[int, int, int]:
+    try:
+        dim, n_lags, n_rows = (int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not dim,lags,rows") from None
+    return dim, n_lags, n_rows
+
+
+def _table(measured: dict[str, Any]) -> list[str]:
+    """One size in Markdown: median milliseconds, and the ratio of the best peer to ours."""
+    lines = [
+        f"(d, h, n) = ({measured['dim']}, {measured['n_lags']}, {measured['n_rows']})",
+        "| lam / lam_max | gap | ours | celer | adelie | skglm | best peer / ours |",
+        "|-|-|-|-|-|-|-|",
+    ]
+    for cell in measured["cells"]:
+        peers = " | ".join(_milliseconds(cell["peers"].get(p, [])) for p in PEER_ORDER)
+        ratio = "-" if cell["ratio"] is None else f"{cell['ratio']:.2f}"
+        ours = _milliseconds(cell["ours"])
+        lines.append(f"| {cell['lam']} | {cell['target']:.0e} | {ours} | {peers} | {ratio} |")
+    return [*lines, ""]
+
+
+PEER_ORDER = ("celer", "adelie", "skglm")
+
+
+def _milliseconds(seconds: list[float | None]) -> str:
+    """Median over seeds."""
+    known = sorted(s for s in seconds if s is not None)
+    return f"{known[len(known) // 2] * 1e3:.1f}" if known else "-"

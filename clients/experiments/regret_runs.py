@@ -160,7 +160,7 @@ def verdict(held: Mapping[str, bool]) -> str:
         return "holds"
     if not any(held.values()):
         return "does not hold here"
-    return "holds only if " + " or ".join(name for name, ok in held.items() if ok)
+    return "holds only if " + ", ".join(name for name, ok in held.items() if ok)
 
 
 def compare(

@@ -118,12 +118,25 @@ def _sensitivity(folder: Path, scale: Scale) -> str:
     if not rows:
         return ""
     heads = ["claim", *(f"noise {each.noise:g}, K={each.arms}" for each in settings)]
+    n_seeds = _seeds_of(folder, settings[1:])
     about = (
         "## How the verdicts move with noise and K\n\n"
         "yes: holds; part: holds in some of the claim's settings; no: does not hold here. "
-        "One of noise and K is changed at a time.\n\n"
+        f"One of noise and K is changed at a time; {n_seeds} seeds a setting but the first, so a "
+        "change of verdict may be a want of evidence.\n\n"
     )
     return about + _markdown(heads, rows)
+
+
+def _seeds_of(folder: Path, settings: Sequence[Scale]) -> int:
+    """The fewest seeds of any run at these settings."""
+    paths = [csv_path(folder, name, each) for name in EXPERIMENTS for each in settings]
+    counts = [
+        len(json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["seeds"])
+        for path in paths
+        if path.exists()
+    ]
+    return min(counts)
 
 
 def _short(claim: Claim) -> str:

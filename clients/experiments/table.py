@@ -20,8 +20,8 @@ class Mean(NamedTuple):
     error: float
 
     def __str__(self) -> str:
-        digits = max(0, 2 - math.floor(math.log10(abs(self.value)))) if self.value else 1
-        digits = min(digits, 4)
+        size = self.error if self.error > 0 else abs(self.value) / 100
+        digits = min(max(0, 1 - math.floor(math.log10(size))), 4) if size > 0 else 1
         return f"{self.value:.{digits}f} ± {self.error:.{digits}f}"
 
 

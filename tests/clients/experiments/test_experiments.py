@@ -89,7 +89,7 @@ def test_the_report_has_a_section_a_figure_and_a_verdict_for_each(
 
 
 def test_over_http_gives_the_same_csv(url: str, results: Path, tmp_path: Path) -> None:
-    for name in ("delay",):
+    for name in ("delay", "unknown_delay"):
         experiment = load_experiment(name)
         path = csv_path(results, name, TOY)
         run_sweep(experiment, TOY, tmp_path, Workers(jobs=1, url=url))

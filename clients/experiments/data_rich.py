@@ -4,6 +4,7 @@ from clients.experiments.experiment import Case, Claim, Experiment, Scale
 from clients.experiments.regret_runs import (
     CONTENDERS,
     Contender,
+    better_rows,
     cases_of,
     compare,
     draw_panels,
@@ -11,12 +12,17 @@ from clients.experiments.regret_runs import (
     lower,
     not_higher,
     play,
+    verdict,
 )
 from clients.experiments.table import Row, Table, paired
 from clients.simulator import Player, Settings
 
 THEORY = "ad_lasso, theory c=1"
-ENTRANTS = CONTENDERS | {THEORY: Contender("ad_lasso", {"reg": "theory"})}
+CENTRED = "ad_lasso, centred"
+ENTRANTS = CONTENDERS | {
+    THEORY: Contender("ad_lasso", {"reg": "theory"}),
+    CENTRED: Contender("ad_lasso", {"fit_intercept": True}),
+}
 SPARSITIES = (2, 5, 15, 30)
 PATTERNS = ("flat", "spiking")
 
@@ -90,7 +96,39 @@ def judge(table: Table) -> list[Claim]:
             lower,
         ),
         theory_claim(finals),
+        compare(
+            finals,
+            "(Ours) SA-GD run to convergence beats AD-Lasso where s is large (15, 30)",
+            [(name_of(p, s), "sa_gd", "ad_lasso") for p in PATTERNS for s in (15, 30)],
+            lower,
+        ),
+        compare(
+            finals,
+            "(Ours) Centring costs regret in worlds without a reward baseline",
+            [(panel, "ad_lasso", CENTRED) for panel in flat + spiking],
+            lower,
+        ),
+        many_nonzeros_claim(finals),
     ]
+
+
+def many_nonzeros_claim(finals: Table) -> Claim:
+    """How SW-MP's regret moves from the sparsest panel to the densest."""
+    told, held = [], {}
+    for pattern in PATTERNS:
+        panels = [name for name in finals.values("panel") if name.startswith(pattern)]
+        few, many = (
+            better_rows(finals.where(panel=panel), "sw_mp") for panel in (panels[0], panels[-1])
+        )
+        d = paired(few, many, "regret")
+        name = f"{panels[-1]} against {panels[0]}"
+        held[name] = lower(d)
+        told.append(f"{name}: {d}")
+    return Claim(
+        "SW-MP can be inaccurate where w has many nonzeros",
+        "rise of SW-MP's regret: " + "; ".join(told),
+        verdict(held),
+    )
 
 
 def theory_claim(finals: Table) -> Claim:

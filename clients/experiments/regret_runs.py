@@ -115,6 +115,8 @@ def draw_panels(table: Table, figure: "Figure", n_columns: int = 4) -> None:
             base = label.split(",")[0]
             if base in BASELINES and better_rows(finals, base)[0]["label"] != label:
                 continue
+            if label.startswith("ad_lasso,"):
+                continue  # variants are told of in the verdicts
             band(axes, shown.where(label=label), "round", "regret", base_name(label), place)
         axes.set_title(panel, fontsize=9)
         axes.set_ylim(0, None)

@@ -1,4 +1,5 @@
-# The service on embedded SQLite; its data lives on the volume /data.
+# One image for all: by default the embedded server, its data on the volume /data; with an
+# LHB_DATABASE_URL of PostgreSQL also `lhb migrate`, `lhb serve` and `lhb worker`.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./

@@ -1,6 +1,10 @@
 """Settings, read from the environment (prefix LHB_)."""
 
-from pydantic import Field
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -11,6 +15,9 @@ class Settings(BaseSettings):
 
     database_url: str = Field(
         default="sqlite:///lhb.db", description="sqlite:///path, or postgresql://..."
+    )
+    database_password_file: Path | None = Field(
+        default=None, description="a file with the password of a postgresql:// URL"
     )
     allow_oracles: bool = Field(
         default=False, description="serve algorithms that must be told the truth"
@@ -45,3 +52,15 @@ class Settings(BaseSettings):
     max_batch: int = Field(default=512, gt=0, description="commands in one transaction")
     log_level: str = Field(default="info", description="debug, info, warning, error")
     log_requests: bool = Field(default=False, description="a log line a request")
+
+    @model_validator(mode="after")
+    def _put_password_into_url(self) -> Self:
+        if self.database_password_file is not None:
+            password = quote(self.database_password_file.read_text().strip(), safe="")
+            scheme, separator, rest = self.database_url.partition("://")
+            user, at, place = rest.rpartition("@")
+            if not at or ":" in user:
+                raise ValueError("with a password file, the URL is postgresql://user@host/name")
+            self.database_url = f"{scheme}{separator}{user}:{password}@{place}"
+            self.database_password_file = None
+        return self

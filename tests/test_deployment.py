@@ -2,24 +2,82 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from service.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_compose_file_is_valid_and_private() -> None:
+def config(*arguments: str) -> dict[str, Any]:
+    """What docker-compose makes of a compose file."""
     if shutil.which("docker-compose") is None:
         assert "CI" not in os.environ, "docker-compose is missing"
         pytest.skip("docker-compose is not installed")
     shown = subprocess.run(
-        ["docker-compose", "config"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["docker-compose", *arguments, "config"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert "127.0.0.1:8080:8080" in shown.stdout
-    assert "/data" in shown.stdout
+    return dict(yaml.safe_load(shown.stdout))
+
+
+def test_the_embedded_compose_file_is_valid_and_private() -> None:
+    server = config("-f", "docker-compose.embedded.yml")["services"]["server"]
+    assert server["ports"] == ["127.0.0.1:8080:8080/tcp"]
+    assert server["volumes"][0].endswith("/data:rw")
+
+
+def test_the_compose_file_is_valid_confined_and_private() -> None:
+    whole = config("--profile", "monitoring")
+    services = whole["services"]
+    assert set(services) == {
+        *("postgres", "migrate", "api", "worker", "proxy", "prometheus", "grafana")
+    }
+    for name, service in services.items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["mem_limit"], name
+        assert service["cpus"], name
+        assert service["restart"], name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+        assert service.get("user") != "root", name
+        assert not any(
+            "PASSWORD" in key and "FILE" not in key for key in service.get("environment") or ()
+        )
+    assert "ports" not in services["api"]
+    assert "ports" not in services["postgres"]
+    for name in ("api", "worker"):
+        ready = services[name]["depends_on"]["migrate"]["condition"]
+        assert ready == "service_completed_successfully"
+
+
+def test_the_board_shows_metrics_that_exist() -> None:
+    """Every series of the Grafana board is one that the server exports."""
+    board = json.loads((ROOT / "deploy/grafana/boards/lhb.json").read_text())
+    asked = {
+        name
+        for panel in board["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"lhb_[a-z_]+", target["expr"])
+    }
+    metrics = Metrics()
+    metrics.observe_request({"method": "GET"}, 200, 0.1)
+    for name in ("lhb_commands_waiting", "lhb_commits_total", "lhb_commands_total"):
+        metrics.gauges[name] = ("as service/app.py registers it", lambda: 0.0)
+    exported = set(re.findall(r"^(lhb_[a-z_]+)", generate_latest(metrics.registry).decode(), re.M))
+    assert len(asked) > 5
+    assert asked <= exported
 
 
 def test_the_image_runs_the_embedded_server_as_nobody_special() -> None:

@@ -9,7 +9,6 @@ from lhb_engine.blocks import block_norms, dual_value, relative_gap, shrink
 from lhb_engine.history import Floats
 from lhb_engine.least_squares import LeastSquares
 
-
 # A step is tried a little longer than the last, and shortened where the check fails: on sparse
 # iterates the curvature met is well below that of the whole design.
 FLATTER = 0.97

@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lhb_engine.group_lasso import lambda_max, solve_group_lasso
+from lhb_engine.group_lasso import GroupLasso, lambda_max, solve_group_lasso
 from lhb_engine.lagged_design import LaggedDesign
 from lhb_engine.rank_one import rank_one
 from tests.engine.dense import celer_solution, objective
+from tests.engine.test_lagged_design import problems
 
 
 def problem(seed, n=120, n_lags=20, dim=3, n_active=3, noise=0.1):
@@ -119,3 +120,54 @@ def test_it_says_when_it_did_not_get_there(monkeypatch):
     fit = solve_group_lasso(design, y, 0.1 * lambda_max(design, y), tol=1e-30)
     assert not fit.converged
     assert fit.gap > 1e-30
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.floats(0.01, 0.9), st.booleans())
+def test_the_certificate_holds_by_dense_algebra(rows, fraction, fit_intercept):
+    """Whatever the rows: gaps, spans, differences, several trajectories, more unknowns than rows."""
+    parts, n_lags, M, rng = rows
+    design = LaggedDesign(parts, n_lags)
+    design = design if M is None else design.measure(M)
+    y = rng.standard_normal(design.n_rows)
+    assume(design.n_rows > 0)
+    top = lambda_max(design, y, fit_intercept=fit_intercept)
+    assume(top > 1e-6)
+    lam = fraction * top
+    fit = solve_group_lasso(design, y, lam, fit_intercept=fit_intercept, tol=1e-8)
+    assert fit.converged
+    X, column = design.toarray(), design.intercept
+    residual = y - X @ fit.phi.ravel() - fit.intercept * column
+    centred = y
+    if fit_intercept and np.linalg.norm(column) > 1e-9 * np.sqrt(len(y)):
+        centred = y - column * (column @ y) / (column @ column)
+        assert abs(column @ residual) < 1e-8 * np.linalg.norm(column) * np.linalg.norm(y)
+    correlation = np.linalg.norm((X.T @ residual).reshape(n_lags, -1), axis=1) / len(y)
+    dual_point = residual * min(1.0, lam / correlation.max())
+    dual = (centred @ centred - (centred - dual_point) @ (centred - dual_point)) / (2 * len(y))
+    primal = objective(X, y, fit.phi, lam, fit.intercept, column)
+    # the residual scaled only downwards is a worse dual point than the solver's: some slack
+    assert primal - dual <= 1e-3 * (centred @ centred) / (2 * len(y))
+    np.testing.assert_array_less(correlation, lam * (1 + 1e-2))
+
+
+def test_a_path_solves_each_lam_as_if_alone():
+    design, y, *_ = problem(4, n=90)
+    lasso = GroupLasso(design, y, fit_intercept=True)
+    lams = (lasso.lambda_max * np.geomspace(1, 0.02, 12)).tolist()
+    for lam, fit in zip(lams, lasso.path(lams, tol=1e-9), strict=True):
+        alone = solve_group_lasso(design, y, lam, fit_intercept=True, tol=1e-9)
+        assert fit.converged
+        np.testing.assert_allclose(fit.phi, alone.phi, atol=1e-4)
+
+
+@pytest.mark.parametrize("limit", [0, 2, 1000])
+def test_every_method_finds_the_same_solution(monkeypatch, limit):
+    """Matrix-free alone, a working set that gives up, a working set to the end."""
+    monkeypatch.setattr("lhb_engine.working_set.MAX_COLUMNS", 3 * limit)
+    design, y, *_ = problem(5, n=50)
+    lam = 0.1 * lambda_max(design, y)
+    fit = solve_group_lasso(design, y, lam, tol=1e-10)
+    assert fit.converged
+    theirs = celer_solution(design.toarray(), y, lam, design.dim)
+    np.testing.assert_allclose(fit.phi, theirs, atol=1e-4)

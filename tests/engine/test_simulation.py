@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lhb_engine.agents import make_agent
+from lhb_engine.agents import ALGORITHMS, make_agent
 from lhb_engine.agents.uniform import Uniform
 from lhb_engine.environment import LongHorizonEnvironment
 from lhb_engine.estimate import Estimate
@@ -124,3 +124,25 @@ def test_fits_come_at_their_boundaries_with_their_windows_and_through_the_caller
     assert [history.window for history in seen] == windows[:2]
     assert played.n_zero_estimates == len(played.estimates) == 2
     assert np.array_equal(seen[1].trajectories[""].measurements.value, played.rewards[29:55])
+
+
+class Mute(LongHorizonEnvironment):
+    """A world whose rewards are noise, so that its truth shows in nothing an agent may see."""
+
+    def rewards(self, signals, first=1):
+        return super().rewards(np.zeros_like(signals), first)
+
+
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
+def test_only_those_that_declare_it_see_the_truth(algorithm):
+    truths = [(np.eye(3)[i], np.eye(10)[i]) for i in range(2)]
+    arms = []
+    for theta, weights in truths:
+        env = Mute(theta, weights, n_arms=4, noise=0.5, seed=8)
+        options = {}
+        if ALGORITHMS[algorithm].needs_truth:
+            told = {"theta": theta.tolist(), "weights": weights.tolist()}
+            known = ALGORITHMS[algorithm].options_type.__dataclass_fields__
+            options = {name: value for name, value in told.items() if name in known}
+        arms.append(simulate(algorithm, env, n_rounds=150, seed=0, options=options).arms)
+    assert np.array_equal(*arms) != ALGORITHMS[algorithm].needs_truth

@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import band
+from clients.experiments.look import band, log_ticks
 from clients.experiments.regret_runs import Contender, play
 from clients.experiments.slopes import log_fit_by_seed, slope_by_seed
 from clients.experiments.table import Row, Table, mean_of
@@ -58,17 +58,15 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
 def draw(table: Table, figure: "Figure") -> None:
     """Log axes: against T on the left, against h on the right."""
     left, right = figure.subplots(1, 2)
-    place = 0
     for panels, axes, x in ((IN_T, left, "round"), (IN_H, right, "horizon")):
-        for panel in panels:
-            for label in CONTENDERS:
-                shown = Table(
-                    row for row in table.where(panel=panel, label=label) if row["regret"] > 0
-                )
-                band(axes, shown, x, "regret", f"{label}, {panel}", 7 - place % 8)
-                place += 1
+        lines = [(panel, label) for panel in panels for label in CONTENDERS]
+        for place, (panel, label) in enumerate(lines):
+            shown = table.where(panel=panel, label=label)
+            positive = Table(row for row in shown if row["regret"] > 0)
+            band(axes, positive, x, "regret", f"{label}, {panel}", place)
         axes.set(xscale="log", yscale="log", ylabel="cumulative regret")
         axes.legend(fontsize=7)
+    log_ticks(right, table.where(panel=IN_H[0]).column("horizon").tolist())
     left.set_xlabel("rounds T (h = 100)")
     right.set_xlabel("horizon h (T = h)")
 

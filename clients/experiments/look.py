@@ -1,5 +1,6 @@
 """One look for all figures: colours and dashes by name, mean with a band of one standard error."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,3 +41,14 @@ def panels(figure: "Figure", n: int, n_columns: int, **shared: Any) -> "list[Axe
     for axes in grid[n:]:
         axes.set_visible(False)
     return list(grid[:n])
+
+
+def log_ticks(axes: "Axes", values: Iterable[float]) -> None:
+    """A log x axis whose ticks are the values that were run."""
+    from matplotlib.ticker import NullFormatter, NullLocator
+
+    at = sorted(set(values))
+    axes.set_xscale("log")
+    axes.set_xticks(at, [f"{value:g}" for value in at])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import style
+from clients.experiments.look import log_ticks, style
 from clients.experiments.table import Row, Table
 from clients.simulator import Player
 
@@ -72,7 +72,8 @@ def draw(table: Table, figure: "Figure") -> None:
         )
     sizes = sorted(set(table.column("p").astype(int).tolist()))
     axes.plot(sizes, [predicted(p) for p in sizes], "k:", lw=1, label="1 - (1 - e^-2)^p")
-    axes.set(xscale="log", xlabel="p", ylabel="P(M_p > 1)", ylim=(0, 1.02))
+    log_ticks(axes, sizes)
+    axes.set(xlabel="p", ylabel="P(M_p > 1)", ylim=(0, 1.02))
     axes.legend()
 
 

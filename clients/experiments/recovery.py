@@ -100,7 +100,7 @@ def draw(table: Table, figure: "Figure") -> None:
     """Probability of recovery against rows: a row of panels a method, a column an ensemble."""
     grid = [(m, e) for m in table.values("method") for e in table.values("ensemble")]
     most = table.column("rows").max()
-    at = np.arange(0, most + 1)
+    at = np.arange(0, min(most, MOST) + 1)  # past MOST is not recovered
     all_axes = panels(figure, len(grid), len(ENSEMBLES), sharex=True, sharey=True)
     for axes, (method, ensemble) in zip(all_axes, grid, strict=True):
         for place, (s, rows) in enumerate(table.where(method=method, ensemble=ensemble).by("s")):
@@ -117,6 +117,10 @@ def draw(table: Table, figure: "Figure") -> None:
     figure.supylabel("share recovered", fontsize=9)
 
 
+def _rows(m: float) -> str:
+    return f"{m:.0f}" if m <= MOST else f"> {MOST}"
+
+
 def judge(table: Table) -> list[Claim]:
     """No dependence on s for i.i.d. rows; strong dependence for circulant ones."""
     claims = []
@@ -124,7 +128,9 @@ def judge(table: Table) -> list[Claim]:
         told, spans = [], {}
         for ensemble, rows in table.where(method=method).by("ensemble"):
             halves = {s: half(group) for s, group in rows.by("s")}
-            parts = (f"s={s}: {m:.0f} [{a:.0f}, {b:.0f}]" for s, (m, a, b) in halves.items())
+            parts = (
+                f"s={s}: {_rows(m)} [{_rows(a)}, {_rows(b)}]" for s, (m, a, b) in halves.items()
+            )
             told.append(f"{ensemble}: " + ", ".join(parts))
             means = [mean_of(group.column("rows")) for _, group in rows.by("s")]
             first, last = min(means), max(means)

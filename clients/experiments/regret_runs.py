@@ -122,7 +122,7 @@ def draw_panels(table: Table, figure: "Figure", n_columns: int = 4) -> None:
         axes.set_ylim(0, None)
     axes = figure.axes[0]
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(7, len(labels)))
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(7, len(labels)))
     figure.supxlabel("round", fontsize=9)
     figure.supylabel("cumulative regret", fontsize=9)
 

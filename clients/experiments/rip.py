@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import band, panels
+from clients.experiments.look import band, log_ticks, panels
 from clients.experiments.slopes import slope_by_seed
 from clients.experiments.table import Mean, Row, Table, mean_of
 from clients.simulator import Player
@@ -111,7 +111,8 @@ def draw(table: Table, figure: "Figure") -> None:
         rows = table.where(varied=name)
         band(axes, rows, "value", "lower", "lower bound", 0)
         band(axes, rows, "value", "upper", "upper bound", 1)
-        axes.set(xscale="log", yscale="log", xlabel=name)
+        log_ticks(axes, rows.column("value").tolist())
+        axes.set(yscale="log", xlabel=name)
         axes.set_title(f"against {name}", fontsize=9)
     figure.axes[0].set_ylabel("restricted isometry constant")
     figure.axes[0].legend(fontsize=7)

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import band, panels
+from clients.experiments.look import band, log_ticks, panels
 from clients.experiments.slopes import slope_by_seed
 from clients.experiments.table import Row, Table, mean_of
 from clients.simulator import Player
@@ -97,7 +97,8 @@ def draw(table: Table, figure: "Figure") -> None:
             middle = rows.where(value=rows.values("value")[len(at) // 2])
             level = middle.mean("sine").value * (at / at[len(at) // 2]) ** PREDICTED[name]
             axes.plot(at, level, color="0.5", lw=1, ls=":", label="sqrt(s d / n)")
-        axes.set(xscale="log", yscale="log", xlabel=name)
+        log_ticks(axes, rows.column("value").tolist())
+        axes.set(yscale="log", xlabel=name)
         axes.set_title(f"against {name}", fontsize=9)
     figure.axes[0].legend(fontsize=7)
     figure.axes[0].set_ylabel("sine of the angle to theta")

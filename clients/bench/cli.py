@@ -8,11 +8,6 @@ import typer
 bench = typer.Typer(help="Measure against the numbers to hold.", no_args_is_help=True)
 
 
-@bench.callback()
-def _group() -> None:
-    """Keeps `solver` a subcommand while it is the only one."""
-
-
 @bench.command()
 def solver(
     size: Annotated[
@@ -36,6 +31,31 @@ def solver(
         return
     for measured in result["sizes"]:
         typer.echo("\n".join(_table(measured)))
+
+
+@bench.command()
+def serve(
+    database: Annotated[
+        str | None, typer.Option(help="postgresql://..., migrated. Default: a new SQLite file.")
+    ] = None,
+    seconds: Annotated[int, typer.Option(help="A run.", min=1)] = 5,
+    pairs: Annotated[int, typer.Option(help="Runs of each variant, in turn.", min=1)] = 5,
+    processes: Annotated[int, typer.Option(help="API processes, on PostgreSQL.", min=1)] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Durable decisions on a database against the same handler without storage."""
+    from clients.bench.storage import run
+
+    result = run(database, seconds, pairs, processes)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    names = list(result["variants"]["no storage"])
+    typer.echo(f"| variant | {' | '.join(names)} | throughput / no storage |")
+    typer.echo("|-" * (len(names) + 2) + "|")
+    for name, found in result["variants"].items():
+        ratio = result["throughput_of_no_storage"].get(name, 1.0)
+        typer.echo(f"| {name} | {' | '.join(f'{found[n]:.1f}' for n in names)} | {ratio:.2f} |")
 
 
 def _size(text: str) -> tuple[int, int, int]:

@@ -1,0 +1,67 @@
+"""A store that keeps nothing but counters in memory: what a request costs without storage."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from service.records import Session, SessionKey, Trajectory, TrajectoryKey
+from service.server import run
+from service.settings import Settings
+from service.storage.ports import Changes, Keys, Reader
+
+
+class ForgetfulStore:
+    """Everything runs as ever (queue, thread, checks, choice), and no row is written."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[SessionKey, Session] = {}
+        self.trajectories: dict[TrajectoryKey, Trajectory] = {}
+
+    def begin(self) -> Any:
+        """The one endless transaction."""
+        return self
+
+    @contextmanager
+    def reader(self) -> Iterator[Reader]:
+        """Knows nothing."""
+        yield self  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def prefetch(self, keys: Keys) -> None:
+        """Nothing to read."""
+
+    def session(self, key: SessionKey) -> Session | None:
+        """From memory."""
+        return self.sessions.get(key)
+
+    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+        """From memory."""
+        return self.trajectories.get(key)
+
+    def write(self, changes: Changes) -> None:
+        """Counters stay; rows are forgotten."""
+        for session in changes.new_sessions:
+            self.sessions[session.key] = session
+        for key in changes.deleted:
+            self.sessions.pop(key, None)
+        self.trajectories.update(changes.trajectories)
+
+    def commit(self) -> None:
+        """Nothing is durable."""
+
+    def rollback(self) -> None:
+        """Nothing to take back."""
+
+    def unfinished(self) -> list[Any]:
+        """No fit is due."""
+        return []
+
+    def __getattr__(self, name: str) -> Any:
+        """Any other read finds nothing."""
+        return lambda *arguments: None
+
+
+if __name__ == "__main__":
+    run(port=0, settings=Settings(), store=ForgetfulStore())

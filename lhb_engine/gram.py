@@ -122,7 +122,7 @@ class GramProblem:
         hessian.reshape(n_blocks, dim, n_blocks, dim)[each, :, each, :] += (
             self.lam / norms[support, None, None] * around + tiny
         )
-        _, solution, failed = dposv(hessian, -gradient.ravel(), lower=1, overwrite_a=1)
+        _, solution, failed = dposv(hessian.T, -gradient.ravel(), overwrite_a=1)
         return None if failed else np.asarray(solution).reshape(n_blocks, dim)
 
     def _largest_eigenvalue(self) -> float:

@@ -19,6 +19,7 @@ from lhb_engine.proximal import Curvature, accelerated_gradient
 from lhb_engine.working_set import WorkingSet
 
 MAX_ITERATIONS = 20_000
+COARSE_BELOW = 0.05  # of lambda_max
 COARSE_STEP = 2.5
 COARSE_GAP = 1e-2
 
@@ -129,7 +130,8 @@ class GroupLasso:
 
     def _points(self, lam: float, cold: bool) -> list[float]:
         """Lams to pass through: on a small problem a coarse path finds the support sooner."""
-        if not cold or self._working_set.limit < self.correlation.shape[0]:
+        few = self._working_set.limit < self.correlation.shape[0]
+        if not cold or few or lam > COARSE_BELOW * self.lambda_max:
             return [lam]
         n_steps = int(np.log(self.lambda_max / lam) / np.log(COARSE_STEP))
         return [*(self.lambda_max * COARSE_STEP**-i for i in range(1, n_steps + 1)), lam]

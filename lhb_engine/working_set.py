@@ -64,9 +64,11 @@ class WorkingSet:
         """
         problem = self.problem
         wanted = block_norms(phi) > 0
-        wanted[np.argsort(-self.norms, kind="stable")[:FIRST_LAGS]] |= not wanted.any()
+        likely = np.argsort(-self.norms, kind="stable")
+        wanted[likely[:FIRST_LAGS]] |= not wanted.any()
         if lam > 0.5 * self.at:  # a point of a path: those the last residual already points at
-            wanted |= self.norms > lam
+            likely = np.setdiff1d(likely[self.norms[likely] > lam], self.lags, assume_unique=True)
+            wanted[likely[: FIRST_LAGS // 2]] = True
         wanted[self.lags] = False
         missing = np.flatnonzero(wanted)
         gap, inner, n_passes = np.inf, 0.3 * tol, 0

@@ -9,7 +9,17 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from service.agents import Agents
-from service.api import batch, decisions, estimates, rewards, rounds, server_info, sessions
+from service.api import (
+    batch,
+    credit,
+    decisions,
+    estimates,
+    history,
+    rewards,
+    rounds,
+    server_info,
+    sessions,
+)
 from service.api.bodies import field_name
 from service.api.documentation import add_definitions
 from service.fit_pool import FitPool
@@ -27,6 +37,9 @@ DESCRIPTION = """
 Decisions whose rewards come late, mixed together and without saying which action earned them.
 A session is one durable agent: ask it for decisions, tell it what was measured.
 """
+
+
+ROUTERS = (sessions, decisions, rewards, batch, history, estimates, rounds, credit, server_info)
 
 
 def create_app(settings: Settings | None = None, store: Store | None = None) -> FastAPI:
@@ -58,7 +71,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         exception_handlers=HANDLERS,
         redirect_slashes=False,
     )
-    for module in (sessions, decisions, rewards, batch, estimates, rounds, server_info):
+    for module in ROUTERS:
         app.include_router(module.router)
     describe = app.openapi
     app.openapi = lambda: add_definitions(describe())  # type: ignore[method-assign]

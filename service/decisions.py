@@ -84,7 +84,7 @@ class Decide:
         if is_blocked(session):
             assert session.schedule.current is not None
             return Blocked(session.schedule.current.key)
-        return Taken(self._take(uow, session), True)
+        return Taken(self.take(uow, session), True)
 
     def _again(self, known: Decision) -> Taken:
         if known.digest != self.digest:
@@ -92,7 +92,8 @@ class Decide:
             raise Problem(409, "event_conflict", detail, "event_id")
         return Taken(known, False)
 
-    def _take(self, uow: UnitOfWork, session: Session) -> Decision:
+    def take(self, uow: UnitOfWork, session: Session) -> Decision:
+        """Begin a round: choose and write. Everything has been checked."""
         trajectory = uow.trajectory((*self.key, self.trajectory))
         if trajectory.n_decisions == 0:
             session.n_trajectories += 1
@@ -151,8 +152,12 @@ def request_digest(
     rewards: list[Reward],
 ) -> bytes:
     """A digest of a decision's body as parsed: equal values, equal digest."""
-    parts = repr((arm_ids, forced_arm, [reward.asked() for reward in rewards]))
-    digest = blake2b(parts.encode(), digest_size=16)
+    return body_digest(contexts, arm_ids, forced_arm, [reward.asked() for reward in rewards])
+
+
+def body_digest(contexts: Floats | None, *parts: object) -> bytes:
+    """A digest of contexts and of everything else that a body says."""
+    digest = blake2b(repr(parts).encode(), digest_size=16)
     if contexts is not None:
         digest.update(repr(contexts.shape).encode())
         digest.update(np.ascontiguousarray(contexts).tobytes())

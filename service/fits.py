@@ -99,10 +99,13 @@ def mark_due(uow: UnitOfWork, session: Session, now: float) -> None:
 
 
 def start_next(uow: UnitOfWork, session: Session, now: float) -> None:
-    """Let the latest fit that may run be the one at work."""
+    """Let the latest fit that may run be the one at work; this batch's choice is not final."""
     schedule = session.schedule
     if schedule.current is not None:
-        return
+        if session.key not in uow.effects.due:
+            return
+        schedule.waiting.append(schedule.current)
+        schedule.current = None
     ready = [due for due in schedule.waiting if due.retry_at is None or due.retry_at <= now]
     if ready:
         schedule.current = max(ready, key=lambda due: due.key)

@@ -108,6 +108,16 @@ class DecisionBody(TypedDict, total=False):
 
 
 @with_config(STRICT)
+class HistoryBody(TypedDict, total=False):
+    """Logged rounds in order: what was selected, and what was measured."""
+
+    contexts: Annotated[Required[Contexts], Field(description="selected contexts, a round a row")]
+    rewards: Annotated[list[Number | None], Field(description="a round each; null: not known")]
+    trajectory: Key | None
+    import_id: Annotated[Name | None, Field(max_length=200, description="makes a retry safe")]
+
+
+@with_config(STRICT)
 class RankBody(TypedDict, total=False):
     """Contexts to score."""
 
@@ -225,5 +235,6 @@ SESSION: TypeAdapter[SessionBody] = TypeAdapter(SessionBody)
 PATCH: TypeAdapter[SessionPatch] = TypeAdapter(SessionPatch)
 REWARDS: TypeAdapter[RewardsBody] = TypeAdapter(RewardsBody)
 DECISION: TypeAdapter[DecisionBody] = TypeAdapter(DecisionBody)
+HISTORY: TypeAdapter[HistoryBody] = TypeAdapter(HistoryBody)
 BATCH: TypeAdapter[BatchBody] = TypeAdapter(BatchBody)
 RANK: TypeAdapter[RankBody] = TypeAdapter(RankBody)

@@ -98,6 +98,14 @@ class SessionAnswer(BaseModel):
     fit_due: bool
 
 
+class HistoryAnswer(BaseModel):
+    """Which rounds the log became."""
+
+    first_round: int
+    last_round: int
+    rewards: int
+
+
 class RankAnswer(BaseModel):
     """Scores without a decision: arms from best to worst."""
 

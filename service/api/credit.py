@@ -1,0 +1,79 @@
+"""GET /v1/sessions/{id}/credit: what each past decision has earned, and is still to earn."""
+
+import json
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+
+from service.api.documentation import Page, documented
+from service.api.estimates import CURSOR, LIMIT, found_session
+from service.api.sessions import json_response
+from service.records import Decision
+from service.service import service_of, tenant_of
+
+router = APIRouter(tags=["estimates"])
+
+
+def credit_answer(decision: Decision, per_lag: Any, n_rounds: int, theta: Any) -> dict[str, Any]:
+    """A decision's expected share in the rewards, before now and from now on.
+
+    Parameters
+    ----------
+    per_lag : (n_lags,) cumulative sums of the lag weights
+    n_rounds : the trajectory's rounds so far
+    """
+    answer: dict[str, Any] = {
+        "round": decision.round,
+        "event_id": decision.event_id,
+        "arm": decision.arm,
+        "arm_id": decision.arm_id,
+        "earned": None,
+        "to_come": None,
+        "n_lags_passed": n_rounds - decision.round + 1,
+    }
+    if theta is not None:
+        value = float(np.frombuffer(decision.context) @ theta) if decision.context else 0.0
+        passed = min(len(per_lag), n_rounds - decision.round + 1)
+        answer["earned"] = value * float(per_lag[passed - 1])
+        answer["to_come"] = value * float(per_lag[-1] - per_lag[passed - 1])
+    return answer
+
+
+@router.get(
+    "/v1/sessions/{session_id}/credit",
+    summary="What each past decision has earned and is still to earn",
+    responses=documented({200: Page}, 404, 422),
+)
+async def get_credit(
+    session_id: str,
+    request: Request,
+    trajectory: str = Query(""),
+    cursor: int = CURSOR,
+    limit: int = LIMIT,
+) -> Response:
+    """By the estimate in use: a decision's context times theta, times the lag weights that have
+    passed (earned) and those still ahead (to_come). Null before the first estimate."""
+    service, tenant = service_of(request), tenant_of(request)
+
+    def read() -> dict[str, Any]:
+        with service.store.reader() as reader:
+            session = found_session(reader, tenant, session_id)
+            key = (*session.key, trajectory)
+            decisions = reader.decisions(key, cursor, limit + 1)
+            n_rounds = {t.key: t.n_rounds for t in reader.trajectories(session.key)}
+            record = reader.estimate(session.key, session.estimate) if session.estimate else None
+        theta = per_lag = None
+        if record is not None and record.estimate is not None:
+            estimate = json.loads(record.estimate)
+            theta, per_lag = np.array(estimate["theta"]), np.cumsum(estimate["lag_weights"])
+        page = decisions[:limit]
+        items = [credit_answer(d, per_lag, n_rounds[trajectory], theta) for d in page]
+        more = len(decisions) > limit
+        return {
+            "items": items,
+            "next": str(page[-1].round) if more else None,
+            "model_version": session.model_version,
+        }
+
+    return json_response(await service.read(read))

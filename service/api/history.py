@@ -1,0 +1,62 @@
+"""POST /v1/sessions/{id}/history: logged rounds, to start warm."""
+
+from fastapi import APIRouter, Request, Response
+
+from service.api.bodies import HISTORY, parse, refuse_duplicates
+from service.api.contexts import read_contexts
+from service.api.documentation import HistoryAnswer, documented, takes
+from service.api.sessions import json_response
+from service.decisions import body_digest
+from service.imports import ImportHistory
+from service.problems import Problem
+from service.records import SERVER_EVENT
+from service.service import service_of, tenant_of
+
+router = APIRouter(tags=["sessions"])
+MOST = 10_000  # rounds in one call: they are one transaction, and others wait for it
+
+
+@router.post(
+    "/v1/sessions/{session_id}/history",
+    status_code=201,
+    summary="Start warm from a log",
+    responses=documented({201: HistoryAnswer, 200: HistoryAnswer}, 404, 409, 422),
+    openapi_extra=takes(HISTORY),
+)
+async def post_history(session_id: str, request: Request) -> Response:
+    """Append rounds that were decided elsewhere, at most 10 000 a call, all or nothing.
+
+    They count like forced decisions. Fits that become due by them are done in the background.
+    """
+    service = service_of(request)
+    body = await request.body()
+    asked = parse(HISTORY, body)
+    given = asked["contexts"]
+    refuse_duplicates(body, len(asked) + (len(given) if isinstance(given, dict) else 0))
+    contexts = read_contexts(given)
+    n = len(contexts)
+    if n > MOST:
+        raise Problem(422, "out_of_range", f"a call takes at most {MOST} rounds", "contexts")
+    rewards = asked.get("rewards", [None] * n)
+    if len(rewards) != n:
+        raise Problem(422, "wrong_shape", f"{len(rewards)} rewards for {n} rounds", "rewards")
+    import_id = asked.get("import_id")
+    if import_id is not None and import_id.startswith(SERVER_EVENT):
+        detail = f"ids that begin with {SERVER_EVENT} are the server's"
+        raise Problem(422, "invalid", detail, "import_id")
+    command = ImportHistory(
+        (tenant_of(request), session_id),
+        asked.get("trajectory") or "",
+        contexts,
+        [None if value is None else value + 0.0 for value in rewards],
+        service.agents,
+        import_id,
+        None if import_id is None else body_digest(contexts, rewards),
+    )
+    done = await service.writer.submit(command)
+    answer = {
+        "first_round": done.first_round,
+        "last_round": done.last_round,
+        "rewards": done.n_rewards,
+    }
+    return json_response(answer, 201 if done.is_new else 200)

@@ -1,0 +1,87 @@
+"""Starting warm: rounds that were decided and measured elsewhere become rounds of a session."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lhb_engine.history import Floats
+from service.agents import Agents
+from service.decisions import Decide
+from service.problems import Problem
+from service.records import SessionKey
+from service.rewards import Reward, apply_rewards, plan_rewards
+from service.sessions import find_session, refuse_archived
+from service.storage.ports import Keys
+from service.storage.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Which rounds the log became, and whether just now."""
+
+    first_round: int
+    last_round: int
+    n_rewards: int
+    is_new: bool
+
+
+@dataclass(slots=True)
+class ImportHistory:
+    """Command: append logged rounds to a trajectory, all or nothing.
+
+    Attributes
+    ----------
+    contexts : (n_rounds, dim) array of selected contexts
+    rewards : one a round, None where none is known
+    import_id : makes a repeat safe; `digest` is of the whole body
+    """
+
+    key: SessionKey
+    trajectory: str
+    contexts: Floats
+    rewards: list[float | None]
+    agents: Agents
+    import_id: str | None = None
+    digest: bytes | None = None
+
+    def keys(self, keys: Keys) -> None:
+        """Add what this command reads."""
+        keys.sessions.add(self.key)
+        keys.trajectories.add((*self.key, self.trajectory))
+
+    def __call__(self, uow: UnitOfWork) -> Imported:
+        """The schedule sees all rounds at once: of windows due together the latest is fitted."""
+        session = find_session(uow, self.key)
+        key = (*self.key, self.trajectory)
+        n = len(self.contexts)
+        if self.import_id is not None:
+            known = uow.decision_by_event(key, f"{self.import_id}/1")
+            if known is not None:
+                if known.digest != self.digest:
+                    detail = f"import {self.import_id!r} was made already, with another body"
+                    raise Problem(409, "event_conflict", detail, "import_id")
+                n_rewards = sum(value is not None for value in self.rewards)
+                return Imported(known.round, known.round + n - 1, n_rewards, False)
+        refuse_archived(session)
+        if self.contexts.shape[1] != session.dim:
+            width = self.contexts.shape[1]
+            detail = f"a context of this session has {session.dim} numbers, not {width}"
+            raise Problem(422, "wrong_shape", detail, "contexts")
+        first = uow.trajectory(key).n_rounds + 1
+        for i, context in enumerate(self.contexts):
+            event_id = None if self.import_id is None else f"{self.import_id}/{i + 1}"
+            decide = Decide(self.key, self.trajectory, context[np.newaxis], self.agents)
+            decide.event_id, decide.digest, decide.forced_arm = event_id, self.digest, 0
+            decide.take(uow, session)
+        received = [
+            Reward(value, self.trajectory, round=first + i, reward_id=self._reward_id(i, first))
+            for i, value in enumerate(self.rewards)
+            if value is not None
+        ]
+        planned = plan_rewards(uow, session, received, "rewards")
+        apply_rewards(uow, session, planned, self.agents)
+        return Imported(first, first + n - 1, len(planned), True)
+
+    def _reward_id(self, i: int, first: int) -> str | None:
+        """Sum mode wants one of every reward."""
+        return f"{self.import_id or f'history-{first}'}/{i + 1}"

@@ -14,6 +14,7 @@ from service.api import (
     credit,
     decisions,
     estimates,
+    events,
     history,
     rewards,
     rounds,
@@ -39,7 +40,10 @@ A session is one durable agent: ask it for decisions, tell it what was measured.
 """
 
 
-ROUTERS = (sessions, decisions, rewards, batch, history, estimates, rounds, credit, server_info)
+ROUTERS = (
+    *(events, sessions, decisions, rewards, batch, history),
+    *(estimates, rounds, credit, server_info),
+)
 
 
 def create_app(settings: Settings | None = None, store: Store | None = None) -> FastAPI:

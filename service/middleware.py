@@ -17,6 +17,7 @@ from service.service import Service
 from service.settings import Settings
 
 log = structlog.get_logger()
+IMPORT_PATH = "/v1/sessions/import"
 JSON_TYPE = (b"content-type", b"application/json")
 PROBLEM_TYPE = (b"content-type", MEDIA_TYPE.encode())
 
@@ -113,7 +114,8 @@ class Body:
     def __init__(self, scope: Scope, receive: Receive, settings: Settings) -> None:
         self._headers = scope["headers"]
         self._receive = receive
-        self._limit = settings.max_body_bytes
+        is_import = scope["path"] == IMPORT_PATH
+        self._limit = settings.max_import_bytes if is_import else settings.max_body_bytes
         self._seconds = settings.body_timeout_seconds
         self._n_bytes = 0
         self._is_whole = False

@@ -98,7 +98,11 @@ class Schedule:
     @classmethod
     def loads(cls, text: str) -> "Schedule":
         """The inverse of `dumps`."""
-        data = json.loads(text)
+        return cls.load(json.loads(text))
+
+    @classmethod
+    def load(cls, data: dict[str, Any]) -> "Schedule":
+        """From parsed JSON."""
         return cls(
             open=[OpenWindow(FitWindow(**w), n, at) for w, n, at in data["open"]],
             current=None if data["current"] is None else DueFit.from_json(data["current"]),

@@ -43,6 +43,7 @@ class Settings(BaseSettings):
         default=5, ge=1, description="after so many failures a fit is given up"
     )
     max_body_bytes: int = Field(default=16 * 2**20, gt=0, description="largest request body")
+    max_import_bytes: int = Field(default=2**30, gt=0, description="largest session to import")
     body_timeout_seconds: float = Field(
         default=30.0, gt=0, description="time a request body may take"
     )

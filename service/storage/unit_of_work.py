@@ -187,6 +187,11 @@ class UnitOfWork:
         self.n_writes += 1
         self._learned.add(key)
 
+    def restore_agent(self, key: SessionKey, agent: Agent, n_estimates: int) -> None:
+        """Store the state of an agent that comes from elsewhere."""
+        self.agents[key] = LiveAgent(agent, n_estimates, None)
+        self.save_agent(key)
+
     def add_decision(self, decision: Decision) -> None:
         """Store a decision."""
         self.n_writes += 1

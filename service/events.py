@@ -1,0 +1,160 @@
+"""A session whole, as versioned NDJSON: a header, its records, and an end with count and digest.
+
+Floats are written so that they come back to the last bit. The digest is blake2b-128 over all lines
+before the end, newlines included; a file that was cut or changed is refused.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, fields
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from pydantic_core import to_json
+
+from lhb_engine.history import Floats
+from service.records import (
+    Decision,
+    EstimateRecord,
+    Measurement,
+    Session,
+    Trajectory,
+)
+from service.storage.ports import Reader
+
+FORMAT, VERSION = "lhb-session", 1
+PAGE = 1000
+OWN = ("tenant", "session_id")  # the importing side has its own
+
+
+def export_session(reader: Reader, session: Session) -> Iterator[bytes]:
+    """The session's lines, each with its newline."""
+    digest, count = blake2b(digest_size=16), 0
+    for record in _records(reader, session):
+        line = to_json(record) + b"\n"
+        digest.update(line)
+        count += 1
+        yield line
+    yield to_json({"record": "end", "count": count, "digest": digest.hexdigest()}) + b"\n"
+
+
+def _records(reader: Reader, session: Session) -> Iterator[dict[str, Any]]:
+    header = {f.name: getattr(session, f.name) for f in fields(session) if f.name != "tenant"}
+    header["schedule"] = json.loads(session.schedule.dumps())
+    yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
+    trajectories = reader.trajectories(session.key)
+    for trajectory in trajectories:
+        values = asdict(trajectory)
+        yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in OWN}}
+    for trajectory in trajectories:
+        key = (*session.key, trajectory.key)
+        after = 0
+        while page := reader.decisions(key, after, PAGE):
+            yield from map(decision_record, page)
+            after = page[-1].round
+        for measurement in reader.measurement_log(key):
+            yield {"record": "measurement", **_without_owner(measurement)}
+    number = 0
+    while estimates := reader.estimates(session.key, number, PAGE):
+        for estimate in estimates:
+            values = _without_owner(estimate)
+            for name in ("manifest", "fingerprint", "estimate"):
+                values[name] = None if values[name] is None else json.loads(values[name])
+            yield {"record": "estimate", **values}
+        number = estimates[-1].number
+    state = reader.agent_state(session.key)
+    if state is not None:
+        yield {"record": "agent", "state": json.loads(state)}
+
+
+def _without_owner(row: Measurement | EstimateRecord) -> dict[str, Any]:
+    return {name: value for name, value in row._asdict().items() if name not in OWN}
+
+
+def decision_record(decision: Decision) -> dict[str, Any]:
+    """A decision with its blobs as lists of numbers."""
+    values = {name: value for name, value in decision._asdict().items() if name not in OWN}
+    values["context"] = np.frombuffer(decision.context).tolist()
+    values["scores"] = np.frombuffer(decision.scores).tolist()
+    values["digest"] = None if decision.digest is None else decision.digest.hex()
+    values["explored"], values["forced"] = bool(decision.explored), bool(decision.forced)
+    return {"record": "decision", **values}
+
+
+def decision_of(values: dict[str, Any], tenant: str, session_id: str) -> Decision:
+    """The inverse of `decision_record`, for its new owner."""
+    digest = values["digest"]
+    return Decision(
+        **{
+            **{name: value for name, value in values.items() if name != "record"},
+            "tenant": tenant,
+            "session_id": session_id,
+            "context": _floats(values["context"]).tobytes(),
+            "scores": _floats(values["scores"]).tobytes(),
+            "digest": None if digest is None else bytes.fromhex(digest),
+        }
+    )
+
+
+def trajectory_of(values: dict[str, Any], tenant: str, session_id: str) -> Trajectory:
+    """A trajectory record's row."""
+    named = {name: value for name, value in values.items() if name != "record"}
+    return Trajectory(tenant, session_id, **named)
+
+
+def measurement_of(values: dict[str, Any], tenant: str, session_id: str) -> Measurement:
+    """A measurement record's row."""
+    named = {name: value for name, value in values.items() if name != "record"}
+    return Measurement(tenant, session_id, **named)
+
+
+def estimate_of(values: dict[str, Any], tenant: str, session_id: str) -> EstimateRecord:
+    """An estimate record's row."""
+    named = {name: value for name, value in values.items() if name != "record"}
+    for name in ("manifest", "fingerprint", "estimate"):
+        named[name] = None if named[name] is None else json.dumps(named[name])
+    return EstimateRecord(tenant, session_id, **named)
+
+
+def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and record of each line but the end, which is checked.
+
+    Raises
+    ------
+    ValueError
+        Not this format, or cut or changed on its way; the message names the line.
+    """
+    digest, count, is_ended = blake2b(digest_size=16), 0, False
+    for number, line in enumerate(lines, 1):
+        if is_ended:
+            raise ValueError(f"line {number}: there is something after the end")
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"line {number}: not JSON: {error}") from None
+        if not isinstance(record, dict) or "record" not in record:
+            raise ValueError(f"line {number}: not a record")
+        if number == 1:
+            _check_header(record)
+        if record["record"] == "end":
+            if record.get("count") != count or record.get("digest") != digest.hexdigest():
+                raise ValueError(f"line {number}: count or digest do not fit what came before")
+            is_ended = True
+            continue
+        digest.update(line)
+        count += 1
+        yield number, record
+    if not is_ended:
+        raise ValueError("the end is missing: the file was cut")
+
+
+def _check_header(record: dict[str, Any]) -> None:
+    if record["record"] != "header" or record.get("format") != FORMAT:
+        raise ValueError(f"line 1: not a header of format {FORMAT}")
+    if record.get("version") != VERSION:
+        raise ValueError(f"line 1: version {record.get('version')!r} is not read here")
+
+
+def _floats(values: Any) -> Floats:
+    return np.array(values, dtype=np.float64)

@@ -1,0 +1,166 @@
+"""Replay: what is stored decides again, and fits again, and has to come out the same.
+
+Decisions are chosen again from their stored scores and their round's own randomness, and the
+chosen context is scored again by the estimate that decided: equal to the bit anywhere. Estimates
+are fitted again from their manifests: equal to the bit under the same fingerprint, else within
+1e-9 relative.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import Agent
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow
+from lhb_engine.randomness import Draw
+from service.agents import build_agent
+from service.fit_job import fingerprint
+from service.records import Decision, DueFit, EstimateRecord, Session
+from service.storage.ports import Reader
+
+PAGE = 1000
+TOLERANCE = 1e-9
+TOLD = ("seconds",)  # of an estimate: not what was found, but how the fit went
+
+
+@dataclass(slots=True)
+class Replay:
+    """What was compared, and every difference in words."""
+
+    session_id: str
+    n_decisions: int = 0
+    n_estimates: int = 0
+    n_elsewhere: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """For reports."""
+        return {
+            "session_id": self.session_id,
+            "decisions": self.n_decisions,
+            "estimates": self.n_estimates,
+            "estimates_from_elsewhere": self.n_elsewhere,
+            "equal": not self.differences,
+            "differences": self.differences[:100],
+        }
+
+
+def replay_session(reader: Reader, session: Session) -> Replay:
+    """Decide and fit everything again."""
+    replay = Replay(session.id)
+    agent = build_agent(session, None)
+    states = {0: agent.state()}
+    for record in _estimates(reader, session):
+        if record.estimate is None:
+            continue
+        stored = Estimate.from_json(json.loads(record.estimate))
+        if not agent.learns_within_epoch:
+            _refit(reader, session, agent, record, stored, replay)
+        agent.install(stored)
+        if stored.theta is not None:
+            states[record.model_version] = agent.state()
+    agents = {version: build_agent(session, state) for version, state in states.items()}
+    last = 0
+    for trajectory in reader.trajectories(session.key):
+        rounds = 0
+        version = 0
+        for decision in _decisions(reader, session, trajectory.key):
+            rounds += 1
+            if decision.round != rounds or decision.model_version < version:
+                replay.differences.append(f"{_name(decision)}: out of order")
+            version = decision.model_version
+            _decide_again(session, agents, decision, replay)
+        if rounds != trajectory.n_rounds:
+            replay.differences.append(f"trajectory {trajectory.key!r}: rounds are missing")
+        last += rounds
+    if last != session.n_rounds:
+        replay.differences.append("the session's rounds are not those of its trajectories")
+    return replay
+
+
+def _estimates(reader: Reader, session: Session) -> Iterator[EstimateRecord]:
+    after = 0
+    while page := reader.estimates(session.key, after, PAGE):
+        yield from page
+        after = page[-1].number
+
+
+def _decisions(reader: Reader, session: Session, trajectory: str) -> Iterator[Decision]:
+    after = 0
+    while page := reader.decisions((*session.key, trajectory), after, PAGE):
+        yield from page
+        after = page[-1].round
+
+
+def _decide_again(
+    session: Session, agents: dict[int, Agent], decision: Decision, replay: Replay
+) -> None:
+    replay.n_decisions += 1
+    agent = agents.get(decision.model_version)
+    if agent is None:
+        replay.differences.append(f"{_name(decision)}: no estimate {decision.model_version}")
+        return
+    if decision.arm is None:
+        return
+    scores = np.frombuffer(decision.scores)
+    if not agent.learns_within_epoch:
+        context = np.frombuffer(decision.context)
+        score = agent.scores(context[np.newaxis])[0]
+        if score != scores[decision.arm]:
+            replay.differences.append(f"{_name(decision)}: scored {score!r} now")
+    if decision.forced:
+        return
+    best = np.flatnonzero(scores == scores.max())
+    arm = int(best[0])
+    if len(best) > 1:
+        draw = Draw(session.seed, decision.trajectory, decision.round)
+        arm = int(best[draw.below(len(best))])
+    explored = len(best) == len(scores) > 1
+    again = (arm, 1.0 / len(best), explored)
+    if again != (decision.arm, decision.propensity, bool(decision.explored)):
+        replay.differences.append(f"{_name(decision)}: decides {again} now")
+
+
+def _refit(
+    reader: Reader,
+    session: Session,
+    agent: Agent,
+    record: EstimateRecord,
+    stored: Estimate,
+    replay: Replay,
+) -> None:
+    replay.n_estimates += 1
+    manifest = json.loads(record.manifest)
+    window = FitWindow(**manifest["window"])
+    due = DueFit(window, manifest["measured"], manifest["closed"], manifest["reason"], 0.0)
+    again = agent.fit(reader.history(session, window, due)).to_json()
+    before = stored.to_json()
+    is_here = record.fingerprint == json.dumps(fingerprint())
+    replay.n_elsewhere += not is_here
+    for name in before:
+        if name in TOLD:
+            continue
+        is_same = before[name] == again[name] if is_here else _is_close(before[name], again[name])
+        if not is_same:
+            where = f"estimate {record.number} (epoch {record.epoch})"
+            replay.differences.append(f"{where}: {name} is {again[name]!r} now")
+
+
+def _is_close(before: Any, again: Any) -> bool:
+    """Equal, or numbers within the tolerance relative to the largest among them."""
+    try:
+        a, b = np.array(before, dtype=np.float64), np.array(again, dtype=np.float64)
+    except (TypeError, ValueError):
+        return bool(before == again)
+    if a.shape != b.shape:
+        return False
+    size = float(np.abs(a).max(initial=0.0))
+    return bool(np.all(np.abs(a - b) <= TOLERANCE * size))
+
+
+def _name(decision: Decision) -> str:
+    return f"decision {decision.event_id!r} of trajectory {decision.trajectory!r}"

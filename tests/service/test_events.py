@@ -1,0 +1,154 @@
+"""A session whole, out and in again: it goes on as if nothing had happened."""
+
+import json
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+import pytest
+
+from tests.service.conftest import Client, Serve, problem, until
+
+pytestmark = pytest.mark.anyio
+ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
+
+
+async def play(client: Client, session: str, first: int, last: int) -> list[Any]:
+    """Rounds with a reward each but every seventh; the answers without the server's own words."""
+    answers = []
+    for round in range(first, last + 1):
+        answer = await client.decide(session, ARMS, event_id=f"e{round}")
+        answers.append(answer)
+        if round % 7:
+            value = ARMS[answer["arm"]][0] + 0.01 * round
+            await client.reward(session, value=value, round=round)
+    return answers
+
+
+async def settled(client: Client, session: str) -> bool:
+    return not (await client.read(f"/v1/sessions/{session}"))["fit_due"]
+
+
+async def test_an_imported_session_goes_on_where_the_other_one_was(serve: Serve) -> None:
+    async with serve() as client:
+        whole, half = [
+            await client.create(algorithm="ad_lasso", refit="blocking", name=name)
+            for name in ("whole", "half")
+        ]
+        await play(client, whole, 1, 40)
+        await play(client, half, 1, 40)
+        await until(lambda: settled(client, half))
+        exported = await client.get(f"/v1/sessions/{half}/events")
+        assert exported.headers["content-type"].startswith("application/x-ndjson")
+        answer = await client.post("/v1/sessions/import?name=copy", content=exported.content)
+        assert answer.status_code == 201, answer.text
+        copy = answer.json()["id"]
+        assert await play(client, copy, 41, 70) == await play(client, whole, 41, 70)
+        for page in ("rounds?limit=1000", "decisions/e3", "epochs"):
+            theirs = await client.read(f"/v1/sessions/{whole}/{page}")
+            mine = await client.read(f"/v1/sessions/{copy}/{page}")
+            assert without_times(mine) == without_times(theirs)
+        # a decision that was taken before is answered as before
+        again = await client.decide(copy, ARMS, event_id="e3")
+        assert again == await client.read(f"/v1/sessions/{half}/decisions/e3")
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        timed = ("at", "due_at", "overdue_at", "seconds")
+        return {k: without_times(v) for k, v in value.items() if k not in timed}
+    return [without_times(v) for v in value] if isinstance(value, list) else value
+
+
+async def test_what_goes_out_comes_back_out_the_same(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(algorithm="lin_ucb")
+        await play(client, session, 1, 10)
+        await client.decide(session, ARMS, trajectory="b", arm_ids=["x", "y", "ü"])
+        first = (await client.get(f"/v1/sessions/{session}/events")).content.splitlines()
+        body = b"\n".join(first) + b"\n"
+        answer = await client.post("/v1/sessions/import", content=body)
+        copy = answer.json()["id"]
+        second = (await client.get(f"/v1/sessions/{copy}/events")).content.splitlines()
+        assert second[1:-1] == first[1:-1]
+        assert json.loads(first[-1])["count"] == len(first) - 1
+
+
+def changed(line: int, change: Callable[[dict[str, Any]], Any]) -> Callable[[list[bytes]], Any]:
+    def apply(lines: list[bytes]) -> list[bytes]:
+        record = json.loads(lines[line])
+        change(record)
+        return [*lines[:line], json.dumps(record).encode(), *lines[line + 1 :]]
+
+    return apply
+
+
+BROKEN: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "cut": lambda lines: lines[:-3],
+    "no end": lambda lines: lines[:-1],
+    "a line less": lambda lines: lines[:3] + lines[4:],
+    "a changed number": lambda lines: [line.replace(b"0.25", b"0.26") for line in lines],
+    "more after the end": lambda lines: [*lines, lines[1]],
+    "another version": changed(0, lambda record: record.update(version=2)),
+    "not json": lambda lines: [lines[0], b"{", *lines[2:]],
+    "empty": lambda lines: [],
+}
+
+
+@pytest.mark.parametrize("how", list(BROKEN))
+async def test_a_broken_file_is_refused_whole(serve: Serve, how: str) -> None:
+    async with serve() as client:
+        session = await client.create()
+        await play(client, session, 1, 5)
+        lines = (await client.get(f"/v1/sessions/{session}/events")).content.splitlines()
+        body = b"".join(line + b"\n" for line in BROKEN[how](lines))
+        problem(await client.post("/v1/sessions/import", content=body), 422, "bad_import", "body")
+        assert len((await client.read("/v1/sessions"))["items"]) == 1
+
+
+def resealed(records: list[dict[str, Any]]) -> bytes:
+    """A file with a right count and digest, whatever is in it."""
+    body = b"".join(json.dumps(record).encode() + b"\n" for record in records)
+    digest = blake2b(body, digest_size=16).hexdigest()
+    end = {"record": "end", "count": len(records), "digest": digest}
+    return body + json.dumps(end).encode() + b"\n"
+
+
+FORGED: list[tuple[str, str, Any]] = [
+    ("decision", "context", [1.0]),
+    ("decision", "context", [1.0, 1e300]),
+    ("decision", "context", "x"),
+    ("decision", "round", 7),
+    ("decision", "position", 99),
+    ("decision", "trajectory", "nobody"),
+    ("decision", "arm", 12),
+    ("decision", "extra", 1),
+    ("measurement", "value", float("nan")),
+    ("measurement", "last_round", 99),
+    ("trajectory", "n_rounds", 4),
+    ("header", "session", {"dim": 2}),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), FORGED)
+async def test_a_forged_file_is_refused_whole(
+    serve: Serve, kind: str, name: str, value: Any
+) -> None:
+    async with serve() as client:
+        session = await client.create()
+        await play(client, session, 1, 5)
+        lines = (await client.get(f"/v1/sessions/{session}/events")).content.splitlines()
+        records = [json.loads(line) for line in lines[:-1]]
+        next(record for record in records if record["record"] == kind)[name] = value
+        answer = await client.post("/v1/sessions/import", content=resealed(records))
+        problem(answer, 422, "bad_import", "body")
+        assert len((await client.read("/v1/sessions"))["items"]) == 1
+
+
+async def test_names_and_unknown_sessions(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(name="shop")
+        exported = (await client.get(f"/v1/sessions/{session}/events")).content
+        answer = await client.post("/v1/sessions/import", content=exported)
+        problem(answer, 409, "session_conflict", "name")
+        problem(await client.get("/v1/sessions/nobody/events"), 404, "unknown_session")

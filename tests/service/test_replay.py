@@ -1,0 +1,76 @@
+"""Replay equals what was lived, and notices when it does not."""
+
+import sqlite3
+from typing import Any
+
+import pytest
+
+from service.replay import replay_session
+from tests.service.conftest import Client, Serve, until
+
+pytestmark = pytest.mark.anyio
+ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0], [0.25, -1.0]]
+
+
+async def lived(client: Client, **body: Any) -> str:
+    """A session with fits, gaps, a span, a forced round, a skipped one and two trajectories."""
+    session = await client.create(algorithm="ad_lasso", **body)
+    for round in range(1, 41):
+        for name in ("", "b"):
+            more: dict[str, Any] = {"forced_arm": 2} if round == 9 else {}
+            answer = await client.decide(session, ARMS, trajectory=name, **more)
+            if round % 7 == 0 or round in (11, 12):
+                continue
+            value = ARMS[answer["arm"]][0] + 0.01 * round
+            await client.reward(session, value=value, round=round, trajectory=name)
+    await client.post(f"/v1/sessions/{session}/decisions", json={"skip": True})
+    await client.reward(session, value=1.5, first_round=11, last_round=12)
+
+    async def settled() -> bool:
+        return not (await client.read(f"/v1/sessions/{session}"))["fit_due"]
+
+    await until(settled)
+    return session
+
+
+def replayed(client: Client, session: str) -> Any:
+    with client.service.store.reader() as reader:
+        found = reader.session(("", session))
+        assert found is not None
+        return replay_session(reader, found)
+
+
+@pytest.mark.parametrize("body", [{}, {"default_reward": 0.5}, {"refit": "blocking"}])
+async def test_replay_equals_live(serve: Serve, body: dict[str, Any]) -> None:
+    async with serve() as client:
+        session = await lived(client, **body)
+        replay = replayed(client, session)
+        assert replay.differences == []
+        assert replay.n_decisions == 81
+        assert replay.n_estimates >= (4 if "refit" in body else 1)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update decisions set arm = (arm + 1) % 4 where round = 30 and trajectory = ''",
+        "update decisions set context = zeroblob(16) where round = 30 and trajectory = ''",
+        "update measurements set value = value + 1e-9 where first_round between 24 and 26",
+        "delete from decisions where round = 33 and trajectory = 'b'",
+        "update decisions set propensity = 0.75 where round = 2",
+    ],
+)
+async def test_replay_notices(serve: Serve, damage: str) -> None:
+    async with serve() as client:
+        session = await lived(client, refit="blocking")
+        url = client.service.settings.database_url
+        if not url.startswith("sqlite"):
+            pytest.skip("the damage is done with sqlite3")
+        assert replayed(client, session).differences == []
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+            assert connection.execute(damage).rowcount > 0
+        connection.close()
+        try:
+            assert replayed(client, session).differences
+        except ValueError:
+            assert "x'00'" in damage

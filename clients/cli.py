@@ -139,6 +139,71 @@ def demo(
     run(seeds, out)
 
 
+@app.command("export")
+def export_session(
+    session: Annotated[str, typer.Argument(help="Id of the session.")],
+    url: Annotated[str | None, typer.Option(help="Through this server.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A file; by default standard output.")] = None,
+    move: Annotated[bool, typer.Option("--move", help="Archive the session: it moves.")] = False,
+) -> None:
+    """Write a session whole, as NDJSON. Without --url, from the database of LHB_DATABASE_URL."""
+    import sys
+
+    from clients.transfer import TransferError, export_to
+    from service.problems import Unavailable
+    from service.storage.ports import Refused
+
+    try:
+        if out is None:
+            export_to(session, sys.stdout.buffer, url, move=move)
+        else:
+            with out.open("wb") as target:
+                export_to(session, target, url, move=move)
+    except (TransferError, Refused, Unavailable) as error:
+        raise SystemExit(f"lhb export: {error}") from None
+
+
+@app.command("import")
+def import_session(
+    file: Annotated[Path | None, typer.Argument(help="By default standard input.")] = None,
+    url: Annotated[str | None, typer.Option(help="Through this server.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the new session.")] = None,
+) -> None:
+    """Make a new session of an export; it goes on where the other one was. Prints its id."""
+    from clients.transfer import TransferError, binary_stdin, import_from
+    from service.problems import Unavailable
+    from service.storage.ports import Refused
+
+    try:
+        if file is None:
+            session = import_from(binary_stdin(), url, name)
+        else:
+            with file.open("rb") as source:
+                session = import_from(source, url, name)
+    except (TransferError, Refused, Unavailable) as error:
+        raise SystemExit(f"lhb import: {error}") from None
+    typer.echo(session)
+
+
+@app.command("replay")
+def replay_sessions(
+    sessions: Annotated[list[str] | None, typer.Argument(help="Ids; by default all.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute stored decisions and estimates again, and compare. Reads beside a running server."""
+    from clients.replays import lines, replay
+    from service.problems import Unavailable
+    from service.storage.ports import Refused
+
+    try:
+        reports = replay(sessions or [])
+    except (Refused, Unavailable) as error:
+        raise SystemExit(f"lhb replay: {error}") from None
+    typer.echo(json.dumps({"sessions": reports}) if as_json else "\n".join(lines(reports)))
+    if not all(report["equal"] for report in reports):
+        raise SystemExit(1)
+
+
 DEFAULT_ALGORITHM = "ad_lasso"
 
 

@@ -38,7 +38,9 @@ class ImportSession:
         with self.open_file() as file:
             records = (record for _, record in read_lines(file))
             session = session_of(next(records), self.tenant)
-            session = replace(session, id=new_id(uow.now), name=self.name or session.name)
+            session = replace(
+                session, id=new_id(uow.now), name=self.name or session.name, archived_at=None
+            )
             if session.name is not None and uow.session_named(self.tenant, session.name):
                 detail = f"the name {session.name!r} is taken; give another one"
                 raise Problem(409, "session_conflict", detail, "name")

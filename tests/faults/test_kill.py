@@ -9,7 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
+from threadpoolctl import threadpool_limits
 
+from service.offline import all_sessions
+from service.replay import replay_session
+from service.storage.urls import open_reader
 from tests.faults.load import check_all, make_players, play_all
 from tests.faults.server import Server
 
@@ -31,6 +35,16 @@ def kill_under_load(database: Path, seed: int) -> None:
         check_all(client, players)
         for session in {player.session for player in players}:
             assert not wait_for_fits(client, session)["fit_due"]
+    assert_replay_equals_live(database)
+
+
+def assert_replay_equals_live(database: Path) -> None:
+    """Every session that is left decides and fits again as it did."""
+    with threadpool_limits(1), open_reader(f"sqlite:///{database}") as reader:
+        for session in all_sessions(reader):
+            replay = replay_session(reader, session)
+            assert replay.differences == []
+            assert replay.n_decisions == session.n_rounds > 0
 
 
 def wait_for_fits(client: httpx.Client, session: str) -> Any:

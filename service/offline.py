@@ -1,0 +1,86 @@
+"""Work on a database without a server: what `lhb export`, `import` and `replay` do by themselves.
+
+Reading goes beside a running server. Writing needs the database: where a server owns the file, the
+refusal says so, and the same command with `--url` goes through that server.
+"""
+
+from pathlib import Path
+
+from service.agents import Agents
+from service.group_commit import Command, GroupCommit
+from service.problems import Problem
+from service.records import Session
+from service.session_import import ImportSession, check_import
+from service.sessions import ChangeSession, unknown_session
+from service.settings import Settings
+from service.storage.file_lock import OwnedElsewhere
+from service.storage.ports import Reader, Refused
+from service.storage.urls import open_store
+
+TENANT = ""
+
+
+class NotPossible(Refused):
+    """It cannot be done here; the message says what to do instead."""
+
+
+def find(reader: Reader, session_id: str) -> Session:
+    """A session by id, or by name where no id fits."""
+    found = reader.session((TENANT, session_id))
+    if found is not None:
+        return found
+    for session in all_sessions(reader):
+        if session.name == session_id:
+            return session
+    raise NotPossible(str(unknown_session(session_id)))
+
+
+def all_sessions(reader: Reader) -> list[Session]:
+    """All of them, archived ones too."""
+    sessions: list[Session] = []
+    after = ""
+    while page := reader.sessions(TENANT, after, 1000, True):
+        sessions += page
+        after = page[-1].id
+    return sessions
+
+
+def archive(url: str, session_id: str) -> None:
+    """Archive a session, so that nothing is added to it any more."""
+    from service.storage.urls import open_reader
+
+    with open_reader(url) as reader:
+        key = find(reader, session_id).key
+    run(url, ChangeSession(key, {"archived": True}))
+
+
+def import_file(settings: Settings, path: Path, name: str | None) -> str:
+    """The id of the new session that a file describes."""
+    try:
+        check_import(lambda: path.open("rb"))
+    except Problem as problem:
+        raise NotPossible(problem.detail) from None
+    command = ImportSession(TENANT, lambda: path.open("rb"), name, settings.allow_oracles)
+    session = run(settings.database_url, command)
+    assert isinstance(session, Session)
+    return session.id
+
+
+def run(url: str, command: Command) -> object:
+    """One command in a transaction of its own."""
+    try:
+        store = open_store(url)
+    except OwnedElsewhere as owned:
+        detail = f"{owned}; or give --url, and it goes through the server that owns it"
+        raise NotPossible(detail) from None
+    try:
+        agents = Agents()
+        writer = GroupCommit(store, after_commit=lambda effects: None, on_rollback=agents.forget)
+        [(result, error)], _ = writer.run([command])
+    finally:
+        store.close()
+    if isinstance(error, Problem):
+        raise NotPossible(error.detail)
+    if error is not None:
+        raise error
+    return result

@@ -1,0 +1,133 @@
+"""Clients that misbehave, and a server that is asked to stop."""
+
+import asyncio
+import json
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.faults.load import check_all, make_players, play_all
+from tests.faults.server import Server
+
+ARMS = [[0.5, -0.25], [1.0, 2.0]]
+
+
+def create(client: httpx.Client) -> str:
+    body = {"algorithm": "uniform", "dim": 2, "horizon": 4}
+    return str(client.post("/v1/sessions", json=body).json()["id"])
+
+
+def connect(server: Server) -> socket.socket:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def request_of(session: str, body: Any, length: int | None = None) -> bytes:
+    content = json.dumps(body).encode()
+    n = len(content) if length is None else length
+    head = (
+        f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: {n}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
+def test_who_hangs_up_in_mid_request_leaves_nothing_or_all(tmp_path: Path) -> None:
+    with Server(tmp_path / "lhb.db") as server, server.client() as client:
+        session = create(client)
+        body = {"contexts": ARMS, "event_id": "e1"}
+        for cut in (10, 60, 120):
+            with connect(server) as half:
+                half.sendall(request_of(session, body)[:cut])
+        assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 0
+        with connect(server) as whole:
+            whole.sendall(request_of(session, body))
+        deadline = time.monotonic() + 10
+        while client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        answer = client.post(f"/v1/sessions/{session}/decisions", json=body)
+        assert (answer.status_code, answer.json()["round"]) == (200, 1)
+
+
+def resident_mb(server: Server) -> float:
+    assert server.process is not None
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def test_a_body_of_100_mb_is_refused_and_not_kept(tmp_path: Path) -> None:
+    with Server(tmp_path / "lhb.db") as server, server.client() as client:
+        session = create(client)
+        before = resident_mb(server)
+        with connect(server) as announced:
+            announced.sendall(request_of(session, {}, length=100 * 2**20))
+            assert b"413" in announced.recv(4096)
+        with connect(server) as chunked:
+            head = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\nhost: x\r\n"
+            chunked.sendall(head.encode() + b"transfer-encoding: chunked\r\n\r\n")
+            piece = b"100000\r\n" + b" " * 2**20 + b"\r\n"
+            answer = b""
+            try:
+                for _ in range(100):
+                    chunked.sendall(piece)
+                answer = chunked.recv(4096)
+            except (BrokenPipeError, ConnectionResetError):
+                answer = b"413"  # it was hung up on before all was sent
+            assert b"413" in answer
+        assert resident_mb(server) - before < 80
+        assert client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS}).is_success
+
+
+def test_slow_clients_hold_nobody_up_and_are_let_go(tmp_path: Path) -> None:
+    server = Server(tmp_path / "lhb.db", LHB_BODY_TIMEOUT_SECONDS="1")
+    with server, server.client() as client:
+        session = create(client)
+        begun = request_of(session, {"contexts": ARMS}, length=1000)
+        slow = [connect(server) for _ in range(100)]
+        for one in slow:
+            one.sendall(begun)
+        times = []
+        for _ in range(20):
+            start = time.monotonic()
+            answer = client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS})
+            assert answer.is_success
+            times.append(time.monotonic() - start)
+        assert sorted(times)[10] < 1.0
+        for one in slow:
+            one.settimeout(20)
+            assert b" 408 " in one.recv(4096)
+            one.close()
+        assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 20
+
+
+def test_sigterm_drains_and_loses_nothing(tmp_path: Path) -> None:
+    database = tmp_path / "lhb.db"
+    with Server(database) as server:
+        players = make_players(server, 77)
+        asyncio.run(play_all(server, players, 300))
+        codes: list[int] = []
+        timer = threading.Timer(0.3, lambda: codes.append(server.stop(signal.SIGTERM)))
+        timer.start()
+        asyncio.run(play_all(server, players, 10**9))
+        timer.join()
+        assert codes in ([0], [-signal.SIGTERM])
+    with Server(database) as again, again.client() as client:
+        check_all(client, players)
+
+
+def test_a_second_server_on_the_same_file_is_refused(tmp_path: Path) -> None:
+    database = tmp_path / "lhb.db"
+    with Server(database) as server:
+        assert server.process is not None
+        with pytest.raises(
+            AssertionError, match=f"served by another process.*{server.process.pid}"
+        ):
+            Server(database).start()
+        with server.client() as client:
+            assert client.get("/healthz").status_code == 200

@@ -1,0 +1,133 @@
+"""A disk that is full, or cannot be written: 503 with the reason, nothing by halves, and back."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.faults.server import Server
+
+ARMS = [[0.5, -0.25], [1.0, 2.0]]
+
+
+def mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"needs leave to mount a small file system: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MB of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount("-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk))
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+def create(client: httpx.Client) -> str:
+    body = {"algorithm": "uniform", "dim": 2, "horizon": 4}
+    return str(client.post("/v1/sessions", json=body).json()["id"])
+
+
+def decide(client: httpx.Client, session: str, i: int) -> httpx.Response:
+    body = {"contexts": ARMS, "event_id": f"e{i}"}
+    if i > 1:
+        body["rewards"] = [{"round": i - 1, "value": float(i - 1)}]
+    return client.post(f"/v1/sessions/{session}/decisions", json=body)
+
+
+def log_of(client: httpx.Client, session: str) -> list[Any]:
+    items: list[Any] = []
+    cursor = "0"
+    while cursor:
+        path = f"/v1/sessions/{session}/rounds?limit=1000&cursor={cursor}"
+        page = client.get(path).json()
+        items += page["items"]
+        cursor = page["next"]
+    return items
+
+
+def assert_whole(client: httpx.Client, session: str, n: int) -> None:
+    """n rounds, and the reward of each but the last."""
+    log = log_of(client, session)
+    assert [item["round"] for item in log] == list(range(1, n + 1))
+    assert [item["reward"] for item in log[:-1]] == [float(i) for i in range(1, n)]
+    assert log[-1]["reward"] is None
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    with Server(small_disk / "lhb.db") as server, server.client() as client:
+        session = create(client)
+        n = 0
+        for _ in range(20):
+            n += 1
+            assert decide(client, session, n).status_code == 201
+        free = os.statvfs(small_disk)
+        filler.write_bytes(b"\0" * (free.f_bavail * free.f_bsize - 40_000))
+        while (answer := decide(client, session, n + 1)).status_code == 201:
+            n += 1
+            assert n < 5000
+        assert answer.status_code == 503, answer.text
+        assert answer.json()["code"] in ("storage_full", "storage_failing")
+        assert "disk" in answer.json()["detail"]
+        assert answer.headers["retry-after"]
+        assert client.get("/healthz").status_code == 200
+        assert_whole(client, session, n)
+        for _ in range(3):
+            assert decide(client, session, n + 1).status_code == 503
+        filler.unlink()
+        for _ in range(20):
+            n += 1
+            answer = decide(client, session, n)
+            assert answer.status_code == 201, answer.text
+            assert answer.json()["round"] == n
+        assert_whole(client, session, n)
+        server.kill()
+    with Server(small_disk / "lhb.db") as again, again.client() as client:
+        assert_whole(client, session, n)
+
+
+def test_a_disk_that_becomes_read_only(small_disk: Path) -> None:
+    """Cut off by size rather than by remounting: an open file keeps its right to write."""
+    database = small_disk / "lhb.db"
+    with Server(database) as server, server.client() as client:
+        session = create(client)
+        assert decide(client, session, 1).status_code == 201
+        server.stop()
+    mount("-o", "remount,ro", str(small_disk))
+    try:
+        with pytest.raises(AssertionError, match=r"(?i)read.?only|cannot be (written|opened)"):
+            Server(database).start()
+    finally:
+        mount("-o", "remount,rw", str(small_disk))
+    with Server(database) as again, again.client() as client:
+        assert decide(client, session, 2).json()["round"] == 2
+        assert_whole(client, session, 2)
+
+
+def test_a_database_that_refuses_writes_while_it_is_served(tmp_path: Path) -> None:
+    """Another process holds the write lock: busy, then fine again, and nothing by halves."""
+    import sqlite3
+
+    database = tmp_path / "lhb.db"
+    with Server(database) as server, server.client() as client:
+        session = create(client)
+        assert decide(client, session, 1).status_code == 201
+        with sqlite3.connect(database, isolation_level=None) as other:
+            other.execute("begin immediate")
+            began = time.monotonic()
+            answer = decide(client, session, 2)
+            assert (answer.status_code, answer.json()["code"]) == (503, "storage_busy")
+            assert time.monotonic() - began < 30
+            other.execute("rollback")
+        other.close()
+        assert decide(client, session, 2).json()["round"] == 2
+        assert_whole(client, session, 2)

@@ -1,0 +1,52 @@
+"""Connections to a SQLite file, and what its driver's errors mean."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.problems import Unavailable
+
+# what the driver says -> problem code; anything else is a defect and stays an error
+_TROUBLE = {
+    sqlite3.SQLITE_FULL: ("storage_full", "the disk is full"),
+    sqlite3.SQLITE_READONLY: ("storage_readonly", "the database cannot be written"),
+    sqlite3.SQLITE_IOERR: ("storage_failing", "the disk reports an error"),
+    sqlite3.SQLITE_BUSY: ("storage_busy", "another process holds the database"),
+    sqlite3.SQLITE_LOCKED: ("storage_busy", "another process holds the database"),
+    sqlite3.SQLITE_CANTOPEN: ("storage_failing", "the database cannot be opened"),
+}
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the driver's errors about the world, not about us, into `Unavailable`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code not in _TROUBLE:
+            raise
+        name, reason = _TROUBLE[code]
+        raise Unavailable(name, f"{reason} ({error}); nothing was written") from error
+
+
+def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit mode, usable from any thread."""
+    mode = "ro" if readonly else "rwc"
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=5.0,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=512,
+    )
+    if not readonly:
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma wal_autocheckpoint = 4000")
+        connection.execute("pragma journal_size_limit = 67108864")
+    connection.execute("pragma cache_size = -16384")
+    return connection

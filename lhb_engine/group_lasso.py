@@ -137,11 +137,15 @@ class GroupLasso:
         return [*(self.lambda_max * COARSE_STEP**-i for i in range(1, n_steps + 1)), lam]
 
     def path(self, lams: Sequence[float], *, tol: float = 1e-6) -> Iterator[GroupLassoResult]:
-        """Solve for falling lams, each from the one before."""
-        phi = None
+        """Solve for falling lams, each from where the last two point."""
+        phi = before = None
+        at = at_before = 0.0
         for lam in lams:
-            result = self.solve(lam, tol=tol, warm_start=phi)
-            phi = result.phi
+            start = phi
+            if phi is not None and before is not None and at_before > at:
+                start = phi + (at - lam) / (at_before - at) * (phi - before) * (phi != 0)
+            result = self.solve(lam, tol=tol, warm_start=start)
+            before, phi, at_before, at = phi, result.phi, at, lam
             yield result
 
     def _result(self, phi: Floats, gap: float, n_iterations: int, tol: float) -> GroupLassoResult:

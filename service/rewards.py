@@ -40,6 +40,8 @@ class Reward:
         trajectory = (*session, self.trajectory)
         keys.sessions.add(session)
         keys.trajectories.add(trajectory)
+        if self.round is not None:
+            keys.rounds.add((trajectory, self.round))
         if self.event_id is not None:
             keys.events.add((trajectory, self.event_id))
         if self.reward_id is not None:

@@ -33,6 +33,7 @@ class Keys:
     trajectories: set[TrajectoryKey] = field(default_factory=set)
     events: set[tuple[TrajectoryKey, str]] = field(default_factory=set)
     rewards: set[tuple[TrajectoryKey, str]] = field(default_factory=set)
+    rounds: set[tuple[TrajectoryKey, int]] = field(default_factory=set)
 
 
 @dataclass(slots=True)

@@ -96,6 +96,15 @@ order by round desc limit 1
 select * from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round = $4 order by number limit 1
 
+-- name: decisions_by_rounds
+select d.* from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+    k(tenant, session_id, trajectory, round)
+cross join lateral (
+    select * from decisions d
+    where d.tenant = k.tenant and d.session_id = k.session_id and d.trajectory = k.trajectory
+        and d.round = k.round
+    order by number limit 1) d
+
 -- name: decision_before
 select * from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and at <= $4
@@ -107,7 +116,10 @@ where tenant = $1 and session_id = $2 and trajectory = $3 and round > $4 and rou
 order by round, number limit $6
 
 -- name: insert_decisions
-copy decisions from stdin (format binary)
+insert into decisions
+select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
+    $7::text[], $8::bytea[], $9::bigint[], $10::text[], $11::bytea[], $12::bytea[], $13::float8[],
+    $14::bool[], $15::bool[], $16::bigint[], $17::bigint[], $18::bigint[], $19::float8[])
 
 -- name: measurement_over
 -- measurements of a single-mode session never overlap: the last to start is the only candidate
@@ -116,6 +128,16 @@ select * from (
     where tenant = $1 and session_id = $2 and trajectory = $3 and first_round <= $5
     order by first_round desc limit 1) m
 where last_round >= $4
+
+-- name: measurements_over_rounds
+select k.round, m.* from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+    k(tenant, session_id, trajectory, round)
+cross join lateral (
+    select * from measurements m
+    where m.tenant = k.tenant and m.session_id = k.session_id and m.trajectory = k.trajectory
+        and m.first_round <= k.round
+    order by first_round desc limit 1) m
+where m.last_round >= k.round
 
 -- name: measurement_by_id
 select * from measurements
@@ -136,7 +158,9 @@ select * from measurements
 where tenant = $1 and session_id = $2 and trajectory = $3 order by number
 
 -- name: insert_measurements
-copy measurements from stdin (format binary)
+insert into measurements
+select * from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
+    $7::float8[], $8::text[], $9::float8[])
 
 -- name: count_measured
 -- rounds of positions $3..$4 that some measurement covers

@@ -7,7 +7,9 @@ COPY lhb_engine lhb_engine
 COPY service service
 COPY clients clients
 RUN python -m venv /opt/lhb \
- && /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt ".[postgres]"
+ && /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt ".[postgres]" \
+ && /opt/lhb/bin/pip uninstall --yes --quiet pip setuptools \
+ && find /opt/lhb -depth -type d -name tests -exec rm -rf {} +
 
 FROM python:3.11-slim-bookworm
 RUN useradd --system --uid 10001 --home-dir /data --create-home lhb

@@ -64,6 +64,9 @@ def connect(url: str, role: str) -> Connection:
 def connect_to_read(url: str, role: str) -> Connection:
     """A connection whose transactions see one moment and change nothing."""
     connection = connect(url, role)
+    with translated():  # whoever exports a session may be slow to take it, and holds no lock
+        connection.execute("set idle_in_transaction_session_timeout = '5min'")
+        connection.commit()
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     connection.read_only = True
     return connection

@@ -14,6 +14,11 @@ import httpx
 ROOT = Path(__file__).parents[2]
 
 
+def url_of(database: Path | str) -> str:
+    """A URL as it is; a file as SQLite's."""
+    return f"sqlite:///{database}" if isinstance(database, Path) else database
+
+
 class Server:
     """`with Server(path or URL) as server`: listens on a port of its own."""
 
@@ -21,7 +26,7 @@ class Server:
     ready = "listening on"
 
     def __init__(self, database: Path | str, *prefix: str, **settings: str) -> None:
-        self.database = f"sqlite:///{database}" if isinstance(database, Path) else database
+        self.database = url_of(database)
         self.settings = settings
         self.prefix = prefix
         self.process: subprocess.Popen[str] | None = None

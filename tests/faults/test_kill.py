@@ -15,10 +15,10 @@ from service.offline import all_sessions
 from service.replay import replay_session
 from service.storage.urls import open_reader
 from tests.faults.load import check_all, make_players, play_all
-from tests.faults.server import Server
+from tests.faults.server import Server, url_of
 
 
-def kill_under_load(database: Path, seed: int) -> None:
+def kill_under_load(database: Path | str, seed: int) -> None:
     rng = random.Random(seed)
     server = Server(database)
     with server:
@@ -38,9 +38,9 @@ def kill_under_load(database: Path, seed: int) -> None:
     assert_replay_equals_live(database)
 
 
-def assert_replay_equals_live(database: Path) -> None:
+def assert_replay_equals_live(database: Path | str) -> None:
     """Every session that is left decides and fits again as it did."""
-    with threadpool_limits(1), open_reader(f"sqlite:///{database}") as reader:
+    with threadpool_limits(1), open_reader(url_of(database)) as reader:
         for session in all_sessions(reader):
             replay = replay_session(reader, session)
             assert replay.differences == []

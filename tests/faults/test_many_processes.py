@@ -22,7 +22,7 @@ from service.storage.migrate import migrate
 from tests.conftest import database
 from tests.faults.load import Count, Player, check_all, make_players, play_all
 from tests.faults.server import Server, WorkerProcess
-from tests.faults.test_kill import wait_for_fits
+from tests.faults.test_kill import kill_under_load, wait_for_fits
 from tests.postgres import PostgresServer
 
 ARMS = [[1.0, 0.25], [-0.5, 1.0]]
@@ -172,6 +172,14 @@ def test_a_killed_process_loses_nothing_it_acknowledged(
         check_all(client, players)
         asyncio.run(play_all(other, players, 200))
         check_all(client, players)
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(1, 10))]
+)
+def test_kill_under_load_loses_nothing_and_replays(postgres_url: str, seed: int) -> None:
+    with WorkerProcess(postgres_url):
+        kill_under_load(postgres_url, seed)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from lhb_engine.agents.ad_lasso import ADLasso
+from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.base import Agent, Choice, OptionError, Options
 from lhb_engine.agents.doubling_lasso import DoublingLasso
 from lhb_engine.agents.lin_ucb import LinUCB
@@ -16,7 +17,18 @@ from lhb_engine.agents.uniform import Uniform
 
 ALGORITHMS: dict[str, type[Agent]] = {
     agent.name: agent
-    for agent in (ADLasso, DoublingLasso, SAGD, SWMP, UCBMP, LinUCB, Uniform, OracleW, Oracle)
+    for agent in (
+        Anytime,
+        ADLasso,
+        DoublingLasso,
+        SAGD,
+        SWMP,
+        UCBMP,
+        LinUCB,
+        Uniform,
+        OracleW,
+        Oracle,
+    )
 }
 
 

@@ -1,0 +1,180 @@
+"""The anytime agent: re-estimates early and often from all it has seen, with nothing to tune."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents.base import Agent, Choice, OptionError, Options
+from lhb_engine.aligned_rounds import AlignedRounds, align
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow, Floats, History, Ints
+from lhb_engine.randomness import Draw
+from lhb_engine.rank_one_posterior import Posterior, rank_one_posterior
+
+FIRST_FIT = 8
+GROWTH = 1.2
+LEARNED = 0.3  # concentration of theta's draws below which nothing is installed
+SURE_SIGN = 0.8
+ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
+
+
+@dataclass(frozen=True)
+class AnytimeOptions(Options):
+    """None is needed."""
+
+    epsilon: float = field(
+        default=0.0,
+        metadata={
+            "description": "Chance of a uniformly random arm in every round, with true "
+            "propensities, for later off-policy evaluation."
+        },
+    )
+    memory: int | None = field(
+        default=None,
+        metadata={
+            "description": "Rounds that a fit looks back on; none: all. For worlds that change."
+        },
+    )
+    signed: bool = field(
+        default=False, metadata={"description": "Lag weights may be negative as well."}
+    )
+
+    def __post_init__(self) -> None:
+        e = self.epsilon
+        if isinstance(e, bool) or not isinstance(e, int | float) or not 0 <= e <= 1:
+            raise OptionError("epsilon", "must be a number from 0 to 1")
+        if self.memory is not None and (type(self.memory) is not int or self.memory < FIRST_FIT):
+            raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
+        if not isinstance(self.signed, bool):
+            raise OptionError("signed", "must be true or false")
+
+
+def anytime_windows(horizon: int, memory: int | None) -> Iterator[FitWindow]:
+    """Fits at rounds 8, 10, 12, 15, ...: 1.2 times apart, or a fifth of the memory if that is less.
+
+    So late fits are rare and work in all grows like T log T (linearly with a memory).
+    """
+    due = FIRST_FIT
+    for epoch in count(1):
+        first = 1 if memory is None else max(1, due - memory + 1)
+        yield FitWindow(epoch, first, due, min(horizon, due), due)
+        step = ceil(due * (GROWTH - 1.0))
+        due += step if memory is None else min(step, ceil(memory * (GROWTH - 1.0)))
+
+
+class Anytime(Agent):
+    """Greedy in the posterior mean of theta in the rank-one model (`rank_one_posterior`).
+
+    Before there is evidence for any direction it explores along one feature after another, each
+    for some rounds on end: rewards that add up over lags show a direction that is held much
+    sooner than one that changes every round.
+    """
+
+    name = "anytime"
+    summary = "Bayesian rank-one fits, early and often, on all rounds; nothing to tune."
+    options_type = AnytimeOptions
+    options: AnytimeOptions
+
+    def __init__(self, dim: int, horizon: int, options: AnytimeOptions) -> None:
+        super().__init__(dim, horizon, options)
+        self._held = max(4, horizon // 12)
+
+    def choose(self, contexts: Floats, draw: Draw) -> Choice:
+        """Greedy, or exploring while there is no direction, or with probability epsilon."""
+        scores = self.scores(contexts)
+        best = np.flatnonzero(self._best(scores, contexts, draw.round))
+        epsilon, n_arms = self.options.epsilon, len(scores)
+        uniform = epsilon > 0 and draw.uniform("epsilon") < epsilon
+        if uniform:
+            arm = draw.below(n_arms)
+        else:
+            arm = int(best[0]) if len(best) == 1 else int(best[draw.below(len(best))])
+        propensity = epsilon / n_arms + ((1.0 - epsilon) / len(best) if arm in best else 0.0)
+        return Choice(arm, scores, propensity, uniform or (self.theta is None and n_arms > 1))
+
+    def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
+        """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
+        if self.theta is not None and self.options.epsilon == 0:
+            return super().choose_block(contexts, draws)
+        chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
+        return np.array(chosen, dtype=np.int64)
+
+    def _best(self, scores: Floats, contexts: Floats, round: int) -> np.ndarray:
+        """Which arms it would take, more than one where they tie."""
+        if self.theta is None:
+            turn, feature = divmod((round - 1) // self._held, self.dim)
+            scores = contexts[:, feature] if turn % 2 == 0 else -contexts[:, feature]
+        return np.asarray(scores == scores.max())
+
+    def next_fit(self, n_rounds: int) -> FitWindow | None:
+        """The first window that is due after more than `n_rounds` rounds."""
+        windows = anytime_windows(self.horizon, self.options.memory)
+        return next(window for window in windows if window.due > n_rounds)
+
+    def fit(self, history: History) -> Estimate:
+        """Posterior mean on every row of the window."""
+        rows, window = align(history), history.window
+        assert window is not None
+        covered: dict[str, Any] = {
+            "n_rows": rows.n_rows,
+            "n_missing": rows.n_missing,
+            "first_round": window.first,
+            "last_round": window.last,
+        }
+        zero = np.zeros(window.n_lags)
+        reason = _too_little(rows)
+        if reason:
+            return Estimate("insufficient_data", zero, message=reason, **covered)
+        found = rank_one_posterior(
+            rows, [8, window.due], start=self.theta, signed=self.options.signed
+        )
+        covered |= {
+            "sigma_hat": found.noise,
+            "intercept": found.intercept,
+            "diagnostics": {
+                "concentration": found.concentration,
+                "angle": found.spread,
+                "baseline_probability": found.baseline,
+                "expected_active_lags": float(found.inclusion.sum()),
+            },
+        }
+        if found.concentration < LEARNED or found.sign < SURE_SIGN:
+            message = "No direction stands out from the noise yet: exploring."
+            if self.options.signed and found.concentration >= LEARNED:
+                message = "The lag weights nearly cancel: the sign of the direction is a guess."
+            return Estimate("zero", zero, message=message, **covered)
+        weights = zero.copy()
+        weights[: len(found.weights)] = found.weights
+        return Estimate(
+            "ok",
+            weights,
+            theta=found.theta,
+            active_lags=tuple(np.flatnonzero(found.inclusion > ACTIVE).tolist()),
+            sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
+            message=_in_words(found, rows),
+            **covered,
+        )
+
+
+def _too_little(rows: AlignedRounds) -> str:
+    if rows.n_rows < 4:
+        return f"{rows.n_rows} measured rows; a fit needs at least 4."
+    level = float(rows.intercept @ rows.y) / float(rows.intercept @ rows.intercept)
+    rest = rows.y - level * rows.intercept
+    if float(np.abs(rest).max()) <= 1e-12 * float(np.abs(rows.y).max()):
+        return "All rewards are equal: nothing to learn from."
+    if not rows.contexts.any():
+        return "All contexts are zero: nothing to learn from."
+    return ""
+
+
+def _in_words(found: Posterior, rows: AlignedRounds) -> str:
+    degrees = found.spread * 180.0 / np.pi
+    return (
+        f"From {rows.n_rows} rows the direction is known to about {degrees:.0f} degrees; "
+        f"about {found.inclusion.sum():.0f} of {rows.n_lags} lags are active."
+    )

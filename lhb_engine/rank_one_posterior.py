@@ -1,0 +1,130 @@
+"""The posterior mean of direction and lag weights: scale, several starts, chains, average."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lhb_engine.aligned_rounds import AlignedRounds
+from lhb_engine.history import Floats
+from lhb_engine.rank_one_chains import Chains
+
+N_CHAINS = 8
+EARLY_SWEEPS = 14, 12  # before the chains are thinned, and after, when draws are kept
+LATE_SWEEPS = 6, 6  # once rows are twice the lags and a start is known
+TEMPER = 4.0  # an evidence is itself a draw: differences of a few nats do not decide
+FEW = 8.0  # rows that the common scale of the features counts for
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Averages over the draws, in the user's units.
+
+    Attributes
+    ----------
+    theta : (dim,) unit vector, the mean direction
+    concentration : length of the mean of unit directions: 1 certain, near 0 nothing known
+    weights : (n_lags,) mean lag weights, which carry theta's scale
+    inclusion : (n_lags,) how often each lag was active
+    sign : 1 where all draws agree on theta's side, 0 where half of them point the other way
+    intercept : reward baseline a round
+    baseline : probability that there is one
+    noise : standard deviation of eps
+    spread : root mean square angle between a draw of theta and the mean, in radians
+    n_sweeps : sweeps of each chain
+    """
+
+    theta: Floats
+    concentration: float
+    weights: Floats
+    inclusion: Floats
+    sign: float
+    intercept: float
+    baseline: float
+    noise: float
+    spread: float
+    n_sweeps: int
+
+
+def rank_one_posterior(
+    rows: AlignedRounds, seed: list[int], *, start: Floats | None = None, signed: bool = False
+) -> Posterior:
+    """Sample the posterior of the rank-one model.
+
+    Parameters
+    ----------
+    rows : AlignedRounds
+        At least one row, not all rewards and not all contexts zero.
+    seed : list of int
+        Of the sampler: equal rows and seeds give equal results.
+    start : (dim,) array, optional
+        A direction found before; half of the chains start there, the others anywhere.
+    signed : bool
+        Lag weights may be negative; theta is then oriented such that they sum to >= 0.
+    """
+    scale = context_scale(rows)
+    size = float(np.sqrt(rows.y @ rows.y / rows.n_rows))
+    scaled = replace(rows, contexts=rows.contexts / scale, y=rows.y / size)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    theta = rng.standard_normal((N_CHAINS, rows.contexts.shape[1]))
+    if start is not None:
+        theta[: N_CHAINS // 2] = start * scale / np.linalg.norm(start * scale)
+    chains = Chains(scaled, theta, rng, signed)
+    few = rows.n_rows < 2 * rows.n_lags or start is None
+    burn, kept = EARLY_SWEEPS if few else LATE_SWEEPS
+    for _ in range(burn):
+        chains.sweep()
+    chance = chains.evidence()
+    chance = np.exp((chance - chance.max()) / TEMPER)
+    places = np.cumsum(chance / chance.sum())
+    chosen = np.searchsorted(places, (np.arange(N_CHAINS) + rng.random()) / N_CHAINS)
+    chains.keep(np.minimum(chosen, N_CHAINS - 1))
+    return _average(chains, kept, scale, size)
+
+
+def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Posterior:
+    directions = []
+    weights = np.zeros(chains.rows.n_lags)
+    inclusion = np.zeros(chains.rows.n_lags)
+    intercept = baseline = noise2 = 0.0
+    for _ in range(n_sweeps):
+        chains.sweep()
+        side = np.where(chains.w.sum(axis=0) < 0, -1.0, 1.0)
+        directions.append(chains.theta * side[:, None])
+        weights += (chains.w * side).mean(axis=1) / n_sweeps
+        inclusion += (chains.w != 0).mean(axis=1) / n_sweeps
+        intercept += float(chains.intercepts().mean()) / n_sweeps
+        baseline += float(chains.baseline.mean()) / n_sweeps
+        noise2 += float(chains.noise2.mean()) / n_sweeps
+    drawn = np.concatenate(directions)
+    mean = drawn.mean(axis=0)
+    concentration = float(np.linalg.norm(mean))
+    mean /= concentration
+    axis = np.linalg.eigh(drawn.T @ drawn)[1][:, -1]
+    theta = mean / scale
+    length = float(np.linalg.norm(theta))
+    return Posterior(
+        theta=theta / length,
+        concentration=concentration,
+        weights=weights * (length * size),
+        inclusion=inclusion,
+        sign=abs(float(np.sign(drawn @ axis).mean())),
+        intercept=intercept * size,
+        baseline=baseline,
+        noise=float(np.sqrt(noise2)) * size,
+        spread=float(np.sqrt(np.mean(np.arccos(np.clip(drawn @ mean, -1.0, 1.0)) ** 2))),
+        n_sweeps=n_sweeps,
+    )
+
+
+def context_scale(rows: AlignedRounds) -> Floats:
+    """(dim,) each feature's root mean square, drawn to their common one while rows are few.
+
+    The prior on theta is one number wide in all directions, so features must be of one size; yet
+    a scale read off a handful of rows would only add noise to it.
+    """
+    square = (rows.contexts**2).sum(axis=0) / max(rows.n_rows, 1)
+    seen = square > 0
+    logs = np.log(np.where(seen, square, 1.0))
+    common = float(logs[seen].mean())
+    mixed = (rows.n_rows * logs + FEW * common) / (rows.n_rows + FEW)
+    return np.asarray(np.exp(0.5 * np.where(seen, mixed, common)))

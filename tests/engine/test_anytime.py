@@ -1,0 +1,213 @@
+"""The anytime agent: its rows against dense algebra, what it finds, and what it says it cannot."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents import make_agent
+from lhb_engine.agents.anytime import anytime_windows
+from lhb_engine.aligned_rounds import align
+from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.randomness import Draw
+from lhb_engine.rank_one_chains import Chains
+from lhb_engine.rows import measured_rows
+from lhb_engine.simulation import simulate
+
+DIM, HORIZON = 3, 12
+THETA = np.array([0.6, -0.64, 0.48])
+LAG_WEIGHTS = np.zeros(HORIZON)
+LAG_WEIGHTS[[2, 7]] = 0.7, 0.3
+
+
+def rewards_of(xi, weights=LAG_WEIGHTS, theta=THETA):
+    return np.convolve(xi @ theta, weights)[: len(xi)]
+
+
+def history(n=240, *, spans=(), keep=None, seed=0, noise=0.05, baseline=0.0, n_parts=1, **truth):
+    """`n` random rounds in each of `n_parts` trajectories, measured singly or over `spans`."""
+    rng = np.random.default_rng(seed)
+    parts, position = {}, 1
+    for i in range(n_parts):
+        xi = rng.uniform(-1, 1, (n, DIM))
+        reward = rewards_of(xi, **truth) + baseline + noise * rng.standard_normal(n)
+        first, lengths = [], []
+        while sum(lengths) < n:
+            first.append(sum(lengths) + 1)
+            lengths.append(min(int(rng.choice(spans)) if spans else 1, n - sum(lengths)))
+        first = np.array(first)
+        last = first + np.array(lengths) - 1
+        value = np.add.reduceat(reward, first - 1)
+        chosen = np.ones(len(first), bool) if keep is None else rng.random(len(first)) < keep
+        measured = Measurements(first[chosen], last[chosen], value[chosen])
+        parts[str(i)] = Trajectory(xi, measured, positions=np.arange(position, position + n))
+        position += n
+    window = FitWindow(1, 1, n * n_parts, HORIZON, n * n_parts)
+    return History(DIM, parts).over(window)
+
+
+def fit(past, **options):
+    return make_agent("anytime", dim=DIM, horizon=HORIZON, **options).fit(past)
+
+
+KINDS = {
+    "complete": {},
+    "missing": {"keep": 0.6},
+    "spans": {"spans": (1, 3, 7)},
+    "trajectories": {"n": 25, "n_parts": 8, "keep": 0.8},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_in_place_are_the_rows_of_the_design(kind):
+    past = history(**KINDS[kind])
+    rows, dense = align(past), measured_rows(past)
+    assert (rows.n_rows, rows.n_missing) == (dense.design.n_rows, dense.n_missing)
+    phi = np.outer(LAG_WEIGHTS, THETA)
+    signal = np.concatenate([np.zeros(rows.n_lags - 1), rows.contexts @ THETA])
+    used = rows.intercept > 0
+    values = np.convolve(signal, LAG_WEIGHTS)[rows.n_lags - 1 :][: len(rows.y)][used]
+    expected = dense.design.matvec(phi)
+    order = np.lexsort((dense.y, dense.design.intercept))
+    ours = np.lexsort((rows.y[used], rows.intercept[used]))
+    np.testing.assert_allclose(rows.y[used][ours], dense.y[order], atol=1e-12)
+    np.testing.assert_allclose(rows.intercept[used][ours], dense.design.intercept[order])
+    np.testing.assert_allclose(values[ours], expected[order], atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chains_keep_their_residual_exact(kind):
+    rows = align(history(**KINDS[kind]))
+    rng = np.random.default_rng(0)
+    chains = Chains(rows, rng.standard_normal((4, DIM)), rng)
+    for _ in range(3):
+        chains.sweep()
+        chains._draw_baseline()
+        chains._draw_weights()
+        for i in range(4):
+            signal = np.concatenate([np.zeros(rows.n_lags - 1), rows.contexts @ chains.theta[i]])
+            seen = np.convolve(signal, chains.w[:, i])[rows.n_lags - 1 :][: len(rows.y)]
+            left = (rows.y - seen) * (rows.intercept > 0)
+            np.testing.assert_allclose(chains.error[i], left, atol=1e-10)
+            np.testing.assert_allclose(chains.level[i], left @ rows.intercept, atol=1e-9)
+        assert (chains.w >= 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("baseline", [0.0, 10.0])
+def test_it_finds_direction_and_lags(kind, baseline):
+    estimate = fit(history(**{"n": 600, **KINDS[kind]}, baseline=baseline))
+    assert estimate.status == "ok"
+    assert estimate.theta @ THETA > 0.99
+    assert set(estimate.active_lags) == {2, 7}
+    np.testing.assert_allclose(estimate.lag_weights, LAG_WEIGHTS, atol=0.06)
+    assert estimate.intercept == pytest.approx(baseline, abs=0.05)
+
+
+def test_units_change_nothing():
+    past = history()
+    (part,) = past.trajectories.values()
+    measured = replace(part.measurements, value=part.measurements.value * 2.0**20)
+    other = replace(part, contexts=part.contexts * 2.0**10, measurements=measured)
+    plain, scaled = fit(past), fit(replace(past, trajectories={"0": other}))
+    np.testing.assert_allclose(plain.theta, scaled.theta, rtol=1e-12)
+    np.testing.assert_allclose(scaled.lag_weights, plain.lag_weights * 2.0**10, rtol=1e-9)
+
+
+def test_features_of_unequal_scale():
+    scale = np.array([1000.0, 1.0, 0.01])
+    past = history(n=500)
+    (part,) = past.trajectories.values()
+    estimate = fit(replace(past, trajectories={"0": replace(part, contexts=part.contexts * scale)}))
+    found = estimate.theta * scale
+    assert found @ THETA / np.linalg.norm(found) > 0.99
+
+
+def test_signed_lag_weights():
+    weights = np.zeros(HORIZON)
+    weights[[1, 4]] = 0.8, -0.3
+    estimate = fit(history(n=500, weights=weights), signed=True)
+    assert estimate.theta @ THETA > 0.99
+    np.testing.assert_allclose(estimate.lag_weights, weights, atol=0.06)
+    assert estimate.sign_margin == pytest.approx(0.5 / 1.1, abs=0.1)
+
+
+def test_lag_weights_that_cancel_give_no_guess():
+    weights = np.zeros(HORIZON)
+    weights[[1, 4]] = 0.5, -0.5
+    unsure = [fit(history(n=300, weights=weights, seed=s), signed=True) for s in range(4)]
+    assert any(e.status == "zero" and "cancel" in e.message for e in unsure)
+
+
+def test_pure_noise_is_called_noise():
+    found = [fit(history(n=600, weights=np.zeros(HORIZON), noise=1.0, seed=s)) for s in range(8)]
+    assert sum(e.status == "zero" for e in found) >= 6
+    assert sum(len(e.active_lags) for e in found) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "contexts", "reason"), [(3.0, 1.0, "equal"), (None, 0.0, "contexts")]
+)
+def test_degenerate_data_have_a_reason(value, contexts, reason):
+    past = history()
+    (part,) = past.trajectories.values()
+    m = part.measurements
+    if value is not None:
+        m = replace(m, value=np.full(len(m), value))
+    part = replace(part, contexts=part.contexts * contexts, measurements=m)
+    estimate = fit(replace(past, trajectories={"0": part}))
+    assert estimate.status == "insufficient_data"
+    assert reason in estimate.message
+
+
+def test_propensities_of_an_exploration_floor():
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, epsilon=0.4)
+    agent.theta = THETA
+    contexts = np.random.default_rng(0).uniform(-1, 1, (4, DIM))
+    choices = [agent.choose(contexts, Draw(0, "", t)) for t in range(1, 4001)]
+    arms = np.array([choice.arm for choice in choices])
+    for arm in range(4):
+        (propensity,) = {c.propensity for c in choices if c.arm == arm}
+        error = np.sqrt(propensity * (1 - propensity) / len(arms))
+        assert abs(float((arms == arm).mean()) - propensity) < 4 * error
+
+
+def test_the_schedule_grows_and_a_memory_bounds_its_steps():
+    whole = [w for w, _ in zip(anytime_windows(100, None), range(60), strict=False)]
+    steps = np.diff([w.due for w in whole])
+    assert (steps <= np.ceil(0.2 * np.array([w.due for w in whole[:-1]]))).all()
+    assert all(w.first == 1 for w in whole)
+    short = [w for w, _ in zip(anytime_windows(100, 50), range(60), strict=False)]
+    assert all(w.last - w.first + 1 == min(w.last, 50) for w in short)
+    assert np.diff([w.due for w in short]).max() == 10
+
+
+def test_another_process_gives_the_same_bits():
+    code = (
+        "import json; from tests.engine.test_anytime import fit, history;"
+        "print(json.dumps(fit(history(keep=0.6)).to_json()))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == json.loads(json.dumps(fit(history(keep=0.6)).to_json()))
+
+
+def test_it_comes_close_to_the_oracle_that_knows_w():
+    regret = {"anytime": 0.0, "oracle_w": 0.0, "uniform": 0.0}
+    for seed in range(2):
+        world = LongHorizonEnvironment.draw(dim=3, horizon=30, sparsity=3, seed=seed)
+        for name in regret:
+            truth = {"weights": world.weights.tolist(), "schedule": "growing"}
+            options = truth if name == "oracle_w" else {}
+            run = simulate(name, world, n_rounds=600, seed=seed, options=options)
+            regret[name] += run.regret[-1]
+    assert regret["anytime"] < 4 * regret["oracle_w"] < regret["uniform"]
+
+
+def test_no_rewards_at_all_are_too_few():
+    estimate = fit(history(n=20, keep=0.0))
+    assert estimate.status == "insufficient_data"
+    assert estimate.n_missing == 20

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from service.agents import Agents
 from service.api import (
@@ -46,6 +47,21 @@ ROUTERS = (
 )
 
 
+class App(FastAPI):
+    """FastAPI behind the one middleware: outside, since even FastAPI's own layers cost more than
+    a decision."""
+
+    front: Front
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Everything that the front does not answer itself."""
+        await super().__call__(scope, receive, send)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Requests go to the front, start-up and shutdown to the framework."""
+        await self.front(scope, receive, send)
+
+
 def create_app(settings: Settings | None = None, store: Store | None = None) -> FastAPI:
     """The service over `settings`; its parts live from start-up to shutdown.
 
@@ -67,7 +83,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
             service.readers.shutdown()
             service.store.close()
 
-    app = FastAPI(
+    app = App(
         title="Long-horizon bandits",
         version="1",
         description=DESCRIPTION,
@@ -75,11 +91,11 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         exception_handlers=HANDLERS,
         redirect_slashes=False,
     )
+    app.front = Front(app.framework, settings, metrics, lambda: app.state.service)
     for module in ROUTERS:
         app.include_router(module.router)
     describe = app.openapi
     app.openapi = lambda: add_definitions(describe())  # type: ignore[method-assign]
-    app.add_middleware(Front, settings=settings, metrics=metrics, service=lambda: app.state.service)
     return app
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from itertools import count
 from secrets import token_hex
+from typing import Any
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -32,6 +33,7 @@ class Front:
         self._settings = settings
         self._metrics = metrics
         self._service = service
+        self._watch = SlowBodies(settings.body_timeout_seconds)
         self._prefix = token_hex(6)
         self._numbers = count(1)
 
@@ -53,7 +55,7 @@ class Front:
 
         scope["lhb.tenant"] = ""
         scope["lhb.request_id"] = request_id.decode()
-        body = Body(scope, receive, self._settings)
+        body = Body(scope, receive, self._settings, self._watch)
         try:
             if "\0" in scope["path"]:
                 raise Problem(404, "unknown_route", "no name holds a zero byte")
@@ -111,12 +113,14 @@ async def send_problem(problem: Problem, send: Send) -> None:
 class Body:
     """The body as it comes in, watched for size and pace."""
 
-    def __init__(self, scope: Scope, receive: Receive, settings: Settings) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, settings: Settings, watch: "SlowBodies"
+    ) -> None:
         self._headers = scope["headers"]
         self._receive = receive
         is_import = scope["path"] == IMPORT_PATH
         self._limit = settings.max_import_bytes if is_import else settings.max_body_bytes
-        self._seconds = settings.body_timeout_seconds
+        self._watch = watch
         self._n_bytes = 0
         self._is_whole = False
 
@@ -146,12 +150,7 @@ class Body:
         """The next message, which has to come in time."""
         if self._is_whole:
             return await self._receive()
-        try:
-            async with asyncio.timeout(self._seconds):
-                message = await self._receive()
-        except TimeoutError:
-            detail = f"the body did not arrive within {self._seconds:g} s"
-            raise Problem(408, "body_timeout", detail) from None
+        message = await self._watch.in_time(self._receive)
         if message["type"] == "http.request":
             self._n_bytes += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)
@@ -161,3 +160,48 @@ class Body:
 
     def _too_large(self) -> Problem:
         return Problem(413, "body_too_large", f"a body has at most {self._limit} bytes", "body")
+
+
+class SlowBodies:
+    """Lets nobody take longer than `seconds` over a part of a body.
+
+    One timer for all who are waited for, rather than one a request: that would cost every request.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._deadlines: dict[asyncio.Task[Any], float] = {}
+        self._is_watching = False
+
+    async def in_time(self, receive: Receive) -> Message:
+        """The next message.
+
+        Raises
+        ------
+        Problem
+            408 body_timeout.
+        """
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        deadline = self._deadlines[task] = loop.time() + self._seconds
+        if not self._is_watching:
+            self._is_watching = True
+            loop.call_later(self._seconds, self._look, loop)
+        try:
+            return await receive()
+        except asyncio.CancelledError:
+            if loop.time() < deadline or task.uncancel():
+                raise
+            detail = f"the body did not arrive within {self._seconds:g} s"
+            raise Problem(408, "body_timeout", detail) from None
+        finally:
+            del self._deadlines[task]
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        for task, deadline in list(self._deadlines.items()):
+            if deadline <= now:
+                task.cancel()
+        self._is_watching = bool(self._deadlines)
+        if self._is_watching:
+            loop.call_later(self._seconds / 4, self._look, loop)

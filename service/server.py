@@ -68,6 +68,7 @@ def server_config(
         log_level="warning",
         server_header=False,
         date_header=False,
+        proxy_headers=False,  # nothing here asks who the client is; it costs every request
         timeout_graceful_shutdown=30,
         lifespan="on",
         **more,

@@ -43,7 +43,22 @@ def serve(
     processes: Annotated[int, typer.Option(help="API processes, on PostgreSQL.", min=1)] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Durable decisions on a database against the same handler without storage."""
+    """Durable decisions over HTTP: against floors, in batches, on a slow disk, beside fits.
+
+    With --database, on that PostgreSQL against the same handler without storage.
+    """
+    if database is None:
+        from clients.bench import serving
+
+        measured = serving.run(seconds, pairs)
+        if as_json:
+            typer.echo(json.dumps(measured))
+        else:
+            for part in ("variants", "batches", "fits", "ratios"):
+                typer.echo(f"{part}:")
+                for name, value in measured[part].items():
+                    typer.echo(f"  {name}: {value}")
+        return
     from clients.bench.storage import run
 
     result = run(database, seconds, pairs, processes)

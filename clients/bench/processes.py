@@ -84,11 +84,11 @@ def measure(started: Sequence[tuple[str, int]], seconds: int, *, one_session: bo
         body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
         ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(n_sessions)]
         _wrk(urls, ids, 1, one_session)
-        before, base = _cpu([pid for _, pid in started]), _cpu(_database())
+        before, base = cpu_seconds([pid for _, pid in started]), cpu_seconds(_database())
         counts = [_counts(url) for url in urls]
         rps, p99, n = _wrk(urls, ids, seconds, one_session)
-        used = _cpu([pid for _, pid in started]) - before
-        base = _cpu(_database()) - base
+        used = cpu_seconds([pid for _, pid in started]) - before
+        base = cpu_seconds(_database()) - base
         after = [_counts(url) for url in urls]
         for id in ids:
             client.delete(f"/v1/sessions/{id}")
@@ -161,7 +161,7 @@ def _database() -> list[int]:
     return found
 
 
-def _cpu(pids: Sequence[int]) -> float:
+def cpu_seconds(pids: Sequence[int]) -> float:
     """CPU seconds of processes so far; children that a server waited for are not its own."""
     total = 0
     for pid in pids:

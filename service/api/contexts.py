@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from binascii import Error as Base64Error
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -33,13 +34,13 @@ def read_contexts(value: Any) -> Floats:
 def _stacked(rows: list[list[float]]) -> Floats:
     if not rows:
         return np.empty((0, 0))
-    try:
-        return np.array(rows, dtype=np.float64)
-    except ValueError:
-        width = len(rows[0])
-        ragged = next(i for i, row in enumerate(rows) if len(row) != width)
-        detail = f"context {ragged} has {len(rows[ragged])} numbers where the first has {width}"
-        raise Problem(422, "ragged", detail, f"contexts[{ragged}]") from None
+    width = len(rows[0])
+    for i, row in enumerate(rows):
+        if len(row) != width:
+            detail = f"context {i} has {len(row)} numbers where the first has {width}"
+            raise Problem(422, "ragged", detail, f"contexts[{i}]")
+    flat = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width)
+    return flat.reshape(len(rows), width)
 
 
 def _decoded(value: dict[str, Any]) -> Floats:

@@ -1,0 +1,171 @@
+"""`lhb bench serve` on SQLite: floors, single and batched decisions, a slow disk, fits beside.
+
+All variants take turns, so that a machine that others use too disturbs all alike; ratios are of
+neighbouring runs, and their median is reported. CPU a request is the server process's own.
+"""
+
+import base64
+import random
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+import numpy as np
+
+from clients.bench.processes import (
+    DIM,
+    N_ARMS,
+    N_CONNECTIONS,
+    N_SESSIONS,
+    SERVE,
+    as_json,
+    cpu_seconds,
+    measure,
+    servers,
+)
+from clients.bench.steady import request_of, steady_latencies
+
+MODULE = "import runpy; runpy.run_module('clients.bench.{}', run_name='__main__')"
+SLOW = MODULE.format("slow_disk")
+VARIANTS: dict[str, tuple[str, dict[str, str]]] = {
+    "floor A: FastAPI, pydantic body, no storage": (MODULE.format("floor"), {}),
+    "no storage": (MODULE.format("forgetful"), {}),
+    "durable": (SERVE, {}),
+    "durable, sync 2 ms slower": (SLOW, {}),
+    "one transaction a request, sync 2 ms slower": (SLOW, {"LHB_MAX_BATCH": "1"}),
+}
+BATCH = 100
+BATCHES = {
+    "100 sessions, lists": (100, "lists"),
+    "100 sessions, base64": (100, "base64"),
+    "1 session, lists": (1, "lists"),
+    "1 session, base64": (1, "base64"),
+}
+
+
+def run(seconds: int, n_pairs: int) -> dict[str, Any]:
+    """`n_pairs` rounds of every variant, and the ratios within each round."""
+    loads: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
+    batches: dict[str, list[dict[str, Any]]] = {name: [] for name in BATCHES}
+    fits = []
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(n_pairs):
+            for j, (name, (code, more)) in enumerate(VARIANTS.items()):
+                url = f"sqlite:///{Path(folder, f'{i}-{j}.db')}"
+                with servers(1, code, LHB_DATABASE_URL=url, **more) as started:
+                    loads[name].append(as_json(measure(started, seconds)))
+            url = f"sqlite:///{Path(folder, f'{i}-batch.db')}"
+            with servers(1, SERVE, LHB_DATABASE_URL=url) as [(address, pid)]:
+                for kind, found in batches.items():
+                    found.append(_batches(address, pid, *BATCHES[kind], seconds))
+        rate = 0.5 * median(load["requests_per_second"] for load in loads["durable"])
+        for i in range(n_pairs):
+            url = f"sqlite:///{Path(folder, f'{i}-fits.db')}"
+            fits.append(_beside_fits(url, rate, seconds))
+    floor_a, _, durable, slow, single = VARIANTS
+    return {
+        "settings": {
+            "connections": N_CONNECTIONS,
+            "sessions": N_SESSIONS,
+            "arms": N_ARMS,
+            "dim": DIM,
+            "seconds": seconds,
+            "pairs": n_pairs,
+            "batch": BATCH,
+        },
+        "variants": {name: _medians(found) for name, found in loads.items()},
+        "batches": {kind: _medians(found) for kind, found in batches.items()},
+        "fits": {"rate": rate, "pairs": fits},
+        "ratios": {
+            "cpu: floor A / durable": _ratio(loads[floor_a], loads[durable], "cpu_us"),
+            "cpu: floor A / no storage": _ratio(loads[floor_a], loads["no storage"], "cpu_us"),
+            "throughput: durable / floor A": _ratio(
+                loads[durable], loads[floor_a], "requests_per_second"
+            ),
+            "throughput: durable / no storage": _ratio(
+                loads[durable], loads["no storage"], "requests_per_second"
+            ),
+            "throughput at 2 ms: durable / one transaction a request": _ratio(
+                loads[slow], loads[single], "requests_per_second"
+            ),
+            "p99: with fits / without": median(pair["with"] / pair["without"] for pair in fits),
+        },
+    }
+
+
+def _medians(found: list[dict[str, Any]]) -> dict[str, Any]:
+    return {key: median(one[key] for one in found) for key in found[0]}
+
+
+def _ratio(above: list[dict[str, Any]], below: list[dict[str, Any]], key: str) -> float:
+    ratios = (a[key] / b[key] for a, b in zip(above, below, strict=True))
+    return round(float(median(ratios)), 3)
+
+
+def _batches(url: str, pid: int, n_sessions: int, kind: str, seconds: int) -> dict[str, Any]:
+    """Batches of 100 decisions, one after another on one connection."""
+    rng = random.Random(2)
+    contexts: Any = [[rng.uniform(-1, 1) for _ in range(DIM)] for _ in range(N_ARMS)]
+    if kind == "base64":
+        data = base64.b64encode(np.array(contexts).tobytes()).decode()
+        contexts = {"dtype": "float64", "shape": [N_ARMS, DIM], "data": data}
+    with httpx.Client(base_url=url, timeout=60) as client:
+        body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
+        ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(n_sessions)]
+        decision = {"contexts": contexts}
+        items = [{"session_id": ids[i % n_sessions], "decision": decision} for i in range(BATCH)]
+        content = request_of("/v1/batch", {"items": items}).partition(b"\r\n\r\n")[2]
+        client.post("/v1/batch", content=content)
+        n, before, began = 0, cpu_seconds([pid]), time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            answer = client.post("/v1/batch", content=content)
+            if answer.json()["items"][-1]["status"] != 201:
+                raise SystemExit(f"the server answered {answer.text}")
+            n += BATCH
+        elapsed, used = time.perf_counter() - began, cpu_seconds([pid]) - before
+    return {
+        "decisions_per_second": round(n / elapsed, 1),
+        "cpu_us_per_decision": round(used / n * 1e6, 2),
+        "decisions_per_cpu_second": round(n / used, 1),
+    }
+
+
+def _beside_fits(database: str, rate: float, seconds: int) -> dict[str, float]:
+    """p99 in ms of a steady load, first with a fit at work, then without one."""
+    rng = np.random.default_rng(3)
+    dim, horizon = 10, 200
+    n = 7 * horizon
+    code = MODULE.format("busy_fits")
+    with (
+        servers(1, code, LHB_DATABASE_URL=database) as [(url, _)],
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
+        ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(N_SESSIONS)]
+        contexts = rng.uniform(-1, 1, (N_ARMS, DIM)).tolist()
+        requests = [
+            request_of(f"/v1/sessions/{id}/decisions", {"contexts": contexts}) for id in ids
+        ]
+        steady_latencies(url, requests, rate, 1.0)
+        body = {"algorithm": "ad_lasso", "dim": dim, "horizon": horizon}
+        fitted = client.post("/v1/sessions", json=body).json()["id"]
+        selected = rng.uniform(-1, 1, (n, dim))
+        history = {
+            "contexts": selected.tolist(),
+            "rewards": (selected[:, 0] + 0.1 * rng.standard_normal(n)).tolist(),
+        }
+        client.post(f"/v1/sessions/{fitted}/history", json=history).raise_for_status()
+        time.sleep(1.5)  # the fitting process has started
+        beside = _p99(url, requests, rate, min(seconds, 4))
+        while client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:
+            time.sleep(0.1)
+        alone = _p99(url, requests, rate, min(seconds, 4))
+    return {"with": beside, "without": alone}
+
+
+def _p99(url: str, requests: list[bytes], rate: float, seconds: float) -> float:
+    latencies = steady_latencies(url, requests, rate, seconds)
+    return round(latencies[int(0.99 * len(latencies))] * 1e3, 3)

@@ -1,0 +1,24 @@
+"""The real server on a disk whose sync takes 2 ms longer."""
+
+import time
+
+from service.server import run
+from service.storage.sqlite_transaction import SqliteTransaction
+
+SECONDS = 0.002
+
+
+class SlowTransaction(SqliteTransaction):
+    """Commits as ever, and then waits."""
+
+    def commit(self) -> None:
+        """Durable, but late; nobody else's work stops meanwhile."""
+        super().commit()
+        time.sleep(SECONDS)
+
+
+if __name__ == "__main__":
+    import service.storage.sqlite as sqlite
+
+    setattr(sqlite, "SqliteTransaction", SlowTransaction)  # noqa: B010
+    run(port=0)

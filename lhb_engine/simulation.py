@@ -19,6 +19,7 @@ from lhb_engine.regret import cumulative_regret, regret_gaps
 
 TRAJECTORY = ""
 BLOCK_ROUNDS = 4096  # bounds the memory of an epoch played at once
+Measure = Callable[[Floats], Measurements]
 RunFit = Callable[[Agent, History], Estimate]
 
 
@@ -57,6 +58,7 @@ def simulate(
     horizon: int | None = None,
     options: Mapping[str, Any] | None = None,
     run_fit: RunFit | None = None,
+    measure: Measure | None = None,
 ) -> Simulation:
     """Play `n_rounds` rounds.
 
@@ -75,12 +77,14 @@ def simulate(
         The algorithm's options. The truth goes only to those that declare to need it, here.
     run_fit : callable, optional
         Runs `agent.fit(history)` for the agent: to time it, say.
+    measure : callable, optional
+        From the rewards of rounds 1..n to what is measured of them; by default every one.
     """
     agent = make_agent(
         algorithm, dim=environment.dim, horizon=horizon or environment.horizon, **(options or {})
     )
     fit = run_fit or _fit
-    log = _Log(environment, seed, n_rounds)
+    log = _Log(environment, seed, n_rounds, measure)
     estimates: list[Estimate] = []
     while log.n_played < n_rounds:
         window = agent.next_fit(log.n_played)
@@ -105,8 +109,15 @@ def _fit(agent: Agent, history: History) -> Estimate:
 class _Log:
     """The rounds played so far, in arrays made once."""
 
-    def __init__(self, environment: LongHorizonEnvironment, seed: int, n_rounds: int) -> None:
+    def __init__(
+        self,
+        environment: LongHorizonEnvironment,
+        seed: int,
+        n_rounds: int,
+        measure: Measure | None,
+    ) -> None:
         self.environment = environment
+        self.measure = measure or self._every
         self.seed = seed
         self.n_played = 0
         self.arms: Ints = np.zeros(n_rounds, dtype=np.int64)
@@ -119,8 +130,11 @@ class _Log:
     def history(self) -> History:
         """Views of what has been played."""
         n = self.n_played
-        measured = Measurements.single(self._numbers[:n], self.rewards[:n])
+        measured = self.measure(self.rewards[:n])
         return History(self.environment.dim, {TRAJECTORY: Trajectory(self.selected[:n], measured)})
+
+    def _every(self, rewards: Floats) -> Measurements:
+        return Measurements.single(self._numbers[: len(rewards)], rewards)
 
     def play_block(self, agent: Agent, last: int) -> None:
         """Play up to round `last` with the agent as it is."""

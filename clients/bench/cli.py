@@ -103,3 +103,40 @@ def _milliseconds(seconds: list[float | None]) -> str:
     """Median over seeds."""
     known = sorted(s for s in seconds if s is not None)
     return f"{known[len(known) // 2] * 1e3:.1f}" if known else "-"
+
+
+@bench.command()
+def decide(
+    board: Annotated[str, typer.Option(help="main | harder | poor | all")] = "main",
+    algorithm: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
+    world: Annotated[list[str] | None, typer.Option(help="Only these worlds.")] = None,
+    seeds: Annotated[int, typer.Option(help="Worlds of each kind.", min=2)] = 20,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Regret against that of an oracle which knows the lag weights (docs/anytime.md)."""
+    from clients.bench import decide as scoreboard
+
+    boards = {"main": scoreboard.BOARD, "harder": scoreboard.HARDER, "poor": scoreboard.POOR}
+    worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
+    if not worlds:
+        raise typer.BadParameter(f"no board {board!r}: main, harder, poor or all")
+    if world:
+        worlds = tuple(w for w in worlds if w.name in world)
+    names = algorithm or ["anytime", "ad_lasso"]
+    if not as_json:
+        typer.echo(scoreboard.HEADER)
+    result = scoreboard.run(
+        worlds,
+        names,
+        range(first_seed, first_seed + seeds),
+        jobs=jobs,
+        progress=(lambda line: None) if as_json else typer.echo,
+    )
+    if as_json:
+        typer.echo(json.dumps(result))
+    else:
+        for name in names:
+            mean, most = result["mean_ratio"][name], result["max_ratio"][name]
+            typer.echo(f"{name}: mean ratio {mean:.2f}, highest {most:.2f}")

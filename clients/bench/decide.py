@@ -1,0 +1,183 @@
+"""How close an agent that knows nothing comes to one that knows the lag weights.
+
+The score of a world is the mean final regret over seeds, divided by that of `oracle_w` refitted on
+all rows at rounds ceil(8 * 1.2^k). All agents meet the same worlds; the interval is a bootstrap
+over seeds, paired.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import process_time
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from lhb_engine.agents import Agent
+from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.estimate import Estimate
+from lhb_engine.harder_worlds import (
+    Baseline,
+    Change,
+    ContextsAlike,
+    ContextsOverTime,
+    HeavyTails,
+    Kind,
+    measured,
+)
+from lhb_engine.history import Floats, History
+from lhb_engine.simulation import simulate
+
+N_BOOTSTRAP = 2000
+
+
+@dataclass(frozen=True)
+class World:
+    """One row of the board."""
+
+    name: str
+    pattern: str = "flat"
+    sparsity: int = 5
+    rounds: int = 2000
+    horizon: int = 100
+    dim: int = 5
+    arms: int = 10
+    noise: float = 0.1
+    seen: Kind = "single"
+    environment: type[LongHorizonEnvironment] = LongHorizonEnvironment
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def draw(self, seed: int) -> LongHorizonEnvironment:
+        """The world of one seed."""
+        return self.environment.draw(
+            dim=self.dim,
+            horizon=self.horizon,
+            n_arms=self.arms,
+            noise=self.noise,
+            pattern=self.pattern,
+            sparsity=self.sparsity,
+            seed=seed,
+        )
+
+
+BOARD = (
+    World("single", "single", 1),
+    *(World(f"{p} {s}", p, s) for p in ("flat", "spiking", "random") for s in (5, 15, 30)),
+)
+HARDER = (
+    World("noise 0.5", noise=0.5),
+    World("noise 1", noise=1.0),
+    World("dim 20", dim=20),
+    World("3 arms", arms=3),
+    World("contexts over time", environment=ContextsOverTime),
+    World("contexts alike", environment=ContextsAlike),
+    World("heavy tails", environment=HeavyTails),
+    World("30% missing", seen="missing"),
+    World("sums over 7", seen="sums"),
+    World("baseline", environment=Baseline),
+    World("w changes", environment=Change),
+    World("w changes, memory 500", environment=Change, options={"memory": 500}),
+    World("memory 500, no change", options={"memory": 500}),
+)
+POOR = (
+    World("early mass", "early_mass", 10, rounds=999, horizon=1000),
+    World("late mass", "late_mass", 10, rounds=999, horizon=1000),
+)
+
+
+def play(world: World, algorithm: str, seed: int) -> tuple[float, float]:
+    """Final regret, and seconds of processor time spent in fits."""
+    environment, spent = world.draw(seed), 0.0
+    if algorithm == "oracle_w":
+        options = {"weights": environment.weights.tolist(), "schedule": "growing"}
+    else:
+        options = world.options if algorithm == "anytime" else {}
+
+    def timed(agent: Agent, history: History) -> Estimate:
+        nonlocal spent
+        start = process_time()
+        estimate = agent.fit(history)
+        spent += process_time() - start
+        return estimate
+
+    run = simulate(
+        algorithm,
+        environment,
+        n_rounds=world.rounds,
+        seed=seed,
+        options=options,
+        run_fit=timed,
+        measure=partial(measured, world.seen, seed=seed),
+    )
+    return float(run.regret[-1]), spent
+
+
+def run(
+    worlds: Sequence[World],
+    algorithms: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    jobs: int = 1,
+    progress: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Play every algorithm, and oracle_w, in every world.
+
+    Returns
+    -------
+    dict
+        Settings, and for each world and algorithm the regrets, their ratio to oracle_w's with its
+        95% interval, and the mean seconds of fitting.
+    """
+    names = [*dict.fromkeys([*algorithms, "oracle_w"])]
+    board = []
+    for world in worlds:
+        cells = [(name, seed) for name in names for seed in seeds]
+        played = Parallel(n_jobs=jobs)(delayed(play)(world, name, seed) for name, seed in cells)
+        found = {
+            name: [p for (n, _), p in zip(cells, played, strict=True) if n == name]
+            for name in names
+        }
+        oracle = np.array([regret for regret, _ in found["oracle_w"]])
+        row: dict[str, Any] = {"world": world.name, "algorithms": {}}
+        for name, runs in found.items():
+            regret = np.array([r for r, _ in runs])
+            low, high = paired_interval(regret, oracle)
+            row["algorithms"][name] = {
+                "regret": regret.tolist(),
+                "mean": float(regret.mean()),
+                "stderr": float(regret.std(ddof=1) / np.sqrt(len(regret))) if len(seeds) > 1 else 0,
+                "ratio": float(regret.mean() / oracle.mean()),
+                "interval": [low, high],
+                "fit_seconds": float(np.mean([s for _, s in runs])),
+            }
+        board.append(row)
+        progress(line(row))
+    ratios = {n: [row["algorithms"][n]["ratio"] for row in board] for n in names}
+    return {
+        "settings": {"seeds": list(seeds), "worlds": [row["world"] for row in board]},
+        "board": board,
+        "mean_ratio": {name: float(np.mean(values)) for name, values in ratios.items()},
+        "max_ratio": {name: float(np.max(values)) for name, values in ratios.items()},
+    }
+
+
+def paired_interval(regret: Floats, oracle: Floats) -> tuple[float, float]:
+    """95% bootstrap interval of mean(regret) / mean(oracle), seeds drawn together."""
+    rng = np.random.Generator(np.random.PCG64(0))
+    drawn = rng.integers(len(regret), size=(N_BOOTSTRAP, len(regret)))
+    ratios = regret[drawn].mean(axis=1) / oracle[drawn].mean(axis=1)
+    low, high = np.quantile(ratios, [0.025, 0.975])
+    return float(low), float(high)
+
+
+HEADER = "| world | algorithm | regret | ratio to oracle_w | 95% interval | fit s |\n|-|-|-|-|-|-|"
+
+
+def line(row: dict[str, Any]) -> str:
+    """Markdown lines of one world."""
+    return "\n".join(
+        f"| {row['world']} | {name} | {f['mean']:.1f} ± {f['stderr']:.1f} | {f['ratio']:.2f} | "
+        f"{f['interval'][0]:.2f} to {f['interval'][1]:.2f} | {f['fit_seconds']:.2f} |"
+        for name, f in row["algorithms"].items()
+    )

@@ -1,0 +1,40 @@
+"""The scoreboard at toy size: paired, reproducible, and the oracle's ratio to itself is 1."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clients.bench.decide import BOARD, HARDER, paired_interval, run
+
+SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}
+
+
+@pytest.mark.parametrize(
+    "worlds", [(BOARD[1], HARDER[7], HARDER[8]), pytest.param(HARDER, marks=pytest.mark.slow)]
+)
+def test_every_world_plays_and_is_scored(worlds):
+    worlds = [replace(world, **SMALL) for world in worlds]
+    found = run(worlds, ["anytime", "uniform"], range(2))
+    assert [row["world"] for row in found["board"]] == [world.name for world in worlds]
+    for row in found["board"]:
+        oracle, ours = row["algorithms"]["oracle_w"], row["algorithms"]["anytime"]
+        assert oracle["ratio"] == 1.0
+        assert ours["ratio"] == np.mean(ours["regret"]) / np.mean(oracle["regret"])
+        assert row["algorithms"]["uniform"]["mean"] > 0
+
+
+@pytest.mark.slow
+def test_results_do_not_depend_on_the_number_of_jobs():
+    worlds = [replace(BOARD[1], **SMALL)]
+    one, two = (run(worlds, ["anytime"], range(2), jobs=jobs) for jobs in (1, 2))
+    for found in (one, two):
+        for played in found["board"][0]["algorithms"].values():
+            played.pop("fit_seconds")
+    assert one == two
+
+
+def test_the_interval_is_paired():
+    oracle = np.random.default_rng(0).uniform(1, 100, 20)
+    low, high = paired_interval(2.0 * oracle, oracle)
+    np.testing.assert_allclose([low, high], 2.0)

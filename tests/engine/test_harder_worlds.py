@@ -1,0 +1,65 @@
+"""The harder worlds keep random access, and break what they say they break."""
+
+import numpy as np
+import pytest
+
+from lhb_engine.harder_worlds import (
+    Baseline,
+    Change,
+    ContextsAlike,
+    ContextsOverTime,
+    HeavyTails,
+    measured,
+)
+
+KINDS = [ContextsOverTime, ContextsAlike, HeavyTails, Baseline, Change]
+
+
+def draw(kind):
+    return kind.draw(dim=3, horizon=20, n_arms=4, sparsity=3, seed=7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_block_equals_its_rounds(kind):
+    world = draw(kind)
+    block = world.contexts(1, 260)
+    for first, last in ((1, 1), (2, 9), (101, 140), (255, 260)):
+        assert (world.contexts(first, last) == block[first - 1 : last]).all()
+    signals = world.signals(block[:, 0])
+    rewards = world.rewards(signals)
+    assert (world.rewards(signals[:150], 120) == rewards[119:150]).all()
+
+
+def test_contexts_over_time_remember():
+    x = draw(ContextsOverTime).contexts(1, 6000)[1000:, 0, 0]
+    assert np.corrcoef(x[1:], x[:-1])[0, 1] == pytest.approx(0.9, abs=0.03)
+    assert x.var() == pytest.approx(1 / 3, rel=0.25)
+
+
+def test_contexts_alike_share_half():
+    x = draw(ContextsAlike).contexts(1, 5000)[:, :2, 0]
+    assert np.corrcoef(x.T)[0, 1] == pytest.approx(0.5, abs=0.04)
+
+
+def test_heavy_tails_have_the_noise_they_say():
+    world = draw(HeavyTails)
+    errors = world.rewards(np.zeros(200_000))
+    assert errors.std() == pytest.approx(0.1, rel=0.15)
+    assert np.mean(np.abs(errors) > 0.4) > 1e-3  # 6e-5 were it normal
+
+
+def test_lag_weights_turn_round_at_the_change():
+    world = draw(Change)
+    impulse = np.zeros(1100)
+    impulse[1050] = 1.0
+    response = world.rewards(impulse) - world.rewards(np.zeros(1100))
+    np.testing.assert_allclose(response[1050:1070], world.weights[::-1], atol=1e-12)
+
+
+def test_what_is_measured():
+    rewards = np.arange(1.0, 30.0)
+    sums = measured("sums", rewards, 0)
+    assert sums.value.tolist() == [28.0, 77.0, 126.0, 175.0]
+    assert (sums.last - sums.first == 6).all()
+    seen = measured("missing", np.zeros(2000), 0)
+    assert len(seen) == pytest.approx(1400, abs=80)

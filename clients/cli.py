@@ -204,7 +204,7 @@ def replay_sessions(
         raise SystemExit(1)
 
 
-DEFAULT_ALGORITHM = "ad_lasso"
+DEFAULT_ALGORITHM = "anytime"
 
 
 app.command()(reproduce)

@@ -14,7 +14,7 @@ from rich.console import Console
 from clients.report import print_lag_weights, print_table, save_plot, warnings_of
 from clients.simulator import Settings, simulate_all
 
-ALGORITHMS = ("ad_lasso", "uniform", "oracle_w", "oracle")
+ALGORITHMS = ("anytime", "ad_lasso", "uniform", "oracle_w", "oracle")
 READY_SECONDS = 30
 
 

@@ -31,7 +31,7 @@ class SessionBody(TypedDict, total=False):
     """A new session."""
 
     name: Annotated[Name | None, Field(description="unique; makes creation safe to repeat")]
-    algorithm: Annotated[Required[str], Field(description="see GET /v1/algorithms")]
+    algorithm: Annotated[str, Field(description="see GET /v1/algorithms; absent: anytime")]
     dim: Annotated[Required[int], Field(ge=1, le=100_000, description="numbers in a context")]
     horizon: Annotated[Required[int], Field(ge=1, le=1_000_000, description="number of lags")]
     seed: Annotated[int | None, Field(ge=0, lt=SEED_LIMIT, description="absent: drawn")]

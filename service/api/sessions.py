@@ -14,6 +14,7 @@ from service.sessions import ChangeSession, CreateSession, DeleteSession, unknow
 
 router = APIRouter(tags=["sessions"])
 DEFAULTS: dict[str, Any] = {
+    "algorithm": "anytime",
     "name": None,
     "seed": None,
     "options": {},

@@ -41,6 +41,12 @@ async def test_creation_by_name_is_safe_to_repeat(serve: Serve) -> None:
         assert nameless[0].json()["id"] != nameless[1].json()["id"]
 
 
+async def test_the_default_algorithm_needs_no_option(serve: Serve) -> None:
+    async with serve() as client:
+        answer = await client.post("/v1/sessions", json={"dim": 2, "horizon": 5})
+        assert (answer.status_code, answer.json()["algorithm"]) == (201, "anytime")
+
+
 async def test_a_seed_is_drawn_once(serve: Serve) -> None:
     async with serve() as client:
         body = {"algorithm": "uniform", "dim": 1, "horizon": 1, "name": "x"}

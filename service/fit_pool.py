@@ -55,10 +55,16 @@ class FitPool(FitProcesses):
             event = self._waiters.pop(key, None)
             if event is not None:
                 event.set()
+        for key in effects.removed:
+            timer = self._timers.pop(key, None)
+            if timer is not None:
+                timer.cancel()
         for key, due in effects.due.items():
-            self._run(key, due)
+            if key not in effects.removed:
+                self._run(key, due)
         for key, at in effects.timed.items():
-            self._wake_at(key, at)
+            if key not in effects.removed:
+                self._wake_at(key, at)
 
     async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
         """Wait until the session's fit is installed; False after so many seconds."""
@@ -80,7 +86,16 @@ class FitPool(FitProcesses):
 
     def _run(self, key: SessionKey, due: int) -> None:
         self._due[key] = (due, time.time())
-        self._spawn(self._fit(key, due))
+        self._spawn(self._fit_or_forget(key, due))
+
+    async def _fit_or_forget(self, key: SessionKey, due: int) -> None:
+        """A fit whose due mark has gone meanwhile (the session was deleted) is at work no more."""
+        await self._fit(key, due)
+        if self._due.get(key, (None, 0.0))[0] == due:
+            del self._due[key]
+            event = self._waiters.pop(key, None)
+            if event is not None:
+                event.set()
 
     def _wake_at(self, key: SessionKey, at: float) -> None:
         loop = asyncio.get_running_loop()

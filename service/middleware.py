@@ -123,6 +123,7 @@ class Body:
         self._watch = watch
         self._n_bytes = 0
         self._is_whole = False
+        self._deadline: float | None = None
 
     def check_length(self) -> None:
         """Refuse a body that announces itself as too large, before reading any of it."""
@@ -150,7 +151,9 @@ class Body:
         """The next message, which has to come in time."""
         if self._is_whole:
             return await self._receive()
-        message = await self._watch.in_time(self._receive)
+        if self._deadline is None:
+            self._deadline = self._watch.deadline()
+        message = await self._watch.in_time(self._receive, self._deadline)
         if message["type"] == "http.request":
             self._n_bytes += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)
@@ -163,7 +166,7 @@ class Body:
 
 
 class SlowBodies:
-    """Lets nobody take longer than `seconds` over a part of a body.
+    """Lets nobody take longer than `seconds` over a body, however it is cut.
 
     One timer for all who are waited for, rather than one a request: that would cost every request.
     """
@@ -173,7 +176,11 @@ class SlowBodies:
         self._deadlines: dict[asyncio.Task[Any], float] = {}
         self._is_watching = False
 
-    async def in_time(self, receive: Receive) -> Message:
+    def deadline(self) -> float:
+        """When a body that begins now has to be whole, in the event loop's time."""
+        return asyncio.get_running_loop().time() + self._seconds
+
+    async def in_time(self, receive: Receive, deadline: float) -> Message:
         """The next message.
 
         Raises
@@ -183,7 +190,7 @@ class SlowBodies:
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        deadline = self._deadlines[task] = loop.time() + self._seconds
+        self._deadlines[task] = deadline
         if not self._is_watching:
             self._is_watching = True
             loop.call_later(self._seconds, self._look, loop)

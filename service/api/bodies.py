@@ -6,16 +6,28 @@ and only texts with more of them (a colon inside a string, mostly) are looked at
 """
 
 import json
+import re
 from typing import Annotated, Any, Literal, Required, TypeVar
 
-from pydantic import AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
+from pydantic import (
+    AwareDatetime,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
+from typing_extensions import TypeAliasType, TypedDict
 
 from lhb_engine.randomness import SEED_LIMIT
 from service.problems import Problem
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 LARGEST = 1e12
+MOST_ARMS = 100_000
+RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 T = TypeVar("T")
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
@@ -23,7 +35,18 @@ NO_ZERO_BYTE = "^[^\\x00]*$"  # not every database can keep one in a text
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
 Key = Annotated[str, Field(max_length=256, pattern=NO_ZERO_BYTE)]
 EventId = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
-Timestamp = Annotated[AwareDatetime, Field(strict=False)]
+
+
+def _rfc_3339(value: Any) -> Any:
+    if isinstance(value, str) and RFC_3339.fullmatch(value):
+        return value
+    raise ValueError("a time is RFC 3339 with an offset, like 2026-01-31T12:00:00+01:00")
+
+
+Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
+# the first offence is enough: one error object an element would cost gigabytes
+Row = Annotated[list[float], FailFast()]
+Rows = TypeAliasType("Rows", Annotated[list[Row], Field(max_length=MOST_ARMS), FailFast()])
 
 
 @with_config(STRICT)
@@ -76,7 +99,10 @@ class RewardsBody(TypedDict, total=False):
     last_round: int | None
     at: Timestamp | None
     reward_id: EventId | None
-    rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=100_000)]
+    rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=100_000), FailFast()]
+
+
+Size = Annotated[int, Field(ge=0, le=2**31)]
 
 
 @with_config(STRICT)
@@ -84,12 +110,12 @@ class EncodedContexts(TypedDict):
     """Contexts as base64 of little-endian float64, row by row."""
 
     dtype: Literal["float64"]
-    shape: Annotated[list[int], Field(min_length=2, max_length=2)]
+    shape: Annotated[list[Size], Field(min_length=2, max_length=2)]
     data: str
 
 
 Contexts = Annotated[
-    list[list[float]] | EncodedContexts,
+    Rows | EncodedContexts,
     Field(description="K rows of dim numbers, or base64 float64", union_mode="smart"),
 ]
 
@@ -102,7 +128,7 @@ class DecisionBody(TypedDict, total=False):
     trajectory: Key | None
     event_id: Annotated[EventId | None, Field(description="makes a retry safe")]
     arm_ids: Annotated[list[Key] | None, Field(description="one an arm, all different")]
-    rewards: Annotated[list[RewardItem], Field(max_length=100_000)]
+    rewards: Annotated[list[RewardItem], Field(max_length=100_000), FailFast()]
     forced_arm: Annotated[int | None, Field(description="what was shown was decided elsewhere")]
     skip: Annotated[bool, Field(description="a round without action")]
 
@@ -194,6 +220,7 @@ _CODES = {
     "greater_than_equal": "out_of_range",
     "less_than_equal": "out_of_range",
     "less_than": "out_of_range",
+    "too_long": "out_of_range",
     "greater_than": "out_of_range",
 }
 _BRANCHES = {"list[list[float]]", "EncodedContexts"}

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from lhb_engine.history import Floats
-from service.api.bodies import LARGEST
+from service.api.bodies import LARGEST, MOST_ARMS
 from service.problems import Problem
 
 
@@ -45,8 +45,9 @@ def _stacked(rows: list[list[float]]) -> Floats:
 
 def _decoded(value: dict[str, Any]) -> Floats:
     n_arms, dim = value["shape"]
-    if n_arms < 0 or dim < 0:
-        raise Problem(422, "wrong_shape", "a shape has no negative number", "contexts.shape")
+    if n_arms > MOST_ARMS:
+        detail = f"a decision has at most {MOST_ARMS} arms"
+        raise Problem(422, "out_of_range", detail, "contexts.shape[0]")
     try:
         data = b64decode(value["data"], validate=True)
     except (Base64Error, ValueError) as error:

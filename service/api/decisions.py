@@ -74,13 +74,22 @@ def _check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None) -> N
         if len(arm_ids) != n_arms:
             detail = f"{len(arm_ids)} arm_ids for {n_arms} contexts"
             raise Problem(422, "wrong_shape", detail, "arm_ids")
-        if len(set(arm_ids)) != n_arms:
-            twice = next(i for i, name in enumerate(arm_ids) if name in arm_ids[:i])
-            detail = f"the arm id {arm_ids[twice]!r} stands twice"
-            raise Problem(409, "duplicate_arm_ids", detail, f"arm_ids[{twice}]")
+        refuse_twins(arm_ids)
     if forced is not None and not 0 <= forced < n_arms:
         detail = f"there is no arm {forced}; arms go from 0 to {n_arms - 1}"
         raise Problem(422, "out_of_range", detail, "forced_arm")
+
+
+def refuse_twins(arm_ids: list[str]) -> None:
+    """409 naming the first arm id that stands there already."""
+    if len(set(arm_ids)) == len(arm_ids):
+        return
+    seen: set[str] = set()
+    for i, name in enumerate(arm_ids):
+        if name in seen:
+            detail = f"the arm id {name!r} stands twice"
+            raise Problem(409, "duplicate_arm_ids", detail, f"arm_ids[{i}]")
+        seen.add(name)
 
 
 def decision_answer(decision: Decision) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from service.agents import build_agent
 from service.api.bodies import RANK, parse, refuse_duplicates
 from service.api.contexts import read_contexts
+from service.api.decisions import refuse_twins
 from service.api.documentation import EstimateAnswer, Page, RankAnswer, documented, takes
 from service.api.sessions import json_response, timestamp
 from service.problems import Problem
@@ -19,7 +20,7 @@ from service.storage.ports import Reader
 
 router = APIRouter(tags=["estimates"])
 LIMIT = Query(100, ge=1, le=1000)
-CURSOR = Query(0, ge=0, description="`next` of the page before")
+CURSOR = Query(0, ge=0, le=2**63 - 1, description="`next` of the page before")
 
 
 def found_session(reader: Reader, tenant: str, session_id: str) -> Session:
@@ -176,6 +177,8 @@ async def post_rank(session_id: str, request: Request) -> Response:
     if arm_ids is not None and len(arm_ids) != len(contexts):
         detail = f"{len(arm_ids)} arm_ids for {len(contexts)} contexts"
         raise Problem(422, "wrong_shape", detail, "arm_ids")
+    if arm_ids is not None:
+        refuse_twins(arm_ids)
 
     def read() -> dict[str, Any]:
         with service.store.reader() as reader:

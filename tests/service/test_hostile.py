@@ -1,0 +1,121 @@
+"""Bodies that are small to send and dear to read: refused at the first offence."""
+
+import asyncio
+import json
+import time
+
+import httpx
+import pytest
+
+from service.api.bodies import DECISION, MOST_ARMS, parse
+from service.middleware import SlowBodies
+from service.problems import Problem
+from tests.service.conftest import Serve, problem
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("contexts", "field"),
+    [
+        ("[[" + ",".join(['""'] * 200_000) + "]]", "contexts[0][0]"),
+        ("[" + ",".join(["0"] * 200_000) + "]", "contexts[0]"),
+    ],
+    ids=["strings", "numbers for rows"],
+)
+def test_one_error_not_one_an_element(contexts: str, field: str) -> None:
+    with pytest.raises(Problem) as refused:
+        parse(DECISION, f'{{"contexts":{contexts}}}'.encode())
+    assert refused.value.field == field
+    assert len(refused.value.errors or ()) <= 2
+
+
+async def test_there_is_a_most_of_arms(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        path = f"/v1/sessions/{session}/decisions"
+        rows = {"contexts": [[0.0]] * (MOST_ARMS + 1)}
+        problem(await client.post(path, json=rows), 422, "out_of_range", "contexts")
+        packed = {"dtype": "float64", "shape": [MOST_ARMS + 1, 0], "data": ""}
+        refused = await client.post(path, json={"contexts": packed})
+        problem(refused, 422, "out_of_range", "contexts.shape[0]")
+
+
+async def test_a_twin_among_many_arm_ids_is_found_in_one_walk(serve: Serve) -> None:
+    n = 50_000
+    arm_ids = [*map(str, range(n - 1)), str(n - 2)]
+    async with serve() as client:
+        session = await client.create()
+        for resource in ("decisions", "rank"):
+            answer = await client.post(
+                f"/v1/sessions/{session}/{resource}",
+                json={"contexts": [[0.0, 0.0]] * n, "arm_ids": arm_ids},
+            )
+            problem(answer, 409, "duplicate_arm_ids", f"arm_ids[{n - 1}]")
+
+
+@pytest.mark.parametrize(
+    "shape", [[0, 10**30], [10**30, 0], [-1, 1], [2**31, 2**31]], ids=["wide", "tall", "-1", "both"]
+)
+async def test_shapes_beyond_reason(serve: Serve, shape: list[int]) -> None:
+    async with serve() as client:
+        session = await client.create()
+        packed = {"dtype": "float64", "shape": shape, "data": ""}
+        answer = await client.post(f"/v1/sessions/{session}/decisions", json={"contexts": packed})
+        assert answer.status_code == 422
+        assert answer.json()["field"].startswith("contexts.shape")
+
+
+async def test_cursors_beyond_what_a_database_counts(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        for listing in ("rounds", "estimates", "epochs", "credit"):
+            answer = await client.get(f"/v1/sessions/{session}/{listing}?cursor={10**20}")
+            problem(answer, 422, "invalid", "cursor")
+
+
+@pytest.mark.parametrize("at", [1795208000.5, "1795208000", "2026-01-31 12:00:00Z", "2026-01-31"])
+async def test_a_time_is_rfc_3339(serve: Serve, at: object) -> None:
+    async with serve() as client:
+        session = await client.create(reward_mode="sum")
+        await client.decide(session)
+        body = {"value": 1, "at": at, "reward_id": "x"}
+        answer = await client.post(f"/v1/sessions/{session}/rewards", content=json.dumps(body))
+        problem(answer, 422, "invalid", "at")
+
+
+async def test_a_body_in_drops_has_one_deadline() -> None:
+    slow = SlowBodies(0.2)
+    deadline = slow.deadline()
+
+    async def drop() -> dict[str, object]:
+        await asyncio.sleep(0.05)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    began = time.monotonic()
+    with pytest.raises(Problem) as refused:
+        for _ in range(100):
+            await slow.in_time(drop, deadline)
+    assert refused.value.status == 408
+    assert time.monotonic() - began < 2
+
+
+async def test_deleted_sessions_leave_no_fit_at_work(serve: Serve) -> None:
+    async with serve() as client:
+        for _ in range(8):
+            session = await client.create(algorithm="ad_lasso", horizon=4, options={"L": 1})
+            for _ in range(4):
+                await client.decide(session)
+            rewards = [{"round": t, "value": 0.5 * t} for t in range(1, 5)]
+            await asyncio.gather(
+                client.post(f"/v1/sessions/{session}/rewards", json={"rewards": rewards}),
+                client.delete(f"/v1/sessions/{session}"),
+            )
+        async with asyncio.timeout(60):
+            while (await _ready(client))["fits_due"]:
+                await asyncio.sleep(0.05)
+
+
+async def _ready(client: httpx.AsyncClient) -> dict[str, int]:
+    answer: dict[str, int] = (await client.get("/readyz")).json()
+    return answer

@@ -8,7 +8,8 @@ One trajectory a file, a row or object a round, in order:
     contexts    K x d numbers, a row an arm (JSON text in a CSV); or, where only what was selected
     context     was logged, its d numbers; or, in a CSV, columns x0, x1, ...
 
-The items of the service's /v1/sessions/{id}/rounds are objects of this form.
+The items of the service's /v1/sessions/{id}/rounds are objects of this form, and a session as
+/v1/sessions/{id}/events or `lhb export` writes it is read as well.
 """
 
 import csv
@@ -70,8 +71,43 @@ def _csv(path: Path) -> Iterator[dict[str, Any]]:
 def _ndjson(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         for line in file:
-            if line.strip():
-                yield json.loads(line)
+            if not line.strip():
+                continue
+            row = json.loads(line)
+            if row.get("record") == "header":
+                yield from _events(path)
+                return
+            yield row
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    """Rounds of an exported session: twice through, as rewards stand behind their decisions.
+
+    A reward over a span of rounds is no round's own and is left out.
+    """
+    rewards: dict[int, float] = {}
+    trajectories: set[str] = set()
+    for record in _records(path):
+        if record["record"] == "measurement" and record["first_round"] == record["last_round"]:
+            number = record["first_round"]  # in sum mode a round has several
+            rewards[number] = rewards.get(number, 0.0) + record["value"]
+        elif record["record"] == "trajectory":
+            trajectories.add(record["key"])
+    if len(trajectories) > 1:
+        raise LogError(f"{path.name}: {len(trajectories)} trajectories; a log holds one")
+    for record in _records(path):
+        if record["record"] == "decision":
+            yield {
+                "arm": record["arm"],
+                "reward": rewards.get(record["round"]),
+                "propensity": record["propensity"],
+                "context": record["context"] or None,
+            }
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:

@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -96,7 +97,7 @@ def test_an_evaluation_from_the_command_line(rounds: list[dict], tmp_path: Path)
     assert "ad_lasso" in table.output
 
 
-def test_the_services_own_rounds_read_straight_in(url: str, tmp_path: Path) -> None:
+def test_what_the_service_writes_reads_straight_in(url: str, tmp_path: Path) -> None:
     settings = Settings(algorithms=(), rounds=150, horizon=12, dim=3, arms=4, sparsity=2)
     world = settings.world(1)
     with Client(url) as client:
@@ -104,13 +105,28 @@ def test_the_services_own_rounds_read_straight_in(url: str, tmp_path: Path) -> N
             algorithm="uniform", dim=3, horizon=12, seed=0, refit="blocking"
         )
         arms, rewards, _ = play_session(session, world, 150, lambda n: None)
-        path = tmp_path / "rounds.ndjson"
-        path.write_text("".join(json.dumps(item) + "\n" for item in session.rounds()))
-    log = whole(path)
-    np.testing.assert_array_equal(log.rewards, rewards)
-    np.testing.assert_array_equal(log.arms, arms)
-    np.testing.assert_array_equal(log.selected, world.contexts(1, 150)[np.arange(150), arms])
-    assert evaluate(path)["ad_lasso"]["n_rounds"] == 150
+        rounds, events = tmp_path / "rounds.ndjson", tmp_path / "events.ndjson"
+        rounds.write_text("".join(json.dumps(item) + "\n" for item in session.rounds()))
+        events.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events").content)
+    for path in (rounds, events):
+        log = whole(path, 64)
+        np.testing.assert_array_equal(log.rewards, rewards)
+        np.testing.assert_array_equal(log.arms, arms)
+        np.testing.assert_array_equal(log.selected, world.contexts(1, 150)[np.arange(150), arms])
+        assert log.propensities is not None
+    assert evaluate(rounds) == evaluate(events)
+    assert evaluate(events)["ad_lasso"]["n_rounds"] == 150
+
+
+def test_a_log_is_one_trajectory(url: str, tmp_path: Path) -> None:
+    with Client(url) as client:
+        session = client.create_session(algorithm="uniform", dim=1, horizon=3)
+        for trajectory in ("ann", "bob"):
+            session.decide([[1.0]], trajectory=trajectory)
+        path = tmp_path / "two.ndjson"
+        path.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events").content)
+    with pytest.raises(LogError, match="2 trajectories"):
+        list(read_log(path))
 
 
 @pytest.mark.parametrize(

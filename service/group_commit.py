@@ -161,8 +161,7 @@ class GroupCommit:
             now = round(self._clock(), 6)  # as exact as a timestamp in an answer
             uow = UnitOfWork(transaction, now)
             outcomes = [_outcome(command, uow) for command in commands]
-            uow.flush()
-            transaction.commit()
+            uow.commit()
         except BaseException:
             self._on_rollback()
             transaction.rollback()

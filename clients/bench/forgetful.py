@@ -48,8 +48,10 @@ class ForgetfulStore:
             self.sessions.pop(key, None)
         self.trajectories.update(changes.trajectories)
 
-    def commit(self) -> None:
+    def commit(self, changes: Changes | None = None) -> None:
         """Nothing is durable."""
+        if changes is not None:
+            self.write(changes)
 
     def rollback(self) -> None:
         """Nothing to take back."""

@@ -123,8 +123,8 @@ class Transaction(Protocol):
     def write(self, changes: Changes) -> None:
         """All inserts and updates, one bulk call a table."""
 
-    def commit(self) -> None:
-        """Make it durable."""
+    def commit(self, changes: Changes | None = None) -> None:
+        """Write what is left, if anything, and make all of it durable."""
 
     def rollback(self) -> None:
         """Forget it, and everything cached from it."""

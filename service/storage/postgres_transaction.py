@@ -1,6 +1,6 @@
 """One batch on PostgreSQL: a constant number of round trips, whatever is in it.
 
-Reading ahead is one pipeline, writing is another, and the commit a third.
+Reading ahead is one pipeline, writing and the commit another.
 """
 
 from collections import OrderedDict
@@ -169,6 +169,10 @@ class PostgresTransaction(PostgresReader):
         """All inserts and updates, one bulk call a table."""
         with translated(), self.connection.pipeline():
             self._write_rows(changes)
+        self._remember(changes)
+
+    def _remember(self, changes: Changes) -> None:
+        """Later reads of this transaction see what it has written."""
         for decision in changes.decisions:
             if decision.client_event_id is not None:
                 self._events[decision[:3], decision.client_event_id] = decision
@@ -209,9 +213,12 @@ class PostgresTransaction(PostgresReader):
         for key, state in changes.states.items():
             self.connection.execute(SQL["save_agent_state"], (*key, state))
 
-    def commit(self) -> None:
-        """Make it durable: the server syncs its log before it answers."""
-        with translated("whether it was written is unknown: a repeat with the same id will tell"):
+    def commit(self, changes: Changes | None = None) -> None:
+        """Make it durable, in one round trip: the server syncs its log before it answers."""
+        unknown = "whether it was written is unknown: a repeat with the same id will tell"
+        with translated(unknown), self.connection.pipeline():
+            if changes is not None:
+                self._write_rows(changes)
             self.connection.commit()
         for key, revision in self._revisions.items():
             session = self._sessions.get(key)

@@ -145,8 +145,10 @@ class SqliteTransaction(SqliteReader):
         if changes.states:
             many(SQL["save_agent_state"], [(*k, state) for k, state in changes.states.items()])
 
-    def commit(self) -> None:
+    def commit(self, changes: Changes | None = None) -> None:
         """Make it durable: SQLite syncs the log before it returns."""
+        if changes is not None:
+            self.write(changes)
         with translated():
             self.connection.execute("commit")
         self._store.trim()

@@ -229,10 +229,7 @@ class UnitOfWork:
 
     def flush(self) -> None:
         """Hand what is buffered to the transaction, so that any read sees it."""
-        for key in self._learned:
-            live = self.agents[key]
-            live.state = self._changes.states[key] = json.dumps(live.agent.state())
-        self._learned.clear()
+        self._save_learned()
         if self._changes != _NOTHING:
             self._transaction.write(self._changes)
             self._changes = Changes()
@@ -240,6 +237,17 @@ class UnitOfWork:
             self._rounds.clear()
             self._measured.clear()
             self._reward_ids.clear()
+
+    def commit(self) -> None:
+        """Make all of it durable; what is buffered goes with the commit."""
+        self._save_learned()
+        self._transaction.commit(None if self._changes == _NOTHING else self._changes)
+
+    def _save_learned(self) -> None:
+        for key in self._learned:
+            live = self.agents[key]
+            live.state = self._changes.states[key] = json.dumps(live.agent.state())
+        self._learned.clear()
 
 
 _NOTHING = Changes()

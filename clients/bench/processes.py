@@ -126,7 +126,7 @@ def _wrk(
         raise SystemExit(f"not every request was answered:\n{''.join(texts)}")
     rps = sum(float(_found(r"Requests/sec:\s+([\d.]+)", text)) for text in texts)
     n = sum(int(_found(r"(\d+) requests in", text)) for text in texts)
-    return rps, max(_milliseconds(_found(r"99%\s+(\S+)", text)) for text in texts), n
+    return rps, max(_milliseconds(_found(r"(?m)^\s+99%\s+(\S+)", text)) for text in texts), n
 
 
 def _found(pattern: str, text: str) -> str:

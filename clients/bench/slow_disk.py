@@ -3,6 +3,7 @@
 import time
 
 from service.server import run
+from service.storage.ports import Changes
 from service.storage.sqlite_transaction import SqliteTransaction
 
 SECONDS = 0.002
@@ -11,9 +12,9 @@ SECONDS = 0.002
 class SlowTransaction(SqliteTransaction):
     """Commits as ever, and then waits."""
 
-    def commit(self) -> None:
+    def commit(self, changes: Changes | None = None) -> None:
         """Durable, but late; nobody else's work stops meanwhile."""
-        super().commit()
+        super().commit(changes)
         time.sleep(SECONDS)
 
 

@@ -39,8 +39,8 @@ class Chains:
 
     Attributes
     ----------
-    theta : (n_chains, dim) unit vectors
-    w : (n_lags, n_chains) lag weights, which carry theta's scale
+    theta : (n_chains, dim) arm parameters, of any length
+    w : (n_lags, n_chains) lag weights
     noise2 : (n_chains,) variance of eps
     baseline : (n_chains,) 1 where the chain has a baseline
     """
@@ -168,7 +168,7 @@ class Chains:
         self.slab2 = size / rng.standard_gamma(1.0 + 0.5 * active, c)
 
     def _draw_theta_and_noise(self) -> None:
-        """theta given w, and the noise; theta's length goes into w."""
+        """theta given w, of expected length 1 beforehand, and the noise."""
         rows, c = self.rows, self.n_chains
         product = self._transform(self.w.T)[:, None, :] * self._contexts
         filtered = fft.irfft(product, self._n_fft)[:, :, : self._n] * self._mask
@@ -177,7 +177,7 @@ class Chains:
         gram = filtered @ filtered.transpose(0, 2, 1)
         gram -= share[:, None, None] * along[:, :, None] * along[:, None, :]
         right = filtered @ rows.y - along * (share * self._total)[:, None]
-        precision = gram / self.noise2[:, None, None] + np.eye(self.dim)
+        precision = gram / self.noise2[:, None, None] + self.dim * np.eye(self.dim)
         lower = np.linalg.cholesky(precision)
         mean = np.linalg.solve(precision, (right / self.noise2[:, None])[:, :, None])
         normal = self.rng.standard_normal((c, self.dim, 1))
@@ -186,10 +186,7 @@ class Chains:
         left = np.vecdot(self.error, self.error) - share * self.level**2
         gamma = self.rng.standard_gamma(0.5 * (rows.n_rows + NOISE_ROWS), c)
         self.noise2 = 0.5 * (np.maximum(left, 0.0) + self._noise_prior) / gamma
-        length = np.linalg.norm(theta, axis=1)
-        self.theta = theta / length[:, None]
-        self.w *= length
-        self.slab2 *= length**2
+        self.theta = theta
 
     def intercepts(self) -> Floats:
         """(n_chains,) the baseline a round, 0 in a chain without one."""

@@ -89,8 +89,9 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
     for _ in range(n_sweeps):
         chains.sweep()
         side = np.where(chains.w.sum(axis=0) < 0, -1.0, 1.0)
-        directions.append(chains.theta * side[:, None])
-        weights += (chains.w * side).mean(axis=1) / n_sweeps
+        length = np.linalg.norm(chains.theta, axis=1)
+        directions.append(chains.theta * (side / length)[:, None])
+        weights += (chains.w * (side * length)).mean(axis=1) / n_sweeps
         inclusion += (chains.w != 0).mean(axis=1) / n_sweeps
         intercept += float(chains.intercepts().mean()) / n_sweeps
         baseline += float(chains.baseline.mean()) / n_sweeps

@@ -60,12 +60,11 @@ async def test_replay_equals_live(serve: Serve, body: dict[str, Any]) -> None:
         "update decisions set propensity = 0.75 where round = 2",
     ],
 )
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # sqlite3 does the damage
 async def test_replay_notices(serve: Serve, damage: str) -> None:
     async with serve() as client:
         session = await lived(client, refit="blocking")
         url = client.service.settings.database_url
-        if not url.startswith("sqlite"):
-            pytest.skip("the damage is done with sqlite3")
         assert replayed(client, session).differences == []
         with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
             assert connection.execute(damage).rowcount > 0

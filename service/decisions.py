@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-import numpy as np
-
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.agents import Agents
@@ -160,5 +158,5 @@ def body_digest(contexts: Floats | None, *parts: object) -> bytes:
     digest = blake2b(repr(parts).encode(), digest_size=16)
     if contexts is not None:
         digest.update(repr(contexts.shape).encode())
-        digest.update(np.ascontiguousarray(contexts).tobytes())
+        digest.update((contexts + 0.0).tobytes())  # -0.0 equals 0.0
     return digest.digest()

@@ -1,5 +1,6 @@
 """Taking rewards. They are planned first, all of them, and written only if all can be."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,10 +10,12 @@ from service.fits import after_measurement
 from service.problems import Problem, not_found
 from service.records import Measurement, Session, SessionKey, Trajectory, TrajectoryKey
 from service.sessions import find_session, refuse_archived
+from service.spans import Spans
 from service.storage.ports import Keys
 from service.storage.unit_of_work import UnitOfWork
 
 Planned = tuple[Trajectory, int, int, float, str | None]
+Known = tuple[int, int, float]  # first round, last round, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,9 @@ class Receive:
     def __call__(self, uow: UnitOfWork) -> Accepted:
         """Checks come first: a Problem leaves nothing written."""
         session = find_session(uow, self.key)
-        refuse_archived(session)
         planned = plan_rewards(uow, session, self.rewards, self.field)
+        if planned:
+            refuse_archived(session)
         apply_rewards(uow, session, planned, self.agents)
         return Accepted(len(planned), len(self.rewards) - len(planned))
 
@@ -90,31 +94,29 @@ def plan_rewards(
         For the first reward that cannot be; `field` leads the name of its field.
     """
     planned: list[Planned] = []
-    rounds: dict[tuple[str, int], Planned] = {}
-    spans: list[Planned] = []
-    ids: dict[tuple[str, str], Planned] = {}
+    spans: defaultdict[str, Spans[Known]] = defaultdict(Spans)
+    ids: dict[tuple[str, str], Known] = {}
     for i, reward in enumerate(rewards):
         prefix = f"{field}[{i}]." if field else ""
         trajectory = uow.trajectory((*session.key, reward.trajectory))
         first, last = _span(uow, session, trajectory, reward, prefix)
-        plan = (trajectory, first, last, reward.value, reward.reward_id)
-        if session.reward_mode == "sum":
-            known = _received(uow, session, reward, prefix, ids)
-        else:
-            known = _measured(uow, trajectory, first, last, rounds, spans)
-            if known is None and reward.reward_id is not None:
-                known = _received(uow, session, reward, prefix, ids)
-        if known is not None:
-            if known != (first, last, reward.value):
-                raise _conflict(known, first, last, reward, session, prefix)
-            continue
-        planned.append(plan)
+        new = (first, last, reward.value)
+        known = None
         if reward.reward_id is not None:
-            ids[reward.trajectory, reward.reward_id] = plan
-        if first == last:
-            rounds[reward.trajectory, first] = plan
-        else:
-            spans.append(plan)
+            name = (reward.trajectory, reward.reward_id)
+            known = ids.get(name) or _received(uow, session, reward)
+            if known is not None and known != new:
+                raise _id_conflict(known, reward.reward_id, prefix)
+            ids[name] = new
+        if known is None and session.reward_mode == "single":
+            known = spans[trajectory.key].over(first, last) or _measured(
+                uow, trajectory, first, last
+            )
+            if known is not None and known != new:
+                raise _conflict(known, first, last, reward, prefix)
+        if known is None:
+            planned.append((trajectory, *new, reward.reward_id))
+            spans[trajectory.key].add(first, last, new)
     return planned
 
 
@@ -162,7 +164,7 @@ def _span(
             raise not_found("event", detail, f"{prefix}event_id")
         return decision.round, decision.round
     if reward.at is not None:
-        return _round_at(uow, session, key, reward.at, prefix)
+        return _round_at(uow, session, key, reward, prefix)
     if reward.round is not None:
         _check_round(trajectory, reward.round, f"{prefix}round")
         return reward.round, reward.round
@@ -185,73 +187,63 @@ def _check_round(trajectory: Trajectory, round: int, field: str) -> None:
 
 
 def _round_at(
-    uow: UnitOfWork, session: Session, key: TrajectoryKey, at: datetime, prefix: str
+    uow: UnitOfWork, session: Session, key: TrajectoryKey, reward: Reward, prefix: str
 ) -> tuple[int, int]:
     if session.reward_mode != "sum":
         detail = "at needs reward_mode sum: a single value belongs to a round or a span"
         raise Problem(422, "at_in_single_mode", detail, f"{prefix}at")
-    decision = uow.decision_before(key, at.timestamp())
-    if decision is None or at.timestamp() > uow.now + 60:
+    assert reward.at is not None
+    at = reward.at.timestamp()
+    if reward.reward_id is not None:
+        known = uow.measurement_by_id(key, reward.reward_id)
+        if known is not None and _was_under_way(uow, key, known, at):
+            return known.first_round, known.last_round
+    decision = uow.decision_before(key, at)
+    if decision is None or at > uow.now + 60:
         detail = "no round was under way at that time"
         raise Problem(422, "unknown_round", detail, f"{prefix}at")
     return decision.round, decision.round
 
 
-def _measured(
-    uow: UnitOfWork,
-    trajectory: Trajectory,
-    first: int,
-    last: int,
-    rounds: dict[tuple[str, int], Planned],
-    spans: list[Planned],
-) -> tuple[int, int, float] | None:
-    """What is measured, or planned to be, on any of these rounds."""
-    if rounds or spans:
-        if last - first < len(rounds):
-            own = (rounds.get((trajectory.key, r)) for r in range(first, last + 1))
-            near = [plan for plan in own if plan is not None]
-        else:
-            near = list(rounds.values())
-        for plan in (*near, *spans):
-            if plan[0] is trajectory and plan[1] <= last and plan[2] >= first:
-                return plan[1], plan[2], plan[3]
+def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: Measurement, at: float) -> bool:
+    """Whether `at` named the round when this was received: a clock that is ahead of the server's
+    names the latest round, and a decision taken since does not change which one that was."""
+    began = uow.decision_by_round(key, known.first_round)
+    ended = uow.decision_by_round(key, known.first_round + 1)
+    in_time = began is not None and began.at <= at
+    return in_time and (ended is None or ended.at > at or ended.at >= known.at)
+
+
+def _measured(uow: UnitOfWork, trajectory: Trajectory, first: int, last: int) -> Known | None:
+    """What is measured on any of these rounds."""
     known = uow.measurement_over(trajectory, first, last)
     return None if known is None else (known.first_round, known.last_round, known.value)
 
 
-def _received(
-    uow: UnitOfWork,
-    session: Session,
-    reward: Reward,
-    prefix: str,
-    ids: dict[tuple[str, str], Planned],
-) -> tuple[int, int, float] | None:
+def _received(uow: UnitOfWork, session: Session, reward: Reward) -> Known | None:
     """What was received under the same reward id."""
     assert reward.reward_id is not None
-    plan = ids.get((reward.trajectory, reward.reward_id))
-    if plan is not None:
-        return plan[1], plan[2], plan[3]
     known = uow.measurement_by_id((*session.key, reward.trajectory), reward.reward_id)
     return None if known is None else (known.first_round, known.last_round, known.value)
 
 
-def _conflict(
-    known: tuple[int, int, float],
-    first: int,
-    last: int,
-    reward: Reward,
-    session: Session,
-    prefix: str,
-) -> Problem:
-    start, end, value = known
-    rounds = f"round {start}" if start == end else f"rounds {start} to {end}"
-    if session.reward_mode == "sum" or (start, end) != (first, last):
-        by = f"reward {reward.reward_id!r}" if session.reward_mode == "sum" else rounds
-        field = "reward_id" if session.reward_mode == "sum" else _span_field(reward)
-        detail = f"{by} has the value {value!r} for {rounds}"
-        return Problem(409, "reward_conflict", detail, prefix + field)
+def _id_conflict(known: Known, reward_id: str, prefix: str) -> Problem:
+    detail = f"reward {reward_id!r} has the value {known[2]!r} for {_rounds(known)}"
+    return Problem(409, "reward_conflict", detail, f"{prefix}reward_id")
+
+
+def _conflict(known: Known, first: int, last: int, reward: Reward, prefix: str) -> Problem:
+    rounds, value = _rounds(known), known[2]
+    if known[:2] != (first, last):
+        detail = f"there is a value for {rounds} already, {value!r}; it shares a round with this"
+        return Problem(409, "reward_conflict", detail, prefix + _span_field(reward))
     detail = f"{rounds} has the value {value!r} already, not {reward.value!r}"
     return Problem(409, "reward_conflict", detail, f"{prefix}value")
+
+
+def _rounds(known: Known) -> str:
+    start, end, _ = known
+    return f"round {start}" if start == end else f"rounds {start} to {end}"
 
 
 def _span_field(reward: Reward) -> str:

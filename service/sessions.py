@@ -49,12 +49,12 @@ class CreateSession:
 
     def __call__(self, uow: UnitOfWork) -> tuple[Session, bool]:
         """The session, and whether it is new."""
-        request = json.dumps(self.request, sort_keys=True)
+        request = json.dumps(_plain(self.request), sort_keys=True)
         name = self.request["name"]
         if name is not None:
             known = uow.session_named(self.tenant, name)
             if known is not None:
-                if known.request != request:
+                if json.dumps(_plain(json.loads(known.request)), sort_keys=True) != request:
                     detail = f"there is a session {name!r} already, asked for differently"
                     raise Problem(409, "session_conflict", detail, "name")
                 return known, False
@@ -76,7 +76,7 @@ class CreateSession:
         if asked["reward_mode"] == "sum" and kind is not None and kind.learns_within_epoch:
             detail = "it learns from single rewards as they come, and cannot take sums"
             raise Problem(422, "bad_option", detail, "reward_mode")
-        seed = asked["seed"]
+        seed, default = asked["seed"], asked["default_reward"]
         return Session(
             tenant=self.tenant,
             id=new_id(uow.now),
@@ -87,8 +87,8 @@ class CreateSession:
             seed=secrets.randbelow(SEED_LIMIT) if seed is None else seed,
             options=asked["options"],
             reward_mode=asked["reward_mode"],
-            reward_wait_seconds=asked["reward_wait_seconds"],
-            default_reward=asked["default_reward"],
+            reward_wait_seconds=asked["reward_wait_seconds"] + 0.0,
+            default_reward=None if default is None else default + 0.0,  # no negative zero
             refit=asked["refit"],
             request=request,
             created_at=uow.now,
@@ -156,6 +156,15 @@ def first_agent(session: Session, allow_oracles: bool) -> Agent:
     except TypeError as error:
         detail = f"an option has the wrong type: {error}"
         raise Problem(422, "bad_option", detail, "options") from None
+
+
+def _plain(value: Any) -> Any:
+    """Equal numbers as one and the same: 1.0 as 1, and -0.0 as 0."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def new_id(now: float) -> str:

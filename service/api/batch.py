@@ -1,12 +1,25 @@
 """POST /v1/batch: decisions and rewards of many sessions, one transaction, answered one by one."""
 
 import asyncio
-from typing import Any
+import contextlib
+from typing import Annotated, Any, Required
 
+import structlog
 from fastapi import APIRouter, Request, Response
+from pydantic import Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
-from service.api.bodies import BATCH, BatchItem, parse, refuse_duplicates
+from service.api.bodies import (
+    BATCH,
+    DECISION,
+    REWARDS,
+    STRICT,
+    BatchItem,
+    Key,
+    parse,
+    refuse_duplicates,
+)
 from service.api.decisions import count_keys, decision_answer, read_decision, wait_and_take
 from service.api.documentation import BatchAnswer, documented, takes
 from service.api.rewards import accepted_answer, read_receive
@@ -17,20 +30,39 @@ from service.rewards import Receive
 from service.service import Service, service_of, tenant_of
 
 router = APIRouter(tags=["decisions"])
+log = structlog.get_logger()
+
+
+@with_config(STRICT)
+class _Envelope(TypedDict):
+    items: Annotated[list[Any], Field(min_length=1, max_length=1000)]
+
+
+@with_config(STRICT)
+class _Item(TypedDict, total=False):
+    session_id: Required[Key]
+    decision: dict[str, Any]
+    reward: dict[str, Any]
+
+
+ENVELOPE: TypeAdapter[_Envelope] = TypeAdapter(_Envelope)
+ITEM: TypeAdapter[_Item] = TypeAdapter(_Item)
 
 
 async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -> tuple[int, bytes]:
     """All that can be done is durable when this returns; each item has a status of its own."""
-    items = parse(BATCH, body)["items"]
-    refuse_duplicates(body, 1 + sum(map(_count_keys, items)))
+    items = _read_items(body)
     answers: list[Any] = [None] * len(items)
     places, commands = [], []
     for i, item in enumerate(items):
+        if isinstance(item, Problem):
+            answers[i] = _problem(item)
+            continue
         try:
             commands.append(_command(service, tenant, item))
             places.append(i)
-        except Problem as problem:
-            answers[i] = _problem(problem)
+        except Exception as defect:
+            answers[i] = _answer(None, defect)
     if commands:
         outcomes = await service.writer.submit_all(list(commands))
         blocked: list[tuple[int, Decide, Blocked]] = []
@@ -45,6 +77,37 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
     return 200, to_json({"items": answers})
 
 
+def _read_items(body: bytes) -> list[BatchItem | Problem]:
+    """The items; one that is not what it should be is the problem it would have been alone."""
+    try:
+        items = BATCH.validate_json(body)["items"]
+    except ValidationError:
+        given = parse(ENVELOPE, body)["items"]
+        with contextlib.suppress(ValueError, RecursionError):  # it parsed once already
+            refuse_duplicates(body, -1)
+        return [_read_item(item) for item in given]
+    refuse_duplicates(body, 1 + sum(map(_count_keys, items)))
+    return [*items]
+
+
+def _read_item(given: Any) -> BatchItem | Problem:
+    try:
+        asked = parse(ITEM, _json(given))
+        item: BatchItem = {"session_id": asked["session_id"]}
+        if "decision" in asked:
+            item["decision"] = parse(DECISION, _json(asked["decision"]))
+        if "reward" in asked:
+            item["reward"] = parse(REWARDS, _json(asked["reward"]))
+        return item
+    except Problem as problem:
+        return problem
+
+
+def _json(value: Any) -> bytes:
+    """As it was sent: not a number stays not a number, for the check to find."""
+    return to_json(value, inf_nan_mode="constants")
+
+
 def _command(service: Service, tenant: str, item: BatchItem) -> Decide | Receive:
     decision, reward = item.get("decision"), item.get("reward")
     if (decision is None) == (reward is None):
@@ -57,10 +120,12 @@ def _command(service: Service, tenant: str, item: BatchItem) -> Decide | Receive
 
 
 def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:
+    """An item's answer. A defect is that of its item alone: the others are durable."""
     if isinstance(error, Problem):
         return _problem(error)
     if error is not None:
-        raise error
+        log.error("defect", path="/v1/batch", exc_info=error)
+        return _problem(Problem(500, "internal", "this is a defect; it is in the log"))
     if isinstance(result, Taken):
         status = 201 if result.is_new else 200
         return {"status": status, "decision": decision_answer(result.decision)}
@@ -70,8 +135,8 @@ def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:
 async def _wait(service: Service, command: Decide, blocked: Blocked) -> dict[str, Any]:
     try:
         return _answer(await wait_and_take(service, command, blocked), None)
-    except Problem as problem:
-        return _problem(problem)
+    except Exception as error:
+        return _answer(None, error)
 
 
 def _problem(problem: Problem) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class RankBody(TypedDict, total=False):
 class BatchItem(TypedDict, total=False):
     """What to do in one session: exactly one of `decision` and `reward`."""
 
-    session_id: Required[str]
+    session_id: Required[Key]
     decision: DecisionBody
     reward: RewardsBody
 

@@ -40,6 +40,7 @@ async def post_history(session_id: str, request: Request) -> Response:
     rewards = asked.get("rewards", [None] * n)
     if len(rewards) != n:
         raise Problem(422, "wrong_shape", f"{len(rewards)} rewards for {n} rounds", "rewards")
+    rewards = [None if value is None else value + 0.0 for value in rewards]
     import_id = asked.get("import_id")
     if import_id is not None and import_id.startswith(SERVER_EVENT):
         detail = f"ids that begin with {SERVER_EVENT} are the server's"
@@ -48,7 +49,7 @@ async def post_history(session_id: str, request: Request) -> Response:
         (tenant_of(request), session_id),
         asked.get("trajectory") or "",
         contexts,
-        [None if value is None else value + 0.0 for value in rewards],
+        rewards,
         service.agents,
         import_id,
         None if import_id is None else body_digest(contexts, rewards),

@@ -14,6 +14,7 @@ from service.records import (
     Trajectory,
     TrajectoryKey,
 )
+from service.spans import Spans
 from service.storage.ports import Changes, Transaction
 
 
@@ -59,7 +60,7 @@ class UnitOfWork:
         self._trajectories: dict[TrajectoryKey, Trajectory] = {}
         self._events: dict[tuple[TrajectoryKey, str], Decision] = {}
         self._rounds: dict[tuple[TrajectoryKey, int], Decision] = {}
-        self._measured: dict[TrajectoryKey, list[Measurement]] = {}
+        self._measured: dict[TrajectoryKey, Spans[Measurement]] = {}
         self._reward_ids: dict[tuple[TrajectoryKey, str], Measurement] = {}
 
     # --- reads
@@ -121,10 +122,9 @@ class UnitOfWork:
         if first > trajectory.measured_through:
             return None
         key = (trajectory.tenant, trajectory.session_id, trajectory.key)
-        for pending in self._measured.get(key, ()):
-            if pending.first_round <= last and pending.last_round >= first:
-                return pending
-        return self._transaction.measurement_over(key, first, last)
+        spans = self._measured.get(key)
+        pending = None if spans is None else spans.over(first, last)
+        return pending or self._transaction.measurement_over(key, first, last)
 
     def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
         """The measurement that a reward id names."""
@@ -206,7 +206,10 @@ class UnitOfWork:
         self.n_writes += 1
         key = measurement[:3]
         self._changes.measurements.append(measurement)
-        self._measured.setdefault(key, []).append(measurement)
+        spans = self._measured.get(key)
+        if spans is None:
+            spans = self._measured[key] = Spans()
+        spans.add(measurement.first_round, measurement.last_round, measurement)
         if measurement.reward_id is not None:
             self._reward_ids[key, measurement.reward_id] = measurement
 

@@ -1,9 +1,13 @@
 """Many sessions in one call: one transaction, each item answered as it would have been alone."""
 
+import json
 from typing import Any
 
 import pytest
 
+from service.decisions import Decide
+from service.records import Decision, Session
+from service.storage.unit_of_work import UnitOfWork
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -55,17 +59,94 @@ async def test_bad_batches_are_refused_whole(serve: Serve) -> None:
         bad: list[tuple[Any, int, str, str]] = [
             ({"items": []}, 422, "invalid", "items"),
             ({}, 422, "missing", "items"),
-            ({"items": [good, {}]}, 422, "missing", "items[1].session_id"),
-            (
-                {"items": [good, {"session_id": "x", "decision": {"contexts": [["a"]]}}]},
-                *(422, "invalid", "items[1].decision.contexts[0][0]"),
-            ),
+            ({"items": [good], "more": 1}, 422, "unknown_field", "more"),
+            ({"items": good}, 422, "invalid", "items"),
         ]
         for body, status, code, field in bad:
             problem(await client.post("/v1/batch", json=body), status, code, field)
         twice = b'{"items": [{"session_id": "x", "session_id": "y"}]}'
         problem(await client.post("/v1/batch", content=twice), 400, "duplicate_key", "session_id")
         assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 0
+
+
+async def test_an_item_of_the_wrong_form_is_refused_alone(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        good = b'{"session_id": "%s", "decision": {"contexts": [[1, 0]], "event_id": "a"}}'
+        bad = [
+            (b"{}", "missing", "session_id"),
+            (b"5", "invalid", "body"),
+            (b'{"session_id": "x\\u0000"}', "invalid", "session_id"),
+            (b'{"session_id": 7, "decision": {}}', "invalid", "session_id"),
+            (b'{"session_id": "%s", "more": 1}', "unknown_field", "more"),
+            (b'{"session_id": "%s", "decision": [1]}', "invalid", "decision"),
+            (b'{"session_id": "%s", "reward": {"value": NaN, "round": 1}}', "not_finite", "value"),
+            (b'{"session_id": "%s", "reward": {"value": "1", "round": 1}}', "invalid", "value"),
+            (
+                b'{"session_id": "%s", "reward": {"value": 1e999, "round": 1}}',
+                "not_finite",
+                "value",
+            ),
+            (
+                b'{"session_id": "%s", "decision": {"contexts": [["a", 0]]}}',
+                *("invalid", "contexts[0][0]"),
+            ),
+            (
+                b'{"session_id": "%s", "reward": {"rewards": [{"value": 1, "rund": 1}]}}',
+                *("unknown_field", "rewards[0].rund"),
+            ),
+        ]
+        items = b", ".join([good, *(text for text, _, _ in bad), good])
+        body = b'{"items": [' + items.replace(b"%s", session.encode()) + b"]}"
+        answer = await client.post("/v1/batch", content=body)
+        assert answer.status_code == 200, answer.text
+        first, *refused, last = answer.json()["items"]
+        assert (first["status"], last["status"]) == (201, 200)
+        assert first["decision"] == last["decision"]
+        for (text, code, field), item in zip(bad, refused, strict=True):
+            assert item["status"] == item["problem"]["status"] == 422, text
+            assert (item["problem"]["code"], item["problem"]["field"]) == (code, field), text
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 1
+
+
+async def test_a_number_of_4000_digits_is_a_problem_of_its_item(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        good = {"session_id": session, "decision": {"contexts": ARMS}}
+        huge = b'{"session_id": "x", "reward": {"round": 1, "value": %s}}' % (b"9" * 4000)
+        body = b'{"items": [%s, %s]}' % (json.dumps(good).encode(), huge)
+        out = (await client.post("/v1/batch", content=body)).json()["items"]
+        assert [item["status"] for item in out] == [201, 422]
+
+
+async def test_a_defect_is_the_answer_of_its_item_alone(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve() as client:
+        session = await client.create()
+        take = Decide.take
+
+        def broken(decide: Decide, uow: UnitOfWork, session: Session) -> Decision:
+            decision = take(decide, uow, session)
+            if decide.event_id == "broken":
+                raise RuntimeError("a defect")
+            return decision
+
+        monkeypatch.setattr(Decide, "take", broken)
+        names = ["a", "broken", "b"]
+        items = [
+            {"session_id": session, "decision": {"contexts": ARMS, "event_id": name}}
+            for name in names
+        ]
+        answer = await client.post("/v1/batch", json={"items": items})
+        assert answer.status_code == 200, answer.text
+        out = answer.json()["items"]
+        assert [item["status"] for item in out] == [201, 500, 201]
+        assert out[1]["problem"]["code"] == "internal"
+        for i in (0, 2):
+            stored = await client.read(f"/v1/sessions/{session}/decisions/{names[i]}")
+            assert stored == out[i]["decision"]
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 2
 
 
 async def test_a_blocking_session_delays_only_its_own_items(serve: Serve) -> None:

@@ -70,6 +70,13 @@ async def test_the_same_event_gets_the_first_answer_again(serve: Serve) -> None:
         assert (again.status_code, again.json()) == (200, first.json())
 
 
+async def test_a_negative_zero_is_the_same_body(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        first = await client.decide(session, [[1.0, 0.0]], event_id="a")
+        assert await client.decide(session, [[1.0, -0.0]], event_id="a") == first
+
+
 async def test_many_at_once_get_contiguous_rounds_and_equal_ids_one_answer(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create()

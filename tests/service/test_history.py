@@ -59,9 +59,12 @@ async def test_an_import_is_safe_to_repeat(serve: Serve) -> None:
         again = await client.post(path, json={**body, "contexts": contexts})
         assert (first.status_code, again.status_code) == (201, 200)
         assert first.json() == again.json() == {"first_round": 1, "last_round": 5, "rewards": 4}
+        zeros = {**body, "rewards": [0.0] * 5, "import_id": "zeros"}
+        assert (await client.post(path, json=zeros)).status_code == 201
+        assert (await client.post(path, json={**zeros, "rewards": [-0.0] * 5})).status_code == 200
         other = await client.post(path, json={**body, "rewards": [1.0] * 5})
         problem(other, 409, "event_conflict", "import_id")
-        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 5
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 10
 
 
 async def test_bad_logs_are_refused_whole(serve: Serve) -> None:

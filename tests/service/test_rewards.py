@@ -118,8 +118,29 @@ async def test_a_reward_id_names_one_reward(serve: Serve) -> None:
         await client.reward(session, value=1.0, round=1, reward_id="a")
         again = await client.reward(session, value=1.0, round=1, reward_id="a")
         assert again.json() == {"accepted": 0, "repeated": 1}
+        for other in ({"value": 1.0, "round": 2}, {"value": 2.0, "round": 1}):
+            answer = await client.reward(session, **other, reward_id="a")
+            problem(answer, 409, "reward_conflict", "reward_id")
+        await client.reward(session, value=1.0, round=2)
         answer = await client.reward(session, value=1.0, round=2, reward_id="a")
-        problem(answer, 409, "reward_conflict")
+        problem(answer, 409, "reward_conflict", "reward_id")
+        twice = [{"value": 1.0, "round": round, "reward_id": "b"} for round in (2, 3)]
+        answer = await client.reward(session, rewards=twice)
+        problem(answer, 409, "reward_conflict", "rewards[1].reward_id")
+        assert await rewards_of(client, session) == [1.0, 1.0, None]
+
+
+async def test_a_retry_gets_the_first_answer_after_archiving_too(serve: Serve) -> None:
+    async with serve() as client:
+        session = await played(client, 2)
+        reward = {"value": 1.0, "round": 1}
+        await client.reward(session, **reward)
+        await client.patch(f"/v1/sessions/{session}", json={"archived": True})
+        assert (await client.reward(session, **reward)).json() == {"accepted": 0, "repeated": 1}
+        problem(await client.reward(session, value=1.0, round=2), 409, "archived")
+        both = [reward, {"value": 1.0, "round": 2}]
+        problem(await client.reward(session, rewards=both), 409, "archived")
+        assert await rewards_of(client, session) == [1.0, None]
 
 
 async def test_sums_add_up_and_retries_do_not(serve: Serve) -> None:
@@ -161,6 +182,26 @@ async def test_at_finds_the_round_that_was_under_way(serve: Serve) -> None:
             problem(answer, 422, "unknown_round", "at")
         answer = await client.reward(session, value=1.0, at="2026-01-01T00:00:00", reward_id="x")
         problem(answer, 422, "invalid", "at")
+
+
+async def test_a_retry_of_at_is_known_whatever_was_decided_since(serve: Serve) -> None:
+    async with serve() as client:
+        session = await played(client, 1, reward_mode="sum")
+        ahead = (datetime.now(UTC) + timedelta(seconds=30)).isoformat()
+        reward = {"value": 1.0, "at": ahead, "reward_id": "a"}
+        assert (await client.reward(session, **reward)).json()["accepted"] == 1
+        for _ in range(2):
+            await client.decide(session)
+        assert (await client.reward(session, **reward)).json() == {"accepted": 0, "repeated": 1}
+        answer = await client.reward(session, **{**reward, "value": 2.0})
+        problem(answer, 409, "reward_conflict", "reward_id")
+        page = await client.read(f"/v1/sessions/{session}/rounds")
+        answer = await client.reward(session, **reward | {"reward_id": "b"})
+        assert answer.json()["accepted"] == 1
+        for early in (page["items"][0]["at"], page["items"][1]["at"]):
+            answer = await client.reward(session, **{**reward, "reward_id": "b", "at": early})
+            problem(answer, 409, "reward_conflict", "reward_id")
+        assert await rewards_of(client, session) == [1.0, None, 1.0]
 
 
 async def test_rewards_of_several_trajectories_in_one_call(serve: Serve) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
 from lhb_engine.agents import ALGORITHMS
@@ -45,6 +46,22 @@ async def test_the_default_algorithm_needs_no_option(serve: Serve) -> None:
     async with serve() as client:
         answer = await client.post("/v1/sessions", json={"dim": 2, "horizon": 5})
         assert (answer.status_code, answer.json()["algorithm"]) == (201, "anytime")
+
+
+async def test_equal_numbers_are_equal_bodies_however_they_are_written(serve: Serve) -> None:
+    async with serve() as client:
+
+        async def create(numbers: str) -> httpx.Response:
+            body = '{"name": "shop", "algorithm": "ad_lasso", "dim": 3, "horizon": 24, %s}'
+            return await client.post("/v1/sessions", content=body % numbers)
+
+        first = await create('"options": {"c": 1}, "default_reward": 0.0')
+        assert first.status_code == 201, first.text
+        for same in ('{"c": 1.0}, "default_reward": -0.0', '{"c": 1e0}, "default_reward": 0'):
+            again = await create(f'"options": {same}')
+            assert (again.status_code, again.json()) == (200, first.json())
+        for other in ('{"c": true}, "default_reward": 0', '{"c": 1}, "default_reward": 1'):
+            problem(await create(f'"options": {other}'), 409, "session_conflict", "name")
 
 
 async def test_a_seed_is_drawn_once(serve: Serve) -> None:

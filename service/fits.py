@@ -41,6 +41,8 @@ def after_decision(uow: UnitOfWork, session: Session, agent: Agent, at: float) -
             window.overdue_at = at + session.reward_wait_seconds
             uow.effects.timed[session.key] = window.overdue_at
             uow.save(session)
+        if session.n_rounds == window.window.due:
+            _close_by_default(uow, session, window)
     while session.n_rounds >= windows[-1].window.due:
         following = agent.next_fit(windows[-1].window.due)
         if following is None:
@@ -68,6 +70,8 @@ def after_measurement(
         elif n:
             window.n_complete += n
             uow.save(session)
+        if n and session.n_rounds >= window.window.due:
+            _close_by_default(uow, session, window)
     if session.n_rounds >= windows[0].window.due:
         mark_due(uow, session, at)
 
@@ -79,8 +83,6 @@ def mark_due(uow: UnitOfWork, session: Session, now: float) -> None:
     for window in schedule.open:
         if session.n_rounds < window.window.due:
             break
-        if session.default_reward is not None:
-            _close_by_default(uow, session, window)
         if _is_complete(session, window):
             ready.append((window, "complete"))
         elif window.overdue_at is not None and window.overdue_at <= now:
@@ -216,7 +218,13 @@ def _is_complete(session: Session, window: OpenWindow) -> bool:
 
 
 def _close_by_default(uow: UnitOfWork, session: Session, window: OpenWindow) -> None:
-    """A default reward completes a round `reward_wait_seconds` after its successor began."""
+    """A default reward completes a round `reward_wait_seconds` after its successor began.
+
+    Looked up when the window's last round begins and when a value comes for one of its rounds:
+    a decision beyond the window closes nothing sooner than `overdue_at`, which it sets itself.
+    """
+    if session.default_reward is None or _is_complete(session, window):
+        return
     closed_at = uow.closed_at(session.key, window.window.first, window.window.last)
     if closed_at:
         at = closed_at + session.reward_wait_seconds

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, Trajectory
-from service.records import DueFit, Session, SessionKey, TrajectoryKey
+from service.records import DueFit, Measurement, Session, SessionKey, TrajectoryKey
 
 Rows = Sequence[tuple[int, int, float]]
 
@@ -29,6 +29,9 @@ class Log(Protocol):
     ) -> list[tuple[int, int, float]]:
         """First round, last round and value of measurements within first..last, up to a number."""
 
+    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> Measurement | None:
+        """A measurement that shares a round with first..last (the one that starts last)."""
+
 
 def read_history(
     log: Log, session: Session, window: FitWindow, due: DueFit | None = None
@@ -47,10 +50,16 @@ def read_history(
         )
         number = 2**62 if due is None else due.measured.get(name, 0)
         closed = 0 if due is None else min(last, due.closed.get(name, 0))
-        rows = log.measured_values(key, start, last, number)
+        rows: Rows = log.measured_values(key, start, last, number)
+        if session.reward_mode == "sum":
+            rows = _sums(rows, first, closed)
+        elif session.default_reward is not None:
+            edges = (log.measurement_over(key, edge, edge) for edge in (start, last))
+            across = [m[3:5] for m in edges if m is not None and m.number <= number]
+            rows = _filled(rows, across, first, closed, session.default_reward)
         trajectories[name] = Trajectory(
             contexts=contexts,
-            measurements=_measurements(rows, session, first, closed),
+            measurements=_measurements(rows),
             first_round=start,
             positions=positions,
         )
@@ -69,17 +78,27 @@ def _contexts(
     return contexts, positions
 
 
-def _measurements(rows: Rows, session: Session, first: int, closed: int) -> Measurements:
-    if session.reward_mode == "sum":
-        sums = dict.fromkeys(range(first, closed + 1), 0.0)
-        for start, _, value in rows:
-            if start in sums:
-                sums[start] += value
-        rows = [(round, round, value) for round, value in sums.items()]
-    elif session.default_reward is not None:
-        measured = {round for start, last, _ in rows for round in range(start, last + 1)}
-        absent = [r for r in range(first, closed + 1) if r not in measured]
-        rows = sorted([*rows, *((r, r, session.default_reward) for r in absent)])
+def _sums(rows: Rows, first: int, closed: int) -> Rows:
+    """Sum mode: the sum of each closed round, 0 of nothing."""
+    sums = dict.fromkeys(range(first, closed + 1), 0.0)
+    for start, _, value in rows:
+        if start in sums:
+            sums[start] += value
+    return [(round, round, value) for round, value in sums.items()]
+
+
+def _filled(
+    rows: Rows, across: Sequence[tuple[int, int]], first: int, closed: int, default: float
+) -> Rows:
+    """The default for every closed round that nothing measures; a span across the window's edge
+    measures its rounds, though it is no row of this fit."""
+    spans = [*across, *((start, last) for start, last, _ in rows)]
+    measured = {r for start, last in spans for r in range(max(first, start), min(closed, last) + 1)}
+    absent = [r for r in range(first, closed + 1) if r not in measured]
+    return sorted([*rows, *((r, r, default) for r in absent)])
+
+
+def _measurements(rows: Rows) -> Measurements:
     starts, lasts, values = zip(*rows, strict=True) if rows else ((), (), ())
     return Measurements(
         np.array(starts, dtype=np.int64),

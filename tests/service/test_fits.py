@@ -254,6 +254,24 @@ def test_a_default_reward_completes_a_window_before_the_next_one_begins(room: Ro
     assert room.session.fit_due == 4
 
 
+def test_a_default_is_not_imputed_over_a_span_across_the_edge(room: Room) -> None:
+    room.create(default_reward=100.0, horizon=1, options={"L": 1})
+    room.rounds(6, rewarded=False)
+    window = room.session.schedule.open[-1].window
+    assert (window.first, window.last) == (6, 7)
+    room.reward(2.0, first_round=5, last_round=6)
+    room.rounds(1)
+    session = room.session
+    due = next(d for d in (session.schedule.current, *session.schedule.waiting) if d and d.key == 7)
+    with room.store.reader() as reader:
+        measured = reader.history(session, due.window, due).trajectories[""].measurements
+        assert (measured.first.tolist(), measured.value.tolist()) == ([7], [1.0])
+        due.measured[""] -= 2  # a manifest that knows neither value imputes, where time has closed
+        due.closed[""] = 6
+        measured = reader.history(session, due.window, due).trajectories[""].measurements
+    assert (measured.first.tolist(), measured.value.tolist()) == ([6], [100.0])
+
+
 def test_the_schedule_counts_the_rounds_of_all_trajectories(room: Room) -> None:
     room.create()
     for trajectory in ("a", "b", "a"):

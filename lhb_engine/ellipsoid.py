@@ -7,6 +7,8 @@ import numpy as np
 from lhb_engine.agents.base import scores_of
 from lhb_engine.history import Floats
 
+CHUNK_NUMBERS = 2**20  # of products at a time: 8 MB
+
 
 class Ellipsoid:
     """A = ridge I + sum x x', b = sum r x (Chu et al. 2011), kept as A^-1 and b.
@@ -23,11 +25,14 @@ class Ellipsoid:
         self.moment: Floats = np.zeros(dim)
 
     def update(self, context: Floats, reward: float) -> None:
-        """Add one pair, by the Sherman-Morrison formula."""
-        along = np.einsum("ij,j->i", self.inverse, context)
-        shrinkage = 1.0 + float(np.einsum("i,i->", context, along))
-        self.inverse = self.inverse - np.outer(along, along) / shrinkage
-        self.moment = self.moment + reward * context
+        """Add one pair, by the Sherman-Morrison formula; none where that overflows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            along = np.einsum("ij,j->i", self.inverse, context)
+            shrinkage = 1.0 + float(np.einsum("i,i->", context, along))
+            inverse = self.inverse - np.outer(along, along) / shrinkage
+            moment = self.moment + reward * context
+        if np.isfinite(inverse).all() and np.isfinite(moment).all():
+            self.inverse, self.moment = inverse, moment
 
     def upper_bounds(self, contexts: Floats, width: float) -> Floats:
         """<x, A^-1 b> + width sqrt(x' A^-1 x), (..., K, dim) -> (..., K).
@@ -35,9 +40,15 @@ class Ellipsoid:
         Every arm by the same additions in the same order, so that equal arms tie.
         """
         theta = np.einsum("ij,j->i", self.inverse, self.moment)
-        terms = contexts[..., :, None] * self.inverse * contexts[..., None, :]
-        spread = terms.reshape(*contexts.shape[:-1], -1).sum(axis=-1)
-        return np.asarray(scores_of(contexts, theta) + width * np.sqrt(np.maximum(spread, 0.0)))
+        arms = contexts.reshape(-1, contexts.shape[-1])
+        spread = np.empty(len(arms))
+        chunk = max(1, CHUNK_NUMBERS // self.inverse.size)
+        for start in range(0, len(arms), chunk):
+            some = arms[start : start + chunk]
+            terms = np.multiply(some[:, :, None] * self.inverse, some[:, None, :], order="C")
+            np.add.reduce(terms.reshape(len(some), -1), axis=-1, out=spread[start : start + chunk])
+        optimism = width * np.sqrt(np.maximum(spread, 0.0)).reshape(contexts.shape[:-1])
+        return np.asarray(scores_of(contexts, theta) + optimism)
 
     def state(self) -> dict[str, Any]:
         """JSON-able numbers."""

@@ -7,6 +7,7 @@ fitted on its later half. Epochs of both phases share one running number.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 
 from lhb_engine.history import FitWindow
@@ -29,7 +30,7 @@ def ad_windows(horizon: int, length: int) -> Iterator[FitWindow]:
     """AD-Lasso's windows without end: Doubling Lasso's up to round h, then the later halves."""
     n_first_phase = 0
     for window in doubling_windows(horizon, length):
-        if window.due > horizon:
+        if not in_first_phase(window, horizon):
             break
         n_first_phase = window.epoch
         yield window
@@ -37,6 +38,18 @@ def ad_windows(horizon: int, length: int) -> Iterator[FitWindow]:
         end = (2 ** (j + 1) - 1) * horizon
         n_rows = 2 ** (j - 1) * horizon
         yield FitWindow(n_first_phase + j, end - n_rows + 1, end, horizon, end)
+
+
+def in_first_phase(window: FitWindow, horizon: int) -> bool:
+    """Whether AD-Lasso's window ends within the first h rounds: then it spans three quarters."""
+    return window.due <= horizon
+
+
+def whole_epoch(window: FitWindow, horizon: int) -> FitWindow:
+    """AD-Lasso's window, widened to all rounds of its epoch."""
+    n_rows = window.last - window.first + 1
+    n_rounds = n_rows // 3 * 4 if in_first_phase(window, horizon) else 2 * n_rows
+    return replace(window, first=window.last - n_rounds + 1)
 
 
 def quarter_of(window: FitWindow) -> int:

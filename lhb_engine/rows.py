@@ -20,7 +20,9 @@ class Rows:
         Measured values; a span over m rounds is scaled by 1/sqrt(m).
     name : "full", "undifferenced" or "differenced"
     n_missing : int
-        Rounds that could have been rows and that no measurement covers.
+        Rounds that could have been rows and that no measurement within the window (within one
+        quarter, where quarters are used) covers. Rounds measured without their partner of the
+        other quarter are not missing, though they make no row.
     """
 
     design: LaggedDesign
@@ -100,7 +102,7 @@ def differenced_rows(history: History, quarter: int) -> Rows | None:
         design.measure(sparse.csr_array(matrix[plus] - matrix[minus])),
         (kept.value[plus] - kept.value[minus]) / np.sqrt(spans[plus]),
         "differenced",
-        2 * (quarter - int(spans[plus].sum())),
+        int((group >= 0).sum()) - int(spans.sum()),
     )
 
 

@@ -151,7 +151,8 @@ def first_agent(session: Session, allow_oracles: bool) -> Agent:
     try:
         return build_agent(session, None)
     except OptionError as error:
-        field = f"options.{error.option}"
+        of_dim = error.option == "dim" and "dim" not in session.options  # no option: too large
+        field = "dim" if of_dim else f"options.{error.option}"
         raise Problem(422, "bad_option", f"{field}: {error.message}", field) from None
     except TypeError as error:
         detail = f"an option has the wrong type: {error}"

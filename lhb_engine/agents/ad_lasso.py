@@ -14,7 +14,7 @@ class ADLasso(DoublingLasso):
     """Adapts to both regimes: differenced growing fits first, full fits once T >= h."""
 
     name = "ad_lasso"
-    summary = "AdaptiveDoubling Lasso, the paper's algorithm for any number of rounds."
+    summary = "Adaptive Doubling Lasso, the paper's algorithm for any number of rounds."
 
     def windows(self) -> Iterator[FitWindow]:
         """The schedule, without end."""
@@ -24,7 +24,7 @@ class ADLasso(DoublingLasso):
         """Algorithm 1's fit up to round h, Algorithm 2's after it."""
         window = history.window
         assert window is not None
-        if window.due <= self.horizon:
+        if epochs.in_first_phase(window, self.horizon):
             return self.fit_differenced(history)
         o = self.options
         n_rows = window.last - window.first + 1

@@ -63,6 +63,11 @@ class Agent:
         Number of lags h.
     options : Options
         An instance of the class's own `Options`.
+
+    Raises
+    ------
+    OptionError
+        An option that does not suit `dim`; naming `dim` itself where it exceeds `max_dim`.
     """
 
     name: ClassVar[str]
@@ -70,16 +75,21 @@ class Agent:
     options_type: ClassVar[type[Options]] = Options
     needs_truth: ClassVar[bool] = False
     learns_within_epoch: ClassVar[bool] = False
+    max_dim: ClassVar[int | None] = None  # where the state grows faster than dim
     state_version: ClassVar[int] = 1
 
     def __init__(self, dim: int, horizon: int, options: Options) -> None:
+        if self.max_dim is not None and dim > self.max_dim:
+            raise OptionError("dim", f"{self.name} takes at most {self.max_dim} numbers a context")
         self.dim = dim
         self.horizon = horizon
         self.options = options
         self.theta: Floats | None = None
 
     def scores(self, contexts: Floats) -> Floats:
-        """Score of every arm, (..., K, dim) -> (..., K); all zero before the first estimate.
+        """Score of every arm, (..., K, dim) -> (..., K), always finite.
+
+        A score that overflows says nothing, and counts as 0, as do all before the first estimate.
 
         Raises
         ------
@@ -90,6 +100,12 @@ class Agent:
             raise ValueError(f"contexts must be (n_arms, {self.dim}) with at least one arm")
         if not np.isfinite(contexts).all():
             raise ValueError("contexts must be finite")
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self._scores(contexts)
+        return np.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0)
+
+    def _scores(self, contexts: Floats) -> Floats:
+        """What `scores` makes finite; contexts are checked."""
         if self.theta is None:
             return np.zeros(contexts.shape[:-1])
         return scores_of(contexts, self.theta)
@@ -123,8 +139,8 @@ class Agent:
         raise TypeError(f"{self.name} does not fit")
 
     def install(self, estimate: Estimate) -> None:
-        """Decide by `estimate` from now on; one without a direction keeps the old theta."""
-        if estimate.theta is not None:
+        """Decide by `estimate` from now on; one without a finite direction keeps the old theta."""
+        if estimate.theta is not None and np.isfinite(estimate.theta).all():
             self.theta = estimate.theta
 
     def state(self) -> dict[str, Any]:

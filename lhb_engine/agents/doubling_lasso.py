@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Literal, get_args
 
 from lhb_engine import epochs
-from lhb_engine.agents.base import Agent, OptionError, Options
+from lhb_engine.agents.base import Agent, Options
+from lhb_engine.agents.options import check_among, check_flag, check_number, check_whole
 from lhb_engine.block_lasso import BlockLasso
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
@@ -50,21 +50,13 @@ class LassoOptions(Options):
     )
 
     def __post_init__(self) -> None:
-        if self.reg not in get_args(Rule):
-            raise OptionError("reg", f"must be one of {', '.join(get_args(Rule))}")
-        if not _number(self.c) or not (isfinite(self.c) and self.c > 0):
-            raise OptionError("c", "must be a positive number")
-        if not _number(self.gamma) or not 0 < self.gamma < 1:
-            raise OptionError("gamma", "must lie between 0 and 1")
-        if self.L is not None and (type(self.L) is not int or not 1 <= self.L <= 10**9):
-            raise OptionError("L", "must be a whole number of at least 1")
+        check_among("reg", self.reg, get_args(Rule))
+        check_number("c", self.c, 1e-9, 1e9)
+        check_number("gamma", self.gamma, 1e-9, 1 - 1e-9)
+        if self.L is not None:
+            check_whole("L", self.L)
         for name in ("fit_intercept", "standardize", "standard_errors"):
-            if type(getattr(self, name)) is not bool:
-                raise OptionError(name, "must be true or false")
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+            check_flag(name, getattr(self, name))
 
 
 class DoublingLasso(Agent):

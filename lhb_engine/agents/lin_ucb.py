@@ -1,10 +1,10 @@
 """LinUCB at lag 0: what people run today, as if each reward belonged to its own round."""
 
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, Self
 
-from lhb_engine.agents.base import Agent, OptionError, Options
+from lhb_engine.agents.base import Agent, Options
+from lhb_engine.agents.options import check_number
 from lhb_engine.ellipsoid import Ellipsoid
 from lhb_engine.history import Floats, History
 
@@ -20,20 +20,8 @@ class LinUCBOptions(Options):
     ridge: float = field(default=1.0, metadata={"description": "Ridge of the regression."})
 
     def __post_init__(self) -> None:
-        check_positive("confidence_width", self.confidence_width, zero=True)
-        check_positive("ridge", self.ridge)
-
-
-def check_positive(option: str, value: object, *, zero: bool = False) -> None:
-    """Raise `OptionError` unless `value` is a finite number > 0, or 0 where that is allowed."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not isfinite(value)
-        or value < 0
-        or (value == 0 and not zero)
-    ):
-        raise OptionError(option, "must be a positive number" + (" or 0" if zero else ""))
+        check_number("confidence_width", self.confidence_width, 1e-9, 1e9, zero=True)
+        check_number("ridge", self.ridge, 1e-9, 1e9)
 
 
 class LinUCB(Agent):
@@ -47,14 +35,14 @@ class LinUCB(Agent):
     options_type = LinUCBOptions
     options: LinUCBOptions
     learns_within_epoch = True
+    max_dim = 1000  # the ellipsoid has dim x dim numbers: 8 MB
 
     def __init__(self, dim: int, horizon: int, options: LinUCBOptions) -> None:
         super().__init__(dim, horizon, options)
         self.ellipsoid = Ellipsoid(dim, options.ridge)
 
-    def scores(self, contexts: Floats) -> Floats:
+    def _scores(self, contexts: Floats) -> Floats:
         """Upper confidence bounds."""
-        super().scores(contexts)  # refuses what is no context set
         return self.ellipsoid.upper_bounds(contexts, self.options.confidence_width)
 
     def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:

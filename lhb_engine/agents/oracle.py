@@ -1,11 +1,11 @@
 """The oracle: plays the true direction, and so has no regret."""
 
 from dataclasses import dataclass, field
-from math import isfinite
 
 import numpy as np
 
 from lhb_engine.agents.base import Agent, OptionError, Options
+from lhb_engine.agents.options import check_numbers
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,6 @@ class OracleOptions(Options):
 
     def __post_init__(self) -> None:
         check_numbers("theta", self.theta)
-
-
-def check_numbers(option: str, values: object) -> None:
-    """Raise `OptionError` unless `values` is a list of finite numbers that are not all zero."""
-    if not isinstance(values, list | tuple):
-        raise OptionError(option, "must be a list of numbers")
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-            raise OptionError(option, "must hold finite numbers")
-    if not any(values):
-        raise OptionError(option, "the truth is required, and not all of it zero")
 
 
 class Oracle(Agent):

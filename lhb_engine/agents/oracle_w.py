@@ -9,12 +9,12 @@ from typing import Literal, get_args
 import numpy as np
 
 from lhb_engine import epochs
-from lhb_engine.agents.base import Agent, OptionError, Options
-from lhb_engine.agents.on_epochs import covered, finite_rows
-from lhb_engine.agents.oracle import check_numbers
+from lhb_engine.agents.base import Agent, Options
+from lhb_engine.agents.on_epochs import covered
+from lhb_engine.agents.options import check_among, check_numbers, check_whole
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History
-from lhb_engine.rows import Rows
+from lhb_engine.rows import Rows, measured_rows
 
 Schedule = Literal["ad_lasso", "growing"]
 
@@ -40,10 +40,9 @@ class OracleWOptions(Options):
 
     def __post_init__(self) -> None:
         check_numbers("weights", self.weights)
-        if self.schedule not in get_args(Schedule):
-            raise OptionError("schedule", f"must be one of {', '.join(get_args(Schedule))}")
-        if self.L is not None and (type(self.L) is not int or not 1 <= self.L <= 10**9):
-            raise OptionError("L", "must be a whole number of at least 1")
+        check_among("schedule", self.schedule, get_args(Schedule))
+        if self.L is not None:
+            check_whole("L", self.L)
 
 
 def growing_windows(horizon: int) -> Iterator[FitWindow]:
@@ -84,7 +83,7 @@ class OracleW(Agent):
         """min_theta |r - G theta|^2 over the window's measurements."""
         window = history.window
         assert window is not None
-        rows = finite_rows(history, self._quarter(window))
+        rows = measured_rows(history, quarters=self._quarter(window))
         facts = covered(rows, window)
         rank = 0
         if rows.design.n_rows:
@@ -100,8 +99,9 @@ class OracleW(Agent):
         return Estimate("ok", self.weights * length, theta=np.asarray(solution / length), **facts)
 
     def _quarter(self, window: FitWindow) -> int | None:
-        first_phase = self.options.schedule == "ad_lasso" and window.due <= self.horizon
-        return epochs.quarter_of(window) if first_phase else None
+        if self.options.schedule == "ad_lasso" and epochs.in_first_phase(window, self.horizon):
+            return epochs.quarter_of(window)
+        return None
 
 
 def filtered_contexts(rows: Rows, weights: Floats) -> Floats:

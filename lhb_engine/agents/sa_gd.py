@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lhb_engine.agents.base import OptionError
-from lhb_engine.agents.lin_ucb import check_positive
 from lhb_engine.agents.on_epochs import EpochOptions, OnEpochs, covered
+from lhb_engine.agents.options import check_number, check_whole
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
 from lhb_engine.lagged_design import LaggedDesign
@@ -34,11 +33,10 @@ class SAGDOptions(EpochOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for option in ("s", "n_steps"):
-            value = getattr(self, option)
-            if not (option == "s" and value is None) and (type(value) is not int or value < 1):
-                raise OptionError(option, "must be a whole number of at least 1")
-        check_positive("tol", self.tol, zero=True)
+        if self.s is not None:
+            check_whole("s", self.s)
+        check_whole("n_steps", self.n_steps)
+        check_number("tol", self.tol, 0, 1)
 
 
 class SAGD(OnEpochs):

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from lhb_engine.agents.base import Options
-from lhb_engine.agents.lin_ucb import check_positive
 from lhb_engine.agents.on_epochs import EpochOptions
+from lhb_engine.agents.options import check_number
 from lhb_engine.agents.sw_mp import SWMP
 from lhb_engine.ellipsoid import Ellipsoid
 from lhb_engine.estimate import Estimate
@@ -24,8 +24,8 @@ class UCBMPOptions(EpochOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive("confidence_width", self.confidence_width, zero=True)
-        check_positive("ridge", self.ridge)
+        check_number("confidence_width", self.confidence_width, 1e-9, 1e9, zero=True)
+        check_number("ridge", self.ridge, 1e-9, 1e9)
 
 
 class UCBMP(SWMP):
@@ -39,17 +39,17 @@ class UCBMP(SWMP):
     options_type = UCBMPOptions
     options: UCBMPOptions
     learns_within_epoch = True
+    max_dim = 1000  # the ellipsoid has dim x dim numbers: 8 MB
 
     def __init__(self, dim: int, horizon: int, options: UCBMPOptions) -> None:
         super().__init__(dim, horizon, options)
         self.lag: int | None = None
         self.ellipsoid = Ellipsoid(dim, options.ridge)
 
-    def scores(self, contexts: Floats) -> Floats:
+    def _scores(self, contexts: Floats) -> Floats:
         """Upper confidence bounds; all zero before there is a lag."""
-        without_lag = super().scores(contexts)  # refuses what is no context set
         if self.lag is None:
-            return without_lag
+            return super()._scores(contexts)
         return self.ellipsoid.upper_bounds(contexts, self.options.confidence_width)
 
     def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:
@@ -64,7 +64,7 @@ class UCBMP(SWMP):
     def install(self, estimate: Estimate) -> None:
         """Take the lag over and start the ellipsoid anew."""
         super().install(estimate)
-        if estimate.active_lags:
+        if estimate.active_lags and self.theta is estimate.theta:  # it was not refused
             self.lag = estimate.active_lags[0]
             self.ellipsoid = Ellipsoid(self.dim, self.options.ridge)
 

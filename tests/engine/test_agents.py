@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+from lhb_engine import epochs
 from lhb_engine.agents import make_agent
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
+from lhb_engine.rows import differenced_rows, measured_rows
 
 
 def world(seed, n, dim=3, lag=4, noise=0.01, baseline=0.0):
@@ -158,3 +160,17 @@ def test_whole_epoch_play_equals_round_by_round():
             arms = agent.choose_block(contexts, draws)
             singly = [agent.choose(c, d).arm for c, d in zip(contexts, draws, strict=True)]
             assert arms.tolist() == singly
+
+
+def test_a_measured_round_without_partner_is_not_missing():
+    contexts, rewards, _ = world(2, 224)
+    keep = np.ones(224, dtype=bool)
+    keep[[200, 201, 130]] = False
+    past = history(contexts, rewards, keep)
+    agent = make_agent("doubling_lasso", dim=3, horizon=100)
+    window = agent.next_fit(100)
+    quarter = epochs.quarter_of(window)
+    paired = differenced_rows(past.over(window), quarter)
+    assert paired.design.n_rows == quarter - 3
+    assert paired.n_missing == 3
+    assert paired.n_missing == measured_rows(past.over(window), quarters=quarter).n_missing

@@ -1,0 +1,55 @@
+"""Checks of an option's value, one for each kind; all raise `OptionError`.
+
+Limits are compared before anything is computed: an int of 400 digits is no float.
+"""
+
+import sys
+from collections.abc import Collection
+from typing import TypeGuard
+
+from lhb_engine.agents.base import OptionError
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether `value` is an int or float that a float can hold; true and false are no numbers."""
+    largest = sys.float_info.max
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -largest <= value <= largest  # exact for ints, false for nan
+
+
+def check_number(
+    option: str, value: object, low: float, high: float, *, zero: bool = False
+) -> None:
+    """Refuse what is no number from `low` to `high`; `zero` allows 0 beside them."""
+    if not is_number(value) or not (low <= value <= high or (zero and value == 0)):
+        also = "0 or " if zero else ""
+        raise OptionError(option, f"must be {also}a number from {low} to {high}")
+
+
+def check_whole(option: str, value: object, low: int = 1, high: int = 10**9) -> None:
+    """Refuse what is no whole number from `low` to `high`."""
+    if type(value) is not int or not low <= value <= high:
+        raise OptionError(option, f"must be a whole number from {low} to {high}")
+
+
+def check_numbers(option: str, values: object) -> None:
+    """Refuse what is no list of numbers that are not all zero."""
+    if not isinstance(values, list | tuple):
+        raise OptionError(option, "must be a list of numbers")
+    if not all(is_number(value) for value in values):
+        raise OptionError(option, "must hold finite numbers")
+    if not any(values):
+        raise OptionError(option, "the truth is required, and not all of it zero")
+
+
+def check_flag(option: str, value: object) -> None:
+    """Refuse what is neither true nor false."""
+    if type(value) is not bool:
+        raise OptionError(option, "must be true or false")
+
+
+def check_among(option: str, value: object, allowed: Collection[str]) -> None:
+    """Refuse what is none of `allowed`."""
+    if value not in allowed:
+        raise OptionError(option, f"must be one of {', '.join(allowed)}")

@@ -1,0 +1,121 @@
+"""Agents at the limits: huge options, huge dims, scores that overflow."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents import ALGORITHMS, OptionError, make_agent
+from lhb_engine.ellipsoid import Ellipsoid
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import History, Measurements, Trajectory
+from lhb_engine.randomness import Draw
+
+HUGE = 10**400  # an int that no float holds
+LEARNERS = ["lin_ucb", "ucb_mp"]
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        *(("ad_lasso", o) for o in ("c", "gamma", "L")),
+        *((name, o) for name in LEARNERS for o in ("ridge", "confidence_width")),
+        *(("sa_gd", o) for o in ("tol", "s", "n_steps", "L")),
+        ("oracle", "theta"),
+        ("oracle_w", "weights"),
+    ],
+)
+@pytest.mark.parametrize("value", [HUGE, -HUGE, float("inf"), float("nan"), True, "1"])
+def test_numbers_out_of_range_are_refused_by_name(name, option, value):
+    value = [value] if option in ("theta", "weights") else value
+    with pytest.raises(OptionError) as error:
+        make_agent(name, dim=1, horizon=4, **{option: value})
+    assert error.value.option == option
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_ellipsoid_s_options_have_bounds(name):
+    for option, value in (("ridge", 0), ("ridge", 1e-320), ("confidence_width", 1e308)):
+        with pytest.raises(OptionError, match=option):
+            make_agent(name, dim=1, horizon=4, **{option: value})
+    for option, value in (("ridge", 1e-9), ("ridge", 1e9), ("confidence_width", 0)):
+        make_agent(name, dim=1, horizon=4, **{option: value})
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_dim_too_large_for_a_matrix_is_refused(name):
+    make_agent(name, dim=1000, horizon=2)
+    with pytest.raises(OptionError) as error:
+        make_agent(name, dim=1001, horizon=2)
+    assert error.value.option == "dim"
+    assert {n for n, kind in ALGORITHMS.items() if kind.max_dim is not None} == set(LEARNERS)
+
+
+def test_upper_bounds_hold_one_chunk_of_products():
+    rng = np.random.default_rng(0)
+    ellipsoid = Ellipsoid(400, 1.0)
+    ellipsoid.update(rng.uniform(-1, 1, 400), 1.0)
+    arms = rng.uniform(-1, 1, (60, 400))
+    tracemalloc.start()
+    scores = ellipsoid.upper_bounds(arms, 0.7)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 30e6  # all at once: 77 MB a product
+    for arm in (0, 17, 59):  # chunks of six arms and chunks of one agree to the last bit
+        assert ellipsoid.upper_bounds(arms[arm : arm + 1], 0.7)[0] == scores[arm]
+    order = rng.permutation(60)
+    assert np.array_equal(ellipsoid.upper_bounds(arms[order], 0.7), scores[order])
+
+
+def overflowing(name):
+    """An agent that has learned something, and contexts whose scores overflow in places."""
+    required = {"oracle": {"theta": [0.6, 0.8]}, "oracle_w": {"weights": [1.0]}}
+    agent = make_agent(name, dim=2, horizon=4, **required.get(name, {}))
+    agent.install(Estimate("ok", np.eye(4)[1], theta=np.array([0.6, 0.8]), active_lags=(1,)))
+    contexts = np.full((3, 4, 2), 1.7e308)
+    contexts[1, :, 1] *= -1
+    contexts[2, 1:] = 0.5
+    return agent, contexts
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_scores_that_overflow_leave_a_decision_possible(name):
+    agent, contexts = overflowing(name)
+    draws = [Draw(0, "", t) for t in (1, 2, 3)]
+    choices = [agent.choose(c, draw) for c, draw in zip(contexts, draws, strict=True)]
+    for choice in choices:
+        assert np.isfinite(choice.scores).all()
+        assert 0 < choice.propensity <= 1
+    assert agent.choose_block(contexts, draws).tolist() == [choice.arm for choice in choices]
+
+
+def test_a_score_that_overflows_counts_as_none():
+    agent, contexts = overflowing("oracle")
+    choice = agent.choose(contexts[0], Draw(0, "", 1))
+    assert (choice.scores == 0).all()
+    assert choice.propensity == 1 / 4
+    assert agent.choose(contexts[2], Draw(0, "", 1)).scores[0] == 0
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_observing_what_overflows_changes_nothing(name):
+    agent, _ = overflowing(name)
+    contexts = np.array([[1.0, 0.5], [1e200, 1e200], [0.1, 0.2]])
+    past = History(2, {"": Trajectory(contexts, Measurements.single(np.arange(1, 4), np.ones(3)))})
+    lag = agent.lag if name == "ucb_mp" else 0
+    agent.observe(past, "", 1 + lag, 1.0)
+    before = agent.state()
+    for round, reward in ((2, 1.0), (3, np.nan), (3, np.inf)):
+        agent.observe(past, "", round + lag, reward)
+        assert agent.state() == before
+    agent.observe(past, "", 3 + lag, 1.0)
+    assert agent.state() != before
+
+
+@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {"oracle"}))
+def test_a_direction_that_is_not_finite_is_not_installed(name):
+    agent, _ = overflowing(name)
+    before = agent.state()
+    broken = Estimate("ok", np.eye(4)[2], theta=np.array([np.nan, 1.0]), active_lags=(2,))
+    agent.install(broken)
+    assert agent.state() == before

@@ -117,7 +117,8 @@ class BlockLasso:
 
     def _too_little(self, rows: Rows) -> str:
         """Why no estimate is possible; empty where one is."""
-        n, least = rows.design.n_rows, 2 * rows.design.dim
+        # MODEL 5 asks for 2d rows to find a direction in; a fitted baseline uses up one more
+        n, least = rows.design.n_rows, 2 * rows.design.dim + self.fit_intercept
         if n < least:
             return f"{n} measured rows; a fit needs at least {least}."
         y, column = rows.y / _power_of_two(rows.y), rows.design.intercept

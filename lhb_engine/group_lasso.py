@@ -22,6 +22,7 @@ MAX_ITERATIONS = 20_000
 COARSE_BELOW = 0.05  # of lambda_max
 COARSE_STEP = 2.5
 COARSE_GAP = 1e-2
+ROUNDING = 8 * float(np.finfo(float).eps)  # of |X| |y|: what is left of a sum that cancels
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,16 @@ class GroupLasso:
     def __init__(self, design: LaggedDesign, y: Floats, *, fit_intercept: bool = False) -> None:
         self.problem = LeastSquares(design, y, fit_intercept)
         self.correlation = self.problem.correlate(self.problem.y)
-        self.lambda_max = float(block_norms(self.correlation).max())
+        self.lambda_max = self._largest_correlation()
         self._working_set = WorkingSet(self.problem, self.correlation)
         self._curvature = Curvature()
+
+    def _largest_correlation(self) -> float:
+        """max_k |X_k' y| / n; 0 where it is no more than rounding of the sums that make it."""
+        problem = self.problem
+        sizes = np.sqrt(problem.given_square * problem.design.square_sum / problem.n)
+        largest = float(block_norms(self.correlation).max())
+        return largest if largest > ROUNDING * sizes else 0.0
 
     def solve(
         self, lam: float, *, tol: float = 1e-6, warm_start: Floats | None = None

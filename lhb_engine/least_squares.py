@@ -13,6 +13,7 @@ class LeastSquares:
     ----------
     y : (n,) array, centred
     square : |y|^2 / n, centred
+    given_square : |y|^2 / n, not centred
     baseline : (n,) unit vector along the intercept column, or None where none is fitted
 
     Raises
@@ -38,6 +39,7 @@ class LeastSquares:
         self._given = y
         self.y = self.centre(y)
         self.square = float(self.y @ self.y) / self.n
+        self.given_square = float(y @ y) / self.n
 
     def centre(self, v: Floats) -> Floats:
         """`v` (n, ...) less its part along the baseline."""

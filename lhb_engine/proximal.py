@@ -43,6 +43,8 @@ def accelerated_gradient(
     point, point_fitted = phi, fitted
     if curvature.value == 0.0:
         curvature.value = _first_curvature(problem)
+    # |X v|^2 <= |X|^2 |v|^2: what fails the check at this curvature fails by rounding or overflow
+    steepest = problem.design.square_sum / problem.n
     momentum: float = 1.0
     best, best_gap = phi, np.inf
     iteration = 0
@@ -57,7 +59,8 @@ def accelerated_gradient(
             moved, bent = step - point, step_fitted - point_fitted
             # the majorisation that makes it a descent step is checked, not assumed
             limit = curvature.value * problem.n * float(np.vdot(moved, moved))
-            if float(bent @ bent) <= limit * (1 + 1e-9):
+            failed = float(bent @ bent) > limit * (1 + 1e-9)
+            if not (failed and curvature.value < steepest):
                 break
             curvature.value *= STEEPER
         residual = problem.y - step_fitted

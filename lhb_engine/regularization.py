@@ -13,6 +13,7 @@ from lhb_engine.lagged_design import LaggedDesign
 LEVEL = 0.5
 FALSE_LAG_RATE = 0.1
 ALTERNATIONS = 8
+LEAST_FREEDOM = 0.25  # of the rows: no correction of sigma_hat by more than a factor of two
 
 
 def theory_doubling(quarter: int, dim: int, gamma: float, c: float) -> float:
@@ -62,6 +63,11 @@ def noise_adaptive(
     Fit and residual norm alternate, at most eight times and to 1e-3. sigma_hat is never below
     0.02 sd(y), nor below the residual corrected for the fit's degrees of freedom: without a floor
     it collapses to zero wherever unknowns exceed rows.
+
+    The degrees of freedom are the rank-one model's: a weight for each active lag and a direction,
+    none where no lag is active, and a fitted baseline. What they leave of n counts as n / 4 at
+    least (`LEAST_FREEDOM`): the early alternations keep lags by the dozen, and the remainder
+    would pass through zero and below where rows are few.
     """
     lasso = GroupLasso(design, y, fit_intercept=fit_intercept)
     target = lasso.problem
@@ -79,8 +85,9 @@ def noise_adaptive(
         )
         residual = target.y - target.predict(result.phi)
         n_active = int((block_norms(result.phi) > 0).sum())
-        freedom = n - (n_active + d - 1)  # the rank-one model's: a weight a lag, and a direction
-        following = max(floor, sqrt(float(residual @ residual) / max(freedom, n / 4)))
+        n_fitted = (n_active + d - 1 if n_active else 0) + (target.baseline is not None)
+        freedom = max(n - n_fitted, LEAST_FREEDOM * n)
+        following = max(floor, sqrt(float(residual @ residual) / freedom))
         settled = abs(following - sigma) <= 1e-3 * sigma
         sigma = following
         if settled:

@@ -180,3 +180,28 @@ def test_standard_errors_cover(fit_intercept):
         widths = 1.96 * np.array([*e["theta_error"], *e["lag_weights_error"]])
         inside.append(np.mean(np.abs(errors) <= widths))
     assert 0.90 <= np.mean(inside) <= 0.98
+
+
+def test_no_active_lag_spends_no_degrees_of_freedom():
+    rows, *_ = rows_of(9, n=24, signal=0.0, dim=8)
+    rms = float(np.sqrt(np.mean(rows.y**2)))
+    fit = noise_adaptive(rows.design, rows.y, level=100.0)
+    assert not fit.result.phi.any()
+    assert fit.sigma_hat == pytest.approx(rms, rel=1e-9)
+    centred = noise_adaptive(rows.design, rows.y, level=100.0, fit_intercept=True)
+    assert not centred.result.phi.any()
+    assert centred.sigma_hat == pytest.approx(np.std(rows.y, ddof=1), rel=1e-9)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_a_baseline_needs_a_row_of_its_own(dim):
+    for n, fit_intercept, enough in (
+        (2 * dim - 1, False, False),
+        (2 * dim, False, True),
+        (2 * dim, True, False),
+        (2 * dim + 1, True, True),
+    ):
+        rows, *_ = rows_of(10, n=n, dim=dim)
+        fit = estimate(rows, fit_intercept)
+        assert ("measured rows" in fit.message) == (not enough)
+        assert fit.status != "insufficient_data" or not enough

@@ -6,6 +6,8 @@ from scipy import sparse
 
 from lhb_engine.group_lasso import GroupLasso, lambda_max, solve_group_lasso
 from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.least_squares import LeastSquares
+from lhb_engine.proximal import STEEPER, Curvature, accelerated_gradient
 from lhb_engine.rank_one import rank_one
 from tests.engine.dense import celer_solution, objective
 from tests.engine.test_lagged_design import problems
@@ -171,3 +173,37 @@ def test_every_method_finds_the_same_solution(monkeypatch, limit):
     assert fit.converged
     theirs = celer_solution(design.toarray(), y, lam, design.dim)
     np.testing.assert_allclose(fit.phi, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("level", [1.0, 1e6, 1e-6])
+@pytest.mark.parametrize("n_lags", [1, 4])
+def test_constant_contexts_beside_a_baseline_explain_nothing(level, n_lags):
+    """X'y is rounding alone there, and no lam may chase it."""
+    n = 200
+    whole = LaggedDesign(np.full((n + n_lags - 1, 2), 0.3), n_lags)
+    design = whole.select(np.arange(n_lags - 1, n + n_lags - 1))
+    y = level * (3 + np.random.default_rng(0).standard_normal(n))
+    assert lambda_max(design, y, fit_intercept=True) == 0.0
+    assert lambda_max(design, y) > 0.1 * level
+    found = solve_group_lasso(design, y, 1e-18 * level, fit_intercept=True)
+    assert not found.phi.any()
+    assert found.converged
+    assert found.n_iterations == 0
+    assert found.intercept == pytest.approx(y.mean())
+
+
+def test_a_faint_correlation_is_not_rounding():
+    design, y, *_ = problem(3)
+    faint = design.scaled(np.array([1e-12, 1e-12, 1e-12]))
+    assert lambda_max(faint, y) == pytest.approx(1e-12 * lambda_max(design, y))
+
+
+@pytest.mark.parametrize("flattest", [1.0, 1e300, np.inf])
+def test_backtracking_ends_wherever_it_starts(flattest, monkeypatch):
+    """A descent check that never passes (rounding does that) stops at the steepest curvature."""
+    design, y, *_ = problem(4)
+    least = LeastSquares(design, y, False)
+    monkeypatch.setattr(least, "predict", lambda phi: np.full(len(y), 1e3 + phi.sum() * 1e9))
+    curvature = Curvature(flattest)
+    accelerated_gradient(least, 0.1, 1e-6, np.zeros((20, 3)), curvature, 3)
+    assert curvature.value <= max(flattest, STEEPER * design.square_sum / least.n)

@@ -38,7 +38,7 @@ def import_from(source: BinaryIO, url: str | None, name: str | None) -> str:
     parameters = {} if name is None else {"name": name}
     with httpx.Client(base_url=url, timeout=TIMEOUT) as client:
         answer = client.post("/v1/sessions/import", params=parameters, content=_chunks(source))
-    if answer.status_code != 201:
+    if answer.status_code not in (200, 201):
         raise TransferError(_reason(answer))
     return str(answer.json()["id"])
 

@@ -133,6 +133,8 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
             record = json.loads(line)
         except ValueError as error:
             raise ValueError(f"line {number}: not JSON: {error}") from None
+        except RecursionError:
+            raise ValueError(f"line {number}: not a record: too deep") from None
         if not isinstance(record, dict) or "record" not in record:
             raise ValueError(f"line {number}: not a record")
         if number == 1:

@@ -10,7 +10,7 @@ from service.agents import Agents
 from service.group_commit import Command, GroupCommit
 from service.problems import Problem
 from service.records import Session
-from service.session_import import ImportSession, check_import
+from service.session_import import check_import
 from service.sessions import ChangeSession, unknown_session
 from service.settings import Settings
 from service.storage.file_lock import OwnedElsewhere
@@ -57,13 +57,13 @@ def archive(url: str, session_id: str) -> None:
 def import_file(settings: Settings, path: Path, name: str | None) -> str:
     """The id of the new session that a file describes."""
     try:
-        check_import(lambda: path.open("rb"))
+        command = check_import(lambda: path.open("rb"), TENANT, name, settings.allow_oracles)
     except Problem as problem:
         raise NotPossible(problem.detail) from None
-    command = ImportSession(TENANT, lambda: path.open("rb"), name, settings.allow_oracles)
-    session = run(settings.database_url, command)
-    assert isinstance(session, Session)
-    return session.id
+    result = run(settings.database_url, command)
+    assert isinstance(result, tuple)
+    session, _ = result
+    return str(session.id)
 
 
 def run(url: str, command: Command) -> object:

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,16 +67,7 @@ class CreateSession:
 
     def _session(self, uow: UnitOfWork, request: str) -> Session:
         asked = self.request
-        if asked["refit"] == "blocking" and asked["reward_wait_seconds"] != 0:
-            detail = 'refit "blocking" waits for fits only: reward_wait_seconds must be 0'
-            raise Problem(422, "bad_option", detail, "reward_wait_seconds")
-        if asked["reward_mode"] == "sum" and asked["default_reward"] is not None:
-            detail = "in sum mode a round that received nothing counts 0; there is no default"
-            raise Problem(422, "bad_option", detail, "default_reward")
-        kind = ALGORITHMS.get(asked["algorithm"])
-        if asked["reward_mode"] == "sum" and kind is not None and kind.learns_within_epoch:
-            detail = "it learns from single rewards as they come, and cannot take sums"
-            raise Problem(422, "bad_option", detail, "reward_mode")
+        check_modes(asked)
         seed, default = asked["seed"], asked["default_reward"]
         return Session(
             tenant=self.tenant,
@@ -131,6 +123,20 @@ class DeleteSession:
         uow.delete_session(find_session(uow, self.key))
 
 
+def check_modes(asked: Mapping[str, Any]) -> None:
+    """422 where what was asked for does not go together."""
+    if asked["refit"] == "blocking" and asked["reward_wait_seconds"] != 0:
+        detail = 'refit "blocking" waits for fits only: reward_wait_seconds must be 0'
+        raise Problem(422, "bad_option", detail, "reward_wait_seconds")
+    if asked["reward_mode"] == "sum" and asked["default_reward"] is not None:
+        detail = "in sum mode a round that received nothing counts 0; there is no default"
+        raise Problem(422, "bad_option", detail, "default_reward")
+    kind = ALGORITHMS.get(asked["algorithm"])
+    if asked["reward_mode"] == "sum" and kind is not None and kind.learns_within_epoch:
+        detail = "it learns from single rewards as they come, and cannot take sums"
+        raise Problem(422, "bad_option", detail, "reward_mode")
+
+
 def first_agent(session: Session, allow_oracles: bool) -> Agent:
     """The new session's agent.
 
@@ -157,6 +163,8 @@ def first_agent(session: Session, allow_oracles: bool) -> Agent:
     except TypeError as error:
         detail = f"an option has the wrong type: {error}"
         raise Problem(422, "bad_option", detail, "options") from None
+    except (OverflowError, MemoryError):
+        raise Problem(422, "bad_option", "an option is too large", "options") from None
 
 
 def _plain(value: Any) -> Any:
@@ -168,6 +176,6 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def new_id(now: float) -> str:
-    """An id that sorts by the time of creation."""
-    return f"{int(now * 1000):011x}{secrets.token_hex(6)}"
+def new_id(now: float, mark: str | None = None) -> str:
+    """An id that sorts by the time of creation; it ends in 12 hexadecimal digits, or in `mark`."""
+    return f"{int(now * 1000):011x}{mark or secrets.token_hex(6)}"

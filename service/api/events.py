@@ -8,6 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
+from service.api.bodies import NO_ZERO_BYTE
 from service.api.documentation import SessionAnswer, documented
 from service.api.estimates import found_session
 from service.api.sessions import json_response, session_answer
@@ -55,29 +56,33 @@ async def _lines(service: Service, tenant: str, session_id: str) -> AsyncIterato
     "/v1/sessions/import",
     status_code=201,
     summary="A new session from a session's events",
-    responses=documented({201: SessionAnswer}, 409, 422),
+    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 409, 422),
     openapi_extra={
         "requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}
     },
 )
 async def post_import(
-    request: Request, name: str | None = Query(None, min_length=1, max_length=256)
+    request: Request,
+    name: str | None = Query(None, min_length=1, max_length=256, pattern=NO_ZERO_BYTE),
 ) -> Response:
-    """It goes on where the exported one was: rounds, estimates, and what is due."""
-    service = service_of(request)
+    """It goes on where the exported one was: rounds, estimates, and what is due.
+
+    A named session makes a retry safe: the same file under the same name again gets the session
+    that it made (200). Without a name every import makes another one.
+    """
+    service, tenant = service_of(request), tenant_of(request)
     with tempfile.NamedTemporaryFile(prefix="lhb-import-") as file:
         async for chunk in request.stream():
             file.write(chunk)
         file.flush()
         path = Path(file.name)
+        oracles = service.settings.allow_oracles
 
-        def check() -> None:
-            check_import(lambda: path.open("rb"))
+        def check() -> ImportSession:
+            command = check_import(lambda: path.open("rb"), tenant, name, oracles)
+            session_answer(command.session)  # what cannot be shown is not written
+            return command
 
-        await service.read(check)
-        command = ImportSession(
-            tenant_of(request), lambda: path.open("rb"), name, service.settings.allow_oracles
-        )
-        session = await service.writer.submit(command)
+        session, is_new = await service.writer.submit(await service.read(check))
     location = f"/v1/sessions/{session.id}"
-    return json_response(session_answer(session), 201, location=location)
+    return json_response(session_answer(session), 201 if is_new else 200, location=location)

@@ -102,7 +102,8 @@ async def test_a_broken_file_is_refused_whole(serve: Serve, how: str) -> None:
         await play(client, session, 1, 5)
         lines = (await client.get(f"/v1/sessions/{session}/events")).content.splitlines()
         body = b"".join(line + b"\n" for line in BROKEN[how](lines))
-        problem(await client.post("/v1/sessions/import", content=body), 422, "bad_import", "body")
+        field = "decision.round" if how == "a line less" else "body"
+        problem(await client.post("/v1/sessions/import", content=body), 422, "bad_import", field)
         assert len((await client.read("/v1/sessions"))["items"]) == 1
 
 
@@ -141,7 +142,10 @@ async def test_a_forged_file_is_refused_whole(
         records = [json.loads(line) for line in lines[:-1]]
         next(record for record in records if record["record"] == kind)[name] = value
         answer = await client.post("/v1/sessions/import", content=resealed(records))
-        problem(answer, 422, "bad_import", "body")
+        problem(answer, 422, "bad_import")
+        assert answer.json()["field"].startswith(
+            f"{kind}.{'session' if kind == 'header' else name}"
+        )
         assert len((await client.read("/v1/sessions"))["items"]) == 1
 
 

@@ -10,8 +10,8 @@ from service.fits import after_measurement
 from service.problems import Problem, not_found
 from service.records import Measurement, Session, SessionKey, Trajectory, TrajectoryKey
 from service.sessions import find_session, refuse_archived
-from service.spans import Spans
 from service.storage.ports import Keys
+from service.storage.spans import Spans
 from service.storage.unit_of_work import UnitOfWork
 
 Planned = tuple[Trajectory, int, int, float, str | None]

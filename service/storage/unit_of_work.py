@@ -14,8 +14,8 @@ from service.records import (
     Trajectory,
     TrajectoryKey,
 )
-from service.spans import Spans
 from service.storage.ports import Changes, Transaction
+from service.storage.spans import Spans
 
 
 @dataclass(slots=True)

@@ -4,6 +4,9 @@ import numpy as np
 
 from lhb_engine.history import Floats
 
+EPS = float(np.finfo(float).eps)
+TINY = float(np.finfo(float).tiny)
+
 
 def block_norms(phi: Floats) -> Floats:
     """(n_lags,) Euclidean norms of the rows."""
@@ -12,8 +15,7 @@ def block_norms(phi: Floats) -> Floats:
 
 def shrink(phi: Floats, amount: float) -> Floats:
     """Shorten every row by `amount`, to zero where it is shorter."""
-    norms = block_norms(phi)
-    factor = np.maximum(0.0, 1.0 - amount / np.maximum(norms, np.finfo(float).tiny))
+    factor = 1.0 - amount / np.maximum(block_norms(phi), amount + TINY)
     return np.asarray(phi * factor[:, None])
 
 
@@ -29,7 +31,7 @@ def dual_value(residual: float, along: float, largest: float, lam: float) -> flo
     lam : float
     """
     reach = lam / largest if largest > 0 else np.inf
-    scale = float(np.clip(along / residual if residual > 0 else 1.0, -reach, reach))
+    scale = min(max(along / residual if residual > 0 else 1.0, -reach), reach)
     # |y|^2 - |y - s r|^2 = 2 s y'r - s^2 |r|^2
     return scale * along - scale**2 * residual / 2
 
@@ -39,5 +41,5 @@ def relative_gap(primal: float, dual: float, square: float) -> float:
 
     Never below what rounding leaves uncertain.
     """
-    rounding = float(np.finfo(float).eps) * primal
+    rounding = EPS * primal
     return max(rounding, primal - dual) * 2 / square if square > 0 else 0.0

@@ -8,7 +8,7 @@ digit; a block whose step passes zero leaves the support, a proximal step lets o
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from lhb_engine.blocks import block_norms, dual_value, relative_gap, shrink
+from lhb_engine.blocks import TINY, block_norms, dual_value, relative_gap, shrink
 from lhb_engine.history import Floats, Ints
 
 MAX_ROUNDS = 60  # of Newton and proximal steps
@@ -23,14 +23,23 @@ class GramProblem:
     gram : (m, m) array, m = n_blocks * dim
     target : (n_blocks, dim) array
     square, lam : float
+    curvature : float, optional
+        Of an earlier lam's problem on the same blocks.
     """
 
-    def __init__(self, gram: Floats, target: Floats, square: float, lam: float) -> None:
+    def __init__(
+        self,
+        gram: Floats,
+        target: Floats,
+        square: float,
+        lam: float,
+        curvature: float | None = None,
+    ) -> None:
         self.gram = gram
         self.target = target
         self.square = square
         self.lam = lam
-        self.curvature = self._largest_eigenvalue() * 1.02
+        self.curvature = curvature or self._largest_eigenvalue() * 1.02
 
     def times(self, phi: Floats) -> Floats:
         """G phi."""
@@ -52,7 +61,6 @@ class GramProblem:
     def solve(self, phi: Floats, tol: float) -> Floats:
         """Minimise from `phi` to a relative gap of `tol`, or as near as it gets."""
         product = self.times(phi)
-        value = self.objective(phi, product)
         for _ in range(MAX_ROUNDS):
             phi, product = self._proximal(phi, product, 2)
             value = self.objective(phi, product)
@@ -115,19 +123,18 @@ class GramProblem:
         unit = phi[support] / norms[support, None]
         gradient = product[support] - self.target[support] + self.lam * unit
         columns = (support[:, None] * dim + np.arange(dim)).ravel()
-        hessian = self.gram[np.ix_(columns, columns)]
-        around = np.eye(dim) - unit[:, :, None] * unit[:, None, :]
-        each = np.arange(n_blocks)
-        tiny = 1e-12 * self.curvature * np.eye(dim)
-        hessian.reshape(n_blocks, dim, n_blocks, dim)[each, :, each, :] += (
-            self.lam / norms[support, None, None] * around + tiny
-        )
+        hessian = self.gram[columns[:, None], columns]
+        bent = self.lam / norms[support, None]
+        own = unit[:, :, None] * (-bent * unit)[:, None, :]
+        each, square = np.arange(dim), hessian.reshape(n_blocks, dim, n_blocks, dim)
+        own[:, each, each] += bent + 1e-12 * self.curvature
+        np.einsum("kakb->kab", square)[:] += own
         _, solution, failed = dposv(hessian.T, -gradient.ravel(), overwrite_a=1)
         return None if failed else np.asarray(solution).reshape(n_blocks, dim)
 
     def _largest_eigenvalue(self) -> float:
         v = self.target.ravel() + 1e-3 * float(np.abs(self.target).max())
-        value = float(np.finfo(float).tiny)
+        value = TINY
         for _ in range(6):
             norm = float(np.sqrt(v @ v))
             if norm == 0.0:

@@ -8,6 +8,7 @@ phi is from the optimum, whatever method found it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,10 +16,13 @@ from lhb_engine.blocks import block_norms
 from lhb_engine.history import Floats
 from lhb_engine.lagged_design import LaggedDesign
 from lhb_engine.least_squares import LeastSquares
+from lhb_engine.normal_equations import NormalEquations, normal_equations
 from lhb_engine.proximal import Curvature, accelerated_gradient
 from lhb_engine.working_set import WorkingSet
 
 MAX_ITERATIONS = 20_000
+MAX_GRAM_ITERATIONS = 2_000
+GRAM_GAP = 1e-12  # the least that rounding lets a Gram matrix tell
 COARSE_BELOW = 0.05  # of lambda_max
 COARSE_STEP = 2.5
 COARSE_GAP = 1e-2
@@ -100,7 +104,7 @@ class GroupLasso:
         self.correlation = self.problem.correlate(self.problem.y)
         self.lambda_max = self._largest_correlation()
         self._working_set = WorkingSet(self.problem, self.correlation)
-        self._curvature = Curvature()
+        self._curvature, self._gram_curvature = Curvature(), Curvature()
 
     def _largest_correlation(self) -> float:
         """max_k |X_k' y| / n; 0 where it is no more than rounding of the sums that make it."""
@@ -129,12 +133,26 @@ class GroupLasso:
                 loose = tol if point == lam else max(tol, COARSE_GAP)
                 phi, gap, more = self._working_set.solve(point, loose, phi)
                 n_iterations += more
+        if gap > tol and self._equations is not None:
+            phi, _, more = accelerated_gradient(
+                self._equations,
+                lam,
+                max(tol, GRAM_GAP),
+                phi,
+                self._gram_curvature,
+                MAX_GRAM_ITERATIONS,
+            )
+            n_iterations += more
         if gap > tol:
             phi, gap, more = accelerated_gradient(
                 self.problem, lam, tol, phi, self._curvature, MAX_ITERATIONS
             )
             n_iterations += more
         return self._result(phi, gap, n_iterations, tol)
+
+    @cached_property
+    def _equations(self) -> NormalEquations | None:
+        return normal_equations(self.problem, self.correlation)
 
     def _points(self, lam: float, cold: bool) -> list[float]:
         """Lams to pass through: on a small problem a coarse path finds the support sooner."""

@@ -16,6 +16,8 @@ from lhb_engine.combined_rows import combined_square_sum
 from lhb_engine.history import Floats, Ints
 from lhb_engine.segments import Bank, plan_banks
 
+LEAST_RUN = 16  # consecutive rounds, on average, for which the Gram matrix's recursion pays
+
 
 class LaggedDesign:
     """Rows of lagged contexts, as an operator on phi of shape (n_lags, dim).
@@ -146,6 +148,33 @@ class LaggedDesign:
     def toarray(self) -> Floats:
         """The dense matrix, (n_rows, n_lags * dim); for tests and small problems."""
         return self.blocks(np.arange(self.n_lags)).reshape(self.shape)
+
+    def gram(self) -> Floats | None:
+        """X'X, (n_lags * dim, n_lags * dim), of rows that are runs of single rounds; else None.
+
+        Lags k + 1 and l + 1 see the rounds that k and l see, one earlier: their blocks differ by
+        what a run's ends bring in and leave out. So the first lag's correlations give all others.
+        """
+        breaks = np.flatnonzero((np.diff(self._rounds, prepend=-2) != 1) | (self._places == 0))
+        if self._combine is not None or len(breaks) * LEAST_RUN > self.n_rows:
+            return None
+        entering = self._rounds[breaks][self._places[breaks] > 0] - 1
+        leaving = self._rounds[np.append(breaks[1:], len(self._rounds)) - 1]
+        ends = self._with(np.concatenate([entering, leaving]), None, 0).blocks(
+            np.arange(self.n_lags)
+        )
+        flat, dim = ends.reshape(len(ends), -1), self.dim
+        sign = np.repeat([1.0, -1.0], [len(entering), len(leaving)])
+        signed = np.ascontiguousarray(flat.T * sign)
+        earlier = np.ascontiguousarray(flat[:, :-dim])
+        out = np.empty((flat.shape[1], flat.shape[1]))
+        for feature, column in enumerate(np.ascontiguousarray(self.contexts[self._rounds].T)):
+            out[feature] = self.rmatvec(column).ravel()
+        out[:, :dim] = out[:dim].T
+        for k in range(0, len(out) - dim, dim):
+            change = signed[k : k + dim] @ earlier
+            np.add(out[k : k + dim, :-dim], change, out=out[k + dim : k + 2 * dim, dim:])
+        return out
 
     @cached_property
     def intercept(self) -> Floats:

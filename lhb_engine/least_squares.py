@@ -57,6 +57,24 @@ class LeastSquares:
         """X' residual / n, (n,) -> (n_lags, dim); `residual` is centred."""
         return self.design.rmatvec(residual) / self.n
 
+    @property
+    def steepest(self) -> float:
+        """|X|^2 / n: no direction has more curvature."""
+        return self.design.square_sum / self.n
+
+    def uphill(self, fitted: Floats) -> Floats:
+        """X' r / n of the residual r = y - `fitted`."""
+        return self.correlate(self.y - fitted)
+
+    def residual(self, phi: Floats, fitted: Floats) -> tuple[float, float]:
+        """|r|^2 / n and y'r / n of r = y - X phi, given X phi."""
+        r = self.y - fitted
+        return float(r @ r) / self.n, float(self.y @ r) / self.n
+
+    def bend(self, moved: Floats, fitted: Floats) -> float:
+        """|X moved|^2 / n, given X moved."""
+        return float(fitted @ fitted) / self.n
+
     def intercept(self, phi: Floats) -> float:
         """The baseline a round that fits best, given phi."""
         if self.baseline is None:

@@ -1,13 +1,16 @@
-"""Matrix-free accelerated proximal gradient: one convolution and one correlation an iteration."""
+"""Accelerated proximal gradient: matrix-free, one convolution and one correlation an iteration.
+
+Where all unknowns' Gram matrix is at hand (`NormalEquations`) one product with it does both.
+"""
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Protocol
 
 import numpy as np
 
-from lhb_engine.blocks import block_norms, dual_value, relative_gap, shrink
+from lhb_engine.blocks import TINY, block_norms, dual_value, relative_gap, shrink
 from lhb_engine.history import Floats
-from lhb_engine.least_squares import LeastSquares
 
 # A step is tried a little longer than the last, and shortened where the check fails: on sparse
 # iterates the curvature met is well below that of the whole design.
@@ -22,8 +25,30 @@ class Curvature:
     value: float = 0.0
 
 
+class Quadratic(Protocol):
+    """|X phi - y|^2 / 2n through an image of phi that is linear in it."""
+
+    square: float
+
+    @property
+    def steepest(self) -> float:
+        """|X|^2 / n: no direction has more curvature."""
+
+    def predict(self, phi: Floats) -> Floats:
+        """The image of phi: X phi, or X'X phi / n."""
+
+    def uphill(self, image: Floats) -> Floats:
+        """X' r / n, (n_lags, dim), of the residual r = y - X phi."""
+
+    def residual(self, phi: Floats, image: Floats) -> tuple[float, float]:
+        """|r|^2 / n and y'r / n."""
+
+    def bend(self, moved: Floats, image: Floats) -> float:
+        """|X moved|^2 / n."""
+
+
 def accelerated_gradient(
-    problem: LeastSquares,
+    problem: Quadratic,
     lam: float,
     tol: float,
     phi: Floats,
@@ -42,30 +67,35 @@ def accelerated_gradient(
     fitted = problem.predict(phi)
     point, point_fitted = phi, fitted
     if curvature.value == 0.0:
-        curvature.value = _first_curvature(problem)
+        curvature.value = _first_curvature(problem, phi)
     # |X v|^2 <= |X|^2 |v|^2: what fails the check at this curvature fails by rounding or overflow
-    steepest = problem.design.square_sum / problem.n
+    steepest = problem.steepest
     momentum: float = 1.0
     best, best_gap = phi, np.inf
     iteration = 0
     while iteration < max_iterations:
         iteration += 1
         curvature.value *= FLATTER
-        point_residual = problem.y - point_fitted
-        uphill = problem.correlate(point_residual)
+        uphill = problem.uphill(point_fitted)
+        residual, along = problem.residual(point, point_fitted)
+        dual = dual_value(residual, along, float(block_norms(uphill).max()), lam)
+        if iteration == 1:
+            primal = residual / 2 + lam * float(block_norms(phi).sum())
+            best_gap = relative_gap(primal, dual, problem.square)
+            if best_gap <= tol:  # the start itself will do
+                break
         while True:
             step = shrink(point + uphill / curvature.value, lam / curvature.value)
             step_fitted = problem.predict(step)
             moved, bent = step - point, step_fitted - point_fitted
             # the majorisation that makes it a descent step is checked, not assumed
-            limit = curvature.value * problem.n * float(np.vdot(moved, moved))
-            failed = float(bent @ bent) > limit * (1 + 1e-9)
+            limit = curvature.value * float(np.vdot(moved, moved))
+            failed = problem.bend(moved, bent) > limit * (1 + 1e-9)
             if not (failed and curvature.value < steepest):
                 break
             curvature.value *= STEEPER
-        residual = problem.y - step_fitted
-        primal = float(residual @ residual) / (2 * problem.n) + lam * float(block_norms(step).sum())
-        gap = relative_gap(primal, _dual(problem, point_residual, uphill, lam), problem.square)
+        primal = problem.residual(step, step_fitted)[0] / 2 + lam * float(block_norms(step).sum())
+        gap = relative_gap(primal, dual, problem.square)
         if gap < best_gap:
             best, best_gap = step, gap
         if best_gap <= tol:
@@ -80,18 +110,10 @@ def accelerated_gradient(
     return best, best_gap, iteration
 
 
-def _dual(problem: LeastSquares, residual: Floats, correlation: Floats, lam: float) -> float:
-    n = problem.n
-    largest = float(block_norms(correlation).max())
-    square, along = float(residual @ residual) / n, float(problem.y @ residual) / n
-    return dual_value(square, along, largest, lam)
-
-
-def _first_curvature(problem: LeastSquares) -> float:
+def _first_curvature(problem: Quadratic, phi: Floats) -> float:
     """|X v|^2 / n |v|^2 along the gradient at zero; backtracking raises it where needed."""
-    v = problem.correlate(problem.y)
+    v = problem.uphill(problem.predict(np.zeros_like(phi)))
     square = float(np.vdot(v, v))
     if square == 0.0:
         return 1.0
-    bent = problem.predict(v)
-    return max(float(bent @ bent) / (problem.n * square), float(np.finfo(float).tiny))
+    return max(problem.bend(v, problem.predict(v)) / square, TINY)

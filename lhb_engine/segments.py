@@ -8,7 +8,6 @@ padded to the longest trajectory.
 
 from dataclasses import dataclass
 from math import ceil, log2
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,20 +78,22 @@ def _bank(contexts: Floats, parts: list[tuple[int, int, int]], row_of: Ints, n_l
     dim = contexts.shape[1]
     n_fft = _fft_length([stop - first for _, first, stop in parts], n_lags, dim)
     step = n_fft - n_lags + 1
-    segments: list[Floats] = []
-    rows: list[Any] = []
-    places: list[Any] = []
-    for start, first, stop in parts:
-        for row in range(first, stop, step):
-            begin, end = row - (n_lags - 1), min(row + step, stop)
-            segment = np.zeros((n_fft, dim))
-            segment[max(0, -begin) : end - begin] = contexts[start + max(0, begin) : start + end]
-            inside = np.flatnonzero(row_of[start + row : start + end] >= 0)
-            rows.append(row_of[start + row + inside])
-            places.append(len(segments) * n_fft + (n_lags - 1) + inside)
-            segments.append(segment)
-    spectra = rfft(np.ascontiguousarray(np.stack(segments).transpose(2, 0, 1)))
-    return Bank(n_fft, n_lags, spectra, np.concatenate(rows), np.concatenate(places))
+    first = np.concatenate(
+        [np.arange(start + row, start + stop, step) for start, row, stop in parts]
+    )
+    n_pieces = [ceil((stop - row) / step) for _, row, stop in parts]
+    begin, end = np.repeat([[start, start + stop] for start, _, stop in parts], n_pieces, axis=0).T[
+        ..., None
+    ]
+    index = (first - (n_lags - 1))[:, None] + np.arange(n_fft)
+    outside = (index < begin) | (index >= end)
+    segments = contexts.T.take(index, axis=1, mode="clip")
+    segments[:, outside] = 0.0
+    row = row_of.take(index, mode="clip")
+    row[outside] = -1
+    row[:, : n_lags - 1] = -1  # rounds that only feed lags
+    places = np.flatnonzero(row >= 0)
+    return Bank(n_fft, n_lags, rfft(segments), row.ravel()[places], places)
 
 
 def _fft_length(n_rows: list[int], n_lags: int, dim: int) -> int:
@@ -103,6 +104,10 @@ def _fft_length(n_rows: list[int], n_lags: int, dim: int) -> int:
         return n_fft * ((dim + n_segments) * log2(n_fft + 1) + n_segments * dim)
 
     longest = max(n_rows)
-    pieces = sorted({1, *(2**i for i in range(12)), *(3 * 2**i for i in range(10))})
-    lengths = {next_fast_len(n_lags - 1 + ceil(longest / p), real=True) for p in pieces}
+    # segments far shorter than their lags are never the least work
+    most = max(1, 8 * longest // n_lags)
+    pieces = {1, *(2**i for i in range(12)), *(3 * 2**i for i in range(10))}
+    lengths = {
+        next_fast_len(n_lags - 1 + ceil(longest / p), real=True) for p in pieces if p <= most
+    }
     return min(sorted(lengths), key=work)

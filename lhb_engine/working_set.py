@@ -38,6 +38,7 @@ class WorkingSet:
         self.columns = self._buffer[:0]
         self.gram: Floats = np.zeros((0, 0))
         self.target: Floats = np.zeros((0, dim))
+        self.curvature: float | None = None  # of the Gram matrix as it stands
         self.given_up = False
 
     def add(self, lags: Ints) -> None:
@@ -51,7 +52,7 @@ class WorkingSet:
         gram[:old, :old] = self.gram
         gram[old:] = new @ self.columns.T / n
         gram[:old, old:] = gram[old:, :old].T
-        self.gram = gram
+        self.gram, self.curvature = gram, None
         self.target = np.concatenate([self.target, (new @ self.problem.y / n).reshape(-1, dim)])
         self.lags = np.concatenate([self.lags, lags])
 
@@ -67,8 +68,9 @@ class WorkingSet:
         likely = np.argsort(-self.norms, kind="stable")
         wanted[likely[:FIRST_LAGS]] |= not wanted.any()
         if lam > 0.5 * self.at:  # a point of a path: those the last residual already points at
-            likely = np.setdiff1d(likely[self.norms[likely] > lam], self.lags, assume_unique=True)
-            wanted[likely[: FIRST_LAGS // 2]] = True
+            above = self.norms > lam
+            above[self.lags] = False
+            wanted[likely[above[likely]][: FIRST_LAGS // 2]] = True
         wanted[self.lags] = False
         missing = np.flatnonzero(wanted)
         gap, inner, n_passes = np.inf, 0.3 * tol, 0
@@ -79,8 +81,9 @@ class WorkingSet:
             n_passes += 1
             if len(missing):
                 self.add(missing)
-            gram = GramProblem(self.gram, self.target, problem.square, lam)
+            gram = GramProblem(self.gram, self.target, problem.square, lam, self.curvature)
             part = gram.solve(phi[self.lags], inner)
+            self.curvature = gram.curvature
             phi = np.zeros_like(phi)
             phi[self.lags] = part
             residual = problem.y - part.ravel() @ self.columns

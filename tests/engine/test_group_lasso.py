@@ -207,3 +207,34 @@ def test_backtracking_ends_wherever_it_starts(flattest, monkeypatch):
     curvature = Curvature(flattest)
     accelerated_gradient(least, 0.1, 1e-6, np.zeros((20, 3)), curvature, 3)
     assert curvature.value <= max(flattest, STEEPER * design.square_sum / least.n)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("tol", [1e-4, 1e-10])
+def test_the_gram_matrix_of_all_lags_changes_no_certificate(fit_intercept, tol, monkeypatch):
+    """More rows than unknowns and most lags active: solved there, certified by the operator."""
+    design, y, *_ = problem(6, n=400, n_lags=80, dim=4)
+    lasso = GroupLasso(design, y + 1, fit_intercept=fit_intercept)
+    lam = 0.005 * lasso.lambda_max
+    fit = lasso.solve(lam, tol=tol)
+    assert lasso._working_set.given_up
+    assert lasso._equations is not None
+    monkeypatch.setattr("lhb_engine.group_lasso.normal_equations", lambda problem, target: None)
+    without = GroupLasso(design, y + 1, fit_intercept=fit_intercept).solve(lam, tol=tol)
+    assert fit.converged
+    assert without.converged
+    X, column = design.toarray(), design.intercept
+    values = [objective(X, y + 1, f.phi, lam, f.intercept, column) for f in (fit, without)]
+    centred = y - y.mean() if fit_intercept else y + 1
+    assert abs(values[0] - values[1]) <= tol * (centred @ centred) / (2 * len(y))
+
+
+def test_a_wrong_gram_matrix_is_found_out(monkeypatch):
+    design, y, *_ = problem(6, n=400, n_lags=80, dim=4)
+    right = solve_group_lasso(design, y, 0.005 * lambda_max(design, y), tol=1e-8)
+    gram = LaggedDesign.gram
+    monkeypatch.setattr(LaggedDesign, "gram", lambda self: 1.5 * gram(self))
+    wrong = solve_group_lasso(design, y, 0.005 * lambda_max(design, y), tol=1e-8)
+    assert wrong.converged
+    assert wrong.n_iterations > right.n_iterations
+    np.testing.assert_allclose(wrong.phi, right.phi, atol=1e-3)

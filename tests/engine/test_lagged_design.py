@@ -85,3 +85,27 @@ def test_what_is_not_finite_is_refused(bad):
 def test_contexts_of_two_widths_are_refused():
     with pytest.raises(ValueError, match="same dim"):
         LaggedDesign([np.ones((5, 2)), np.ones((5, 3))], 2)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "rows"),
+    [
+        ([300], np.arange(40, 300)),
+        ([300], np.arange(300)),
+        ([90, 5, 120], np.arange(215)),  # some shorter than the lags
+        ([200], np.r_[3:60, 70:140, 150:199]),
+        ([120, 90], np.r_[0:50, 60:120, 121:200]),
+    ],
+)
+def test_the_gram_matrix_is_that_of_the_dense_rows(lengths, rows):
+    rng = np.random.default_rng(4)
+    parts = [1 + rng.standard_normal((n, 3)) for n in lengths]
+    design = LaggedDesign(parts, 12).select(rows)
+    X = design.toarray()
+    np.testing.assert_allclose(design.gram(), X.T @ X, atol=1e-11 * len(rows))
+
+
+def test_no_gram_matrix_of_scattered_or_combined_rows():
+    design = LaggedDesign(np.ones((100, 2)), 5)
+    assert design.select(np.arange(0, 100, 2)).gram() is None
+    assert design.measure(np.full((3, 100), 0.1)).gram() is None

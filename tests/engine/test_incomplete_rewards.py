@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lhb_engine.block_lasso import BlockLasso
@@ -38,11 +38,13 @@ def by_hand(parts, window):
                 rows.append(T[a - 1 : b].sum(axis=0) / size)
                 values.append(value / size)
                 column.append(size)
-    return np.array(rows), np.array(values), np.array(column)
+    X = np.array(rows).reshape(len(rows), window.n_lags * parts[0].contexts.shape[1])
+    return X, np.array(values), np.array(column)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 12))
+@example(363, 1, 1)  # no measurement lies wholly inside
 def test_rows_are_those_built_by_hand(seed, n_parts, n_lags):
     rng = np.random.default_rng(seed)
     parts, taken = [], 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from clients.progress import OnRound, progress
 from clients.sdk import Client, Session
@@ -101,15 +102,16 @@ def play_in_process(settings: Settings, algorithm: str, seed: int, on_round: OnR
     """Play whole epochs at once with an agent in this process."""
     world = settings.world(seed)
     started = time.perf_counter()
-    played = simulate(
-        algorithm,
-        world,
-        n_rounds=settings.rounds,
-        seed=seed,
-        horizon=settings.horizon,
-        options=settings.agent_options(algorithm, world),
-        run_fit=timed_fit,
-    )
+    with threadpool_limits(1, "blas"):  # as in the service's fits: the same bits
+        played = simulate(
+            algorithm,
+            world,
+            n_rounds=settings.rounds,
+            seed=seed,
+            horizon=settings.horizon,
+            options=settings.agent_options(algorithm, world),
+            run_fit=timed_fit,
+        )
     seconds = time.perf_counter() - started
     on_round(settings.rounds)
     return Run(

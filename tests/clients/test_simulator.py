@@ -42,6 +42,13 @@ def test_over_http_equals_in_process(settings: Settings, url: str) -> None:
     assert_same(settings, url)
 
 
+def test_a_differenced_phase_in_ten_dims(url: str) -> None:
+    settings = replace(SMALL, horizon=400, dim=10, arms=10, rounds=420, seeds=1)
+    assert_same(settings, url)
+    designs = [e.design for e in simulate_all(settings)["ad_lasso"][0].estimates]
+    assert designs == ["differenced", "differenced"]
+
+
 def test_the_log_is_what_the_client_saw(url: str) -> None:
     world = SMALL.world(0)
     with Client(url) as client:

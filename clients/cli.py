@@ -10,6 +10,7 @@ import typer
 from clients.bench.cli import bench
 from clients.evaluate import evaluate
 from clients.experiments.cli import reproduce
+from clients.keys import keys
 
 app = typer.Typer(
     help="Long-horizon bandits as a service.",
@@ -210,6 +211,7 @@ DEFAULT_ALGORITHM = "anytime"
 app.command()(reproduce)
 app.command()(evaluate)
 app.add_typer(bench, name="bench")
+app.add_typer(keys, name="keys")
 
 
 def _options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:

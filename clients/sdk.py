@@ -10,6 +10,7 @@ after a lost answer gets the first answer and never acts twice.
 """
 
 import base64
+import os
 import random
 import time
 import uuid
@@ -66,7 +67,7 @@ class Client:
     url : str
         Where the service listens.
     api_key : str, optional
-        Sent as a bearer token.
+        Sent as a bearer token; by default LHB_API_KEY of the environment, if it is there.
     timeout : float
         Seconds for one attempt; above the service's 30 s wait for a blocking refit.
     n_retries : int
@@ -84,9 +85,8 @@ class Client:
         n_retries: int = 5,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._http = httpx.Client(
-            base_url=url, headers=headers, timeout=timeout, transport=transport
+            base_url=url, headers=authorization(api_key), timeout=timeout, transport=transport
         )
         self._n_retries = n_retries
 
@@ -252,6 +252,12 @@ class Session:
 
     def _post(self, resource: str, body: dict[str, Any]) -> Any:
         return self._client.request("POST", f"{self._path}/{resource}", json=body)
+
+
+def authorization(api_key: str | None = None) -> dict[str, str]:
+    """The header that a key goes in; none where there is no key, here or in LHB_API_KEY."""
+    key = api_key or os.environ.get("LHB_API_KEY")
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _answer(response: httpx.Response) -> Any:

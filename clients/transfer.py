@@ -7,6 +7,8 @@ from typing import BinaryIO
 
 import httpx
 
+from clients.sdk import authorization
+
 TIMEOUT = httpx.Timeout(600.0, connect=10.0)
 
 
@@ -19,7 +21,7 @@ def export_to(session: str, target: BinaryIO, url: str | None, *, move: bool) ->
     if url is None:
         _export_here(session, target, move)
         return
-    with httpx.Client(base_url=url, timeout=TIMEOUT) as client:
+    with httpx.Client(base_url=url, headers=authorization(), timeout=TIMEOUT) as client:
         if move:  # first, so that nothing is decided after the events were read
             _archive(client, session)
         with client.stream("GET", f"/v1/sessions/{session}/events") as answer:
@@ -36,7 +38,7 @@ def import_from(source: BinaryIO, url: str | None, name: str | None) -> str:
     if url is None:
         return _import_here(source, name)
     parameters = {} if name is None else {"name": name}
-    with httpx.Client(base_url=url, timeout=TIMEOUT) as client:
+    with httpx.Client(base_url=url, headers=authorization(), timeout=TIMEOUT) as client:
         answer = client.post("/v1/sessions/import", params=parameters, content=_chunks(source))
     if answer.status_code not in (200, 201):
         raise TransferError(_reason(answer))

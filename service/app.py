@@ -1,5 +1,7 @@
 """The composition root: the only place that puts concrete parts together."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,12 +26,13 @@ from service.api import (
 )
 from service.api.bodies import field_name
 from service.api.documentation import add_definitions
+from service.auth import Keyring
 from service.fit_pool import FitPool
 from service.group_commit import GroupCommit
 from service.logs import configure_logs
 from service.metrics import Metrics
 from service.middleware import Front
-from service.problems import MEDIA_TYPE, Problem
+from service.problems import MEDIA_TYPE, Problem, Unavailable
 from service.service import Fits, Service
 from service.settings import Settings
 from service.storage.ports import Store
@@ -41,6 +44,7 @@ A session is one durable agent: ask it for decisions, tell it what was measured.
 """
 
 
+RELOAD_SECONDS = 5.0  # after so long every server knows a new key, and that one is revoked
 ROUTERS = (
     *(events, sessions, decisions, rewards, batch, history),
     *(estimates, rounds, credit, server_info),
@@ -69,15 +73,17 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
     """
     settings = settings or Settings()
     configure_logs(settings.log_level)
-    metrics = Metrics()
+    metrics, keys = Metrics(), Keyring()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = start_service(settings, metrics, store)
         app.state.service = service
+        reloading = await watch_keys(keys, service)
         try:
             yield
         finally:
+            reloading.cancel()
             await service.fits.close()
             await service.writer.close()
             service.readers.shutdown()
@@ -91,7 +97,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         exception_handlers=HANDLERS,
         redirect_slashes=False,
     )
-    app.front = Front(app.framework, settings, metrics, lambda: app.state.service)
+    app.front = Front(app.framework, settings, metrics, keys, lambda: app.state.service)
     for module in ROUTERS:
         app.include_router(module.router)
     describe = app.openapi
@@ -121,6 +127,23 @@ def start_service(settings: Settings, metrics: Metrics, store: Store | None = No
     )
     metrics.fit_queue = fits.queue
     return Service(settings, store, agents, writer, fits, metrics)
+
+
+async def watch_keys(keys: Keyring, service: Service) -> "asyncio.Task[None]":
+    """Read the keys, and on a database that others write read them again and again."""
+
+    def read() -> None:
+        with service.store.reader() as reader:
+            keys.load(reader.api_keys())
+
+    async def read_again() -> None:
+        while not is_sqlite(service.settings.database_url):
+            await asyncio.sleep(RELOAD_SECONDS)
+            with contextlib.suppress(Unavailable):  # nothing is served then
+                await service.read(read)
+
+    await service.read(read)
+    return asyncio.create_task(read_again())
 
 
 def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics) -> Fits:

@@ -25,6 +25,7 @@ from service.storage.ports import Reader
 
 FORMAT, VERSION = "lhb-session", 1
 PAGE = 1000
+HERE = ("tenant", "created_as")  # of a session: the importing side gives it its own
 OWN = ("tenant", "session_id")  # the importing side has its own
 
 
@@ -40,7 +41,7 @@ def export_session(reader: Reader, session: Session) -> Iterator[bytes]:
 
 
 def _records(reader: Reader, session: Session) -> Iterator[dict[str, Any]]:
-    header = {f.name: getattr(session, f.name) for f in fields(session) if f.name != "tenant"}
+    header = {f.name: getattr(session, f.name) for f in fields(session) if f.name not in HERE}
     header["schedule"] = json.loads(session.schedule.dumps())
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     trajectories = reader.trajectories(session.key)

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.hot import find_handler
+from service.auth import Keyring
 from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem
 from service.service import Service
@@ -27,9 +28,15 @@ class Front:
     """What every request passes through once. Hot routes are answered here."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, metrics: Metrics, service: Callable[[], Service]
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        metrics: Metrics,
+        keys: Keyring,
+        service: Callable[[], Service],
     ) -> None:
         self._app = app
+        self._keys = keys
         self._settings = settings
         self._metrics = metrics
         self._service = service
@@ -53,12 +60,12 @@ class Front:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
             await send(message)
 
-        scope["lhb.tenant"] = ""
         scope["lhb.request_id"] = request_id.decode()
         body = Body(scope, receive, self._settings, self._watch)
         try:
             if "\0" in scope["path"]:
                 raise Problem(404, "unknown_route", "no name holds a zero byte")
+            scope["lhb.tenant"] = self._keys.tenant_of(scope) if self._keys.is_closed else ""
             body.check_length()
             hot = find_handler(scope)
             if hot is None:

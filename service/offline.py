@@ -66,13 +66,15 @@ def import_file(settings: Settings, path: Path, name: str | None) -> str:
     return str(session.id)
 
 
-def run(url: str, command: Command) -> object:
-    """One command in a transaction of its own."""
+THROUGH_SERVER = "or give --url, and it goes through the server that owns it"
+
+
+def run(url: str, command: Command, otherwise: str = THROUGH_SERVER) -> object:
+    """One command in a transaction of its own; `otherwise`: what to do while a server owns it."""
     try:
         store = open_store(url)
     except OwnedElsewhere as owned:
-        detail = f"{owned}; or give --url, and it goes through the server that owns it"
-        raise NotPossible(detail) from None
+        raise NotPossible(f"{owned}; {otherwise}") from None
     try:
         agents = Agents()
         writer = GroupCommit(store, after_commit=lambda effects: None, on_rollback=agents.forget)

@@ -82,6 +82,8 @@ class Problem(Exception):
 
     def headers(self) -> dict[str, str]:
         """Headers that go with it."""
+        if self.status == 401:
+            return {"www-authenticate": "Bearer"}
         return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
 
 

@@ -115,7 +115,8 @@ class Session:
     """One durable agent: what was asked for, and how far it is.
 
     `n_complete` counts the complete rounds of the last open window: it changes with every reward,
-    while the rest of `schedule` changes at boundaries only.
+    while the rest of `schedule` changes at boundaries only. `created_as` is the name it was created
+    under: a repeat of that creation is known by it, whatever the session is called since.
     """
 
     tenant: str
@@ -140,6 +141,7 @@ class Session:
     estimate: int = 0
     model_version: int = 0
     schedule: Schedule = field(default_factory=Schedule)
+    created_as: str | None = None
 
     @property
     def key(self) -> SessionKey:
@@ -245,3 +247,14 @@ class EstimateRecord(NamedTuple):
     fingerprint: str | None
     estimate: str | None
     at: float
+
+
+class ApiKey(NamedTuple):
+    """Who presents the key speaks for its tenant. `digest` is the key's SHA-256."""
+
+    tenant: str
+    id: str
+    digest: bytes
+    label: str
+    created_at: float
+    revoked_at: float | None = None

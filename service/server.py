@@ -51,10 +51,14 @@ def run(
         The database cannot be served: another process owns it, its schema is another, ...
     """
     settings = settings or Settings()
-    check_bind(host, settings)
     store = store or open_store(
         settings.database_url
     )  # here, so that a refusal is a line, not a traceback
+    try:
+        check_bind(host, settings, store)
+    except BaseException:
+        store.close()
+        raise
     if not is_sqlite(settings.database_url):
         sys.setswitchinterval(WRITER_WAITS_SECONDS)
     server = AnnouncingServer(server_config(host, port, settings, store))
@@ -82,14 +86,17 @@ def server_config(
     )
 
 
-def check_bind(host: str, settings: Settings) -> None:
-    """Refuse to listen beyond loopback without keys, unless told that something else checks."""
+def check_bind(host: str, settings: Settings, store: Store) -> None:
+    """Refuse to listen beyond loopback without a key, unless told that something else checks."""
     if settings.insecure_bind or is_loopback(host):
         return
+    with store.reader() as reader:
+        if any(key.revoked_at is None for key in reader.api_keys()):
+            return
     raise BindRefused(
-        f"refusing to listen on {host} without keys: anybody who reaches it could read and write "
-        "everything. Listen on 127.0.0.1, or set LHB_INSECURE_BIND=true where a container "
-        "network or a proxy decides who may ask."
+        f"refusing to listen on {host} without a key in the database: anybody who reaches it could "
+        "read and write everything. Make a key with `lhb keys create`, or listen on 127.0.0.1, or "
+        "set LHB_INSECURE_BIND=true where a container network or a proxy decides who may ask."
     )
 
 

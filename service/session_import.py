@@ -18,7 +18,7 @@ from service.import_check import Check
 from service.import_records import Misfit, bad_import
 from service.problems import Problem
 from service.records import Session
-from service.sessions import new_id
+from service.sessions import find_session, new_id
 from service.storage.unit_of_work import UnitOfWork
 
 Open = Callable[[], BinaryIO]
@@ -45,6 +45,9 @@ class ImportSession:
             known = uow.session_named(session.tenant, session.name)
             if known is not None and known.id.endswith(self.mark):
                 return known, False
+            for session_id, _ in uow.created_as(session.tenant, session.name):
+                if session_id.endswith(self.mark):  # it bears another name since
+                    return find_session(uow, (session.tenant, session_id)), False
             if known is not None:
                 detail = f"the name {session.name!r} is taken; give another one"
                 raise Problem(409, "session_conflict", detail, "name")
@@ -104,7 +107,8 @@ def check_import(
         shown = str(error) if isinstance(error, ValueError) else f"{check.line}: {error!r}"
         raise Problem(422, "bad_import", shown, "body") from None
     session = check.session
-    session = replace(session, tenant=tenant, name=name or session.name, archived_at=None)
+    name = name or session.name
+    session = replace(session, tenant=tenant, name=name, created_as=name, archived_at=None)
     return ImportSession(session, open_file, digest.hexdigest())
 
 

@@ -50,20 +50,36 @@ class CreateSession:
 
     def __call__(self, uow: UnitOfWork) -> tuple[Session, bool]:
         """The session, and whether it is new."""
-        request = json.dumps(_plain(self.request), sort_keys=True)
+        request = _in_order(self.request)
         name = self.request["name"]
         if name is not None:
-            known = uow.session_named(self.tenant, name)
+            known = self._known(uow, name, request)
             if known is not None:
-                if json.dumps(_plain(json.loads(known.request)), sort_keys=True) != request:
-                    detail = f"there is a session {name!r} already, asked for differently"
-                    raise Problem(409, "session_conflict", detail, "name")
                 return known, False
         session = self._session(uow, request)
         agent = first_agent(session, self.allow_oracles)
         open_schedule(session, agent)
         uow.add_session(session)
         return session, True
+
+    def _known(self, uow: UnitOfWork, name: str, request: str) -> Session | None:
+        """The session that was asked for in these words before; a new name since changes nothing.
+
+        Raises
+        ------
+        Problem
+            409 session_conflict: there is none, and another session bears the name.
+        """
+        bearer = uow.session_named(self.tenant, name)
+        if bearer is not None and _canonical(bearer.request) == request:
+            return bearer
+        for session_id, asked in uow.created_as(self.tenant, name):
+            if _canonical(asked) == request:
+                return find_session(uow, (self.tenant, session_id))
+        if bearer is None:
+            return None
+        detail = f"there is a session {name!r} already, asked for differently"
+        raise Problem(409, "session_conflict", detail, "name")
 
     def _session(self, uow: UnitOfWork, request: str) -> Session:
         asked = self.request
@@ -84,6 +100,7 @@ class CreateSession:
             refit=asked["refit"],
             request=request,
             created_at=uow.now,
+            created_as=asked["name"],
         )
 
 
@@ -165,6 +182,18 @@ def first_agent(session: Session, allow_oracles: bool) -> Agent:
         raise Problem(422, "bad_option", detail, "options") from None
     except (OverflowError, MemoryError):
         raise Problem(422, "bad_option", "an option is too large", "options") from None
+
+
+def _canonical(request: str) -> str:
+    """A stored request as it would be stored now; an imported one may have come in other words."""
+    try:
+        return _in_order(json.loads(request))
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _in_order(request: Any) -> str:
+    return json.dumps(_plain(request), sort_keys=True)
 
 
 def _plain(value: Any) -> Any:

@@ -24,7 +24,7 @@ class Settings(BaseSettings):
     )
     insecure_bind: bool = Field(
         default=False,
-        description="listen beyond loopback without keys: only behind something that checks access",
+        description="listen beyond loopback without a key: where something else checks access",
     )
     fit_workers: int = Field(default=1, ge=1, description="processes that fit")
     fit_niceness: int = Field(

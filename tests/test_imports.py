@@ -30,6 +30,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "lhb_engine",
     ),
     "clients.bench": ("clients", "service", "lhb_engine"),
+    "clients.keys": ("service",),
     "clients.cli": OURS,
 }
 # what each package may take from outside, beyond the standard library; None: anything declared

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from lhb_engine.history import FitWindow, History
 from service.records import (
+    ApiKey,
     Decision,
     DueFit,
     EstimateRecord,
@@ -49,6 +50,7 @@ class Changes:
     estimates: list[EstimateRecord] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
+    api_keys: list[ApiKey] = field(default_factory=list)
 
 
 class Refused(RuntimeError):
@@ -75,6 +77,9 @@ class Transaction(Protocol):
 
     def session_named(self, tenant: str, name: str) -> Session | None:
         """The session of that name."""
+
+    def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
+        """Id and request of every session that was created under that name."""
 
     def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
         """The trajectory, locked for this transaction."""
@@ -183,6 +188,9 @@ class Reader(Protocol):
 
     def history(self, session: Session, window: FitWindow, due: DueFit | None = None) -> History:
         """What a fit over `window` reads; with `due`, no more than its manifest allows."""
+
+    def api_keys(self) -> list[ApiKey]:
+        """Every tenant's keys, revoked ones too."""
 
     def check(self) -> None:
         """Raise `Unavailable` unless the database answers."""

@@ -1,14 +1,15 @@
 -- name: session
 select tenant, id, name, algorithm, dim, horizon, seed, options, reward_mode, reward_wait_seconds,
     default_reward, refit, request, created_at, archived_at, n_rounds, n_trajectories, n_complete,
-    n_estimates, estimate, model_version, schedule
+    n_estimates, estimate, model_version, schedule, created_as
 from sessions where tenant = $1 and id = $2
 
 -- name: lock_sessions
 -- locks in key order, so that two processes never wait for each other in a circle
 select s.tenant, s.id, s.name, algorithm, dim, horizon, seed, options, reward_mode,
     reward_wait_seconds, default_reward, refit, request, created_at, archived_at, n_rounds,
-    n_trajectories, n_complete, n_estimates, estimate, model_version, schedule, revision
+    n_trajectories, n_complete, n_estimates, estimate, model_version, schedule, created_as,
+    revision
 from unnest($1::text[], $2::text[]) k(tenant, id)
 join sessions s on s.tenant = k.tenant and s.id = k.id
 order by s.tenant, s.id for no key update of s
@@ -17,16 +18,19 @@ order by s.tenant, s.id for no key update of s
 -- a row that the batch did not announce: out of order, so never wait for it
 select tenant, id, name, algorithm, dim, horizon, seed, options, reward_mode, reward_wait_seconds,
     default_reward, refit, request, created_at, archived_at, n_rounds, n_trajectories, n_complete,
-    n_estimates, estimate, model_version, schedule, revision
+    n_estimates, estimate, model_version, schedule, created_as, revision
 from sessions where tenant = $1 and id = $2 for no key update nowait
 
 -- name: session_named
 select id from sessions where tenant = $1 and name = $2
 
+-- name: created_as
+select id, request from sessions where tenant = $1 and created_as = $2 order by id
+
 -- name: sessions
 select tenant, id, name, algorithm, dim, horizon, seed, options, reward_mode, reward_wait_seconds,
     default_reward, refit, request, created_at, archived_at, n_rounds, n_trajectories, n_complete,
-    n_estimates, estimate, model_version, schedule
+    n_estimates, estimate, model_version, schedule, created_as
 from sessions where tenant = $1 and id > $2 and ($3 or archived_at is null) order by id limit $4
 
 -- name: unfinished
@@ -35,7 +39,7 @@ where fit_due is not null or wake_at is not null
 
 -- name: insert_session
 insert into sessions values ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17,$18,$19,
-    $20,$21,$22,$23,$24,$25,1)
+    $20,$21,$22,$23,$24,$26,1,$25)
 
 -- name: count_sessions
 update sessions s set n_rounds = c.n_rounds, n_trajectories = c.n_trajectories,
@@ -227,6 +231,14 @@ with one as (delete from measurements where tenant = $1 and session_id = $2),
     four as (delete from agent_states where tenant = $1 and session_id = $2),
     five as (delete from trajectories where tenant = $1 and session_id = $2)
 delete from sessions where tenant = $1 and id = $2
+
+-- name: api_keys
+select tenant, id, digest, label, created_at, revoked_at from api_keys
+order by tenant, created_at, id
+
+-- name: save_api_key
+insert into api_keys values ($1,$2,$3,$4,$5,$6)
+on conflict (tenant, id) do update set revoked_at = excluded.revoked_at
 
 -- name: check
 select 1 from sessions limit 1

@@ -210,6 +210,8 @@ class PostgresTransaction(PostgresReader):
             self.connection.execute(SQL["insert_measurements"], columns(changes.measurements, 9))
         for estimate in changes.estimates:
             self.connection.execute(SQL["insert_estimate"], estimate)
+        for api_key in changes.api_keys:
+            self.connection.execute(SQL["save_api_key"], api_key)
         for key, state in changes.states.items():
             self.connection.execute(SQL["save_agent_state"], (*key, state))
 

@@ -13,7 +13,7 @@ def session_row(s: Session) -> tuple[Any, ...]:
         *(json.dumps(s.options), s.reward_mode, s.reward_wait_seconds, s.default_reward),
         *(s.refit, s.request, s.created_at, s.archived_at, s.n_rounds, s.n_trajectories),
         *(s.n_complete, s.n_estimates, s.estimate, s.model_version),
-        *(s.schedule.dumps(), s.fit_due, s.wake_at),
+        *(s.schedule.dumps(), s.fit_due, s.wake_at, s.created_as),
     )
 
 

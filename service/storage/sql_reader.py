@@ -8,6 +8,7 @@ from typing import Any
 from lhb_engine.history import FitWindow, History
 from service.records import (
     SERVER_EVENT,
+    ApiKey,
     Decision,
     DueFit,
     EstimateRecord,
@@ -47,6 +48,10 @@ class SqlReader(ABC):
         """The session of that name."""
         row = self._one("session_named", tenant, name)
         return None if row is None else self.session((tenant, row[0]))
+
+    def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
+        """Id and request of every session that was created under that name."""
+        return [(id, request) for id, request in self._all("created_as", tenant, name)]
 
     def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[Session]:
         """Sessions in order of creation."""
@@ -174,6 +179,10 @@ class SqlReader(ABC):
     def history(self, session: Session, window: FitWindow, due: DueFit | None = None) -> History:
         """What a fit over `window` reads; with `due`, no more than its manifest allows."""
         return read_history(self, session, window, due)
+
+    def api_keys(self) -> list[ApiKey]:
+        """Every tenant's keys, revoked ones too."""
+        return [ApiKey(*row) for row in self._all("api_keys")]
 
     def check(self) -> None:
         """Ask for nothing, to see whether there is an answer."""

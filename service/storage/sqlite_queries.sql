@@ -1,16 +1,19 @@
 -- name: session
 select tenant, id, name, algorithm, dim, horizon, seed, options, reward_mode, reward_wait_seconds,
     default_reward, refit, request, created_at, archived_at, n_rounds, n_trajectories, n_complete,
-    n_estimates, estimate, model_version, schedule
+    n_estimates, estimate, model_version, schedule, created_as
 from sessions where tenant = ? and id = ?
 
 -- name: session_named
 select id from sessions where tenant = ? and name = ?
 
+-- name: created_as
+select id, request from sessions where tenant = ? and created_as = ? order by id
+
 -- name: sessions
 select tenant, id, name, algorithm, dim, horizon, seed, options, reward_mode, reward_wait_seconds,
     default_reward, refit, request, created_at, archived_at, n_rounds, n_trajectories, n_complete,
-    n_estimates, estimate, model_version, schedule
+    n_estimates, estimate, model_version, schedule, created_as
 from sessions where tenant = ? and id > ? and (? or archived_at is null) order by id limit ?
 
 -- name: unfinished
@@ -18,7 +21,7 @@ select tenant, id, fit_due, wake_at from sessions
 where fit_due is not null or wake_at is not null
 
 -- name: insert_session
-insert into sessions values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+insert into sessions values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 
 -- name: count_session
 update sessions set n_rounds = v.column3, n_trajectories = v.column4, n_complete = v.column5
@@ -164,6 +167,14 @@ select * from estimates where tenant = ? and session_id = ? and number > ? order
 
 -- name: estimate
 select * from estimates where tenant = ? and session_id = ? and number = ?
+
+-- name: api_keys
+select tenant, id, digest, label, created_at, revoked_at from api_keys
+order by tenant, created_at, id
+
+-- name: save_api_key
+insert into api_keys values (?,?,?,?,?,?)
+on conflict (tenant, id) do update set revoked_at = excluded.revoked_at
 
 -- name: check
 select 1 from sessions limit 1

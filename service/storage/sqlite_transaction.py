@@ -142,6 +142,8 @@ class SqliteTransaction(SqliteReader):
                     self._rewards[measurement[:3], measurement.reward_id] = measurement
         if changes.estimates:
             many(SQL["insert_estimate"], changes.estimates)
+        for api_key in changes.api_keys:
+            self.connection.execute(SQL["save_api_key"], api_key)
         if changes.states:
             many(SQL["save_agent_state"], [(*k, state) for k, state in changes.states.items()])
 

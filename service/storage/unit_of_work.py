@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from lhb_engine.agents import Agent
 from service.records import (
     SERVER_EVENT,
+    ApiKey,
     Decision,
     EstimateRecord,
     Measurement,
@@ -78,6 +79,11 @@ class UnitOfWork:
         self.flush()
         found = self._transaction.session_named(tenant, name)
         return None if found is None else self.session(found.key)
+
+    def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
+        """Id and request of every session that was created under that name."""
+        self.flush()
+        return self._transaction.created_as(tenant, name)
 
     def trajectory(self, key: TrajectoryKey) -> Trajectory:
         """The trajectory; a fresh one, not yet stored, where there is none."""
@@ -217,6 +223,11 @@ class UnitOfWork:
         """Store what came of a fit."""
         self.n_writes += 1
         self._changes.estimates.append(estimate)
+
+    def save_api_key(self, key: ApiKey) -> None:
+        """Store a new key, or that it is revoked."""
+        self.n_writes += 1
+        self._changes.api_keys.append(key)
 
     def delete_session(self, session: Session) -> None:
         """Delete the session and all that belongs to it."""

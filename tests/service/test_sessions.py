@@ -42,6 +42,23 @@ async def test_creation_by_name_is_safe_to_repeat(serve: Serve) -> None:
         assert nameless[0].json()["id"] != nameless[1].json()["id"]
 
 
+async def test_a_creation_is_known_again_after_a_rename(serve: Serve) -> None:
+    asked = {**BODY, "name": "shop"}
+    async with serve() as client:
+        first = (await client.post("/v1/sessions", json=asked)).json()
+        path = f"/v1/sessions/{first['id']}"
+        assert (await client.patch(path, json={"name": "old shop"})).status_code == 200
+        again = await client.post("/v1/sessions", json=asked)
+        assert (again.status_code, again.json()) == (200, {**first, "name": "old shop"})
+        assert again.headers["location"] == path
+        other = await client.post("/v1/sessions", json={**asked, "dim": 4})
+        assert other.status_code == 201  # the name is free for another session
+        assert (await client.post("/v1/sessions", json=asked)).json()["id"] == first["id"]
+        assert (await client.delete(path)).status_code == 204
+        taken = await client.post("/v1/sessions", json=asked)
+        problem(taken, 409, "session_conflict", "name")
+
+
 async def test_the_default_algorithm_needs_no_option(serve: Serve) -> None:
     async with serve() as client:
         answer = await client.post("/v1/sessions", json={"dim": 2, "horizon": 5})

@@ -1,0 +1,100 @@
+"""`lhb keys`: who may use a server, in the database of LHB_DATABASE_URL."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+keys = typer.Typer(
+    help="API keys. Once a database has one, its servers serve nobody without.",
+    no_args_is_help=True,
+)
+WHILE_SERVED = "a server on SQLite reads its keys when it starts, one on PostgreSQL as they change"
+
+
+@keys.command()
+def create(
+    label: Annotated[str, typer.Option(help="What it is for; shown by `lhb keys list`.")] = "",
+    tenant: Annotated[
+        str, typer.Option(help="Whose data it opens; by default what was made without keys.")
+    ] = "",
+) -> None:
+    """Make a key and print it, this once: the database keeps a digest only."""
+    from service.auth import SaveKey, new_key
+    from service.offline import run
+
+    if "\0" in tenant + label or max(len(tenant), len(label)) > 256:
+        raise typer.BadParameter("tenant and label have at most 256 characters, none of them zero")
+    with refusals("create"):
+        key, row = new_key(tenant, label, time.time())
+        run(_url(), SaveKey(row), WHILE_SERVED)
+    typer.echo(f"key {row.id}, which is shown only now:", err=True)
+    typer.echo(key)
+
+
+@keys.command("list")
+def list_keys(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """All keys, revoked ones too; the keys themselves nobody can show."""
+    with refusals("list"):
+        rows = [_shown(key) for key in _read()]
+    if as_json:
+        typer.echo(json.dumps({"keys": rows}))
+        return
+    for row in rows:
+        state = f"revoked {row['revoked_at']}" if row["revoked_at"] else "in use"
+        typer.echo(f"{row['id']}  {row['created_at']}  {state}  {row['tenant']!r}  {row['label']}")
+
+
+@keys.command()
+def revoke(key_id: Annotated[str, typer.Argument(help="As `lhb keys list` shows it.")]) -> None:
+    """Let nobody in by this key any more."""
+    from service.auth import SaveKey, revoked
+    from service.offline import run
+
+    with refusals("revoke"):
+        run(_url(), SaveKey(revoked(_read(), key_id, time.time())), WHILE_SERVED)
+
+
+@contextmanager
+def refusals(command: str) -> Iterator[None]:
+    """What cannot be done is one line and exit code 1, no traceback."""
+    from service.problems import Problem
+    from service.storage.ports import Refused
+
+    try:
+        yield
+    except (Refused, Problem) as refused:
+        raise SystemExit(f"lhb keys {command}: {refused}") from None
+
+
+def _read() -> list[Any]:
+    from service.storage.urls import open_reader
+
+    with open_reader(_url()) as reader:
+        return reader.api_keys()
+
+
+def _shown(key: Any) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "tenant": key.tenant,
+        "label": key.label,
+        "created_at": _time(key.created_at),
+        "revoked_at": None if key.revoked_at is None else _time(key.revoked_at),
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _url() -> str:
+    from service.settings import Settings
+
+    return Settings().database_url

@@ -1,0 +1,124 @@
+"""Rows for the stores' contract suite, and how it commits them."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.history import FitWindow
+from service.records import (
+    Decision,
+    EstimateRecord,
+    Measurement,
+    OpenWindow,
+    Schedule,
+    Session,
+    Trajectory,
+)
+from service.storage.ports import Changes, Keys, Store, Transaction
+
+WINDOW = FitWindow(2, 9, 12, 4, 12)
+
+
+def session(id: str = "s1", **changes: Any) -> Session:
+    made = Session(
+        tenant="t",
+        id=id,
+        name=None,
+        algorithm="ad_lasso",
+        dim=2,
+        horizon=4,
+        seed=2**53 - 1,
+        options={"c": 0.1, "deep": [1, None, "x"]},
+        reward_mode="single",
+        reward_wait_seconds=0.25,
+        default_reward=None,
+        refit="background",
+        request='{"dim": 2}',
+        created_at=1700000000.123456,
+        schedule=Schedule(open=[OpenWindow(WINDOW, 3, 12.5)]),
+    )
+    return replace(made, **changes)
+
+
+def decision(round: int, trajectory: str = "", *, id: str = "s1", **changes: Any) -> Decision:
+    made = Decision(
+        tenant="t",
+        session_id=id,
+        trajectory=trajectory,
+        round=round,
+        number=round,
+        position=round,
+        client_event_id=None,
+        digest=None,
+        arm=1,
+        arm_id=None,
+        context=np.array([round, 1 / 3]).tobytes(),
+        scores=np.array([0.1, 0.2]).tobytes(),
+        propensity=0.5,
+        explored=False,
+        forced=False,
+        epoch=1,
+        model_version=0,
+        next_fit_round=12,
+        at=1000.0 + round,
+    )
+    return made._replace(**changes)
+
+
+def measurement(
+    first: int, last: int | None = None, trajectory: str = "", **changes: Any
+) -> Measurement:
+    made = Measurement(
+        tenant="t",
+        session_id="s1",
+        trajectory=trajectory,
+        first_round=first,
+        last_round=first if last is None else last,
+        number=first,
+        value=first / 3,
+        reward_id=None,
+        at=2000.0,
+    )
+    return made._replace(**changes)
+
+
+def trajectory(key: str = "", id: str = "s1", **changes: Any) -> Trajectory:
+    return replace(Trajectory("t", id, key, n_decisions=3, n_rounds=3, last_at=1003.0), **changes)
+
+
+def changes(*rows: Any, **more: Any) -> Changes:
+    out = Changes(**more)
+    for row in rows:
+        if isinstance(row, Session):
+            out.new_sessions.append(row)
+        elif isinstance(row, Trajectory):
+            out.trajectories[row.tenant, row.session_id, row.key] = row
+        elif isinstance(row, Decision):
+            out.decisions.append(row)
+        elif isinstance(row, Measurement):
+            out.measurements.append(row)
+        else:
+            out.estimates.append(row)
+    return out
+
+
+def commit(store: Store, *rows: Any, **more: Any) -> None:
+    transaction = begin(store)
+    transaction.write(changes(*rows, **more))
+    transaction.commit()
+
+
+def begin(store: Store) -> Transaction:
+    transaction = store.begin()
+    transaction.prefetch(Keys(sessions={("t", "s1")}, trajectories={("t", "s1", "")}))
+    return transaction
+
+
+S1 = ("t", "s1")
+T1 = ("t", "s1", "")
+
+
+def estimate(number: int, **more: Any) -> EstimateRecord:
+    made = EstimateRecord("t", "s1", number, 1, 4, "ok", None, "{}", 0, 1, "{}", "{}", 5.5)
+    return made._replace(**more)

@@ -1,0 +1,147 @@
+"""What every store promises of rounds: found by number, id and time, and measured."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lhb_engine.history import FitWindow
+from service.records import (
+    DueFit,
+)
+from service.storage.ports import Store
+from tests.contracts.rows import (
+    S1,
+    T1,
+    WINDOW,
+    begin,
+    changes,
+    commit,
+    decision,
+    measurement,
+    session,
+    trajectory,
+)
+
+
+def test_decisions_are_found_by_round_number_event_and_time(store: Store) -> None:
+    mine = decision(2, client_event_id="mine", digest=b"\0\xff", arm_id="x", forced=True)
+    skipped = decision(3, arm=None, context=b"", scores=b"", propensity=None, next_fit_round=None)
+    commit(store, session(), trajectory(), decision(1), mine, skipped, decision(1, "other"))
+    transaction = begin(store)
+    assert transaction.decision_by_event(T1, "mine") == mine
+    assert transaction.decision_by_event(("t", "s1", "other"), "mine") is None
+    assert transaction.decision_by_number(T1, 3) == skipped
+    assert transaction.decision_by_number(T1, 4) is None
+    assert transaction.decision_by_round(T1, 2) == mine
+    assert transaction.decision_before(T1, 1002.5) == mine
+    assert transaction.decision_before(T1, 1003.0) == skipped
+    assert transaction.decision_before(T1, 1000.5) is None
+    transaction.rollback()
+    with store.reader() as reader:
+        assert reader.decisions(T1, 0, 2) == [decision(1), mine]
+        assert reader.decisions(T1, 2, 9) == [skipped]
+        assert reader.decisions(T1, 0, 9, until=1) == [decision(1)]
+        assert reader.decision(T1, "mine") == mine
+        assert reader.decision(T1, "~1") == decision(1)
+        assert reader.decision(T1, "~2") is None
+        assert reader.decision(T1, "~9") is None
+
+
+def test_an_event_id_and_a_reward_id_are_unique_in_their_trajectory(store: Store) -> None:
+    commit(store, session(), decision(1, client_event_id="a"), measurement(1, reward_id="r"))
+    commit(store, decision(1, "b", client_event_id="a"), measurement(1, None, "b", reward_id="r"))
+    for row in (decision(2, client_event_id="a"), measurement(2, reward_id="r")):
+        transaction = begin(store)
+        with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
+            transaction.write(changes(row))
+        transaction.rollback()
+
+
+def test_measurements_are_found_by_the_rounds_they_share(store: Store) -> None:
+    rows = [measurement(2), measurement(4, 6), measurement(9, reward_id="nine")]
+    commit(store, session(), *rows)
+    transaction = begin(store)
+    expected = {(1, 1): None, (1, 2): rows[0], (3, 3): None, (5, 5): rows[1], (6, 8): rows[1]}
+    expected |= {(7, 8): None, (1, 10): rows[2], (10, 20): None}
+    for (first, last), found in expected.items():
+        assert transaction.measurement_over(T1, first, last) == found
+    assert transaction.measurement_by_id(T1, "nine") == rows[2]
+    assert transaction.measurement_by_id(T1, "ten") is None
+    transaction.rollback()
+    with store.reader() as reader:
+        assert reader.measurements(T1, 2, 8) == rows[:2]
+        assert list(reader.measurement_log(T1)) == rows
+
+
+def test_measured_rounds_are_counted_by_position(store: Store) -> None:
+    commit(store, session(), trajectory(n_rounds=9), *(decision(i) for i in range(1, 10)))
+    commit(store, measurement(1), measurement(4, 7))
+    transaction = begin(store)
+    assert transaction.count_measured(S1, 1, 9) == 5
+    assert transaction.count_measured(S1, 5, 9) == 3
+    assert transaction.count_measured(S1, 8, 9) == 0
+    transaction.rollback()
+    other = [decision(i, "b", position=9 + i) for i in range(1, 4)]
+    commit(store, trajectory("b"), *other, measurement(2, None, "b"))
+    transaction = begin(store)
+    assert transaction.count_measured(S1, 1, 12) == 6
+    assert transaction.count_measured(S1, 7, 11) == 2
+    transaction.rollback()
+
+
+def test_rounds_are_closed_by_the_next_decision_of_their_trajectory(store: Store) -> None:
+    commit(store, session(), trajectory(), *(decision(i) for i in range(1, 4)))
+    commit(store, trajectory("b"), decision(1, "b", position=4, at=1002.0))
+    transaction = begin(store)
+    assert transaction.closed_rounds(S1, 1002.0) == {"": 1}
+    assert transaction.closed_rounds(S1, 1003.0) == {"": 2}
+    assert transaction.closed_at(S1, 1, 2) == 1003.0
+    assert transaction.closed_at(S1, 1, 3) is None
+    assert transaction.closed_at(S1, 1, 1) == 1002.0
+    transaction.write(changes(measurement(2), measurement(3)))
+    assert transaction.closed_at(S1, 1, 3) == 1002.0
+    assert transaction.closed_at(S1, 2, 3) == 0.0
+    transaction.rollback()
+
+
+def test_trajectories_are_counted_apart(reopen: Callable[[], Store]) -> None:
+    store = reopen()
+    rows = [trajectory(key, n_measurements=i) for i, key in enumerate(("", "a", "ü"))]
+    commit(store, session(), *rows)
+    with store.reader() as reader:
+        assert reader.trajectories(S1) == rows
+    rows[1] = replace(rows[1], n_rounds=8, measured_through=7, last_at=5000.5)
+    commit(store, rows[1])
+    transaction = begin(reopen())
+    assert transaction.trajectory(("t", "s1", "a")) == rows[1]
+    assert transaction.trajectory(("t", "s1", "b")) is None
+    assert transaction.trajectories(S1) == rows
+    transaction.rollback()
+
+
+def test_a_history_has_the_window_its_lags_and_no_more_than_the_manifest(store: Store) -> None:
+    commit(store, session(), trajectory(n_rounds=14), *(decision(i) for i in range(1, 15)))
+    commit(store, *(measurement(i) for i in (8, 9, 10)), measurement(11, 13))
+    commit(store, measurement(14))
+    due = DueFit(WINDOW, {"": 9}, {}, "overdue", 0.0)
+    with store.reader() as reader:
+        history = reader.history(session(), WINDOW)
+        limited = reader.history(session(), WINDOW, due)
+        everything = reader.history(session(), FitWindow(1, 1, 14, 4, 14))
+    assert everything.trajectories[""].measurements.last.tolist() == [8, 9, 10, 13, 14]
+    part = history.trajectories[""]
+    assert (part.first_round, part.last_round) == (6, 12)
+    np.testing.assert_array_equal(part.contexts, [[i, 1 / 3] for i in range(6, 13)])
+    assert part.numbering.tolist() == list(range(6, 13))
+    assert part.measurements.first.tolist() == [9, 10]
+    assert part.measurements.value.tolist() == [3.0, 10 / 3]
+    assert limited.trajectories[""].measurements.first.tolist() == [9]
+
+
+def test_floats_come_back_to_the_last_bit(store: Store) -> None:
+    values = [0.1 + 0.2, 1e-308, 1.7976931348623157e308, 2**53 + 1.0, 1 / 3, 5e-324]
+    commit(store, session(), *(measurement(i + 1, value=v) for i, v in enumerate(values)))
+    with store.reader() as reader:
+        assert [m.value for m in reader.measurement_log(T1)] == values

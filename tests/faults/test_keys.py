@@ -1,0 +1,88 @@
+"""`lhb serve` beyond loopback, and `lhb keys` beside a server: real processes."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.faults.server import Server
+from tests.faults.test_offline import lhb
+
+EVERYWHERE = "from service.server import run; run(host='0.0.0.0', port=0)"
+
+
+class OpenServer(Server):
+    """Listens on every address."""
+
+    code = EVERYWHERE
+
+
+def test_beyond_loopback_needs_a_key_that_is_in_use(tmp_path: Path) -> None:
+    database = tmp_path / "lhb.db"
+    refused = lhb(database, "serve", "--host", "0.0.0.0", "--port", "0")
+    assert refused.returncode == 1
+    assert re.search(rb"refusing to listen on 0\.0\.0\.0.*lhb keys create", refused.stderr)
+    assert refused.stderr.count(b"\n") == 1  # a line, no traceback
+    made = lhb(database, "keys", "create", "--label", "shop")
+    assert made.returncode == 0, made.stderr
+    key = made.stdout.decode().strip()
+    assert key.encode() not in made.stderr
+    assert key.encode() not in database.read_bytes()
+    with OpenServer(database) as server:
+        port = server.url.rpartition(":")[2]
+        url = f"http://127.0.0.1:{port}/v1/sessions"  # loopback too
+        assert httpx.get(url).status_code == 401
+        assert httpx.get(url, headers={"authorization": f"Bearer {key}"}).status_code == 200
+    [row] = json.loads(lhb(database, "keys", "list", "--json").stdout)["keys"]
+    assert (row["label"], row["revoked_at"]) == ("shop", None)
+    assert lhb(database, "keys", "revoke", row["id"]).returncode == 0
+    with pytest.raises(AssertionError, match="refusing to listen"):
+        OpenServer(database).start()
+    with Server(database) as server:  # loopback, but there were keys
+        assert httpx.get(f"{server.url}/v1/sessions").status_code == 401
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+
+
+def test_beside_a_server_keys_are_listed_and_not_changed(tmp_path: Path) -> None:
+    database = tmp_path / "lhb.db"
+    assert lhb(database, "keys", "create", "--tenant", "a").returncode == 0
+    with Server(database) as server:
+        assert server.process is not None
+        listed = lhb(database, "keys", "list")
+        assert listed.returncode == 0
+        assert b"in use" in listed.stdout
+        [row] = json.loads(lhb(database, "keys", "list", "--json").stdout)["keys"]
+        for change in (("create",), ("revoke", row["id"])):
+            refused = lhb(database, "keys", *change)
+            assert refused.returncode == 1
+            assert f"pid {server.process.pid}); stop it first" in refused.stderr.decode()
+            assert refused.stderr.count(b"\n") == 1
+            assert refused.stdout == b""
+    assert lhb(database, "keys", "revoke", "nobody").stderr == (
+        b"lhb keys revoke: there is no key 'nobody'\n"
+    )
+    assert b"no such key" not in lhb(database, "keys", "revoke", row["id"]).stderr
+
+
+def test_the_client_and_the_command_line_present_their_key(tmp_path: Path) -> None:
+    database = tmp_path / "lhb.db"
+    key = lhb(database, "keys", "create").stdout.decode().strip()
+    code = (
+        "import sys; from clients.sdk import Client\n"
+        "with Client(sys.argv[1]) as client:\n"
+        "    print(client.create_session('s', dim=2, horizon=4).decide([[1, 0]]).round)"
+    )
+    with Server(database) as server:
+        run = [sys.executable, "-c", code, server.url]
+        refused = subprocess.run(run, capture_output=True, text=True, check=False)
+        assert "401 unauthorized" in refused.stderr
+        given = subprocess.run(
+            run, env={"LHB_API_KEY": key}, capture_output=True, text=True, check=False
+        )
+        assert given.stdout.strip() == "1", given.stderr
+        for arguments in (("export", "s"),):
+            assert b"Bearer" in lhb(database, *arguments, "--url", server.url).stderr

@@ -1,0 +1,145 @@
+"""Once there is a key nobody gets in without one, and it opens its tenant's data only."""
+
+from typing import Any
+
+import pytest
+
+from service.app import RELOAD_SECONDS
+from service.auth import PREFIX, Keyring, SaveKey, new_key, revoked
+from service.problems import Problem
+from service.records import ApiKey
+from tests.service.conftest import Client, Serve, problem, until
+
+pytestmark = pytest.mark.anyio
+SESSION = {"name": "shop", "algorithm": "uniform", "dim": 2, "horizon": 4}
+ARMS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+async def make_key(client: Client, tenant: str = "") -> tuple[str, ApiKey]:
+    """A key in the database; this server has not read it yet."""
+    key, row = new_key(tenant, "a test", 1000.0)
+    await client.service.writer.submit(SaveKey(row))
+    return key, row
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def test_a_key_is_256_random_bits_and_only_its_digest_is_a_row() -> None:
+    made = [new_key("", "", 0.0) for _ in range(50)]
+    assert len({key for key, _ in made}) == len({row.digest for _, row in made}) == 50
+    for key, row in made:
+        assert len(key.removeprefix(PREFIX)) == 43  # 6 bits a character
+        assert len(row.digest) == 32
+        assert key not in repr(row)
+
+
+async def test_without_keys_everybody_is_let_in(serve: Serve) -> None:
+    async with serve() as client:
+        client.headers["authorization"] = "Bearer whatever"
+        await client.create()
+
+
+async def test_from_the_first_key_on_every_route_asks_for_one(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        key, _ = await make_key(client)
+    path = f"/v1/sessions/{session}"
+    async with serve() as client:
+        asked: list[tuple[str, str, Any]] = [
+            ("GET", "/v1/sessions", None),
+            ("POST", "/v1/sessions", SESSION),
+            ("POST", f"{path}/decisions", {"contexts": ARMS}),
+            ("POST", f"{path}/rewards", {"round": 1, "value": 1.0}),
+            ("POST", "/v1/batch", {"items": [{"session_id": session, "decision": {}}]}),
+            ("DELETE", path, None),
+            ("GET", f"{path}/events", None),
+            ("GET", "/metrics", None),
+            ("GET", "/v1/algorithms", None),
+            ("GET", "/nowhere", None),
+        ]
+        wrong = [{}, bearer("lhb_no"), bearer(""), bearer(key[:-1]), {"authorization": key}]
+        wrong += [{"authorization": f"Basic {key}"}, bearer(f"{key} {key}")]
+        for method, route, body in asked:
+            for headers in wrong:
+                answer = await client.request(method, route, json=body, headers=headers)
+                problem(answer, 401, "unauthorized", "authorization")
+                assert answer.headers["www-authenticate"] == "Bearer"
+                assert key not in answer.text
+        for route in ("/healthz", "/readyz", "/openapi.json"):
+            assert (await client.get(route)).status_code == 200
+        client.headers.update(bearer(key))
+        assert (await client.read(path))["n_rounds"] == 0  # nothing was written
+        assert (await client.decide(session))["round"] == 1
+        lower = {"authorization": f"bearer  {key} "}
+        assert (await client.get(path, headers=lower)).status_code == 200
+
+
+async def test_a_key_opens_its_tenants_data_only(serve: Serve) -> None:
+    async with serve() as client:
+        own = await client.create(name="shop")
+        keys = {tenant: (await make_key(client, tenant))[0] for tenant in ("", "a", "b")}
+    async with serve() as client:
+        made = {"": own}
+        for tenant in ("a", "b"):
+            client.headers.update(bearer(keys[tenant]))
+            made[tenant] = await client.create(name="shop")
+        assert len(set(made.values())) == 3
+        for tenant, key in keys.items():
+            client.headers.update(bearer(key))
+            listed = (await client.read("/v1/sessions"))["items"]
+            assert [item["id"] for item in listed] == [made[tenant]]
+            for other, session in made.items():
+                path = f"/v1/sessions/{session}"
+                status = 200 if other == tenant else 404
+                assert (await client.get(path)).status_code == status
+                decided = await client.post(f"{path}/decisions", json={"contexts": ARMS})
+                assert decided.status_code == (201 if other == tenant else 404)
+                batch = {"items": [{"session_id": session, "decision": {"contexts": ARMS}}]}
+                [item] = (await client.post("/v1/batch", json=batch)).json()["items"]
+                assert item["status"] == (201 if other == tenant else 404)
+                if other != tenant:
+                    assert (await client.delete(path)).status_code == 404
+
+
+async def test_a_revoked_key_lets_nobody_in_and_opens_nothing(serve: Serve) -> None:
+    async with serve() as client:
+        key, row = await make_key(client)
+        with pytest.raises(Problem, match="no key"):
+            revoked([row], "other", 1.0)
+        await client.service.writer.submit(SaveKey(revoked([row], row.id, 2000.0)))
+        assert revoked([revoked([row], row.id, 1.0)], row.id, 2.0).revoked_at == 1.0
+    async with serve() as client:
+        for headers in ({}, bearer(key)):
+            answer = await client.get("/v1/sessions", headers=headers)
+            problem(answer, 401, "unauthorized")
+
+
+async def test_servers_on_a_shared_database_hear_of_keys(
+    serve: Serve, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database_url.startswith("sqlite"):
+        return  # nobody else writes there
+    monkeypatch.setattr("service.app.RELOAD_SECONDS", 0.05)
+    assert RELOAD_SECONDS <= 5
+    async with serve() as client:
+        assert (await client.get("/v1/sessions")).status_code == 200
+        key, row = await make_key(client)
+
+        async def answers(headers: dict[str, str], status: int) -> bool:
+            return (await client.get("/v1/sessions", headers=headers)).status_code == status
+
+        await until(lambda: answers({}, 401))
+        assert await answers(bearer(key), 200)
+        await client.service.writer.submit(SaveKey(revoked([row], row.id, 2000.0)))
+        await until(lambda: answers(bearer(key), 401))
+
+
+async def test_a_door_once_closed_stays_closed() -> None:
+    """Whatever happens to the table."""
+    keys = Keyring()
+    keys.load([new_key("", "", 0.0)[1]])
+    keys.load([])
+    with pytest.raises(Problem):
+        keys.tenant_of({"path": "/v1/sessions", "headers": []})

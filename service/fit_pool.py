@@ -102,7 +102,8 @@ class FitPool(FitProcesses):
         pending = self._timers.pop(key, None)
         if pending is not None:
             pending.cancel()
-        delay = max(0.0, at - time.time()) + 0.001
+        assert self._writer is not None
+        delay = max(0.0, at - self._writer.clock()) + 0.001
         self._timers[key] = loop.call_later(delay, self._tick, key)
 
     def _tick(self, key: SessionKey) -> None:
@@ -115,4 +116,4 @@ class FitPool(FitProcesses):
             await self._writer.submit(Tick(key))
         except Exception as error:
             log.warning("tick_failed", session=key[1], reason=str(error))
-            self._wake_at(key, time.time() + 1.0)
+            self._wake_at(key, self._writer.clock() + 1.0)

@@ -6,12 +6,12 @@ rolled back and its commands run one by one.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from service.clock import Clock
 from service.problems import Problem, Unavailable
 from service.storage.ports import Contended, Keys, Store
 from service.storage.unit_of_work import Effects, UnitOfWork
@@ -37,7 +37,7 @@ class GroupCommit:
     on_rollback : callable
         Is called whenever memory may be ahead of the store, in the writer's thread.
     clock : callable
-        Seconds since 1970.
+        Seconds since 1970; by default a `Clock`.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class GroupCommit:
         *,
         after_commit: Callable[[Effects], None],
         on_rollback: Callable[[], None],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         max_batch: int = 512,
         max_queue: int = 10_000,
     ) -> None:
         self._store = store
         self._after_commit = after_commit
         self._on_rollback = on_rollback
-        self._clock = clock
+        self.clock = clock or Clock()
         self._max_batch = max_batch
         self._max_queue = max_queue
         self._waiting: deque[tuple[list[Command], asyncio.Future[list[Outcome]]]] = deque()
@@ -158,7 +158,7 @@ class GroupCommit:
         transaction = self._store.begin()
         try:
             transaction.prefetch(keys)
-            now = round(self._clock(), 6)  # as exact as a timestamp in an answer
+            now = round(self.clock(), 6)  # as exact as a timestamp in an answer
             uow = UnitOfWork(transaction, now)
             outcomes = [_outcome(command, uow) for command in commands]
             uow.commit()

@@ -7,7 +7,6 @@ notification told: marks left by the dead, and what became due by time alone.
 import asyncio
 import contextlib
 import signal
-import time
 from typing import Any
 
 import structlog
@@ -89,7 +88,8 @@ class Worker(FitProcesses):
         if n_free > 0:
             for key, due in await claims.claim(list(self._running), n_free):
                 self._running[key] = self._spawn(self._fit(key, due))
-        now = time.time()
+        assert self._writer is not None
+        now = self._writer.clock()
         overdue, following = await claims.overdue(now)
         ticked, self._ticked = self._ticked, dict(overdue)
         for key, at in overdue:

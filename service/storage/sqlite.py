@@ -69,7 +69,7 @@ class SqliteStore:
 
     def begin(self) -> "SqliteTransaction":
         """Open the writer's transaction."""
-        with translated():
+        with translated(self.path):
             self._connection.execute("begin immediate")
         return SqliteTransaction(self, self._connection)
 

@@ -1,5 +1,6 @@
 """Connections to a SQLite file, and what its driver's errors mean."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,14 +20,20 @@ _TROUBLE = {
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Turn the driver's errors about the world, not about us, into `Unavailable`."""
+def translated(path: Path | None = None) -> Iterator[None]:
+    """Turn the driver's errors about the world, not about us, into `Unavailable`.
+
+    With the database's `path`, a write that failed is told apart: SQLite takes a file that has
+    become read-only under it for a broken disk.
+    """
     try:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code not in _TROUBLE:
             raise
+        if code == sqlite3.SQLITE_IOERR and path is not None and not os.access(path, os.W_OK):
+            code = sqlite3.SQLITE_READONLY
         name, reason = _TROUBLE[code]
         raise Unavailable(name, f"{reason} ({error}); nothing was written") from error
 

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import OrderedDict
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from service.records import (
@@ -23,6 +24,7 @@ from service.storage.sqlite_reader import SQL, SqliteReader
 class Caches(Protocol):
     """What the store remembers from one batch to the next."""
 
+    path: Path
     sessions: OrderedDict[SessionKey, Session]
     trajectories: OrderedDict[TrajectoryKey, Trajectory]
 
@@ -100,7 +102,7 @@ class SqliteTransaction(SqliteReader):
 
     def write(self, changes: Changes) -> None:
         """All inserts and updates, one statement a table."""
-        with translated():
+        with translated(self._store.path):
             self._write(changes)
 
     def _write(self, changes: Changes) -> None:
@@ -151,7 +153,7 @@ class SqliteTransaction(SqliteReader):
         """Make it durable: SQLite syncs the log before it returns."""
         if changes is not None:
             self.write(changes)
-        with translated():
+        with translated(self._store.path):
             self.connection.execute("commit")
         self._store.trim()
 

@@ -1,6 +1,8 @@
 """A disk that is full, or cannot be written: 503 with the reason, nothing by halves, and back."""
 
 import os
+import resource
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -95,8 +97,7 @@ def test_a_full_disk(small_disk: Path) -> None:
         assert_whole(client, session, n)
 
 
-def test_a_disk_that_becomes_read_only(small_disk: Path) -> None:
-    """Cut off by size rather than by remounting: an open file keeps its right to write."""
+def test_a_disk_that_was_mounted_read_only(small_disk: Path) -> None:
     database = small_disk / "lhb.db"
     with Server(database) as server, server.client() as client:
         session = create(client)
@@ -111,6 +112,117 @@ def test_a_disk_that_becomes_read_only(small_disk: Path) -> None:
     with Server(database) as again, again.client() as client:
         assert decide(client, session, 2).json()["round"] == 2
         assert_whole(client, session, 2)
+
+
+class Immutable:
+    """Files on ext4 that nobody may write any more, not through what is open either.
+
+    (A file system with files open for writing cannot be remounted read-only.)
+    """
+
+    code, said = "storage_readonly", "cannot be written"
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self._folder = folder
+
+    def begin(self) -> None:
+        self._change("+i")
+
+    def end(self) -> None:
+        self._change("-i")
+
+    def _change(self, how: str) -> None:
+        files = [str(self._folder / f"lhb.db{end}") for end in ("", "-wal")]
+        subprocess.run(["chattr", how, *files], check=True)
+
+
+class NoFileWrites:
+    """A limit of the process: the kernel refuses it every write to a file."""
+
+    code, said = "storage_failing", "the disk reports an error"
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        assert server.process is not None
+        self._pid = server.process.pid
+
+    def begin(self) -> None:
+        _, hard = resource.prlimit(self._pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._pid, resource.RLIMIT_FSIZE, (0, hard))
+
+    def end(self) -> None:
+        _, hard = resource.prlimit(self._pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+
+@pytest.fixture
+def ext4(tmp_path: Path) -> Iterator[Path]:
+    """A small ext4 of its own, from a file."""
+    image, disk = tmp_path / "image", tmp_path / "ext4"
+    image.write_bytes(b"")
+    os.truncate(image, 32 * 2**20)
+    disk.mkdir()
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    mount("-o", "loop", str(image), str(disk))
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+@pytest.mark.parametrize("cause", [Immutable, NoFileWrites])
+def test_a_database_that_becomes_read_only_while_it_is_served(
+    ext4: Path, cause: type[Immutable | NoFileWrites]
+) -> None:
+    with Server(ext4 / "lhb.db") as server, server.client() as client:
+        session = create(client)
+        for i in range(1, 6):
+            assert decide(client, session, i).status_code == 201
+        fault = cause(server, ext4)
+        fault.begin()
+        try:
+            for _ in range(3):
+                answer = decide(client, session, 6)
+                assert (answer.status_code, answer.json()["code"]) == (503, fault.code)
+                assert fault.said in answer.json()["detail"]
+                assert "nothing was written" in answer.json()["detail"]
+                assert answer.headers["retry-after"]
+            body = {"algorithm": "uniform", "dim": 2, "horizon": 4, "name": "new"}
+            assert client.post("/v1/sessions", json=body).json()["code"] == fault.code
+            assert_whole(client, session, 5)  # what is there can be read
+            assert client.get("/readyz").status_code == 200
+        finally:
+            fault.end()
+        for i in range(6, 11):  # by itself
+            assert decide(client, session, i).json()["round"] == i
+        assert_whole(client, session, 10)
+        assert client.post("/v1/sessions", json=body).status_code == 201
+        server.kill()
+    with Server(ext4 / "lhb.db") as again, again.client() as client:
+        assert_whole(client, session, 10)
+
+
+def test_shared_memory_that_becomes_read_only_loses_nothing(ext4: Path) -> None:
+    """SQLite's index of its log is mapped memory: where that can be written no more, the kernel may
+    end the process (SIGBUS). Then the next start finds all that was answered."""
+    database = ext4 / "lhb.db"
+    with Server(database) as server, server.client() as client:
+        session, n = create(client), 0
+        for _ in range(5):
+            n += decide(client, session, n + 1).status_code == 201
+        assert n == 5
+        files = [f"{database}{end}" for end in ("", "-wal", "-shm")]
+        os.sync()
+        subprocess.run(["chattr", "+i", *files], check=True)
+        try:
+            for _ in range(3):
+                assert decide(client, session, n + 1).status_code == 503
+        except httpx.TransportError:
+            assert server.process is not None
+            assert server.process.wait(10) == -signal.SIGBUS
+        finally:
+            subprocess.run(["chattr", "-i", *files], check=True)
+        server.kill()
+    with Server(database) as again, again.client() as client:
+        assert decide(client, session, 6).json()["round"] == 6
+        assert_whole(client, session, 6)
 
 
 def test_a_database_that_refuses_writes_while_it_is_served(tmp_path: Path) -> None:

@@ -2,8 +2,13 @@
 
 import logging
 import sys
+from contextvars import ContextVar
 
 import structlog
+
+# of the request that is being answered, where there is no scope. Not merged into all lines: what
+# a request starts (a commit, a fit) is not that request's
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def configure_logs(level: str) -> None:

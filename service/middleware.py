@@ -13,8 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.hot import find_handler
 from service.auth import Keyring
+from service.logs import REQUEST_ID
 from service.metrics import Metrics
-from service.problems import MEDIA_TYPE, Problem
+from service.problems import MEDIA_TYPE, Problem, defect
 from service.service import Service
 from service.settings import Settings
 
@@ -61,6 +62,7 @@ class Front:
             await send(message)
 
         scope["lhb.request_id"] = request_id.decode()
+        REQUEST_ID.set(scope["lhb.request_id"])
         body = Body(scope, receive, self._settings, self._watch)
         try:
             if "\0" in scope["path"]:
@@ -68,7 +70,9 @@ class Front:
             scope["lhb.tenant"] = self._keys.tenant_of(scope) if self._keys.is_closed else ""
             body.check_length()
             hot = find_handler(scope)
-            if hot is None:
+            if scope["method"] == "HEAD":
+                await self._head(scope, body.receive, answer)
+            elif hot is None:
                 await self._app(scope, body.receive, answer)
             else:
                 handler, scope["lhb.route"], session_id = hot
@@ -85,8 +89,7 @@ class Front:
             if status:
                 raise
             log.exception("defect", request_id=scope["lhb.request_id"], path=scope["path"])
-            detail = f"this is a defect; request {scope['lhb.request_id']} is in the log"
-            await send_problem(Problem(500, "internal", detail), answer)
+            await send_problem(defect(scope["lhb.request_id"]), answer)
         finally:
             seconds = time.perf_counter() - began
             self._metrics.observe_request(scope, status, seconds)
@@ -99,6 +102,18 @@ class Front:
                     status=status,
                     ms=round(seconds * 1000, 3),
                 )
+
+    async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What GET would answer, without its body."""
+
+        async def only_headers(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        as_get = {**scope, "method": "GET"}
+        await self._app(as_get, receive, only_headers)
+        scope["route"] = as_get.get("route")
 
 
 async def send_json(status: int, body: bytes, send: Send) -> None:

@@ -15,10 +15,12 @@ TITLES = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
+    408: "Request timeout",
     409: "Conflict",
     413: "Content too large",
     422: "Unprocessable content",
     429: "Too many requests",
+    431: "Request header fields too large",
     500: "Internal error",
     503: "Service unavailable",
 }
@@ -92,6 +94,11 @@ class Unavailable(Problem):
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(503, code, detail, retry_after=1)
+
+
+def defect(request_id: str) -> Problem:
+    """500: a fault of ours, which the log tells more about."""
+    return Problem(500, "internal", f"this is a defect; request {request_id} is in the log")
 
 
 def not_found(what: str, detail: str, field: str | None = None) -> Problem:

@@ -8,6 +8,7 @@ from typing import Any
 import uvicorn
 
 from service.app import create_app
+from service.connection import connection_class
 from service.settings import Settings
 from service.storage.ports import Store
 from service.storage.urls import is_sqlite, open_store
@@ -73,6 +74,7 @@ def server_config(
     """How uvicorn runs the app."""
     return uvicorn.Config(
         create_app(settings, store),
+        http=connection_class(settings),
         host=host,
         port=port,
         access_log=False,

@@ -47,6 +47,15 @@ class Settings(BaseSettings):
     body_timeout_seconds: float = Field(
         default=30.0, gt=0, description="time a request body may take"
     )
+    max_header_bytes: int = Field(
+        default=65_536, gt=0, description="largest request line with its headers"
+    )
+    header_timeout_seconds: float = Field(
+        default=10.0, gt=0, description="time they may take; and a connection until it says a word"
+    )
+    max_connections: int = Field(
+        default=10_000, gt=0, description="open at once; fewer where the system allows fewer files"
+    )
     max_queue: int = Field(
         default=10_000, gt=0, description="commands that may wait for the writer"
     )

@@ -25,7 +25,8 @@ from service.api.documentation import BatchAnswer, documented, takes
 from service.api.rewards import accepted_answer, read_receive
 from service.api.rewards import count_keys as count_reward_keys
 from service.decisions import Blocked, Decide, Taken
-from service.problems import Problem
+from service.logs import REQUEST_ID
+from service.problems import Problem, defect
 from service.rewards import Receive
 from service.service import Service, service_of, tenant_of
 
@@ -61,8 +62,8 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
         try:
             commands.append(_command(service, tenant, item))
             places.append(i)
-        except Exception as defect:
-            answers[i] = _answer(None, defect)
+        except Exception as broken:
+            answers[i] = _answer(None, broken)
     if commands:
         outcomes = await service.writer.submit_all(list(commands))
         blocked: list[tuple[int, Decide, Blocked]] = []
@@ -124,8 +125,9 @@ def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:
     if isinstance(error, Problem):
         return _problem(error)
     if error is not None:
-        log.error("defect", path="/v1/batch", exc_info=error)
-        return _problem(Problem(500, "internal", "this is a defect; it is in the log"))
+        request_id = REQUEST_ID.get()
+        log.error("defect", request_id=request_id, path="/v1/batch", exc_info=error)
+        return _problem(defect(request_id))
     if isinstance(result, Taken):
         status = 201 if result.is_new else 200
         return {"status": status, "decision": decision_answer(result.decision)}

@@ -120,7 +120,7 @@ async def test_a_number_of_4000_digits_is_a_problem_of_its_item(serve: Serve) ->
 
 
 async def test_a_defect_is_the_answer_of_its_item_alone(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with serve() as client:
         session = await client.create()
@@ -143,6 +143,11 @@ async def test_a_defect_is_the_answer_of_its_item_alone(
         out = answer.json()["items"]
         assert [item["status"] for item in out] == [201, 500, 201]
         assert out[1]["problem"]["code"] == "internal"
+        request_id = answer.headers["x-request-id"]
+        assert request_id in out[1]["problem"]["detail"]
+        logged = json.loads(capfd.readouterr().err)
+        assert (logged["event"], logged["request_id"]) == ("defect", request_id)
+        assert "RuntimeError: a defect" in logged["exception"]
         for i in (0, 2):
             stored = await client.read(f"/v1/sessions/{session}/decisions/{names[i]}")
             assert stored == out[i]["decision"]

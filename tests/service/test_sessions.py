@@ -189,6 +189,20 @@ async def test_algorithms_are_listed_with_their_options(serve: Serve) -> None:
         assert all("description" in option for option in options.values())
 
 
+async def test_head_is_get_without_its_body(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        for path in ("/healthz", "/v1/sessions", f"/v1/sessions/{session}", "/metrics", "/v1/nope"):
+            head, get = await client.head(path), await client.get(path)
+            assert head.content == b""
+            assert head.status_code == get.status_code
+            assert head.headers["content-type"] == get.headers["content-type"]
+            if path != "/metrics":
+                assert head.headers["content-length"] == get.headers["content-length"]
+        assert (await client.head(f"/v1/sessions/{session}/decisions")).status_code == 405
+        assert 'method="HEAD",route="/v1/sessions",' in (await client.get("/metrics")).text
+
+
 async def test_health_metrics_schema_and_unknown_routes(serve: Serve) -> None:
     async with serve() as client:
         assert (await client.read("/healthz"))["status"] == "ok"

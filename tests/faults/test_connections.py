@@ -1,0 +1,150 @@
+"""Heads that never end, heads without end, and more connections than there may be."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.faults.server import Server
+from tests.faults.test_clients import ARMS, connect, create, request_of
+
+LIMITS = {
+    "LHB_HEADER_TIMEOUT_SECONDS": "1",
+    "LHB_MAX_HEADER_BYTES": "4096",
+    "LHB_MAX_CONNECTIONS": "50",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("connections") / "lhb.db", **LIMITS) as started:
+        yield started
+
+
+@pytest.fixture
+def session(server: Server) -> str:
+    with server.client() as client:
+        return create(client)
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What comes until the server hangs up."""
+    connection.settimeout(20)
+    answer = b""
+    try:
+        while more := connection.recv(65_536):
+            answer += more
+    except ConnectionResetError:
+        pass
+    return answer
+
+
+def code_of(answer: bytes, status: int) -> str:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer
+    assert b"content-type: application/problem+json" in head
+    assert b"connection: close" in head
+    return str(json.loads(body)["code"])
+
+
+def test_heads_that_come_in_drops_are_cut_off(server: Server, session: str) -> None:
+    whole = request_of(session, {"contexts": ARMS})
+    slow = [connect(server) for _ in range(40)]
+    began = time.monotonic()
+    for i, one in enumerate(slow):
+        one.sendall(whole[: i + 1])
+    with server.client() as client:
+        assert client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS}).is_success
+    for i in range(1, 5):  # a drop now and then gives nobody more time
+        time.sleep(0.2)
+        slow[0].sendall(whole[i : i + 1])
+    for one in slow:
+        assert code_of(everything(one), 408) == "header_timeout"
+        one.close()
+    assert 0.9 < time.monotonic() - began < 10
+
+
+def test_who_says_nothing_is_let_go(server: Server) -> None:
+    with connect(server) as silent:
+        began = time.monotonic()
+        assert everything(silent) == b""
+        assert 0.9 < time.monotonic() - began < 10
+
+
+def test_a_head_has_a_largest_size(server: Server, session: str) -> None:
+    line = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\nhost: x\r\n".encode()
+    for filler in (b"x-long: " + b"a" * 10_000, b"x-more: a\r\n" * 2000):
+        for piece in (500, 10**6):
+            with connect(server) as connection:
+                try:
+                    for start in range(0, len(line + filler), piece):
+                        connection.sendall((line + filler)[start : start + piece])
+                except (BrokenPipeError, ConnectionResetError):
+                    continue  # it was cut off before all was sent
+                assert code_of(everything(connection), 431) == "headers_too_large"
+    with server.client() as client:
+        assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 0
+        long = {"x-long": "a" * 3000}
+        assert client.get("/healthz", headers=long).status_code == 200
+
+
+def test_large_bodies_and_many_requests_at_once_are_no_head(server: Server, session: str) -> None:
+    """However they are cut: at each byte around the end of the head, too."""
+    body = {"contexts": [[0.5, -0.25]] * 5000}
+    whole = request_of(session, body)
+    end = whole.index(b"\r\n\r\n") + 4
+    rounds = 0
+    for cut in (10, *range(end - 4, end + 3), 60_000):
+        with connect(server) as connection:
+            connection.sendall(whole[:cut])
+            time.sleep(0.02)
+            connection.sendall(whole[cut:])
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 201 ")
+            rounds += 1
+    small = request_of(session, {"contexts": ARMS})
+    with connect(server) as connection:
+        connection.sendall(small * 200)
+        answer = b""
+        while answer.count(b"HTTP/1.1 201 ") < 200:
+            answer += connection.recv(65_536)
+            assert answer
+        assert b"HTTP/1.1 4" not in answer
+    with server.client() as client:
+        assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == rounds + 200
+
+
+def test_what_is_not_http_gets_a_problem(server: Server) -> None:
+    for nonsense in (
+        b"\x16\x03\x01\x02\x00\x01",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/1.1\r\nx\0y: 1\r\n\r\n",
+    ):
+        with connect(server) as connection:
+            connection.sendall(nonsense)
+            assert code_of(everything(connection), 400) == "malformed_http"
+
+
+def test_there_are_only_so_many_connections(server: Server, session: str) -> None:
+    kept = [connect(server) for _ in range(50)]
+    try:
+        with connect(server) as one_too_many:
+            answer = everything(one_too_many)
+            assert code_of(answer, 503) == "too_many_connections"
+            assert b"retry-after: 1" in answer
+        kept[0].sendall(request_of(session, {"contexts": ARMS}))
+        assert kept[0].recv(65_536).startswith(b"HTTP/1.1 201 ")  # those inside are served
+    finally:
+        for one in kept:
+            one.close()
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            if httpx.get(f"{server.url}/healthz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

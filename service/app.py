@@ -19,12 +19,12 @@ from service.api import (
     estimates,
     events,
     history,
+    rank,
     rewards,
     rounds,
     server_info,
     sessions,
 )
-from service.api.bodies import field_name
 from service.api.documentation import add_definitions
 from service.auth import Keyring
 from service.fit_pool import FitPool
@@ -37,6 +37,7 @@ from service.service import Fits, Service
 from service.settings import Settings
 from service.storage.ports import Store
 from service.storage.urls import is_sqlite, open_store
+from service.values import field_name
 
 DESCRIPTION = """
 Decisions whose rewards come late, mixed together and without saying which action earned them.
@@ -47,7 +48,7 @@ A session is one durable agent: ask it for decisions, tell it what was measured.
 RELOAD_SECONDS = 5.0  # after so long every server knows a new key, and that one is revoked
 ROUTERS = (
     *(events, sessions, decisions, rewards, batch, history),
-    *(estimates, rounds, credit, server_info),
+    *(estimates, rank, rounds, credit, server_info),
 )
 
 

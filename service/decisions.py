@@ -11,7 +11,7 @@ from service.fits import after_decision, is_blocked
 from service.problems import Problem
 from service.records import Decision, Session, SessionKey
 from service.rewards import Planned, Reward, apply_rewards, plan_rewards
-from service.sessions import find_session, refuse_archived
+from service.sessions import find_session, refuse_archived, refuse_width
 from service.storage.ports import Keys
 from service.storage.unit_of_work import UnitOfWork
 
@@ -72,10 +72,8 @@ class Decide:
                 return self._again(known)
         if session.archived_at is not None:
             refuse_archived(session)
-        if self.contexts is not None and self.contexts.shape[1] != session.dim:
-            width = self.contexts.shape[1]
-            detail = f"a context of this session has {session.dim} numbers, not {width}"
-            raise Problem(422, "wrong_shape", detail, "contexts")
+        if self.contexts is not None:
+            refuse_width(session, self.contexts)
         if self.rewards:
             planned: list[Planned] = plan_rewards(uow, session, self.rewards, "rewards")
             apply_rewards(uow, session, planned, self.agents)

@@ -5,9 +5,22 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from lhb_engine.randomness import SEED_LIMIT
-from service.api.bodies import NO_ZERO_BYTE, STRICT, EventId, Key, Name, Number, field_name
 from service.problems import Problem
+from service.values import (
+    NO_ZERO_BYTE,
+    STRICT,
+    Dim,
+    EventId,
+    Horizon,
+    Key,
+    Name,
+    Number,
+    Refit,
+    RewardMode,
+    Seed,
+    WaitSeconds,
+    field_name,
+)
 
 LATEST = 1e11  # seconds since 1970: the year 5138, which a timestamp can still show
 
@@ -76,14 +89,14 @@ class SessionRecord(TypedDict):
     id: str
     name: Name | None
     algorithm: str
-    dim: Annotated[int, Field(ge=1, le=100_000)]
-    horizon: Annotated[int, Field(ge=1, le=1_000_000)]
-    seed: Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
+    dim: Dim
+    horizon: Horizon
+    seed: Seed
     options: dict[str, Any]  # building the agent checks them
-    reward_mode: Literal["single", "sum"]
-    reward_wait_seconds: Annotated[float, Field(ge=0, le=1e9)]
+    reward_mode: RewardMode
+    reward_wait_seconds: WaitSeconds
     default_reward: Number | None
-    refit: Literal["background", "blocking"]
+    refit: Refit
     request: Text
     created_at: Time
     archived_at: Time | None

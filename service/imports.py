@@ -10,7 +10,7 @@ from service.decisions import Decide
 from service.problems import Problem
 from service.records import SessionKey
 from service.rewards import Reward, apply_rewards, plan_rewards
-from service.sessions import find_session, refuse_archived
+from service.sessions import find_session, refuse_archived, refuse_width
 from service.storage.ports import Keys
 from service.storage.unit_of_work import UnitOfWork
 
@@ -63,10 +63,7 @@ class ImportHistory:
                 n_rewards = sum(value is not None for value in self.rewards)
                 return Imported(known.round, known.round + n - 1, n_rewards, False)
         refuse_archived(session)
-        if self.contexts.shape[1] != session.dim:
-            width = self.contexts.shape[1]
-            detail = f"a context of this session has {session.dim} numbers, not {width}"
-            raise Problem(422, "wrong_shape", detail, "contexts")
+        refuse_width(session, self.contexts)
         first = uow.trajectory(key).n_rounds + 1
         for i, context in enumerate(self.contexts):
             event_id = None if self.import_id is None else f"{self.import_id}/{i + 1}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lhb_engine.agents import ALGORITHMS, Agent, OptionError
+from lhb_engine.history import Floats
 from lhb_engine.randomness import SEED_LIMIT
 from service.agents import build_agent
 from service.fits import open_schedule
@@ -38,6 +39,14 @@ def refuse_archived(session: Session) -> None:
     """409 where the session is archived."""
     if session.archived_at is not None:
         raise Problem(409, "archived", "the session is archived: it can be read, not changed")
+
+
+def refuse_width(session: Session, contexts: Floats) -> None:
+    """422 where contexts are of another dimension than the session's."""
+    if contexts.shape[1] != session.dim:
+        width = contexts.shape[1]
+        detail = f"a context of this session has {session.dim} numbers, not {width}"
+        raise Problem(422, "wrong_shape", detail, "contexts")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,7 @@ from service.api.bodies import (
     BATCH,
     DECISION,
     REWARDS,
-    STRICT,
     BatchItem,
-    Key,
     parse,
     refuse_duplicates,
 )
@@ -29,6 +27,7 @@ from service.logs import REQUEST_ID
 from service.problems import Problem, defect
 from service.rewards import Receive
 from service.service import Service, service_of, tenant_of
+from service.values import STRICT, Key
 
 router = APIRouter(tags=["decisions"])
 log = structlog.get_logger()

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, Required, TypeVar
 from pydantic import (
     AwareDatetime,
     BeforeValidator,
-    ConfigDict,
     FailFast,
     Field,
     TypeAdapter,
@@ -21,20 +20,25 @@ from pydantic import (
 )
 from typing_extensions import TypeAliasType, TypedDict
 
-from lhb_engine.randomness import SEED_LIMIT
 from service.problems import Problem
+from service.values import (
+    STRICT,
+    Dim,
+    EventId,
+    Horizon,
+    Key,
+    Name,
+    Number,
+    Refit,
+    RewardMode,
+    Seed,
+    WaitSeconds,
+    field_name,
+)
 
-STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-LARGEST = 1e12
 MOST_ARMS = 100_000
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 T = TypeVar("T")
-
-Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
-NO_ZERO_BYTE = "^[^\\x00]*$"  # not every database can keep one in a text
-Name = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
-Key = Annotated[str, Field(max_length=256, pattern=NO_ZERO_BYTE)]
-EventId = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
 
 
 def _rfc_3339(value: Any) -> Any:
@@ -55,14 +59,14 @@ class SessionBody(TypedDict, total=False):
 
     name: Annotated[Name | None, Field(description="unique; makes creation safe to repeat")]
     algorithm: Annotated[str, Field(description="see GET /v1/algorithms; absent: anytime")]
-    dim: Annotated[Required[int], Field(ge=1, le=100_000, description="numbers in a context")]
-    horizon: Annotated[Required[int], Field(ge=1, le=1_000_000, description="number of lags")]
-    seed: Annotated[int | None, Field(ge=0, lt=SEED_LIMIT, description="absent: drawn")]
+    dim: Required[Dim]
+    horizon: Required[Horizon]
+    seed: Annotated[Seed | None, Field(description="absent: drawn")]
     options: Annotated[dict[str, Any], Field(description="of the algorithm")]
-    reward_mode: Literal["single", "sum"]
-    reward_wait_seconds: Annotated[float, Field(ge=0, le=1e9)]
+    reward_mode: RewardMode
+    reward_wait_seconds: WaitSeconds
     default_reward: Number | None
-    refit: Literal["background", "blocking"]
+    refit: Refit
 
 
 @with_config(STRICT)
@@ -199,17 +203,6 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if key in out:
             raise Problem(400, "duplicate_key", f"the key {key!r} stands twice in one object", key)
         out[key] = value
-    return out
-
-
-def field_name(location: tuple[int | str, ...]) -> str:
-    """``("rewards", 0, "round")`` -> ``rewards[0].round``."""
-    out = ""
-    for part in location:
-        if isinstance(part, int):
-            out += f"[{part}]"
-        else:
-            out += f".{part}" if out else part
     return out
 
 

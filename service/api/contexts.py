@@ -8,8 +8,9 @@ from typing import Any, cast
 import numpy as np
 
 from lhb_engine.history import Floats
-from service.api.bodies import LARGEST, MOST_ARMS
+from service.api.bodies import MOST_ARMS
 from service.problems import Problem
+from service.values import LARGEST
 
 
 def read_contexts(value: Any) -> Floats:

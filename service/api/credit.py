@@ -7,8 +7,8 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
 from service.api.documentation import Page, documented
-from service.api.estimates import CURSOR, LIMIT, found_session
-from service.api.sessions import json_response
+from service.api.pages import CURSOR, LIMIT, cut, page
+from service.api.sessions import found_session, json_response
 from service.records import Decision
 from service.service import service_of, tenant_of
 
@@ -67,13 +67,8 @@ async def get_credit(
         if record is not None and record.estimate is not None:
             estimate = json.loads(record.estimate)
             theta, per_lag = np.array(estimate["theta"]), np.cumsum(estimate["lag_weights"])
-        page = decisions[:limit]
-        items = [credit_answer(d, per_lag, n_rounds[trajectory], theta) for d in page]
-        more = len(decisions) > limit
-        return {
-            "items": items,
-            "next": str(page[-1].round) if more else None,
-            "model_version": session.model_version,
-        }
+        shown, following = cut(decisions, limit, lambda decision: decision.round)
+        items = [credit_answer(d, per_lag, n_rounds[trajectory], theta) for d in shown]
+        return {**page(items, following), "model_version": session.model_version}
 
     return json_response(await service.read(read))

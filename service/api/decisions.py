@@ -40,7 +40,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         raise Problem(422, "missing", "a decision needs contexts (or skip: true)", "contexts")
     else:
         contexts = read_contexts(given)
-        _check_arms(len(contexts), arm_ids, forced)
+        check_arms(len(contexts), arm_ids, forced)
     rewards = read_rewards(asked["rewards"], trajectory) if "rewards" in asked else []
     event_id = asked.get("event_id")
     digest = None
@@ -69,7 +69,8 @@ def count_keys(asked: DecisionBody) -> int:
     return n_keys + (len(contexts) if isinstance(contexts, dict) else 0)
 
 
-def _check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None) -> None:
+def check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None = None) -> None:
+    """422 or 409 where ids or the forced arm do not fit the arms there are."""
     if arm_ids is not None:
         if len(arm_ids) != n_arms:
             detail = f"{len(arm_ids)} arm_ids for {n_arms} contexts"

@@ -3,32 +3,15 @@
 import json
 from typing import Any
 
-import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from service.agents import build_agent
-from service.api.bodies import RANK, parse, refuse_duplicates
-from service.api.contexts import read_contexts
-from service.api.decisions import refuse_twins
-from service.api.documentation import EstimateAnswer, Page, RankAnswer, documented, takes
-from service.api.sessions import json_response, timestamp
-from service.problems import Problem
+from service.api.documentation import EstimateAnswer, Page, documented
+from service.api.pages import CURSOR, LIMIT, cut, page
+from service.api.sessions import found_session, json_response, timestamp
 from service.records import DueFit, EstimateRecord, OpenWindow, Session, window_to_json
 from service.service import service_of, tenant_of
-from service.sessions import unknown_session
-from service.storage.ports import Reader
 
 router = APIRouter(tags=["estimates"])
-LIMIT = Query(100, ge=1, le=1000)
-CURSOR = Query(0, ge=0, le=2**63 - 1, description="`next` of the page before")
-
-
-def found_session(reader: Reader, tenant: str, session_id: str) -> Session:
-    """The session, or 404."""
-    session = reader.session((tenant, session_id))
-    if session is None:
-        raise unknown_session(session_id)
-    return session
 
 
 def estimate_answer(record: EstimateRecord) -> dict[str, Any]:
@@ -86,8 +69,8 @@ async def get_estimates(
         with service.store.reader() as reader:
             session = found_session(reader, tenant, session_id)
             records = reader.estimates(session.key, cursor, limit + 1)
-        items = [estimate_answer(record) for record in records[:limit]]
-        return {"items": items, "next": str(items[-1]["number"]) if len(records) > limit else None}
+        shown, following = cut(records, limit, lambda record: record.number)
+        return page([estimate_answer(record) for record in shown], following)
 
     return json_response(await service.read(read))
 
@@ -119,6 +102,27 @@ def _due(due: DueFit, status: str) -> dict[str, Any]:
     }
 
 
+def _done(record: EstimateRecord) -> dict[str, Any]:
+    manifest = json.loads(record.manifest)
+    return {
+        "epoch": record.epoch,
+        "status": record.status,
+        "window": manifest["window"],
+        "reason": record.reason,
+        "due_reason": manifest["reason"],
+        "number": record.number,
+        "model_version": record.model_version,
+        "at": timestamp(record.at),
+    }
+
+
+def _to_come(session: Session) -> list[dict[str, Any]]:
+    schedule = session.schedule
+    at_work = [] if schedule.current is None else [_due(schedule.current, "fitting")]
+    waiting = [_due(due, "due") for due in schedule.waiting]
+    return [*at_work, *waiting, *(_open(session, window) for window in schedule.open)]
+
+
 @router.get(
     "/v1/sessions/{session_id}/epochs",
     summary="The schedule, with what is due and why",
@@ -134,67 +138,10 @@ async def get_epochs(
         with service.store.reader() as reader:
             session = found_session(reader, tenant, session_id)
             records = reader.estimates(session.key, cursor, limit + 1)
-        items = [
-            {
-                "epoch": record.epoch,
-                "status": record.status,
-                "window": json.loads(record.manifest)["window"],
-                "reason": record.reason,
-                "due_reason": json.loads(record.manifest)["reason"],
-                "number": record.number,
-                "model_version": record.model_version,
-                "at": timestamp(record.at),
-            }
-            for record in records[:limit]
-        ]
-        if len(records) > limit:
-            return {"items": items, "next": str(items[-1]["number"])}
-        schedule = session.schedule
-        if schedule.current is not None:
-            items.append(_due(schedule.current, "fitting"))
-        items += [_due(due, "due") for due in schedule.waiting]
-        items += [_open(session, window) for window in schedule.open]
-        return {"items": items, "next": None}
-
-    return json_response(await service.read(read))
-
-
-@router.post(
-    "/v1/sessions/{session_id}/rank",
-    summary="Scores without a decision",
-    responses=documented({200: RankAnswer}, 404, 422),
-    openapi_extra=takes(RANK),
-)
-async def post_rank(session_id: str, request: Request) -> Response:
-    """Nothing is written and no round begins."""
-    service, tenant = service_of(request), tenant_of(request)
-    body = await request.body()
-    asked = parse(RANK, body)
-    given = asked["contexts"]
-    refuse_duplicates(body, len(asked) + (len(given) if isinstance(given, dict) else 0))
-    contexts = read_contexts(given)
-    arm_ids = asked.get("arm_ids")
-    if arm_ids is not None and len(arm_ids) != len(contexts):
-        detail = f"{len(arm_ids)} arm_ids for {len(contexts)} contexts"
-        raise Problem(422, "wrong_shape", detail, "arm_ids")
-    if arm_ids is not None:
-        refuse_twins(arm_ids)
-
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            session = found_session(reader, tenant, session_id)
-            if contexts.shape[1] != session.dim:
-                width = contexts.shape[1]
-                detail = f"a context of this session has {session.dim} numbers, not {width}"
-                raise Problem(422, "wrong_shape", detail, "contexts")
-            agent = build_agent(session, reader.agent_state(session.key))
-        scores = agent.scores(contexts)
-        ranking = np.argsort(-scores, kind="stable").tolist()
-        return {
-            "scores": scores.tolist(),
-            "ranking": ranking,
-            "arm_ids": None if arm_ids is None else [arm_ids[arm] for arm in ranking],
-            "model_version": session.model_version,
-        }
+        shown, following = cut(records, limit, lambda record: record.number)
+        items = [_done(record) for record in shown]
+        if following is None:
+            items += _to_come(session)
+        return page(items, following)
 
     return json_response(await service.read(read))

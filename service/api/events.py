@@ -1,24 +1,23 @@
 """A session whole: out as NDJSON, and in again, here or elsewhere."""
 
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from pathlib import Path
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
-from service.api.bodies import NO_ZERO_BYTE
 from service.api.documentation import SessionAnswer, documented
-from service.api.estimates import found_session
-from service.api.sessions import json_response, session_answer
+from service.api.sessions import found_session, json_response, session_answer
 from service.events import export_session
 from service.service import Service, service_of, tenant_of
 from service.session_import import ImportSession, check_import
+from service.values import NO_ZERO_BYTE
 
 router = APIRouter(tags=["sessions"])
 NDJSON = "application/x-ndjson"
-N_LINES = 500  # read between two turns of the event loop
+N_LINES, N_BYTES = 500, 2**20  # read between two turns of the event loop, about
 
 
 @router.get(
@@ -46,10 +45,20 @@ async def _lines(service: Service, tenant: str, session_id: str) -> AsyncIterato
     try:
         session = await service.read(lambda: found_session(reader, tenant, session_id))
         lines = export_session(reader, session)
-        while chunk := await service.read(lambda: b"".join(islice(lines, N_LINES))):
+        while chunk := await service.read(lambda: _some(lines)):
             yield chunk
     finally:
         await service.read(lambda: context.__exit__(None, None, None))
+
+
+def _some(lines: Iterator[bytes]) -> bytes:
+    chunk, size = [], 0
+    for line in islice(lines, N_LINES):
+        chunk.append(line)
+        size += len(line)
+        if size > N_BYTES:
+            break
+    return b"".join(chunk)
 
 
 @router.post(

@@ -6,8 +6,8 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
 from service.api.documentation import Page, documented
-from service.api.estimates import CURSOR, LIMIT, found_session
-from service.api.sessions import json_response, timestamp
+from service.api.pages import CURSOR, LIMIT, cut, page
+from service.api.sessions import found_session, json_response, timestamp
 from service.records import Decision, Measurement
 from service.service import service_of, tenant_of
 
@@ -60,13 +60,12 @@ async def get_rounds(
             session = found_session(reader, tenant, session_id)
             key = (*session.key, trajectory)
             decisions = reader.decisions(key, cursor, limit + 1)
-            page = decisions[:limit]
-            measured: dict[int, list[Measurement]] = {d.round: [] for d in page}
-            if page:
-                for one in reader.measurements(key, page[0].round, page[-1].round):
+            shown, following = cut(decisions, limit, lambda decision: decision.round)
+            measured: dict[int, list[Measurement]] = {d.round: [] for d in shown}
+            if shown:
+                for one in reader.measurements(key, shown[0].round, shown[-1].round):
                     measured[one.first_round].append(one)
-        items = [round_answer(decision, measured[decision.round]) for decision in page]
-        more = len(decisions) > limit
-        return {"items": items, "next": str(page[-1].round) if more else None}
+        items = [round_answer(decision, measured[decision.round]) for decision in shown]
+        return page(items, following)
 
     return json_response(await service.read(read))

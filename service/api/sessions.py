@@ -8,9 +8,11 @@ from pydantic_core import to_json
 
 from service.api.bodies import PATCH, SESSION, parse, refuse_duplicates
 from service.api.documentation import Page, SessionAnswer, documented, takes
+from service.api.pages import LIMIT, cut, page
 from service.records import Session
 from service.service import service_of, tenant_of
 from service.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
+from service.storage.ports import Reader
 
 router = APIRouter(tags=["sessions"])
 DEFAULTS: dict[str, Any] = {
@@ -55,6 +57,14 @@ def session_answer(session: Session) -> dict[str, Any]:
     }
 
 
+def found_session(reader: Reader, tenant: str, session_id: str) -> Session:
+    """The session, or 404."""
+    session = reader.session((tenant, session_id))
+    if session is None:
+        raise unknown_session(session_id)
+    return session
+
+
 def json_response(value: Any, status: int = 200, **headers: str) -> Response:
     """JSON, with floats that survive the round trip."""
     return Response(to_json(value), status, headers=headers, media_type="application/json")
@@ -87,7 +97,7 @@ async def post_session(request: Request) -> Response:
 async def get_sessions(
     request: Request,
     cursor: str = Query("", max_length=64),
-    limit: int = Query(100, ge=1, le=1000),
+    limit: int = LIMIT,
     archived: bool = Query(False, description="archived ones too"),
 ) -> Response:
     """In order of creation."""
@@ -97,9 +107,8 @@ async def get_sessions(
         with service.store.reader() as reader:
             return reader.sessions(tenant, cursor, limit + 1, archived)
 
-    found = await service.read(read)
-    items = [session_answer(session) for session in found[:limit]]
-    return json_response({"items": items, "next": items[-1]["id"] if len(found) > limit else None})
+    found, following = cut(await service.read(read), limit, lambda session: session.id)
+    return json_response(page([session_answer(session) for session in found], following))
 
 
 @router.get(
@@ -111,14 +120,11 @@ async def get_session(session_id: str, request: Request) -> Response:
     """The session as it is now."""
     service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> Session | None:
+    def read() -> Session:
         with service.store.reader() as reader:
-            return reader.session((tenant, session_id))
+            return found_session(reader, tenant, session_id)
 
-    session = await service.read(read)
-    if session is None:
-        raise unknown_session(session_id)
-    return json_response(session_answer(session))
+    return json_response(session_answer(await service.read(read)))
 
 
 @router.patch(

@@ -53,6 +53,15 @@ class Changes:
     api_keys: list[ApiKey] = field(default_factory=list)
 
 
+PAGE_BYTES = 2**20  # of the rows that one read gives, beyond which it stops early
+
+
+def n_bytes(row: object) -> int:
+    """How large a row is: its texts and blobs."""
+    parts = row if isinstance(row, tuple) else ()
+    return sum(len(part) for part in parts if isinstance(part, str | bytes))
+
+
 class Refused(RuntimeError):
     """This database cannot be served as it is; the message says why, and what to do."""
 
@@ -169,7 +178,8 @@ class Reader(Protocol):
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
     ) -> list[Decision]:
-        """Decisions of rounds beyond `after`, in order."""
+        """Decisions of rounds beyond `after`, in order: at least one, at most `limit`, and none
+        after those before it exceed PAGE_BYTES."""
 
     def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[Measurement]:
         """Measurements that start within first..last, by start and number."""
@@ -178,7 +188,8 @@ class Reader(Protocol):
         """All measurements of a trajectory as they came."""
 
     def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRecord]:
-        """Fits beyond number `after`, in order, failed and skipped ones too."""
+        """Fits beyond number `after`, in order, failed and skipped ones too; bounded as `decisions`
+        are."""
 
     def estimate(self, key: SessionKey, number: int) -> EstimateRecord | None:
         """One fit."""

@@ -71,6 +71,8 @@ class PostgresReader(SqlReader):
                 raise
 
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
+        if any(isinstance(value, str) and "\0" in value for value in values):
+            return
         with translated(), self.connection.cursor(binary=True) as cursor:
             yield from cursor.stream(SQL[name], values)
 

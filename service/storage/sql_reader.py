@@ -20,6 +20,7 @@ from service.records import (
     TrajectoryKey,
 )
 from service.storage.histories import read_history
+from service.storage.ports import PAGE_BYTES, n_bytes
 
 FOR_EVER = 2**62
 
@@ -34,6 +35,16 @@ class SqlReader(ABC):
     @abstractmethod
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
         """The rows of a named statement, without holding them all."""
+
+    def _some(self, name: str, *values: Any) -> list[Any]:
+        """Rows of a named statement, until those before the last exceed PAGE_BYTES."""
+        rows, size = [], 0
+        for row in self._each(name, *values):
+            rows.append(row)
+            if size > PAGE_BYTES:
+                break
+            size += n_bytes(row)
+        return rows
 
     def _one(self, name: str, *values: Any) -> Any:
         rows = self._all(name, *values)
@@ -99,9 +110,9 @@ class SqlReader(ABC):
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
     ) -> list[Decision]:
-        """Decisions of rounds beyond `after`, in order."""
+        """Decisions of rounds beyond `after`, in order; fewer than `limit` where they are large."""
         last = FOR_EVER if until is None else until
-        return [Decision(*row) for row in self._all("decisions", *key, after, last, limit)]
+        return [Decision(*row) for row in self._some("decisions", *key, after, last, limit)]
 
     def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> Measurement | None:
         """A measurement that shares a round with first..last (the one that starts last)."""
@@ -145,8 +156,8 @@ class SqlReader(ABC):
         return None if row is None else str(row[0])
 
     def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRecord]:
-        """Fits beyond number `after`, in order."""
-        return [EstimateRecord(*row) for row in self._all("estimates", *key, after, limit)]
+        """Fits beyond number `after`, in order; fewer than `limit` where they are large."""
+        return [EstimateRecord(*row) for row in self._some("estimates", *key, after, limit)]
 
     def estimate(self, key: SessionKey, number: int) -> EstimateRecord | None:
         """One fit."""

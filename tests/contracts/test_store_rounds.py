@@ -8,9 +8,10 @@ import pytest
 
 from lhb_engine.history import FitWindow
 from service.records import (
+    Decision,
     DueFit,
 )
-from service.storage.ports import Store
+from service.storage.ports import PAGE_BYTES, Store, n_bytes
 from tests.contracts.rows import (
     S1,
     T1,
@@ -19,6 +20,7 @@ from tests.contracts.rows import (
     changes,
     commit,
     decision,
+    estimate,
     measurement,
     session,
     trajectory,
@@ -47,6 +49,31 @@ def test_decisions_are_found_by_round_number_event_and_time(store: Store) -> Non
         assert reader.decision(T1, "~1") == decision(1)
         assert reader.decision(T1, "~2") is None
         assert reader.decision(T1, "~9") is None
+
+
+def test_a_read_of_large_rows_stops_early_and_goes_on_where_it_stopped(store: Store) -> None:
+    large = np.arange(50_000, dtype=float).tobytes()  # 400 kB
+    rows = [decision(i, context=large) for i in range(1, 10)]
+    commit(
+        store,
+        session(),
+        trajectory(),
+        *rows,
+        *(estimate(i, estimate="x" * 10**6) for i in (1, 2, 3)),
+    )
+    with store.reader() as reader:
+        found: list[Decision] = []
+        while page := reader.decisions(T1, found[-1].round if found else 0, 1000):
+            assert sum(map(n_bytes, page[:-1])) > PAGE_BYTES or len(page + found) == 9
+            assert sum(map(n_bytes, page[:-2])) <= PAGE_BYTES
+            found += page
+        assert found == rows
+        assert reader.decisions(T1, 0, 2) == rows[:2]
+        assert [e.number for e in reader.estimates(S1, 0, 1000)] == [1, 2, 3]
+        huge = PAGE_BYTES + 1
+    commit(store, decision(10, context=b"\0" * huge), decision(11))
+    with store.reader() as reader:
+        assert [d.round for d in reader.decisions(T1, 9, 1000)] == [10, 11]  # at least one, and one
 
 
 def test_an_event_id_and_a_reward_id_are_unique_in_their_trajectory(store: Store) -> None:

@@ -1,0 +1,51 @@
+"""POST /v1/sessions/{id}/rank: scores without taking a decision."""
+
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+
+from service.agents import build_agent
+from service.api.bodies import RANK, parse, refuse_duplicates
+from service.api.contexts import read_contexts
+from service.api.decisions import check_arms
+from service.api.documentation import RankAnswer, documented, takes
+from service.api.sessions import found_session, json_response
+from service.service import service_of, tenant_of
+from service.sessions import refuse_width
+
+router = APIRouter(tags=["estimates"])
+
+
+@router.post(
+    "/v1/sessions/{session_id}/rank",
+    summary="Scores without a decision",
+    responses=documented({200: RankAnswer}, 404, 422),
+    openapi_extra=takes(RANK),
+)
+async def post_rank(session_id: str, request: Request) -> Response:
+    """Nothing is written and no round begins."""
+    service, tenant = service_of(request), tenant_of(request)
+    body = await request.body()
+    asked = parse(RANK, body)
+    given = asked["contexts"]
+    refuse_duplicates(body, len(asked) + (len(given) if isinstance(given, dict) else 0))
+    contexts = read_contexts(given)
+    arm_ids = asked.get("arm_ids")
+    check_arms(len(contexts), arm_ids)
+
+    def read() -> dict[str, Any]:
+        with service.store.reader() as reader:
+            session = found_session(reader, tenant, session_id)
+            refuse_width(session, contexts)
+            agent = build_agent(session, reader.agent_state(session.key))
+        scores = agent.scores(contexts)
+        ranking = np.argsort(-scores, kind="stable").tolist()
+        return {
+            "scores": scores.tolist(),
+            "ranking": ranking,
+            "arm_ids": None if arm_ids is None else [arm_ids[arm] for arm in ranking],
+            "model_version": session.model_version,
+        }
+
+    return json_response(await service.read(read))

@@ -17,6 +17,10 @@ from service.service import Service, service_of, tenant_of
 from service.sessions import unknown_session
 
 router = APIRouter(tags=["decisions"])
+PENDING = (
+    "the fit due after round {} is not done yet: no round was begun, rewards that came along are "
+    "kept; ask again with the same body"
+)
 
 
 def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
@@ -125,7 +129,7 @@ async def take(service: Service, command: Decide) -> Taken:
     Raises
     ------
     Problem
-        503 fit_pending after `fit_wait_seconds`; the decision was not taken then.
+        503 fit_pending after `fit_wait_seconds`: no round was begun, but the rewards are in.
     """
     taken: Taken | Blocked = await service.writer.submit(command)
     return taken if isinstance(taken, Taken) else await wait_and_take(service, command, taken)
@@ -138,8 +142,7 @@ async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocke
     while isinstance(taken, Blocked):
         seconds = deadline - service.monotonic()
         if seconds <= 0 or not await service.fits.wait(command.key, taken.due, seconds):
-            detail = f"the fit due after round {taken.due} is not done yet; ask again"
-            raise Problem(503, "fit_pending", detail, retry_after=1)
+            raise Problem(503, "fit_pending", PENDING.format(taken.due), retry_after=1)
         taken = await service.writer.submit(command)
     return taken
 
@@ -152,7 +155,13 @@ async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocke
     openapi_extra=takes(DECISION),
 )
 async def post_decision(session_id: str, request: Request) -> Response:
-    """Choose one of K arms. With an `event_id` a repeat gets the first answer again (200)."""
+    """Choose one of K arms. With an `event_id` a repeat gets the first answer again (200).
+
+    `rewards` are stored first, all or nothing. In a session with refit "blocking" a decision then
+    waits for a fit that is due; after 30 s it is 503 `fit_pending`. No round was begun then and the
+    event id is free, but the rewards stay: the fit may be due by them. The same body again counts
+    no reward twice and joins the wait.
+    """
     status, answer = await decide(
         service_of(request), tenant_of(request), session_id, await request.body()
     )

@@ -110,6 +110,40 @@ async def test_who_waits_too_long_is_told_to_come_again(serve: Serve) -> None:
         assert (await client.decide(session, ARMS, event_id="e"))["round"] == 5
 
 
+@pytest.mark.parametrize("mode", ["single", "sum"])
+async def test_who_is_sent_away_leaves_rewards_once_and_no_round(serve: Serve, mode: str) -> None:
+    async with serve(fit_wait_seconds=0.1) as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso", refit="blocking", reward_mode=mode)
+        path = f"/v1/sessions/{session}"
+        n = 4 if mode == "single" else 5  # sums are closed by the first decision beyond
+        for round in range(1, n + 1):
+            await client.decide(session, ARMS)
+            if round < n:
+                await client.reward(session, round=round, value=1.0, reward_id=f"r{round}")
+        body = {"contexts": ARMS, "event_id": "e"}
+        body["rewards"] = [{"round": n, "value": 2.5, "reward_id": "last"}]
+        for _ in range(3):
+            answer = await client.post(f"{path}/decisions", json=body)
+            problem(answer, 503, "fit_pending")
+            assert "rewards that came along are kept" in answer.json()["detail"]
+            log = (await client.read(f"{path}/rounds"))["items"]
+            assert [item["n_rewards"] for item in log] == [1] * n
+            assert log[-1]["reward"] == 2.5
+            assert (await client.get(f"{path}/decisions/e")).status_code == 404
+        wrong = {**body, "rewards": [{"round": n, "value": 9.0, "reward_id": "last"}]}
+        problem(await client.post(f"{path}/decisions", json=wrong), 409, "reward_conflict")
+        gate.unlink()
+        await until(lambda: installed(client, session))
+        first = await client.post(f"{path}/decisions", json=body)
+        again = await client.post(f"{path}/decisions", json=body)
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert first.json() == again.json()
+        assert first.json()["round"] == n + 1
+        log = (await client.read(f"{path}/rounds"))["items"]
+        assert [item["n_rewards"] for item in log] == [1] * n + [0]
+
+
 async def test_a_killed_fitting_process_costs_only_time(serve: Serve) -> None:
     async with serve() as client:
         gate = close_gate(client, gated_fit)

@@ -15,6 +15,10 @@ from service.problems import Problem, not_found
 from service.records import Session, SessionKey
 from service.storage.unit_of_work import UnitOfWork
 
+# of agents that learn within an epoch: with every reward they store dim x dim numbers (360 kB, 3 ms
+# of the writer), and read as many rounds as there are lags
+LEARNERS_DIM, LEARNERS_HORIZON = 128, 10_000
+
 
 def find_session(uow: UnitOfWork, key: SessionKey) -> Session:
     """The session.
@@ -180,6 +184,8 @@ def first_agent(session: Session, allow_oracles: bool) -> Agent:
     if kind.needs_truth and not allow_oracles:
         detail = f"{algorithm} must be told the truth; this server does not serve oracles"
         raise Problem(422, "oracle_refused", detail, "algorithm")
+    if kind.learns_within_epoch:
+        _refuse_large_learner(session)
     try:
         return build_agent(session, None)
     except OptionError as error:
@@ -191,6 +197,16 @@ def first_agent(session: Session, allow_oracles: bool) -> Agent:
         raise Problem(422, "bad_option", detail, "options") from None
     except (OverflowError, MemoryError):
         raise Problem(422, "bad_option", "an option is too large", "options") from None
+
+
+def _refuse_large_learner(session: Session) -> None:
+    """422 for what would be too much to store and to read with every single reward."""
+    bounds = (("dim", session.dim, LEARNERS_DIM), ("horizon", session.horizon, LEARNERS_HORIZON))
+    for field, value, most in bounds:
+        if value > most:
+            learns = f"{session.algorithm} learns from every reward as it comes"
+            detail = f"{field}: {learns}, and is served up to {most}, not {value}"
+            raise Problem(422, "bad_option", detail, field)
 
 
 def _canonical(request: str) -> str:

@@ -1,7 +1,8 @@
 """A batch in the making: one view of what is stored and what the batch is about to store."""
 
-import json
 from dataclasses import dataclass, field
+
+from pydantic_core import to_json
 
 from lhb_engine.agents import Agent
 from service.records import (
@@ -260,7 +261,7 @@ class UnitOfWork:
     def _save_learned(self) -> None:
         for key in self._learned:
             live = self.agents[key]
-            live.state = self._changes.states[key] = json.dumps(live.agent.state())
+            live.state = self._changes.states[key] = to_json(live.agent.state()).decode()
         self._learned.clear()
 
 

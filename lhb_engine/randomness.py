@@ -4,16 +4,17 @@ A draw is blake2b-64 of (seed, trajectory, round, counter) under a purpose tag. 
 numpy may change their streams between releases; a hash may not.
 """
 
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
+from struct import Struct
+from typing import NamedTuple
 
 SEED_LIMIT = 2**53  # the largest range that JSON numbers carry exactly
 _WORD = 2**64
+_NUMBERS = Struct("<4Q")
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(NamedTuple):
     """The randomness that belongs to one round of one trajectory; hashed only when asked for.
 
     Parameters
@@ -44,8 +45,6 @@ class Draw:
 
     def _word(self, purpose: str, counter: int) -> int:
         name = self.trajectory.encode()
-        message = b"".join(
-            number.to_bytes(8, "little") for number in (self.seed, self.round, counter, len(name))
-        )
+        message = _NUMBERS.pack(self.seed, self.round, counter, len(name))
         tag = b"lhb1:" + purpose.encode()  # blake2b takes at most 16 bytes here
         return int.from_bytes(blake2b(message + name, digest_size=8, person=tag).digest(), "little")

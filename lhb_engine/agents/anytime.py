@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.agents.base import Agent, Choice, OptionError, Options
+from lhb_engine.agents.base import Agent, Choice, OptionError, Options, best_arms
 from lhb_engine.aligned_rounds import AlignedRounds, align
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
@@ -86,13 +86,13 @@ class Anytime(Agent):
     def choose(self, contexts: Floats, draw: Draw) -> Choice:
         """Greedy, or exploring while there is no direction, or with probability epsilon."""
         scores = self.scores(contexts)
-        best = np.flatnonzero(self._best(scores, contexts, draw.round))
+        best = best_arms(self._ranking(scores, contexts, draw.round))
         epsilon, n_arms = self.options.epsilon, len(scores)
         uniform = epsilon > 0 and draw.uniform("epsilon") < epsilon
         if uniform:
             arm = draw.below(n_arms)
         else:
-            arm = int(best[0]) if len(best) == 1 else int(best[draw.below(len(best))])
+            arm = best[0] if len(best) == 1 else best[draw.below(len(best))]
         propensity = epsilon / n_arms + ((1.0 - epsilon) / len(best) if arm in best else 0.0)
         return Choice(arm, scores, propensity, uniform or (self.theta is None and n_arms > 1))
 
@@ -103,12 +103,12 @@ class Anytime(Agent):
         chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
         return np.array(chosen, dtype=np.int64)
 
-    def _best(self, scores: Floats, contexts: Floats, round: int) -> np.ndarray:
-        """Which arms it would take, more than one where they tie."""
-        if self.theta is None:
-            turn, feature = divmod((round - 1) // self._held, self.dim)
-            scores = contexts[:, feature] if turn % 2 == 0 else -contexts[:, feature]
-        return np.asarray(scores == scores.max())
+    def _ranking(self, scores: Floats, contexts: Floats, round: int) -> Floats:
+        """What it takes the highest of: the scores, or one feature while there is no direction."""
+        if self.theta is not None:
+            return scores
+        turn, feature = divmod((round - 1) // self._held, self.dim)
+        return contexts[:, feature] if turn % 2 == 0 else -contexts[:, feature]
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """The first window that is due after more than `n_rounds` rounds."""

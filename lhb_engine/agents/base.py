@@ -7,6 +7,7 @@ remembers "the last decision", so a late reward always finds its own round's dat
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -50,6 +51,18 @@ def scores_of(contexts: Floats, theta: Floats) -> Floats:
     on dim alone; einsum's depends on the memory layout and on the machine's vector width.
     """
     return np.asarray(np.add.reduce(np.multiply(contexts, theta, order="C"), axis=-1))
+
+
+def best_arms(scores: Floats) -> Sequence[int]:
+    """The arms of the highest of (K,) scores, in order. On a list: for few arms numpy is slower."""
+    values: list[float] = scores.tolist()
+    highest = max(values)
+    n_best = values.count(highest)
+    if n_best == 1:
+        return (values.index(highest),)
+    if n_best == len(values):
+        return range(n_best)
+    return [arm for arm, score in enumerate(values) if score == highest]
 
 
 class Agent:
@@ -98,10 +111,12 @@ class Agent:
         """
         if contexts.shape[-1] != self.dim or contexts.shape[-2] == 0:
             raise ValueError(f"contexts must be (n_arms, {self.dim}) with at least one arm")
-        if not np.isfinite(contexts).all():
-            raise ValueError("contexts must be finite")
         with np.errstate(over="ignore", invalid="ignore"):
+            if not _is_finite(contexts):
+                raise ValueError("contexts must be finite")
             scores = self._scores(contexts)
+            if _is_finite(scores):
+                return scores
         return np.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0)
 
     def _scores(self, contexts: Floats) -> Floats:
@@ -113,9 +128,10 @@ class Agent:
     def choose(self, contexts: Floats, draw: Draw) -> Choice:
         """Choose among the K rows of `contexts`; ties uniformly at random."""
         scores = self.scores(contexts)
-        best = np.flatnonzero(scores == scores.max())
-        arm = int(best[0]) if len(best) == 1 else int(best[draw.below(len(best))])
-        return Choice(arm, scores, 1.0 / len(best), len(best) == len(scores) > 1)
+        best = best_arms(scores)
+        n_best = len(best)
+        arm = best[0] if n_best == 1 else best[draw.below(n_best)]
+        return Choice(arm, scores, 1.0 / n_best, n_best == len(scores) > 1)
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
@@ -157,3 +173,8 @@ class Agent:
         theta = state["theta"]
         agent.theta = None if theta is None else np.array(theta, dtype=np.float64)
         return agent
+
+
+def _is_finite(x: Floats) -> bool:
+    """Whether all numbers are: a sum is finite only then, and takes a single pass."""
+    return isfinite(np.add.reduce(x, axis=None)) or bool(np.isfinite(x).all())

@@ -18,10 +18,10 @@ from service.api.bodies import (
     parse,
     refuse_duplicates,
 )
-from service.api.decisions import count_keys, decision_answer, read_decision, wait_and_take
+from service.api.decisions import decision_answer, read_decision, wait_and_take
 from service.api.documentation import BatchAnswer, documented, takes
+from service.api.quick_bodies import count_batch_keys, read_batch_body
 from service.api.rewards import accepted_answer, read_receive
-from service.api.rewards import count_keys as count_reward_keys
 from service.decisions import Blocked, Decide, Taken
 from service.logs import REQUEST_ID
 from service.problems import Problem, defect
@@ -79,15 +79,18 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
 
 def _read_items(body: bytes) -> list[BatchItem | Problem]:
     """The items; one that is not what it should be is the problem it would have been alone."""
+    quick = read_batch_body(body)
+    if quick is not None:
+        return [*quick["items"]]
     try:
-        items = BATCH.validate_json(body)["items"]
+        batch = BATCH.validate_json(body)
     except ValidationError:
         given = parse(ENVELOPE, body)["items"]
         with contextlib.suppress(ValueError, RecursionError):  # it parsed once already
             refuse_duplicates(body, -1)
         return [_read_item(item) for item in given]
-    refuse_duplicates(body, 1 + sum(map(_count_keys, items)))
-    return [*items]
+    refuse_duplicates(body, count_batch_keys(batch))
+    return [*batch["items"]]
 
 
 def _read_item(given: Any) -> BatchItem | Problem:
@@ -142,15 +145,6 @@ async def _wait(service: Service, command: Decide, blocked: Blocked) -> dict[str
 
 def _problem(problem: Problem) -> dict[str, Any]:
     return {"status": problem.status, "problem": problem.to_json()}
-
-
-def _count_keys(item: BatchItem) -> int:
-    n_keys = len(item)
-    if "decision" in item:
-        n_keys += count_keys(item["decision"])
-    if "reward" in item:
-        n_keys += count_reward_keys(item["reward"])
-    return n_keys
 
 
 @router.post(

@@ -3,6 +3,7 @@
 from base64 import b64decode
 from binascii import Error as Base64Error
 from itertools import chain
+from struct import pack
 from typing import Any, cast
 
 import numpy as np
@@ -27,21 +28,21 @@ def read_contexts(value: Any) -> Floats:
         raise Problem(422, "no_arms", "a decision needs at least one arm", "contexts")
     if dim == 0:
         raise Problem(422, "wrong_shape", "a context needs at least one number", "contexts[0]")
-    if not (np.abs(contexts).max() <= LARGEST):  # NaN compares false
+    if not np.maximum.reduce(np.abs(contexts), axis=None) <= LARGEST:  # NaN compares false
         raise _out_of_range(contexts)
     return contexts
 
 
 def _stacked(rows: list[list[float]]) -> Floats:
-    if not rows:
-        return np.empty((0, 0))
-    width = len(rows[0])
-    for i, row in enumerate(rows):
-        if len(row) != width:
-            detail = f"context {i} has {len(row)} numbers where the first has {width}"
-            raise Problem(422, "ragged", detail, f"contexts[{i}]")
-    flat = np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width)
-    return flat.reshape(len(rows), width)
+    width = len(rows[0]) if rows else 0
+    if len(set(map(len, rows))) > 1:
+        i = next(i for i, row in enumerate(rows) if len(row) != width)
+        detail = f"context {i} has {len(rows[i])} numbers where the first has {width}"
+        raise Problem(422, "ragged", detail, f"contexts[{i}]")
+    if not width:
+        return np.empty((len(rows), 0))
+    data = pack(f"{len(rows) * width}d", *chain.from_iterable(rows))  # faster than numpy's ways
+    return np.frombuffer(data).reshape(len(rows), width)
 
 
 def _decoded(value: dict[str, Any]) -> Floats:
@@ -49,11 +50,13 @@ def _decoded(value: dict[str, Any]) -> Floats:
     if n_arms > MOST_ARMS:
         detail = f"a decision has at most {MOST_ARMS} arms"
         raise Problem(422, "out_of_range", detail, "contexts.shape[0]")
-    try:
-        data = b64decode(value["data"], validate=True)
-    except (Base64Error, ValueError) as error:
-        detail = f"not base64: {error}"
-        raise Problem(422, "invalid", detail, "contexts.data") from None
+    data = value["data"]
+    if isinstance(data, str):
+        try:
+            data = b64decode(data, validate=True)
+        except (Base64Error, ValueError) as error:
+            detail = f"not base64: {error}"
+            raise Problem(422, "invalid", detail, "contexts.data") from None
     if len(data) != 8 * n_arms * dim:
         detail = f"{n_arms} x {dim} float64 are {8 * n_arms * dim} bytes, not {len(data)}"
         raise Problem(422, "wrong_shape", detail, "contexts.data")

@@ -6,9 +6,10 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from pydantic_core import to_json
 
-from service.api.bodies import DECISION, DecisionBody, parse, refuse_duplicates
+from service.api.bodies import DECISION, DecisionBody
 from service.api.contexts import read_contexts
 from service.api.documentation import DecisionAnswer, documented, takes
+from service.api.quick_bodies import read_decision_body
 from service.api.rewards import read_rewards
 from service.decisions import Blocked, Decide, Taken, request_digest
 from service.problems import Problem, not_found
@@ -25,9 +26,7 @@ PENDING = (
 
 def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
     """The command of a decision body."""
-    asked = parse(DECISION, body)
-    refuse_duplicates(body, count_keys(asked))
-    return read_decision(service, tenant, session_id, asked)
+    return read_decision(service, tenant, session_id, read_decision_body(body))
 
 
 def read_decision(service: Service, tenant: str, session_id: str, asked: DecisionBody) -> Decide:
@@ -64,13 +63,6 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         rewards,
         digest,
     )
-
-
-def count_keys(asked: DecisionBody) -> int:
-    """Keys of all objects in a decision body."""
-    contexts = asked.get("contexts")
-    n_keys = len(asked) + sum(map(len, asked.get("rewards") or ()))
-    return n_keys + (len(contexts) if isinstance(contexts, dict) else 0)
 
 
 def check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None = None) -> None:

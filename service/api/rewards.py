@@ -5,8 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
-from service.api.bodies import REWARDS, RewardItem, RewardsBody, parse, refuse_duplicates
+from service.api.bodies import REWARDS, RewardItem, RewardsBody
 from service.api.documentation import AcceptedAnswer, documented, takes
+from service.api.quick_bodies import read_rewards_body
 from service.problems import Problem
 from service.rewards import Accepted, Receive, Reward
 from service.service import Service, service_of, tenant_of
@@ -54,14 +55,7 @@ def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
 
 def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> Receive:
     """The command of a rewards body."""
-    asked = parse(REWARDS, body)
-    refuse_duplicates(body, count_keys(asked))
-    return read_receive(service, tenant, session_id, asked)
-
-
-def count_keys(asked: RewardsBody) -> int:
-    """Keys of all objects in a rewards body."""
-    return len(asked) + sum(map(len, asked.get("rewards") or ()))
+    return read_receive(service, tenant, session_id, read_rewards_body(body))
 
 
 def read_receive(service: Service, tenant: str, session_id: str, asked: RewardsBody) -> Receive:

@@ -62,6 +62,7 @@ class UnitOfWork:
         self._trajectories: dict[TrajectoryKey, Trajectory] = {}
         self._events: dict[tuple[TrajectoryKey, str], Decision] = {}
         self._rounds: dict[tuple[TrajectoryKey, int], Decision] = {}
+        self._n_indexed = 0
         self._measured: dict[TrajectoryKey, Spans[Measurement]] = {}
         self._reward_ids: dict[tuple[TrajectoryKey, str], Measurement] = {}
 
@@ -116,6 +117,9 @@ class UnitOfWork:
 
     def decision_by_round(self, key: TrajectoryKey, round: int) -> Decision | None:
         """The first decision of a round."""
+        for decision in self._changes.decisions[self._n_indexed :]:  # seldom asked for
+            self._rounds.setdefault((decision[:3], decision.round), decision)
+        self._n_indexed = len(self._changes.decisions)
         pending = self._rounds.get((key, round))
         return pending or self._transaction.decision_by_round(key, round)
 
@@ -202,11 +206,9 @@ class UnitOfWork:
     def add_decision(self, decision: Decision) -> None:
         """Store a decision."""
         self.n_writes += 1
-        key = decision[:3]
         self._changes.decisions.append(decision)
-        self._rounds[key, decision.round] = decision
         if decision.client_event_id is not None:
-            self._events[key, decision.client_event_id] = decision
+            self._events[decision[:3], decision.client_event_id] = decision
 
     def add_measurement(self, measurement: Measurement) -> None:
         """Store a measurement."""
@@ -250,6 +252,7 @@ class UnitOfWork:
             self._changes = Changes()
             self._events.clear()
             self._rounds.clear()
+            self._n_indexed = 0
             self._measured.clear()
             self._reward_ids.clear()
 

@@ -12,7 +12,14 @@ from alembic.script import ScriptDirectory
 from service.storage.file_lock import OwnedElsewhere
 from service.storage.migrate import migrate
 from service.storage.postgres import NotDurable, PostgresStore
-from service.storage.schema import WrongSchema, check_revision, head, revisions
+from service.storage.schema import (
+    VERSION_TABLE,
+    WrongSchema,
+    check_revision,
+    head,
+    revisions,
+    script,
+)
 from service.storage.sqlite import SqliteStore
 
 
@@ -102,3 +109,26 @@ def test_the_test_server_syncs(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         for name in ("fsync", "synchronous_commit", "full_page_writes"):
             assert connection.execute(f"show {name}").fetchone() == ("on",)
+
+
+def test_decisions_survive_every_migration(tmp_path: Path) -> None:
+    file = tmp_path / "lhb.db"
+    row = ("", "s", "", 1, 1, 1, "a", b"d", 0, "left", b"x", b"y", 0.5, 0, 0, 1, 0, 8, 12.5)
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(script("0001", "sqlite") + VERSION_TABLE)
+        connection.execute("insert into alembic_version values ('0001')")
+        for number in (2, 1):
+            values = (*row[:3], number, number, number, f"{number}", *row[7:])
+            marks = ",".join("?" * len(values))
+            connection.execute(f"insert into decisions values ({marks})", values)
+        connection.commit()
+    assert migrate(f"sqlite:///{file}") == ("0001", head())
+    store = SqliteStore(file)
+    with store.reader() as reader:
+        found = reader.decisions(("", "s", ""), 0, 10)
+        assert [decision.round for decision in found] == [1, 2]
+        assert found[0] == (*row[:6], "1", *row[7:])
+        assert reader.decision(("", "s", ""), "2") == found[1]
+    store.close()
+    SqliteStore(tmp_path / "new.db").close()
+    assert dict(shape(file))["decisions"] == dict(shape(tmp_path / "new.db"))["decisions"]

@@ -1,0 +1,153 @@
+"""Bodies read by msgspec are those that pydantic reads; all others are left to pydantic."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from service.api import quick_bodies as quick
+from service.api.bodies import BATCH, DECISION, REWARDS, parse, refuse_duplicates
+from service.api.contexts import read_contexts
+from service.problems import Problem
+
+HOT: dict[str, tuple[Any, TypeAdapter[Any], Any]] = {
+    "decision": (quick._DECISION, DECISION, quick.count_decision_keys),
+    "rewards": (quick._REWARDS, REWARDS, quick.count_reward_keys),
+    "batch": (quick._BATCH, BATCH, quick.count_batch_keys),
+}
+
+odd = st.sampled_from(
+    [
+        None,
+        True,
+        "",
+        "a",
+        "a:b",
+        "\0",
+        "x" * 257,
+        "\ud800",
+        0,
+        1,
+        -1,
+        2**70,
+        1.0,
+        -0.0,
+        1e13,
+        [],
+        {},
+    ]
+)
+texts = odd | st.text(max_size=5)
+whole = odd | st.integers()
+numbers = odd | st.floats(allow_nan=True) | st.integers()
+rows = st.lists(st.lists(st.floats(width=64) | whole, max_size=3) | odd, max_size=3)
+encoded = st.fixed_dictionaries(
+    {
+        "dtype": st.sampled_from(["float64", "float32"]),
+        "shape": st.lists(whole, max_size=3),
+        "data": st.sampled_from(["", "AAAAAAAA8D8=", "AAAAAAAA8D8", "AA AA", "AB==", "-_AA"]),
+    },
+    optional={"more": whole},
+)
+reward = {
+    "value": numbers,
+    "trajectory": texts,
+    "round": whole,
+    "event_id": texts,
+    "first_round": whole,
+    "last_round": whole,
+    "at": odd | st.just("2026-01-31T12:00:00Z"),
+    "reward_id": texts,
+}
+rewards = st.fixed_dictionaries({}, optional=reward)
+decisions = st.fixed_dictionaries(
+    {},
+    optional={
+        "contexts": rows | encoded | odd,
+        "trajectory": texts,
+        "event_id": texts,
+        "arm_ids": st.lists(texts, max_size=3) | odd,
+        "rewards": st.lists(rewards, max_size=2) | odd,
+        "forced_arm": whole,
+        "skip": odd | st.booleans(),
+        "unknown": odd,
+    },
+)
+some_rewards = st.fixed_dictionaries(
+    {}, optional=reward | {"rewards": st.lists(rewards, max_size=2) | odd}
+)
+items = st.fixed_dictionaries(
+    {}, optional={"session_id": texts, "decision": decisions, "reward": some_rewards}
+)
+bodies = st.one_of(
+    st.tuples(st.just("decision"), decisions | odd),
+    st.tuples(st.just("rewards"), some_rewards | odd),
+    st.tuples(st.just("batch"), st.fixed_dictionaries({"items": st.lists(items, max_size=3)})),
+)
+
+
+def plain(value: Any) -> Any:
+    """Comparable to the bit: contexts as bytes, floats by their text (there -0.0 is not 0.0)."""
+    if isinstance(value, dict) and "data" in value:
+        try:
+            return read_contexts(value).tobytes()
+        except Problem as problem:
+            return problem.code, problem.field
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    return repr(value)
+
+
+def slowly(adapter: TypeAdapter[Any], count: Any, body: bytes) -> Any:
+    asked = parse(adapter, body)
+    refuse_duplicates(body, count(asked))
+    return asked
+
+
+@settings(max_examples=1500, deadline=None)
+@given(bodies)
+def test_what_msgspec_reads_pydantic_reads_alike(case: tuple[str, Any]) -> None:
+    kind, content = case
+    body = json.dumps(content).encode()
+    decoder, adapter, count = HOT[kind]
+    found = quick._quick(decoder, count, body)
+    if found is not None:
+        assert plain(found) == plain(slowly(adapter, count, body))
+
+
+@given(st.lists(st.floats(-1e12, 1e12) | st.integers(-(10**12), 10**12), min_size=1))
+def test_the_usual_body_is_read_quickly_and_to_the_bit(numbers: list[float]) -> None:
+    body = json.dumps({"contexts": [numbers]}).encode()
+    found = quick._quick(quick._DECISION, quick.count_decision_keys, body)
+    contexts = read_contexts(found["contexts"])
+    expected = np.array([parse(DECISION, body)["contexts"]])[0]
+    assert contexts.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b'{"contexts": [[1]], "contexts": [[2]]}', "duplicate_key"),
+        (b'{"contexts": [[1]], "context": [[2]]}', "unknown_field"),
+        (b'{"contexts": [[1e400]]}', "not_finite"),
+        (b'{"contexts": [[true]]}', "invalid"),
+        (b'{"contexts": [[1]]', "malformed_json"),
+        (b'{"trajectory": "\xff"}', "malformed_json"),
+        (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "malformed_json"),
+    ],
+)
+def test_bad_bodies_get_the_same_answer_as_ever(body: bytes, code: str) -> None:
+    with pytest.raises(Problem) as caught:
+        quick.read_decision_body(body)
+    assert caught.value.code == code
+
+
+def test_a_colon_in_a_text_costs_only_time() -> None:
+    body = b'{"contexts": [[1.0]], "event_id": "user:1"}'
+    assert quick.read_decision_body(body) == {"contexts": [[1.0]], "event_id": "user:1"}

@@ -14,9 +14,7 @@ from pydantic import TypeAdapter
 
 from service.api.bodies import (
     DECISION,
-    LARGEST,
     MOST_ARMS,
-    NO_ZERO_BYTE,
     REWARDS,
     BatchBody,
     BatchItem,
@@ -25,6 +23,7 @@ from service.api.bodies import (
     parse,
     refuse_duplicates,
 )
+from service.values import LARGEST, NO_ZERO_BYTE
 
 _Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 _Key = Annotated[str, Meta(max_length=256, pattern=NO_ZERO_BYTE)]

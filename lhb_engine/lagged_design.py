@@ -145,6 +145,24 @@ class LaggedDesign:
         flat = self._combine @ dense.reshape(len(dense), len(lags) * self.dim)
         return np.ascontiguousarray(flat).reshape(self.n_rows, len(lags), self.dim)
 
+    def columns(self, lags: Ints, out: Floats) -> None:
+        """Write the dense columns of some lags, a row each, into (len(lags) * dim, n_rows)."""
+        if self._combine is not None:
+            out[:] = self.blocks(lags).reshape(self.n_rows, len(out)).T
+            return
+        if self.n_rows == 0:
+            return
+        first, n = int(self._rounds[0]) + 1, self.n_rows
+        in_a_run = self._places[-1] - self._places[0] == n - 1 and (np.diff(self._rounds) == 1).all()
+        reach = int(self._places[0]) if in_a_run else -1
+        for i, lag in enumerate(np.asarray(lags).tolist()):
+            part = out[i * self.dim : (i + 1) * self.dim]
+            if lag <= reach:
+                part[:] = self._turned[:, first - lag : first - lag + n]
+            else:
+                index = np.where(self._places >= lag, self._rounds + 1 - lag, 0)
+                np.take(self._turned, index, axis=1, out=part, mode="clip")
+
     def toarray(self) -> Floats:
         """The dense matrix, (n_rows, n_lags * dim); for tests and small problems."""
         return self.blocks(np.arange(self.n_lags)).reshape(self.shape)
@@ -168,7 +186,7 @@ class LaggedDesign:
         signed = np.ascontiguousarray(flat.T * sign)
         earlier = np.ascontiguousarray(flat[:, :-dim])
         out = np.empty((flat.shape[1], flat.shape[1]))
-        for feature, column in enumerate(np.ascontiguousarray(self.contexts[self._rounds].T)):
+        for feature, column in enumerate(self._turned[:, self._rounds + 1]):
             out[feature] = self.rmatvec(column).ravel()
         out[:, :dim] = out[:dim].T
         for k in range(0, len(out) - dim, dim):
@@ -186,7 +204,8 @@ class LaggedDesign:
     def square_sum(self) -> float:
         """Sum of the squares of all entries of X."""
         if self._combine is None:
-            total = np.concatenate([[0.0], np.cumsum((self._contexts[1:] ** 2).sum(axis=1))])
+            squares = np.einsum("td,td->t", self.contexts, self.contexts)
+            total = np.concatenate([[0.0], np.cumsum(squares)])
             reach = np.minimum(self.n_lags, self._places + 1)
             return float((total[self._rounds + 1] - total[self._rounds + 1 - reach]).sum())
         places = np.arange(self.n_rounds) - np.repeat(self._starts, self.lengths)
@@ -198,6 +217,11 @@ class LaggedDesign:
         return self._rounds - np.repeat(self._starts, self.lengths)[self._rounds]
 
     @cached_property
+    def _turned(self) -> Floats:
+        """(dim, n_rounds + 1) contexts, a row a feature."""
+        return np.ascontiguousarray(self._contexts.T)
+
+    @cached_property
     def _transposed(self) -> sparse.csr_array:
         assert self._combine is not None
         return self._combine.T.tocsr()
@@ -206,7 +230,7 @@ class LaggedDesign:
     def _banks(self) -> list[Bank]:
         row_of = np.full(self.n_rounds, -1)
         row_of[self._rounds] = np.arange(len(self._rounds))
-        return plan_banks(self._contexts[1:], self._starts, self.lengths, row_of, self.n_lags)
+        return plan_banks(self._turned[:, 1:], self._starts, self.lengths, row_of, self.n_lags)
 
 
 def _selects(rows: sparse.csr_array) -> bool:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lhb_engine.history import Floats
+from lhb_engine.history import Floats, Ints
 from lhb_engine.lagged_design import LaggedDesign
 
 
@@ -42,12 +42,14 @@ class LeastSquares:
         self.given_square = float(y @ y) / self.n
 
     def centre(self, v: Floats) -> Floats:
-        """`v` (n, ...) less its part along the baseline."""
-        if self.baseline is None:
-            return v
-        if v.ndim == 1:
-            return v - (self.baseline @ v) * self.baseline
-        return v - self.baseline[:, None] * (self.baseline @ v)
+        """`v` (n,) less its part along the baseline."""
+        return v if self.baseline is None else v - (self.baseline @ v) * self.baseline
+
+    def columns(self, lags: Ints, out: Floats) -> None:
+        """Write the centred columns of some lags, a row each, into (len(lags) * dim, n)."""
+        self.design.columns(lags, out)
+        if self.baseline is not None:
+            out -= np.multiply.outer(out @ self.baseline, self.baseline)
 
     def predict(self, phi: Floats) -> Floats:
         """X phi, centred, (n_lags, dim) -> (n,)."""

@@ -100,11 +100,12 @@ def accelerated_gradient(
             best, best_gap = step, gap
         if best_gap <= tol:
             break
-        if float(np.vdot(point - step, step - phi)) > 0:
+        change = step - phi
+        if float(np.vdot(moved, change)) < 0:
             momentum = 1.0
         following: float = (1 + sqrt(1 + 4 * momentum**2)) / 2
         ahead: float = (momentum - 1) / following
-        point = step + ahead * (step - phi)
+        point = step + ahead * change
         point_fitted = step_fitted + ahead * (step_fitted - fitted)
         phi, fitted, momentum = step, step_fitted, following
     return best, best_gap, iteration

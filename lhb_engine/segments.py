@@ -16,6 +16,10 @@ from scipy.fft import irfft, next_fast_len, rfft
 from lhb_engine.history import Floats, Ints
 
 
+MATRIX = 128  # spectra a frequency from which matrix products are faster than sums of products
+LONG = 256  # rounds from which a segment is copied by itself, not gathered with the others
+
+
 @dataclass(frozen=True)
 class Bank:
     """Segments of one FFT length.
@@ -38,15 +42,32 @@ class Bank:
     def convolve(self, phi: Floats, out: Floats) -> None:
         """Write T phi of this bank's rows into `out`."""
         kernel = rfft(np.ascontiguousarray(phi[: self.n_lags].T), self.n_fft)
-        product = np.add.reduce(self.spectra * kernel[:, None], axis=0)
+        if self._many:
+            product = (self._by_frequency @ kernel.T[:, :, None])[:, :, 0].T
+        else:
+            product = np.add.reduce(self.spectra * kernel[:, None], axis=0)
         out[self.rows] = irfft(product, self.n_fft).ravel()[self.places]
 
     def correlate(self, values: Floats, out: Floats) -> None:
         """Add T' values over this bank's rows to `out`."""
         signal = np.zeros((self.spectra.shape[1], self.n_fft))
         signal.ravel()[self.places] = values[self.rows]
-        product = np.add.reduce(self.spectra * rfft(signal).conj(), axis=1)
+        conjugate = rfft(signal).conj()
+        if self._many:
+            product = (conjugate.T[:, None, :] @ self._by_frequency)[:, 0].T
+        else:
+            product = np.add.reduce(self.spectra * conjugate, axis=1)
         out[: self.n_lags] += irfft(product.conj(), self.n_fft)[:, : self.n_lags].T
+
+    @property
+    def _many(self) -> bool:
+        """Whether a frequency's spectra are enough numbers for a matrix product of their own."""
+        return self.spectra[:, :, 0].size >= MATRIX
+
+    @property
+    def _by_frequency(self) -> NDArray[np.complex128]:
+        """(n_fft // 2 + 1, n_segments, dim), the spectra as `bank` laid them out."""
+        return self.spectra.transpose(2, 1, 0)
 
 
 def plan_banks(
@@ -56,7 +77,7 @@ def plan_banks(
 
     Parameters
     ----------
-    contexts : (n_rounds, dim) array
+    contexts : (dim, n_rounds) array
         All trajectories, one after the other.
     starts, lengths : (n_trajectories,) arrays
     row_of : (n_rounds,) array
@@ -75,7 +96,7 @@ def plan_banks(
 
 
 def _bank(contexts: Floats, parts: list[tuple[int, int, int]], row_of: Ints, n_lags: int) -> Bank:
-    dim = contexts.shape[1]
+    dim = len(contexts)
     n_fft = _fft_length([stop - first for _, first, stop in parts], n_lags, dim)
     step = n_fft - n_lags + 1
     first = np.concatenate(
@@ -87,13 +108,30 @@ def _bank(contexts: Floats, parts: list[tuple[int, int, int]], row_of: Ints, n_l
     ]
     index = (first - (n_lags - 1))[:, None] + np.arange(n_fft)
     outside = (index < begin) | (index >= end)
-    segments = contexts.T.take(index, axis=1, mode="clip")
-    segments[:, outside] = 0.0
+    segments = _cut(contexts, index, outside)
     row = row_of.take(index, mode="clip")
     row[outside] = -1
     row[:, : n_lags - 1] = -1  # rounds that only feed lags
     places = np.flatnonzero(row >= 0)
-    return Bank(n_fft, n_lags, rfft(segments), row.ravel()[places], places)
+    spectra = rfft(segments)
+    if spectra[:, :, 0].size >= MATRIX:
+        spectra = np.ascontiguousarray(spectra.transpose(2, 1, 0)).transpose(2, 1, 0)
+    return Bank(n_fft, n_lags, spectra, row.ravel()[places], places)
+
+
+def _cut(contexts: Floats, index: Ints, outside: NDArray[np.bool_]) -> Floats:
+    """(dim, n_segments, n_fft) contexts at `index`, zero where they are outside."""
+    if index.shape[1] < LONG:
+        segments = contexts.take(index, axis=1, mode="clip")
+        segments[:, outside] = 0.0
+        return segments
+    segments = np.zeros((len(contexts), *index.shape))
+    for i, absent in enumerate(outside):
+        inside = np.flatnonzero(~absent)
+        start, stop = int(inside[0]), int(inside[-1]) + 1
+        at = int(index[i, start])
+        segments[:, i, start:stop] = contexts[:, at : at + stop - start]
+    return segments
 
 
 def _fft_length(n_rows: list[int], n_lags: int, dim: int) -> int:

@@ -16,6 +16,7 @@ MAX_COLUMNS = 500
 MAX_COLUMNS_WELL_POSED = 200  # with more rows than unknowns the matrix-free method needs few steps
 MAX_ENTRIES = 4_000_000  # of the dense columns: 32 MB
 FIRST_LAGS = 8
+CLEAR = 0.5  # of the largest correlation: lags to start with
 ROOM = 2
 MAX_PASSES = 40
 OUTGROWN = 3  # lags wanted, over the limit, at which to stop growing; 1 where n >= unknowns
@@ -33,9 +34,8 @@ class WorkingSet:
         most = MAX_COLUMNS_WELL_POSED if self.well_posed else MAX_COLUMNS
         self.limit = min(most, MAX_ENTRIES // problem.n) // dim
         self.lags: Ints = np.zeros(0, dtype=np.int64)
-        # columns of the design, a row each; pages are touched only as they fill
-        self._buffer: Floats = np.empty((self.limit * dim, problem.n))
-        self.columns = self._buffer[:0]
+        self._buffer: Floats = np.empty((0, problem.n))  # columns of the design, a row each
+        self.columns = self._buffer
         self.gram: Floats = np.zeros((0, 0))
         self.target: Floats = np.zeros((0, dim))
         self.curvature: float | None = None  # of the Gram matrix as it stands
@@ -45,13 +45,19 @@ class WorkingSet:
         """Take lags in, computing only the new rows of the Gram matrix."""
         n, dim = self.problem.n, self.problem.design.dim
         old, m = len(self.columns), len(self.columns) + len(lags) * dim
-        dense = self.problem.design.blocks(lags).reshape(n, len(lags) * dim)
-        self._buffer[old:m] = self.problem.centre(dense).T
-        self.columns, new = self._buffer[:m], self._buffer[old:m]
+        if m > len(self._buffer):
+            self._buffer = np.empty((min(2 * m, self.limit * dim), n))
+            self._buffer[:old] = self.columns
+        before, new = self._buffer[:old], self._buffer[old:m]
+        self.problem.columns(lags, new)
+        self.columns = self._buffer[:m]
         gram = np.empty((m, m))
         gram[:old, :old] = self.gram
-        gram[old:] = new @ self.columns.T / n
+        np.matmul(new, before.T, out=gram[old:, :old])
         gram[:old, old:] = gram[old:, :old].T
+        np.matmul(new, new.T, out=gram[old:, old:])
+        gram[old:] /= n
+        gram[:old, old:] /= n
         self.gram, self.curvature = gram, None
         self.target = np.concatenate([self.target, (new @ self.problem.y / n).reshape(-1, dim)])
         self.lags = np.concatenate([self.lags, lags])
@@ -66,7 +72,9 @@ class WorkingSet:
         problem = self.problem
         wanted = block_norms(phi) > 0
         likely = np.argsort(-self.norms, kind="stable")
-        wanted[likely[:FIRST_LAGS]] |= not wanted.any()
+        if not wanted.any():
+            first = likely[:FIRST_LAGS]
+            wanted[first] = self.norms[first] >= CLEAR * self.norms[first[0]]
         if lam > 0.5 * self.at:  # a point of a path: those the last residual already points at
             above = self.norms > lam
             above[self.lags] = False

@@ -1,6 +1,10 @@
 """`lhb bench`: the measurements behind docs/performance.md."""
 
 import json
+from collections.abc import Sequence
+from math import exp, log
+from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import typer
@@ -15,22 +19,40 @@ def solver(
     ] = None,
     large: Annotated[bool, typer.Option(help="Add the two largest sizes (hours, 16 GB).")] = False,
     seeds: Annotated[int, typer.Option(min=1)] = 5,
+    first_seed: Annotated[int, typer.Option(min=0)] = 1000,
+    lam: Annotated[
+        list[str] | None, typer.Option(help="0.5, 0.1, 0.02 of lambda_max, or path.")
+    ] = None,
+    gap: Annotated[list[float] | None, typer.Option(help="Target gaps: 1e-4, 1e-6.")] = None,
     peer: Annotated[list[str] | None, typer.Option(help="celer, adelie, skglm.")] = None,
     peers_python: Annotated[
         str, typer.Option(help="Interpreter that has the peers: `make bench-peers`.")
     ] = ".venv-peers/bin/python",
+    limit: Annotated[float, typer.Option(help="Seconds a peer has for one solve.")] = 60.0,
+    save: Annotated[
+        Path | None, typer.Option(help="Keep what is measured there, and go on from it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Certified group-lasso solves against celer, adelie and skglm at an equal duality gap."""
-    from clients.bench.solver import LARGE, PEERS, SIZES, run
+    from clients.bench.solver import GAPS, LAMS, LARGE, PEERS, SIZES, run
 
-    sizes = [_size(text) for text in size] if size else [*SIZES, *(LARGE if large else ())]
-    result = run(sizes=sizes, seeds=seeds, peers=tuple(peer or PEERS), peers_python=peers_python)
+    result = run(
+        sizes=[_size(text) for text in size] if size else [*SIZES, *(LARGE if large else ())],
+        seeds=seeds,
+        first_seed=first_seed,
+        lams=lam or LAMS,
+        gaps=gap or GAPS,
+        peers=peer or PEERS,
+        peers_python=peers_python,
+        limit=limit,
+        save=save,
+    )
     if as_json:
         typer.echo(json.dumps(result))
         return
     for measured in result["sizes"]:
-        typer.echo("\n".join(_table(measured)))
+        typer.echo("\n".join(_table(measured, limit)))
 
 
 @bench.command()
@@ -81,28 +103,37 @@ def _size(text: str) -> tuple[int, int, int]:
     return dim, n_lags, n_rows
 
 
-def _table(measured: dict[str, Any]) -> list[str]:
+def _table(measured: dict[str, Any], limit: float) -> list[str]:
     """One size in Markdown: median milliseconds, and the ratio of the best peer to ours."""
+    cells = measured["cells"]
+    peers = list(cells[0]["peers"])
+    ratios = [cell["ratio"] for cell in cells if cell["ratio"] is not None]
+    mean = f"{exp(sum(map(log, ratios)) / len(ratios)):.2f}" if ratios else "-"
     lines = [
-        f"(d, h, n) = ({measured['dim']}, {measured['n_lags']}, {measured['n_rows']})",
-        "| lam / lam_max | gap | ours | celer | adelie | skglm | best peer / ours |",
-        "|-|-|-|-|-|-|-|",
+        f"(d, h, n) = ({measured['dim']}, {measured['n_lags']}, {measured['n_rows']}): "
+        f"geometric mean over cells {mean}",
+        f"| lam / lam_max | gap | ours | {' | '.join(peers)} | best peer / ours | least seed |",
+        "|-" * (len(peers) + 5) + "|",
     ]
-    for cell in measured["cells"]:
-        peers = " | ".join(_milliseconds(cell["peers"].get(p, [])) for p in PEER_ORDER)
-        ratio = "-" if cell["ratio"] is None else f"{cell['ratio']:.2f}"
-        ours = _milliseconds(cell["ours"])
-        lines.append(f"| {cell['lam']} | {cell['target']:.0e} | {ours} | {peers} | {ratio} |")
+    for cell in cells:
+        row = [cell["lam"], f"{cell['target']:.0e}", _milliseconds(cell["ours"])]
+        row += [_milliseconds(cell["peers"][p], cell["outcomes"][p], limit) for p in peers]
+        row += [f"{cell['ratio']:.2f}", f"{min(cell['ratios']):.2f}"] if cell["ratios"] else []
+        lines.append(f"| {' | '.join(row)} |")
     return [*lines, ""]
 
 
-PEER_ORDER = ("celer", "adelie", "skglm")
-
-
-def _milliseconds(seconds: list[float | None]) -> str:
-    """Median over seeds."""
-    known = sorted(s for s in seconds if s is not None)
-    return f"{known[len(known) // 2] * 1e3:.1f}" if known else "-"
+def _milliseconds(
+    seconds: list[float | None], outcomes: Sequence[str] = (), limit: float = 0.0
+) -> str:
+    """Median over seeds; how many seeds did not get there, and why."""
+    known = [s for s in seconds if s is not None]
+    said = [f"{median(known) * 1e3:.1f}"] if known else []
+    why = {"late": f"not in {limit:.0f} s", "missed": "gap not met", "failed": "failed"}
+    for outcome, text in why.items():
+        n = list(outcomes).count(outcome)
+        said += [text if n == len(outcomes) else f"{n} {text}"] if n else []
+    return ", ".join(said)
 
 
 @bench.command()

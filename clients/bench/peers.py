@@ -1,21 +1,25 @@
-"""Times one other package on saved problems. Run by its own interpreter: imports nothing of ours.
+"""Times one other package on a saved problem. Run by its own interpreter: imports nothing of ours.
 
     python peers.py celer|adelie|skglm request.json
 
-The request lists problem files (.npz: contexts, y, n_lags), lams and target gaps. For each target
-the tolerance is tightened until the measured gap meets it; only that solve's CPU time counts, the
-dense design and any compilation excluded. One JSON line a problem goes to standard output.
+The request names a problem file (.npz: contexts, y, n_lags) and cells: lams and a target gap each.
+For each cell the tolerance is tightened until the measured gap meets the target; only that solve's
+CPU time counts, the dense design and any compilation excluded. Standard output gets a JSON line
+when all is ready and one after every solve: whoever reads it can tell which cell ran out of time.
 """
 
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 Solver = Callable[[list[float], float], list[Any]]
+
+MAX_STEPS = 16  # of ever tighter tolerances
+LONG = 0.3  # seconds: a longer solve is timed once
 
 
 def dense(contexts: Any, n_lags: int) -> Any:
@@ -122,35 +126,32 @@ def timed(solve: Solver, lams: list[float], tol: float, repeat: int) -> tuple[fl
         start = time.process_time()
         coefs = solve(lams, tol)
         best = min(best, time.process_time() - start)
-        if best > 0.3:
+        if best > LONG:
             break
     return best, coefs
 
 
-def measure(peer: str, problem: dict[str, Any], repeat: int) -> dict[str, Any]:
-    """CPU seconds at the loosest tolerance that meets each target; None where none does."""
-    data = np.load(problem["file"])
+def measure(peer: str, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every solve: its cell, tolerance, CPU seconds and gap; "met" ends the cell."""
+    data = np.load(request["file"])
     y, dim = data["y"], data["contexts"].shape[1]
     design = dense(data["contexts"], int(data["n_lags"]))
     make, loosest, factor = PEERS[peer]
     solve = make(design, y, dim)
-    cells = []
-    for lams in problem["lams"]:
-        for target in problem["gaps"]:
-            cell: dict[str, Any] = {"lams": lams, "target": target, "seconds": None, "gap": None}
-            tol = loosest(target)
-            for _ in range(16):
-                seconds, coefs = timed(solve, lams, tol, 1)
-                pairs = zip(coefs, lams, strict=True)
-                gap = max(relative_gap(design, y, c, lam, dim) for c, lam in pairs)
-                if gap <= target:
-                    if seconds < 0.3:
-                        seconds = min(seconds, timed(solve, lams, tol, repeat)[0])
-                    cell |= {"seconds": seconds, "gap": gap, "tol": tol}
-                    break
-                tol /= factor
-            cells.append(cell)
-    return {"file": problem["file"], "cells": cells}
+    yield {"ready": True}
+    for number, cell in enumerate(request["cells"]):
+        lams, target = cell["lams"], cell["target"]
+        for step in range(MAX_STEPS):
+            tol = loosest(target) * factor**-step
+            seconds, coefs = timed(solve, lams, tol, 1)
+            pairs = zip(coefs, lams, strict=True)
+            gap = max(relative_gap(design, y, c, lam, dim) for c, lam in pairs)
+            met = gap <= target
+            if met and seconds < LONG:
+                seconds = min(seconds, timed(solve, lams, tol, request["repeat"])[0])
+            yield {"cell": number, "met": met, "seconds": seconds, "gap": gap, "tol": tol}
+            if met:
+                break
 
 
 def warm_up(peer: str) -> None:
@@ -167,8 +168,8 @@ def main() -> None:
     with open(path) as file:
         request = json.load(file)
     warm_up(peer)
-    for problem in request["problems"]:
-        print(json.dumps(measure(peer, problem, request["repeat"])), flush=True)
+    for line in measure(peer, request):
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

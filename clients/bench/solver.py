@@ -10,26 +10,32 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lhb_engine.group_lasso import GroupLasso, GroupLassoResult
+from clients.bench.peer_process import ask
+from lhb_engine.group_lasso import GroupLasso
 from lhb_engine.history import Floats
 from lhb_engine.lagged_design import LaggedDesign
 
+Size = tuple[int, int, int]
+Key = tuple[Size, int, str, str, float]  # size, seed, package, lam, target gap
+
+OURS = "ours"
 PEERS = ("celer", "adelie", "skglm")
-FRACTIONS = (0.5, 0.1, 0.02)
+LAMS = ("0.5", "0.1", "0.02", "path")  # of lambda_max
+LEAST = 0.02  # of lambda_max, where the path ends
 GAPS = (1e-4, 1e-6)
 SIZES = ((5, 100, 100), (5, 100, 800), (10, 500, 1000), (10, 1000, 4000))
 LARGE = ((20, 1000, 8000), (10, 5000, 20000))
 N_PATH = 20
 
 
-def problem(size: tuple[int, int, int], seed: int) -> tuple[Floats, Floats]:
+def problem(size: Size, seed: int) -> tuple[Floats, Floats]:
     """Contexts of n + h - 1 rounds and the last n rewards: flat weights, s = 5, noise 0.1."""
     dim, n_lags, n = size
     rng = np.random.default_rng([seed, dim, n_lags, n])
@@ -49,30 +55,46 @@ def ours(contexts: Floats, y: Floats, n_lags: int) -> GroupLasso:
 
 
 def time_ours(
-    contexts: Floats, y: Floats, n_lags: int, lams: Sequence[float], gap: float, repeat: int
-) -> tuple[float, list[GroupLassoResult]]:
-    """CPU seconds (the least of a few) and results."""
-    best, results = np.inf, []
+    contexts: Floats, y: Floats, n_lags: int, lams: Sequence[float], target: float, repeat: int
+) -> dict[str, Any]:
+    """CPU seconds (the least of a few) and the largest gap."""
+    best, gap = np.inf, np.inf
     for _ in range(repeat):
         start = time.process_time()
         lasso = ours(contexts, y, n_lags)
-        results = list(lasso.path(lams, tol=gap))
+        results = list(lasso.path(lams, tol=target))
         best = min(best, time.process_time() - start)
-    return best, results
+        gap = max(result.gap for result in results)
+    return {"seconds": best, "gap": gap, "outcome": "met" if gap <= target else "missed"}
 
 
 def run(
     *,
-    sizes: Sequence[tuple[int, int, int]] = SIZES,
+    sizes: Sequence[Size] = SIZES,
     seeds: int = 5,
     first_seed: int = 1000,
+    lams: Sequence[str] = LAMS,
+    gaps: Sequence[float] = GAPS,
     peers: Sequence[str] = PEERS,
     peers_python: str = ".venv-peers/bin/python",
     repeat: int = 5,
-    timeout: float = 3600.0,
-    path: bool = True,
+    limit: float = 60.0,
+    save: Path | None = None,
 ) -> dict[str, Any]:
-    """Measure every cell: size x (three lams and a path) x target gap x seed.
+    """Measure every cell: size x lam (or the path) x target gap x seed.
+
+    Parameters
+    ----------
+    sizes, gaps, peers : sequences
+    lams : sequence of str
+        Fractions of lambda_max, or "path".
+    seeds, first_seed, repeat : int
+    peers_python : str
+        Interpreter that has the peers; this one where there is no such file.
+    limit : float
+        Seconds a peer has for one solve.
+    save : Path, optional
+        JSON lines of what was measured: read first, so that a run can go on where it stopped.
 
     Returns
     -------
@@ -80,91 +102,114 @@ def run(
     peers', the ratio of the best peer to ours for every seed and their geometric mean.
     """
     python = peers_python if Path(peers_python).exists() else sys.executable
-    out = [_measure(s, seeds, first_seed, peers, python, repeat, timeout, path=path) for s in sizes]
+    numbers = range(first_seed, first_seed + seeds)
+    keys = [(lam, gap) for lam in lams for gap in gaps]
+    measured = _saved(save)
+    for size in sizes:
+        for seed in numbers:
+            for cell in _missing(size, seed, keys, peers, measured, python, repeat, limit):
+                measured[_key(cell)] = cell
+                if save:
+                    with save.open("a") as file:
+                        file.write(json.dumps(cell) + "\n")
     return {
         "settings": {
             "seeds": [first_seed, first_seed + seeds - 1],
-            "gaps": list(GAPS),
-            "fractions_of_lambda_max": list(FRACTIONS),
-            "path_points": N_PATH if path else 0,
+            "gaps": list(gaps),
+            "lams": list(lams),
+            "path_points": N_PATH,
+            "seconds_a_peer_has_for_one_solve": limit,
             "clock": "CPU seconds of one thread, least of a few repeats",
             "versions": {name: version(name) for name in ("numpy", "scipy")},
             "peer_versions": _peer_versions(python),
             "machine": f"{platform.machine()}, Python {platform.python_version()}",
         },
-        "sizes": out,
+        "sizes": [
+            {
+                "dim": size[0],
+                "n_lags": size[1],
+                "n_rows": size[2],
+                "cells": [_cell(size, numbers, key, peers, measured) for key in keys],
+            }
+            for size in sizes
+        ],
     }
 
 
-def _measure(
-    size: tuple[int, int, int],
-    seeds: int,
-    first_seed: int,
+def _saved(save: Path | None) -> dict[Key, dict[str, Any]]:
+    if save is None or not save.exists():
+        return {}
+    cells = [json.loads(line) for line in save.read_text().splitlines()]
+    return {_key(cell): cell for cell in cells}
+
+
+def _key(cell: dict[str, Any]) -> Key:
+    return tuple(cell["size"]), cell["seed"], cell["package"], cell["lam"], cell["target"]
+
+
+def _missing(
+    size: Size,
+    seed: int,
+    keys: list[tuple[str, float]],
     peers: Sequence[str],
+    measured: dict[Key, dict[str, Any]],
     python: str,
     repeat: int,
-    timeout: float,
-    *,
-    path: bool,
+    limit: float,
+) -> Iterator[dict[str, Any]]:
+    """Measure, of one problem, what is not there yet."""
+    wanted = {
+        package: [key for key in keys if (size, seed, package, *key) not in measured]
+        for package in (OURS, *peers)
+    }
+    if not any(wanted.values()):
+        return
+    contexts, y = problem(size, seed)
+    top = ours(contexts, y, size[1]).lambda_max
+    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
+        np.savez(file, contexts=contexts, y=y, n_lags=size[1])
+        file.flush()
+        for package, missing in wanted.items():
+            cells = [{"lams": _lams(lam, top), "target": gap} for lam, gap in missing]
+            if package == OURS:
+                found = [time_ours(contexts, y, size[1], **cell, repeat=repeat) for cell in cells]
+            else:
+                found = ask(python, package, file.name, cells, repeat, limit)
+            for (lam, gap), cell in zip(missing, found, strict=True):
+                name = {"size": size, "seed": seed, "package": package, "lam": lam, "target": gap}
+                yield name | cell
+
+
+def _lams(lam: str, top: float) -> list[float]:
+    if lam == "path":
+        return [float(at) for at in top * np.geomspace(1, LEAST, N_PATH + 1)[1:]]
+    return [float(lam) * top]
+
+
+def _cell(
+    size: Size,
+    seeds: Sequence[int],
+    key: tuple[str, float],
+    peers: Sequence[str],
+    measured: dict[Key, dict[str, Any]],
 ) -> dict[str, Any]:
-    cells: dict[tuple[str, float], dict[str, Any]] = {}
-    requests = []
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(first_seed, first_seed + seeds):
-            contexts, y = problem(size, seed)
-            file = str(Path(folder) / f"{seed}.npz")
-            np.savez(file, contexts=contexts, y=y, n_lags=size[1])
-            top = ours(contexts, y, size[1]).lambda_max
-            lams = [[f * top] for f in FRACTIONS]
-            if path:
-                lams.append((top * np.geomspace(1, FRACTIONS[-1], N_PATH + 1)[1:]).tolist())
-            requests.append({"file": file, "lams": lams, "gaps": GAPS})
-            for name, points in zip([*map(str, FRACTIONS), "path"], lams, strict=False):
-                for gap in GAPS:
-                    seconds, results = time_ours(contexts, y, size[1], points, gap, repeat)
-                    cell = cells.setdefault((name, gap), _empty(name, gap, peers))
-                    cell["ours"].append(seconds)
-                    cell["gap"].append(max(r.gap for r in results))
-        for peer in peers:
-            request = Path(folder) / "request.json"
-            request.write_text(json.dumps({"problems": requests, "repeat": repeat}))
-            for answer in _ask(python, peer, request, timeout):
-                for key, cell in zip(cells, answer["cells"], strict=True):
-                    cells[key]["peers"][peer].append(cell["seconds"])
-    for cell in cells.values():
-        _rate(cell, seeds)
-    d, h, n = size
-    return {"dim": d, "n_lags": h, "n_rows": n, "cells": list(cells.values())}
-
-
-def _empty(name: str, gap: float, peers: Sequence[str]) -> dict[str, Any]:
-    return {"lam": name, "target": gap, "ours": [], "gap": [], "peers": {p: [] for p in peers}}
-
-
-def _ask(python: str, peer: str, request: Path, timeout: float) -> list[dict[str, Any]]:
-    """The peer's answers, as many as it gave before the timeout."""
-    script = Path(__file__).with_name("peers.py")
-    command = [python, str(script), peer, str(request)]
-    environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=environment, check=False
-        )
-        text = done.stdout
-    except subprocess.TimeoutExpired as late:
-        text = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
-    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-
-
-def _rate(cell: dict[str, Any], seeds: int) -> None:
-    """Ratio of the best peer to ours, a seed, and the geometric mean."""
+    """All seeds of a cell; the ratio of the best peer to ours, a seed, and the geometric mean."""
+    of = {p: [measured[size, s, p, *key] for s in seeds] for p in (OURS, *peers)}
     ratios = []
-    for i in range(seeds):
-        times = [t[i] for t in cell["peers"].values() if i < len(t) and t[i] is not None]
+    for i, own in enumerate(of[OURS]):
+        times = [of[p][i]["seconds"] for p in peers if of[p][i]["outcome"] == "met"]
         if times:
-            ratios.append(min(times) / cell["ours"][i])
-    cell["ratios"] = ratios
-    cell["ratio"] = float(np.exp(np.mean(np.log(ratios)))) if ratios else None
+            ratios.append(min(times) / own["seconds"])
+    return {
+        "lam": key[0],
+        "target": key[1],
+        "ours": [own["seconds"] for own in of[OURS]],
+        "gap": [own["gap"] for own in of[OURS]],
+        "peers": {p: [cell["seconds"] for cell in of[p]] for p in peers},
+        "outcomes": {p: [cell["outcome"] for cell in of[p]] for p in peers},
+        "ratios": ratios,
+        "ratio": float(np.exp(np.mean(np.log(ratios)))) if ratios else None,
+    }
 
 
 def _peer_versions(python: str) -> dict[str, str]:

@@ -109,3 +109,20 @@ def test_no_gram_matrix_of_scattered_or_combined_rows():
     design = LaggedDesign(np.ones((100, 2)), 5)
     assert design.select(np.arange(0, 100, 2)).gram() is None
     assert design.measure(np.full((3, 100), 0.1)).gram() is None
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems(), st.booleans())
+def test_columns_are_those_of_the_dense_matrix(problem, in_a_run):
+    parts, n_lags, M, rng = problem
+    design = LaggedDesign(parts, n_lags)
+    if M is not None:
+        design = design.measure(M)
+    elif in_a_run:
+        design = design.select(np.arange(design.n_rows // 3, design.n_rows))
+    else:
+        design = design.select(rng.permutation(design.n_rows))
+    lags = rng.permutation(n_lags)[:5]
+    out = np.full((len(lags) * design.dim, design.n_rows), np.nan)
+    design.columns(lags, out)
+    np.testing.assert_array_equal(out.T, design.blocks(lags).reshape(out.T.shape))

@@ -15,6 +15,7 @@ from scipy import sparse
 from lhb_engine.combined_rows import combined_square_sum
 from lhb_engine.history import Floats, Ints
 from lhb_engine.segments import Bank, plan_banks
+from lhb_engine.short_trajectories import Stack
 
 LEAST_RUN = 16  # consecutive rounds, on average, for which the Gram matrix's recursion pays
 
@@ -153,7 +154,9 @@ class LaggedDesign:
         if self.n_rows == 0:
             return
         first, n = int(self._rounds[0]) + 1, self.n_rows
-        in_a_run = self._places[-1] - self._places[0] == n - 1 and (np.diff(self._rounds) == 1).all()
+        in_a_run = (
+            self._places[-1] - self._places[0] == n - 1 and (np.diff(self._rounds) == 1).all()
+        )
         reach = int(self._places[0]) if in_a_run else -1
         for i, lag in enumerate(np.asarray(lags).tolist()):
             part = out[i * self.dim : (i + 1) * self.dim]
@@ -227,7 +230,7 @@ class LaggedDesign:
         return self._combine.T.tocsr()
 
     @cached_property
-    def _banks(self) -> list[Bank]:
+    def _banks(self) -> list[Bank | Stack]:
         row_of = np.full(self.n_rounds, -1)
         row_of[self._rounds] = np.arange(len(self._rounds))
         return plan_banks(self._turned[:, 1:], self._starts, self.lengths, row_of, self.n_lags)

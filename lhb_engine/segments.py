@@ -1,4 +1,4 @@
-"""Overlap-save: long trajectories cut into segments, short ones batched by length.
+"""Overlap-save: long trajectories cut into segments, shorter ones batched by length.
 
 A bank holds segments of one FFT length. A segment is `n_fft` consecutive contexts of which the
 last `n_fft - n_lags + 1` are rounds whose rows it computes; the first n_lags - 1 only feed lags.
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from lhb_engine.history import Floats, Ints
+from lhb_engine.short_trajectories import Stack, stack
 
-
+SHORT = 16  # rounds up to which a trajectory needs no transform
 MATRIX = 128  # spectra a frequency from which matrix products are faster than sums of products
 LONG = 256  # rounds from which a segment is copied by itself, not gathered with the others
 
@@ -72,8 +73,8 @@ class Bank:
 
 def plan_banks(
     contexts: Floats, starts: Ints, lengths: Ints, row_of: Ints, n_lags: int
-) -> list[Bank]:
-    """Banks that cover every round that is a row.
+) -> list[Bank | Stack]:
+    """Banks, and a stack of what is too short for them, that cover every round that is a row.
 
     Parameters
     ----------
@@ -84,15 +85,23 @@ def plan_banks(
         Each round's row; -1 where it has none.
     n_lags : int
     """
-    classes: dict[int, list[tuple[int, int, int]]] = {}
+    classes: dict[tuple[bool, int], list[tuple[int, int, int]]] = {}
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
         rows = np.flatnonzero(row_of[start : start + length] >= 0)
         if len(rows):
             first, stop = int(rows[0]), int(rows[-1]) + 1
+            if stop <= SHORT:
+                classes.setdefault((False, (stop - 1).bit_length()), []).append((start, 0, stop))
+                continue
             reach = min(n_lags, stop)  # lags beyond a trajectory's own length see nothing
             size = n_lags if reach == n_lags else min(n_lags, 1 << (reach - 1).bit_length())
-            classes.setdefault(size, []).append((start, first, stop))
-    return [_bank(contexts, parts, row_of, size) for size, parts in sorted(classes.items())]
+            classes.setdefault((True, size), []).append((start, first, stop))
+    return [
+        _bank(contexts, parts, row_of, size)
+        if long
+        else stack(contexts, [(start, stop) for start, _, stop in parts], row_of, n_lags)
+        for (long, size), parts in sorted(classes.items())
+    ]
 
 
 def _bank(contexts: Floats, parts: list[tuple[int, int, int]], row_of: Ints, n_lags: int) -> Bank:

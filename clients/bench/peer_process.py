@@ -22,15 +22,16 @@ def ask(
     ----------
     python, peer, problem : str
         Interpreter; celer, adelie or skglm; problem file.
-    cells : sequence of {"lams", "target"}
+    cells : sequence of {"lams", "target", "step"}
+        The step of the tolerance to begin at.
     repeat : int
     limit : float
         Seconds for one solve and the check of its gap.
 
     Returns
     -------
-    list of {"seconds", "gap", "tol", "outcome"}, one a cell; "outcome" is "met", "late" (a solve
-    was not done within the limit), "missed" (no tolerance met the target) or "failed".
+    list of {"seconds", "gap", "tol", "step", "outcome"}, one a cell; "outcome" is "met", "late"
+    (a solve was not done within the limit), "missed" (no tolerance met the target) or "failed".
     """
     found: list[dict[str, Any]] = [{} for _ in cells]
     while waiting := [i for i, cell in enumerate(found) if not cell]:
@@ -41,7 +42,7 @@ def ask(
             late = cells[waiting[run.at]]
             for i in waiting:  # what is late at one target is not tried at a tighter one
                 if cells[i]["lams"] == late["lams"] and cells[i]["target"] <= late["target"]:
-                    found[i] = _without("late")
+                    found[i] = found[i] or _without("late")
     return found
 
 
@@ -90,10 +91,10 @@ class _Run:
         while line:
             said = json.loads(line) if line.startswith("{") else {}
             if "cell" in said:
-                self.at = said.pop("cell")
+                self.at, done = said.pop("cell"), said.pop("done")
                 if said.pop("met"):
                     self.found[self.at] = {**said, "outcome": "met"}
-                    self.at += 1
+                self.at += done
             line = lines.get(timeout=limit)
         self.outcome = "failed" if process.wait() else "ended"
 
@@ -105,4 +106,4 @@ def _read(stream: IO[str], lines: "queue.Queue[str]") -> None:
 
 
 def _without(outcome: str) -> dict[str, Any]:
-    return {"seconds": None, "gap": None, "tol": None, "outcome": outcome}
+    return {"seconds": None, "gap": None, "tol": None, "step": 0, "outcome": outcome}

@@ -170,10 +170,17 @@ def _missing(
         np.savez(file, contexts=contexts, y=y, n_lags=size[1])
         file.flush()
         for package, missing in wanted.items():
-            cells = [{"lams": _lams(lam, top), "target": gap} for lam, gap in missing]
             if package == OURS:
-                found = [time_ours(contexts, y, size[1], **cell, repeat=repeat) for cell in cells]
+                found = [
+                    time_ours(contexts, y, size[1], _lams(lam, top), gap, repeat)
+                    for lam, gap in missing
+                ]
             else:
+                cells = []
+                for lam, gap in missing:
+                    before = measured.get((size, seed - 1, package, lam, gap), {})
+                    step = before.get("step", 0)  # as good a place to begin as any
+                    cells.append({"lams": _lams(lam, top), "target": gap, "step": step})
                 found = ask(python, package, file.name, cells, repeat, limit)
             for (lam, gap), cell in zip(missing, found, strict=True):
                 name = {"size": size, "seed": seed, "package": package, "lam": lam, "target": gap}

@@ -4,6 +4,8 @@ import numpy as np
 from celer import GroupLasso
 from scipy import sparse
 
+from lhb_engine.segments import Bank
+
 
 def toeplitz(parts, n_lags):
     """T, by its definition: row t holds [xi_t, xi_{t-1}, ...], zero before the first round."""
@@ -36,3 +38,11 @@ def celer_solution(X, y, lam, dim, tol=1e-10):
     """Group lasso by another package, (n_lags, dim)."""
     model = GroupLasso(groups=dim, alpha=lam, fit_intercept=False, tol=tol, max_iter=500)
     return model.fit(X, y).coef_.reshape(-1, dim)
+
+
+def held(design):
+    """Numbers a feature that the operator keeps, padding and overlap included."""
+    return sum(
+        b.spectra.shape[1] * b.n_fft if isinstance(b, Bank) else b.contexts.shape[1]
+        for b in design._banks
+    )

@@ -1,7 +1,7 @@
 """One fit from rows to an `Estimate`: lam, block Lasso, rank-one direction, diagnostics.
 
-Inside, contexts and rewards are scaled to about 1 (by powers of two, which is exact, or by each
-feature's own spread where asked); all that is reported is in the user's units.
+Inside, contexts and rewards are of about 1 (`units.py`), and each feature is divided by its own
+spread where asked; all that is reported is in the user's units.
 """
 
 from dataclasses import dataclass, replace
@@ -18,8 +18,11 @@ from lhb_engine.rank_one import RankOne, rank_one
 from lhb_engine.regularization import NoiseAdaptive, entry_rms, noise_adaptive
 from lhb_engine.rows import Rows
 from lhb_engine.standard_errors import rank_one_errors
+from lhb_engine.units import Units, in_units, power_of_two
 
 MAX_CONDITION_ENTRIES = 4_000_000
+FAINT = 1e-9  # of lambda_max: the least lam
+LARGEST = float(np.finfo(float).max)
 
 
 @dataclass(frozen=True)
@@ -60,24 +63,34 @@ class BlockLasso:
         reason = self._too_little(rows)
         if reason:
             return replace(empty, message=reason)
-        by = _power_of_two(rows.y)
+        scaled, units = in_units(rows)
+        return units.restore(self._estimate(scaled, units, empty))
+
+    def _estimate(self, rows: Rows, units: Units, empty: Estimate) -> Estimate:
+        """The estimate in the fit's own units, but for the diagnostics."""
+        y = rows.y
         features = self._feature_scales(rows.design)
-        design, y = rows.design.scaled(1.0 / features), rows.y / by
-        unit = by if self.standardize else by * float(features[0])  # of lam
+        design = rows.design.scaled(1.0 / features)
         if entry_rms(design, self.fit_intercept) <= 1e-7 * entry_rms(design, False):
             return replace(empty, message="The contexts never change: nothing to learn from.")
 
         noise = noise_adaptive(design, y, fit_intercept=self.fit_intercept)
         lasso = GroupLasso(design, y, fit_intercept=self.fit_intercept)
-        lam = noise.lam if self.lam is None else self.lam / unit
+        lam = noise.lam
+        if self.lam is not None:
+            contexts = 1.0 if self.standardize else units.contexts
+            lam = self.lam / units.rewards / contexts
+            # a lam that rounding cannot tell from 0 has no certificate
+            lam = min(max(lam, FAINT * (lasso.lambda_max or 1.0)), LARGEST)
         result = lasso.solve(lam, tol=self.tol, warm_start=noise.result.phi)
         active = _active_lags(lasso, noise)
+        by = 1.0 / units.contexts if self.standardize else 1.0  # lam in the rewards' units
         common: dict[str, Any] = {
             "active_lags": active,
-            "intercept": result.intercept * by if self.fit_intercept else None,
-            "lam": lam * unit,
-            "lambda_max": lasso.lambda_max * unit,
-            "sigma_hat": noise.sigma_hat * by,
+            "intercept": result.intercept if self.fit_intercept else None,
+            "lam": lam * by,
+            "lambda_max": lasso.lambda_max * by,
+            "sigma_hat": noise.sigma_hat,
             "duality_gap": result.gap,
             "n_iterations": result.n_iterations,
             "converged": result.converged,
@@ -87,11 +100,10 @@ class BlockLasso:
         if found is None:
             message = "The rewards do not stand out from the noise at this regularisation: phi = 0."
             return replace(empty, status="zero", message=message, **common)
+        found = _unstandardized(found, features)
         if self.standard_errors:
-            common["diagnostics"]["standard_errors"] = rank_one_errors(
-                rows.design, rows.y, active, _unscaled(found, features, by), self.fit_intercept
-            )
-        found = _unscaled(found, features, by)
+            errors = rank_one_errors(rows.design, y, active, found, self.fit_intercept)
+            common["diagnostics"]["standard_errors"] = errors and units.restore_errors(errors)
         return replace(
             empty,
             status="ok",
@@ -105,15 +117,14 @@ class BlockLasso:
 
     def _feature_scales(self, design: LaggedDesign) -> Floats:
         """(dim,) what each feature is divided by."""
-        largest = np.full(design.dim, _power_of_two(design.contexts))
         if not self.standardize:
-            return largest
-        contexts = design.contexts / largest
+            return np.ones(design.dim)
+        contexts = design.contexts
         centre = contexts.mean(axis=0) if self.fit_intercept else 0.0
         spread = np.sqrt(((contexts - centre) ** 2).mean(axis=0))
         # a feature that never changes has no spread to divide by
         flat = spread <= 1e-12 * np.abs(contexts).max(axis=0)
-        return np.asarray(np.where(flat, 1.0, spread) * largest)
+        return np.asarray(np.where(flat, 1.0, spread))
 
     def _too_little(self, rows: Rows) -> str:
         """Why no estimate is possible; empty where one is."""
@@ -121,7 +132,7 @@ class BlockLasso:
         n, least = rows.design.n_rows, 2 * rows.design.dim + self.fit_intercept
         if n < least:
             return f"{n} measured rows; a fit needs at least {least}."
-        y, column = rows.y / _power_of_two(rows.y), rows.design.intercept
+        y, column = rows.y / power_of_two(rows.y), rows.design.intercept
         square = float(column @ column)
         level = float(column @ y) / square if square > 0 else 0.0
         if float(np.abs(y - level * column).max()) <= 1e-12 * float(np.abs(y).max()):
@@ -131,17 +142,11 @@ class BlockLasso:
         return ""
 
 
-def _power_of_two(values: Floats) -> float:
-    """The power of two just above the largest size, 1 where all are 0."""
-    largest = float(np.abs(values).max())
-    return float(2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)) if largest > 0 else 1.0
-
-
-def _unscaled(found: RankOne, features: Floats, by: float) -> RankOne:
-    """The scaled problem's answer in the user's units; theta a unit vector again."""
+def _unstandardized(found: RankOne, features: Floats) -> RankOne:
+    """The standardised problem's answer in the given features; theta a unit vector again."""
     theta = found.theta / (features / features.max())
     norm = float(np.sqrt(theta @ theta))
-    weights = found.weights * (norm * (by / float(features.max())))
+    weights = found.weights * (norm / float(features.max()))
     return replace(found, theta=theta / norm, weights=weights)
 
 

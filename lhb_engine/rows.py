@@ -71,7 +71,7 @@ def differenced_rows(history: History, quarter: int) -> Rows | None:
     """Fourth quarter less second: y = r'' - r', X = P'' - P' (Algorithm 1).
 
     A row exists where both partners were measured, each wholly inside its quarter; None where
-    the history has more than one trajectory.
+    the history has more than one trajectory, or a difference is beyond a float's range.
     """
     window = _window(history)
     if len(history.trajectories) != 1:
@@ -94,13 +94,17 @@ def differenced_rows(history: History, quarter: int) -> Rows | None:
     ]
     plus = np.array([i for i, _ in pairs], dtype=np.int64)
     minus = np.array([i for _, i in pairs], dtype=np.int64)
+    with np.errstate(over="ignore"):
+        difference = kept.value[plus] - kept.value[minus]
+    if not np.isfinite(difference).all():
+        return None
     spans = kept.last - kept.first + 1
     start = part.first_round
     matrix = span_matrix(kept.first - start, kept.last - start, len(part.contexts))
     design = LaggedDesign(part.contexts, window.n_lags)
     return Rows(
         design.measure(sparse.csr_array(matrix[plus] - matrix[minus])),
-        (kept.value[plus] - kept.value[minus]) / np.sqrt(spans[plus]),
+        difference / np.sqrt(spans[plus]),
         "differenced",
         int((group >= 0).sum()) - int(spans.sum()),
     )

@@ -15,6 +15,7 @@ from lhb_engine.agents.options import check_among, check_numbers, check_whole
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History
 from lhb_engine.rows import Rows, measured_rows
+from lhb_engine.units import in_units
 
 Schedule = Literal["ad_lasso", "growing"]
 
@@ -83,7 +84,7 @@ class OracleW(Agent):
         """min_theta |r - G theta|^2 over the window's measurements."""
         window = history.window
         assert window is not None
-        rows = measured_rows(history, quarters=self._quarter(window))
+        rows, units = in_units(measured_rows(history, quarters=self._quarter(window)))
         facts = covered(rows, window)
         rank = 0
         if rows.design.n_rows:
@@ -96,7 +97,8 @@ class OracleW(Agent):
         length = float(np.linalg.norm(solution))
         if length == 0.0:
             return Estimate("zero", np.zeros(self.horizon), message="theta = 0", **facts)
-        return Estimate("ok", self.weights * length, theta=np.asarray(solution / length), **facts)
+        theta = np.asarray(solution / length)
+        return units.restore(Estimate("ok", self.weights * length, theta=theta, **facts))
 
     def _quarter(self, window: FitWindow) -> int | None:
         if self.options.schedule == "ad_lasso" and epochs.in_first_phase(window, self.horizon):

@@ -10,6 +10,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
 from lhb_engine.lagged_design import LaggedDesign
 from lhb_engine.rank_one import rank_one
+from lhb_engine.units import in_units
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class SAGD(OnEpochs):
         """Descend, then keep w's largest."""
         window = history.window
         assert window is not None
-        rows = self.rows(history)
+        rows, units = in_units(self.rows(history))
         facts = covered(rows, window)
         zero = np.zeros(rows.design.n_lags)
         if rows.design.n_rows < 2 * self.dim or not rows.y.any():
@@ -76,7 +77,7 @@ class SAGD(OnEpochs):
         mass = float(np.abs(weights).sum())
         if mass == 0.0:
             return Estimate("zero", zero, message="w = 0", n_iterations=n_steps, **facts)
-        return Estimate(
+        estimate = Estimate(
             "ok",
             np.maximum(weights, 0.0),
             theta=theta,
@@ -86,6 +87,7 @@ class SAGD(OnEpochs):
             converged=n_steps < o.n_steps,
             **facts,
         )
+        return units.restore(estimate)
 
 
 def descend(

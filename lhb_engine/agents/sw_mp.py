@@ -6,6 +6,7 @@ from lhb_engine.agents.on_epochs import EpochOptions, OnEpochs, covered
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
 from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.units import in_units
 
 CHUNK_NUMBERS = 2**20  # of dense columns at a time
 
@@ -24,7 +25,7 @@ class SWMP(OnEpochs):
         """The best-matching lag and the direction it alone gives."""
         window = history.window
         assert window is not None
-        rows = self.rows(history)
+        rows, units = in_units(self.rows(history))
         facts = covered(rows, window)
         weights = np.zeros(rows.design.n_lags)
         if rows.design.n_rows < 2 * self.dim or not rows.y.any():
@@ -38,9 +39,8 @@ class SWMP(OnEpochs):
         solution = np.linalg.lstsq(block, rows.y)[0]
         length = float(np.linalg.norm(solution))
         weights[lag] = length
-        return Estimate(
-            "ok", weights, theta=np.asarray(solution / length), active_lags=(lag,), **facts
-        )
+        theta = np.asarray(solution / length)
+        return units.restore(Estimate("ok", weights, theta=theta, active_lags=(lag,), **facts))
 
 
 def matching_scores(design: LaggedDesign, y: Floats) -> Floats:

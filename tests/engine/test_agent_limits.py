@@ -1,5 +1,6 @@
 """Agents at the limits: huge options, huge dims, scores that overflow."""
 
+import json
 import tracemalloc
 
 import numpy as np
@@ -119,3 +120,71 @@ def test_a_direction_that_is_not_finite_is_not_installed(name):
     broken = Estimate("ok", np.eye(4)[2], theta=np.array([np.nan, 1.0]), active_lags=(2,))
     agent.install(broken)
     assert agent.state() == before
+
+
+N_ROUNDS, HORIZON, THETA = 150, 12, np.array([0.6, -0.64, 0.48])
+FITTING = {
+    "ad_lasso": [{}, {"reg": "theory", "c": 1e-3}, {"reg": "theory", "c": 1e9}],
+    "doubling_lasso": [
+        {"reg": "theory", "c": 1e-9},
+        {"standardize": True, "standard_errors": True},
+    ],
+    "oracle_w": [{"weights": [0.0, 0.0, 0.7, 0.3]}],
+    "sa_gd": [{}],
+    "sw_mp": [{}],
+    "ucb_mp": [{"rows": "ad_lasso"}],
+}
+
+
+def fits(name, options, contexts_by, rewards_by):
+    """All fits of 150 rounds in the model, in other units."""
+    rng = np.random.default_rng(3)
+    contexts = rng.uniform(-1, 1, (N_ROUNDS, 3))
+    y = np.convolve(contexts @ THETA, [0, 0, 0.7, 0.3])[:N_ROUNDS]
+    y += 0.01 * rng.standard_normal(N_ROUNDS)
+    singles = Measurements.single(np.arange(1, N_ROUNDS + 1), y / np.abs(y).max() * rewards_by)
+    history = History(3, {"": Trajectory(contexts * contexts_by, singles)})
+    agent = make_agent(name, dim=3, horizon=HORIZON, **options)
+    found, n = [], 0
+    while (window := agent.next_fit(n)).due <= N_ROUNDS:
+        found.append(agent.fit(history.over(window)))
+        n = window.due
+    return found
+
+
+CASES = [(name, options) for name, several in FITTING.items() for options in several]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize("contexts_by", [1e-320, 1e-200, 1e200, 1.7e308])
+@pytest.mark.parametrize("rewards_by", [1e-320, 1.0, 1e300, 1.7e308])
+def test_a_fit_at_a_float_s_limits_is_finite_or_says_why(name, options, contexts_by, rewards_by):
+    estimates = fits(name, options, contexts_by, rewards_by)
+    assert len(estimates) >= 3
+    for estimate in estimates:
+        json.dumps(estimate.to_json(), allow_nan=False)
+        assert (estimate.status == "ok") == (estimate.theta is not None)
+        assert estimate.status == "ok" or estimate.message
+        if estimate.theta is not None:
+            assert np.linalg.norm(estimate.theta) == pytest.approx(1)
+    last = estimates[-1]
+    if "reg" not in options and abs(np.log10(rewards_by) - np.log10(contexts_by)) < 300:
+        assert last.theta @ THETA > 0.7, "units decide nothing"
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_a_lag_weight_beyond_a_float_is_said(name, options):
+    message = fits(name, {**options, **({"c": 1e-9} if "reg" in options else {})}, 1e-200, 1e200)
+    assert message[-1].status == "insufficient_data"
+    assert "apart in size" in message[-1].message
+
+
+@pytest.mark.parametrize("name", [n for n in FITTING if n != "oracle_w"])
+def test_powers_of_two_change_no_bit(name):
+    plain, scaled = fits(name, {}, 1.0, 1.0), fits(name, {}, 2.0**40, 2.0**-30)
+    for a, b in zip(plain, scaled, strict=True):
+        assert a.status == b.status
+        assert a.active_lags == b.active_lags
+        if a.theta is not None:
+            np.testing.assert_array_equal(a.theta, b.theta)
+            np.testing.assert_array_equal(a.lag_weights * 2.0**-70, b.lag_weights)

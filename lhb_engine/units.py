@@ -1,0 +1,80 @@
+"""A fit's own units: contexts and rewards of about 1, whatever people measure in.
+
+Both are divided by powers of two, which is exact, so that a change of units changes no decision and
+no sum overflows on the way.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats
+from lhb_engine.rows import Rows
+
+OUT_OF_RANGE = "Rewards and contexts are so far apart in size that no number holds a lag weight."
+
+
+def power_of_two(values: Floats) -> float:
+    """The power of two just above the largest size, 1 where all are 0."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return float(2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)) if largest > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class Units:
+    """What contexts and rewards were divided by."""
+
+    contexts: float
+    rewards: float
+
+    def restore(self, estimate: Estimate) -> Estimate:
+        """An estimate in these units, in the user's; numbers beyond a float's range are None.
+
+        Without a lag weight that a float holds it is "insufficient_data".
+        """
+        lam = self.rewards * self.contexts
+        known = replace(
+            estimate,
+            lam=_times(estimate.lam, lam),
+            lambda_max=_times(estimate.lambda_max, lam),
+            sigma_hat=_times(estimate.sigma_hat, self.rewards),
+            intercept=_times(estimate.intercept, self.rewards),
+        )
+        weights = self.weights(estimate.lag_weights)
+        if np.isfinite(weights).all():
+            return replace(known, lag_weights=weights)
+        return replace(
+            known,
+            status="insufficient_data",
+            theta=None,
+            lag_weights=np.zeros(len(weights)),
+            active_lags=(),
+            message=OUT_OF_RANGE,
+        )
+
+    def weights(self, weights: Floats) -> Floats:
+        """Lag weights in the user's units."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return weights * (self.rewards / self.contexts)
+
+    def restore_errors(self, errors: dict[str, Any]) -> dict[str, Any] | None:
+        """Standard errors in the user's units; None where a float does not hold them."""
+        out = {**errors, "sigma": errors["sigma"] * self.rewards}
+        for name in ("lag_weights", "lag_weights_error"):
+            out[name] = self.weights(np.array(errors[name])).tolist()
+        numbers = [out["sigma"], *out["lag_weights"], *out["lag_weights_error"]]
+        return out if np.isfinite(numbers).all() else None
+
+
+def in_units(rows: Rows) -> tuple[Rows, Units]:
+    """Rows of numbers up to 1, and what they were divided by."""
+    units = Units(power_of_two(rows.design.contexts), power_of_two(rows.y))
+    design = rows.design.scaled(np.full(rows.design.dim, 1.0 / units.contexts))
+    return replace(rows, design=design, y=rows.y / units.rewards), units
+
+
+def _times(value: float | None, by: float) -> float | None:
+    product = None if value is None else value * by
+    return product if product is None or np.isfinite(product) else None

@@ -55,7 +55,9 @@ class LaggedDesign:
         self.dim = int(parts[0].shape[1])
         self.lengths: Ints = np.array([len(part) for part in parts], dtype=np.int64)
         # row 0 is the zero context that every lag before a trajectory's first round points to
-        self._contexts = np.concatenate([np.zeros((1, self.dim)), *parts], dtype=np.float64)
+        self._contexts = np.ascontiguousarray(
+            np.concatenate([np.zeros((1, self.dim)), *parts], dtype=np.float64)
+        )
         if not np.isfinite(self._contexts).all():
             raise ValueError("contexts must be finite")
         self._starts: Ints = np.concatenate([[0], np.cumsum(self.lengths)])[:-1]

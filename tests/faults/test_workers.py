@@ -1,0 +1,139 @@
+"""Workers on one PostgreSQL: fits that outlive them, and what they claim."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from tests.faults.server import Server, WorkerProcess
+from tests.faults.test_kill import wait_for_fits
+
+ARMS = [[1.0, 0.25], [-0.5, 1.0]]
+
+
+class HeldWorker(WorkerProcess):
+    """Its fits wait for a gate."""
+
+    code = (
+        "from service.worker import run; from tests.faults.jobs import held_fit; run(job=held_fit)"
+    )
+
+
+def estimates(client: httpx.Client, session: str) -> list[Any]:
+    return list(client.get(f"/v1/sessions/{session}/estimates?limit=1000").json()["items"])
+
+
+def due_session(client: httpx.Client) -> str:
+    """A session whose first fit is due, and whose second window is complete too."""
+    body = {"algorithm": "ad_lasso", "dim": 2, "horizon": 4}
+    session = str(client.post("/v1/sessions", json=body).json()["id"])
+    for round in range(1, 13):
+        client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS})
+        reward = {"round": round, "value": round * 0.5 + round % 3}
+        client.post(f"/v1/sessions/{session}/rewards", json=reward)
+    return session
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)],
+)
+def test_a_dead_or_frozen_workers_fit_runs_again(
+    postgres_url: str, tmp_path: Path, end: signal.Signals
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    with (
+        Server(postgres_url) as server,
+        server.client() as client,
+        HeldWorker(postgres_url, LHB_TEST_GATE=str(gate)) as dying,
+    ):
+        session = due_session(client)
+        wait_for(gate.with_suffix(".pid"))
+        assert dying.process is not None
+        with WorkerProcess(postgres_url):
+            time.sleep(1.5)  # more than a sweep: a living worker's claim is respected
+            assert estimates(client, session) == []
+            dying.process.send_signal(end)
+            deadline = time.monotonic() + 60
+            while len(estimates(client, session)) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            found = estimates(client, session)
+            assert [item["status"] for item in found].count("failed") == 0
+            assert not client.get(f"/v1/sessions/{session}").json()["fit_due"]
+            gate.unlink()  # the dead one's process, or the frozen one's fit, ends: nothing changes
+            dying.process.send_signal(signal.SIGCONT)
+            time.sleep(1.0)
+            assert estimates(client, session) == found
+
+
+def test_a_stopped_worker_finishes_its_fit_first(postgres_url: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    with (
+        Server(postgres_url) as server,
+        server.client() as client,
+        HeldWorker(postgres_url, LHB_TEST_GATE=str(gate)) as worker,
+    ):
+        session = due_session(client)
+        wait_for(gate.with_suffix(".pid"))
+        threading.Timer(0.5, gate.unlink).start()
+        assert worker.stop(signal.SIGTERM) == 0
+        assert estimates(client, session)
+
+
+def test_what_time_alone_makes_due_is_found_by_a_worker(postgres_url: str) -> None:
+    with Server(postgres_url) as server, server.client() as client, WorkerProcess(postgres_url):
+        body = {"algorithm": "ad_lasso", "dim": 2, "horizon": 4, "reward_wait_seconds": 0.7}
+        session = client.post("/v1/sessions", json=body).json()["id"]
+        for round in range(1, 6):
+            client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS})
+            if round != 3:
+                reward = {"round": round, "value": round * 0.5}
+                client.post(f"/v1/sessions/{session}/rewards", json=reward)
+        assert not client.get(f"/v1/sessions/{session}").json()["fit_due"]
+        deadline = time.monotonic() + 20
+        while not estimates(client, session):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_claim_locks_no_more_than_it_takes(postgres_url: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    held = HeldWorker(postgres_url, LHB_TEST_GATE=str(gate), LHB_FIT_WORKERS="2")
+    with Server(postgres_url) as server, server.client() as client, held:
+        sessions = [due_session(client) for _ in range(5)]
+        wait_for(gate.with_suffix(".pid"))
+        time.sleep(1.5)
+        with psycopg.connect(postgres_url) as connection:
+            row = connection.execute(
+                "select count(*) from pg_locks where locktype = 'advisory' and granted"
+                " and database = (select oid from pg_database where datname = current_database())"
+            ).fetchone()
+        assert row == (2,)
+        assert client.get("/readyz").json()["fits_due"] == len(sessions)
+        gate.unlink()
+        for session in sessions:
+            assert not wait_for_fits(client, session)["fit_due"]
+
+
+def test_a_worker_refuses_sqlite(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="postgresql://"):
+        WorkerProcess(tmp_path / "lhb.db").start()
+    assert not os.path.exists(tmp_path / "lhb.db")

@@ -17,7 +17,8 @@ class Log(Protocol):
     def rounds_in_window(
         self, key: SessionKey, first: int, last: int
     ) -> list[tuple[str, int, int]]:
-        """Of each trajectory, its first and last round whose position lies in first..last."""
+        """Of each trajectory, its first and last round whose position lies in first..last; in
+        key order."""
 
     def selected_contexts(
         self, key: TrajectoryKey, first: int, last: int

@@ -199,9 +199,11 @@ where d.tenant = $1 and d.session_id = $2 and d.position between $3 and $4
         order by m.first_round desc limit 1), 0)
 
 -- name: rounds_in_window
--- of each trajectory, the rounds whose positions lie in a window
+-- of each trajectory, the rounds whose positions lie in a window; in key order, since a fit adds up in
+-- the order of its history
 select trajectory, min(round), max(round) from decisions
-where tenant = $1 and session_id = $2 and position between $3 and $4 group by trajectory
+where tenant = $1 and session_id = $2 and position between $3 and $4
+    group by trajectory order by trajectory
 
 -- name: selected_contexts
 select round, position, context from decisions

@@ -167,7 +167,8 @@ class SqlReader(ABC):
     def rounds_in_window(
         self, key: SessionKey, first: int, last: int
     ) -> list[tuple[str, int, int]]:
-        """Of each trajectory, its first and last round whose position lies in first..last."""
+        """Of each trajectory, its first and last round whose position lies in first..last; in
+        key order."""
         trajectories = self.trajectories(key)
         if len(trajectories) == 1:
             alone = trajectories[0]

@@ -144,9 +144,11 @@ where d.tenant = ?1 and d.session_id = ?2 and d.position between ?3 and ?4 and d
     order by m.first_round desc limit 1), 0)
 
 -- name: rounds_in_window
--- of each trajectory, the rounds whose positions lie in a window
+-- of each trajectory, the rounds whose positions lie in a window; in key order, since a fit adds up in
+-- the order of its history
 select trajectory, min(round), max(round) from decisions
-where tenant = ? and session_id = ? and position between ? and ? group by trajectory
+where tenant = ? and session_id = ? and position between ? and ?
+    group by trajectory order by trajectory
 
 -- name: selected_contexts
 select round, position, context from decisions

@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import RawCursor
 
+from lhb_engine.history import FitWindow
 from service.decisions import Decide
 from service.problems import Unavailable
 from service.records import SessionKey
 from service.rewards import Receive, Reward
 from service.sessions import CreateSession
 from service.storage.ports import Contended, Keys
-from service.storage.postgres import N_READERS, PostgresStore
+from service.storage.postgres import N_READERS, PostgresStore, open_reader
 from service.storage.postgres_reader import PostgresReader
 from service.storage.postgres_transaction import columns
 from tests.service.room import CONTEXTS, Room
@@ -160,3 +161,16 @@ def test_two_processes_never_serve_a_session_from_an_old_cache(
         assert mine.decide().round == round
     assert room.session.n_rounds == 8
     other_store.close()
+
+
+def test_a_history_is_in_key_order_whatever_the_planner_does(room: Room, postgres_url: str) -> None:
+    """A fit adds up in this order: another one has other last bits."""
+    room.create(horizon=100)
+    names = [f"t{i * 37 % 101}" for i in range(100)]
+    for name in names:
+        room.decide(name)
+    off = "".join(f"-cenable_{how}%3Doff%20" for how in ("sort", "indexscan", "bitmapscan"))
+    window = FitWindow(1, 1, 100, 4, 100)
+    with open_reader(f"{postgres_url}?options={off}") as reader:
+        history = reader.history(room.session, window)
+    assert list(history.trajectories) == sorted(names)

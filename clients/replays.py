@@ -10,14 +10,13 @@ def replay(names: list[str]) -> list[dict[str, Any]]:
     Reads beside a running server, which may go on.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from threadpoolctl import threadpool_limits
-
+    from lhb_engine.blas import one_thread
     from service.offline import all_sessions, find
     from service.replay import replay_session
     from service.settings import Settings
     from service.storage.urls import open_reader
 
-    with threadpool_limits(1), open_reader(Settings().database_url) as reader:
+    with one_thread(), open_reader(Settings().database_url) as reader:
         sessions = [find(reader, name) for name in names] if names else all_sessions(reader)
         return [replay_session(reader, session).to_json() for session in sessions]
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from clients.progress import OnRound, progress
 from clients.sdk import Client, Session
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
+from lhb_engine.blas import one_thread
 from lhb_engine.environment import LongHorizonEnvironment
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints
@@ -102,7 +102,7 @@ def play_in_process(settings: Settings, algorithm: str, seed: int, on_round: OnR
     """Play whole epochs at once with an agent in this process."""
     world = settings.world(seed)
     started = time.perf_counter()
-    with threadpool_limits(1, "blas"):  # as in the service's fits: the same bits
+    with one_thread():  # as in the service's fits: the same bits
         played = simulate(
             algorithm,
             world,

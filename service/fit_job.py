@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import scipy
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 
+from lhb_engine.blas import one_thread
 from service.agents import build_agent
 from service.storage.urls import open_reader
 
@@ -18,7 +18,7 @@ from service.storage.urls import open_reader
 def prepare_process(niceness: int) -> None:
     """Give way to the processes that answer, and keep BLAS to one thread."""
     os.nice(niceness)
-    threadpool_limits(1)
+    one_thread()
 
 
 def run_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
@@ -49,6 +49,8 @@ def run_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | 
 @cache
 def fingerprint() -> dict[str, Any]:
     """Where the numbers come from: equal fingerprints give equal estimates to the bit."""
+    import scipy.linalg  # its BLAS is one of those listed below, once it is loaded
+
     blas = [
         f"{pool.get('internal_api')} {pool.get('version')} {pool.get('architecture')}"
         for pool in threadpool_info()

@@ -1,6 +1,7 @@
 """Imports point one way (DESIGN 3): experiments -> simulator -> sdk -> httpx; service -> engine."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,3 +86,12 @@ def test_the_rules_catch_a_wrong_arrow(tmp_path: Path) -> None:
 def test_files_stay_short() -> None:
     long = {name: n for name, path in modules() if (n := path.read_text().count("\n")) > 300}
     assert not long
+
+
+def test_a_server_loads_nothing_that_only_fits_or_migrations_need() -> None:
+    heavy = (
+        "scipy.sparse scipy.linalg scipy.fft scipy.special sklearn matplotlib alembic sqlalchemy"
+    )
+    code = f"import sys, service.server; print(*sys.modules.keys() & set({heavy.split()!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -6,8 +6,6 @@ from lhb_engine import epochs
 from lhb_engine.agents.doubling_lasso import DoublingLasso
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
-from lhb_engine.regularization import theory_full
-from lhb_engine.rows import measured_rows
 
 
 class ADLasso(DoublingLasso):
@@ -22,6 +20,9 @@ class ADLasso(DoublingLasso):
 
     def fit(self, history: History) -> Estimate:
         """Algorithm 1's fit up to round h, Algorithm 2's after it."""
+        from lhb_engine.regularization import theory_full
+        from lhb_engine.rows import measured_rows
+
         window = history.window
         assert window is not None
         if epochs.in_first_phase(window, self.horizon):

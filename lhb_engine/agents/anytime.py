@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from lhb_engine.aligned_rounds import AlignedRounds, align
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
-from lhb_engine.rank_one_posterior import Posterior, rank_one_posterior
+
+if TYPE_CHECKING:
+    from lhb_engine.rank_one_posterior import Posterior
 
 FIRST_FIT = 8
 GROWTH = 1.2
@@ -117,6 +119,8 @@ class Anytime(Agent):
 
     def fit(self, history: History) -> Estimate:
         """Posterior mean on every row of the window."""
+        from lhb_engine.rank_one_posterior import rank_one_posterior
+
         rows, window = align(history), history.window
         assert window is not None
         covered: dict[str, Any] = {
@@ -172,7 +176,7 @@ def _too_little(rows: AlignedRounds) -> str:
     return ""
 
 
-def _in_words(found: Posterior, rows: AlignedRounds) -> str:
+def _in_words(found: "Posterior", rows: AlignedRounds) -> str:
     degrees = found.spread * 180.0 / np.pi
     return (
         f"From {rows.n_rows} rows the direction is known to about {degrees:.0f} degrees; "

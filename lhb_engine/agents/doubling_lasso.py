@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from lhb_engine import epochs
 from lhb_engine.agents.base import Agent, Options
 from lhb_engine.agents.options import check_among, check_flag, check_number, check_whole
-from lhb_engine.block_lasso import BlockLasso
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
-from lhb_engine.regularization import theory_doubling
-from lhb_engine.rows import differenced_rows, measured_rows
+
+if TYPE_CHECKING:
+    from lhb_engine.block_lasso import BlockLasso
 
 Rule = Literal["noise_adaptive", "theory"]
 
@@ -86,6 +86,9 @@ class DoublingLasso(Agent):
 
     def fit_differenced(self, history: History) -> Estimate:
         """Fourth quarter less second; both quarters with an intercept where too few pairs are."""
+        from lhb_engine.regularization import theory_doubling
+        from lhb_engine.rows import differenced_rows, measured_rows
+
         assert history.window is not None
         quarter = epochs.quarter_of(history.window)
         rows = differenced_rows(history, quarter)
@@ -95,7 +98,9 @@ class DoublingLasso(Agent):
         lam = theory_doubling(quarter, self.dim, o.gamma, o.c) if o.reg == "theory" else None
         return self.block_lasso(lam, rows.name == "undifferenced").estimate(rows, history.window)
 
-    def block_lasso(self, lam: float | None, fit_intercept: bool) -> BlockLasso:
+    def block_lasso(self, lam: float | None, fit_intercept: bool) -> "BlockLasso":
         """The fit that the options ask for."""
+        from lhb_engine.block_lasso import BlockLasso
+
         o = self.options
         return BlockLasso(lam, fit_intercept, o.standardize, o.standard_errors)

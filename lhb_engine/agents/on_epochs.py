@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lhb_engine import epochs
 from lhb_engine.agents.base import Agent, Options
 from lhb_engine.agents.options import check_among, check_whole
 from lhb_engine.history import FitWindow, History
-from lhb_engine.rows import Rows, measured_rows
+
+if TYPE_CHECKING:
+    from lhb_engine.rows import Rows
 
 Share = Literal["epoch", "ad_lasso"]
 
@@ -52,15 +54,17 @@ class OnEpochs(Agent):
         """The first window that is due after more than `n_rounds` rounds."""
         return next(window for window in self.windows() if window.due > n_rounds)
 
-    def rows(self, history: History) -> Rows:
+    def rows(self, history: History) -> "Rows":
         """The rows of one fit, undifferenced."""
+        from lhb_engine.rows import measured_rows
+
         window = history.window
         assert window is not None
         shared = self.options.rows == "ad_lasso" and epochs.in_first_phase(window, self.horizon)
         return measured_rows(history, quarters=epochs.quarter_of(window) if shared else None)
 
 
-def covered(rows: Rows, window: FitWindow) -> dict[str, Any]:
+def covered(rows: "Rows", window: FitWindow) -> dict[str, Any]:
     """The fields of an `Estimate` that say which data a fit has used."""
     return {
         "n_rows": rows.design.n_rows,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import ceil
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from lhb_engine.agents.on_epochs import covered
 from lhb_engine.agents.options import check_among, check_numbers, check_whole
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History
-from lhb_engine.rows import Rows, measured_rows
 from lhb_engine.units import in_units
+
+if TYPE_CHECKING:
+    from lhb_engine.rows import Rows
 
 Schedule = Literal["ad_lasso", "growing"]
 
@@ -82,6 +84,8 @@ class OracleW(Agent):
 
     def fit(self, history: History) -> Estimate:
         """min_theta |r - G theta|^2 over the window's measurements."""
+        from lhb_engine.rows import measured_rows
+
         window = history.window
         assert window is not None
         rows, units = in_units(measured_rows(history, quarters=self._quarter(window)))
@@ -106,7 +110,7 @@ class OracleW(Agent):
         return None
 
 
-def filtered_contexts(rows: Rows, weights: Floats) -> Floats:
+def filtered_contexts(rows: "Rows", weights: Floats) -> Floats:
     """Rows of g_t = sum_k w_k xi_{t-k}, (n_rows, dim); `weights` has one number a lag."""
     out = np.zeros((rows.design.n_rows, rows.design.dim))
     for lag in np.flatnonzero(weights):

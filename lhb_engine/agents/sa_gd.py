@@ -1,6 +1,7 @@
 """SA-GD: rank one first, sparse after, by alternating gradient steps (MODEL 6)."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,9 +9,11 @@ from lhb_engine.agents.on_epochs import EpochOptions, OnEpochs, covered
 from lhb_engine.agents.options import check_number, check_whole
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
-from lhb_engine.lagged_design import LaggedDesign
 from lhb_engine.rank_one import rank_one
 from lhb_engine.units import in_units
+
+if TYPE_CHECKING:
+    from lhb_engine.lagged_design import LaggedDesign
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class SAGD(OnEpochs):
 
 
 def descend(
-    design: LaggedDesign, y: Floats, theta: Floats, weights: Floats, n_steps: int, tol: float
+    design: "LaggedDesign", y: Floats, theta: Floats, weights: Floats, n_steps: int, tol: float
 ) -> tuple[Floats, Floats, int]:
     """Alternating exact-line-search gradient steps; theta (unit), weights, pairs of steps made."""
     fitted = design.matvec(np.outer(weights, theta))
@@ -116,7 +119,7 @@ def descend(
 
 
 def _move(
-    design: LaggedDesign,
+    design: "LaggedDesign",
     y: Floats,
     residual: Floats,
     point: Floats,

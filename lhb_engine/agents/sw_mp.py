@@ -1,12 +1,16 @@
 """SW-MP: single-weight matching pursuit, which looks for the one largest lag weight."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from lhb_engine.agents.on_epochs import EpochOptions, OnEpochs, covered
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
-from lhb_engine.lagged_design import LaggedDesign
 from lhb_engine.units import in_units
+
+if TYPE_CHECKING:
+    from lhb_engine.lagged_design import LaggedDesign
 
 CHUNK_NUMBERS = 2**20  # of dense columns at a time
 
@@ -43,7 +47,7 @@ class SWMP(OnEpochs):
         return units.restore(Estimate("ok", weights, theta=theta, active_lags=(lag,), **facts))
 
 
-def matching_scores(design: LaggedDesign, y: Floats) -> Floats:
+def matching_scores(design: "LaggedDesign", y: Floats) -> Floats:
     """|y' Xi^k| / |Xi^k| of every block column, spectral norms, (n_lags,)."""
     along = np.linalg.norm(design.rmatvec(y), axis=1)
     norms = np.zeros(design.n_lags)

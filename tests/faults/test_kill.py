@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from threadpoolctl import threadpool_limits
 
+from lhb_engine.blas import one_thread
 from service.offline import all_sessions
 from service.replay import replay_session
 from service.storage.urls import open_reader
@@ -40,7 +40,7 @@ def kill_under_load(database: Path | str, seed: int) -> None:
 
 def assert_replay_equals_live(database: Path | str) -> None:
     """Every session that is left decides and fits again as it did."""
-    with threadpool_limits(1), open_reader(url_of(database)) as reader:
+    with one_thread(), open_reader(url_of(database)) as reader:
         for session in all_sessions(reader):
             replay = replay_session(reader, session)
             assert replay.differences == []

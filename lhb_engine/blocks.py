@@ -13,10 +13,11 @@ def block_norms(phi: Floats) -> Floats:
     return np.asarray(np.sqrt(np.einsum("kd,kd->k", phi, phi)))
 
 
-def shrink(phi: Floats, amount: float) -> Floats:
-    """Shorten every row by `amount`, to zero where it is shorter."""
-    factor = 1.0 - amount / np.maximum(block_norms(phi), amount + TINY)
-    return np.asarray(phi * factor[:, None])
+def shrink(phi: Floats, amount: float) -> tuple[Floats, float]:
+    """Every row shorter by `amount`, zero where it is shorter than that; the sum of the norms."""
+    norms = block_norms(phi)
+    factor = 1.0 - amount / np.maximum(norms, amount + TINY)
+    return np.asarray(phi * factor[:, None]), float(norms @ factor)
 
 
 def dual_value(residual: float, along: float, largest: float, lam: float) -> float:

@@ -77,7 +77,7 @@ class GramProblem:
         """Accelerated proximal gradient steps that restart where momentum points uphill."""
         point, point_product, momentum = phi, product, 1.0
         for _ in range(n_steps):
-            step = shrink(
+            step, _ = shrink(
                 point + (self.target - point_product) / self.curvature, self.lam / self.curvature
             )
             step_product = self.times(step)

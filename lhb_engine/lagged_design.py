@@ -173,10 +173,14 @@ class LaggedDesign:
         return self.blocks(np.arange(self.n_lags)).reshape(self.shape)
 
     def gram(self) -> Floats | None:
-        """X'X, (n_lags * dim, n_lags * dim), of rows that are runs of single rounds; else None.
+        """X'X of rows that are runs of single rounds; else None.
 
         Lags k + 1 and l + 1 see the rounds that k and l see, one earlier: their blocks differ by
         what a run's ends bring in and leave out. So the first lag's correlations give all others.
+
+        Returns
+        -------
+        (n_lags * dim, n_lags * dim) array, of which only the upper triangle is meant, or None
         """
         breaks = np.flatnonzero((np.diff(self._rounds, prepend=-2) != 1) | (self._places == 0))
         if self._combine is not None or len(breaks) * LEAST_RUN > self.n_rows:
@@ -186,17 +190,15 @@ class LaggedDesign:
         ends = self._with(np.concatenate([entering, leaving]), None, 0).blocks(
             np.arange(self.n_lags)
         )
-        flat, dim = ends.reshape(len(ends), -1), self.dim
+        flat, dim = ends.reshape(len(ends), -1)[:, : -self.dim], self.dim
         sign = np.repeat([1.0, -1.0], [len(entering), len(leaving)])
-        signed = np.ascontiguousarray(flat.T * sign)
-        earlier = np.ascontiguousarray(flat[:, :-dim])
-        out = np.empty((flat.shape[1], flat.shape[1]))
+        change = (flat.T * sign) @ flat
+        out = np.empty((len(change) + dim, len(change) + dim))
         for feature, column in enumerate(self._turned[:, self._rounds + 1]):
             out[feature] = self.rmatvec(column).ravel()
-        out[:, :dim] = out[:dim].T
-        for k in range(0, len(out) - dim, dim):
-            change = signed[k : k + dim] @ earlier
-            np.add(out[k : k + dim, :-dim], change, out=out[k + dim : k + 2 * dim, dim:])
+        for k in range(0, len(change), dim):
+            here, there = slice(k, k + dim), slice(k + dim, k + 2 * dim)
+            np.add(out[here, k:-dim], change[here, k:], out=out[there, k + dim :])
         return out
 
     @cached_property

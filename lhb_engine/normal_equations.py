@@ -5,6 +5,7 @@ What it finds is only ever a start: the certificate comes from the operator.
 """
 
 import numpy as np
+from scipy.linalg.blas import dsymv
 
 from lhb_engine.history import Floats
 from lhb_engine.least_squares import LeastSquares
@@ -18,6 +19,7 @@ class NormalEquations:
     Parameters
     ----------
     gram : (n_lags * dim, n_lags * dim) array
+        Its upper triangle.
     target : (n_lags, dim) array
     square : |y|^2 / n
     """
@@ -34,7 +36,8 @@ class NormalEquations:
 
     def predict(self, phi: Floats) -> Floats:
         """G phi."""
-        return (self.gram @ phi.ravel()).reshape(phi.shape)
+        # in Fortran order, as BLAS reads it, it is the lower triangle
+        return np.asarray(dsymv(1.0, self.gram.T, phi.ravel(), lower=1)).reshape(phi.shape)
 
     def uphill(self, product: Floats) -> Floats:
         """c - G phi, given G phi."""

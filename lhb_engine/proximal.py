@@ -85,7 +85,7 @@ def accelerated_gradient(
             if best_gap <= tol:  # the start itself will do
                 break
         while True:
-            step = shrink(point + uphill / curvature.value, lam / curvature.value)
+            step, norms = shrink(point + uphill / curvature.value, lam / curvature.value)
             step_fitted = problem.predict(step)
             moved, bent = step - point, step_fitted - point_fitted
             # the majorisation that makes it a descent step is checked, not assumed
@@ -94,7 +94,7 @@ def accelerated_gradient(
             if not (failed and curvature.value < steepest):
                 break
             curvature.value *= STEEPER
-        primal = problem.residual(step, step_fitted)[0] / 2 + lam * float(block_norms(step).sum())
+        primal = problem.residual(step, step_fitted)[0] / 2 + lam * norms
         gap = relative_gap(primal, dual, problem.square)
         if gap < best_gap:
             best, best_gap = step, gap

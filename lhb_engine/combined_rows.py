@@ -26,30 +26,34 @@ def combined_square_sum(
         Every round's place in its trajectory, from 0.
     n_lags : int
     """
-    groups: dict[bytes, tuple[Ints, Floats, list[int]]] = {}
     total = 0.0
-    for row in range(combine.shape[0]):
-        inside = slice(combine.indptr[row], combine.indptr[row + 1])
+    sizes = np.diff(combine.indptr)
+    for size in np.unique(sizes[sizes > 0]).tolist():
+        rows = np.flatnonzero(sizes == size)
+        inside = combine.indptr[rows][:, None] + np.arange(size)
         used, weights = rounds[combine.indices[inside]], combine.data[inside]
-        if len(used) == 0:
-            continue
-        last = int(used.max())
-        delays = last - used
-        if int(places[last]) - int(delays.max()) < 0:  # rounds of several trajectories
-            total += _squares(contexts, places, used, weights, n_lags)
-            continue
-        key = delays.tobytes() + weights.tobytes()
-        groups.setdefault(key, (delays, weights, []))[2].append(last)
-    for delays, weights, found in groups.values():
-        if len(found) * n_lags < len(contexts):
-            for last in found:
-                total += _squares(contexts, places, last - delays, weights, n_lags)
-        else:
-            squares = _filtered_squares(contexts, places, delays, weights)
-            stop = np.array(found) + 1
-            reach = np.minimum(n_lags, places[found] + 1)
-            total += float((squares[stop] - squares[stop - reach]).sum())
+        last = used.max(axis=1)
+        delays = last[:, None] - used
+        own = places[last] >= delays.max(axis=1)  # the others have rounds of several trajectories
+        for row in np.flatnonzero(~own):
+            total += _squares(contexts, places, used[row], weights[row], n_lags)
+        for group in _alike(np.concatenate([delays, weights], axis=1), np.flatnonzero(own)):
+            found, delay, weight = last[group], delays[group[0]], weights[group[0]]
+            if len(found) * n_lags < len(contexts):
+                for at in found:
+                    total += _squares(contexts, places, at - delay, weight, n_lags)
+            else:
+                squares = _filtered_squares(contexts, places, delay, weight)
+                reach = np.minimum(n_lags, places[found] + 1)
+                total += float((squares[found + 1] - squares[found + 1 - reach]).sum())
     return total
+
+
+def _alike(pattern: Floats, rows: Ints) -> list[Ints]:
+    """`rows` split into groups of one pattern each."""
+    order = rows[np.lexsort(pattern[rows].T)]
+    changes = (pattern[order[1:]] != pattern[order[:-1]]).any(axis=1)
+    return np.split(order, np.flatnonzero(changes) + 1) if len(order) else []
 
 
 def _squares(contexts: Floats, places: Ints, used: Ints, weights: Floats, n_lags: int) -> float:
@@ -65,6 +69,6 @@ def _filtered_squares(contexts: Floats, places: Ints, delays: Ints, weights: Flo
     """(n_rounds + 1,) cumulative squares of sum_j weights[j] xi_(t - delays[j])."""
     filtered = np.zeros_like(contexts)
     for delay, weight in zip(delays.tolist(), weights.tolist(), strict=True):
-        reached = np.flatnonzero(places >= delay)
-        filtered[reached] += weight * contexts[reached - delay]
-    return np.concatenate([[0.0], np.cumsum((filtered**2).sum(axis=1))])
+        reached = weight * (places[delay:] >= delay)
+        filtered[delay:] += reached[:, None] * contexts[: len(contexts) - delay]
+    return np.concatenate([[0.0], np.cumsum(np.einsum("td,td->t", filtered, filtered))])

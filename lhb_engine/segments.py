@@ -85,17 +85,24 @@ def plan_banks(
         Each round's row; -1 where it has none.
     n_lags : int
     """
+    measured = np.flatnonzero(row_of >= 0)
+    trajectory = np.searchsorted(starts + lengths, measured, side="right")
+    begins = np.flatnonzero(np.diff(trajectory, prepend=-1))  # of each trajectory with rows
+    ends = np.append(begins[1:], len(measured))[: len(begins)] - 1
+    found = starts[trajectory[begins]]
     classes: dict[tuple[bool, int], list[tuple[int, int, int]]] = {}
-    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        rows = np.flatnonzero(row_of[start : start + length] >= 0)
-        if len(rows):
-            first, stop = int(rows[0]), int(rows[-1]) + 1
-            if stop <= SHORT:
-                classes.setdefault((False, (stop - 1).bit_length()), []).append((start, 0, stop))
-                continue
-            reach = min(n_lags, stop)  # lags beyond a trajectory's own length see nothing
-            size = n_lags if reach == n_lags else min(n_lags, 1 << (reach - 1).bit_length())
-            classes.setdefault((True, size), []).append((start, first, stop))
+    for start, first, stop in zip(
+        found.tolist(),
+        (measured[begins] - found).tolist(),
+        (measured[ends] - found + 1).tolist(),
+        strict=True,
+    ):
+        if stop <= SHORT:
+            classes.setdefault((False, (stop - 1).bit_length()), []).append((start, 0, stop))
+            continue
+        reach = min(n_lags, stop)  # lags beyond a trajectory's own length see nothing
+        size = n_lags if reach == n_lags else min(n_lags, 1 << (reach - 1).bit_length())
+        classes.setdefault((True, size), []).append((start, first, stop))
     return [
         _bank(contexts, parts, row_of, size)
         if long

@@ -171,3 +171,32 @@ def decide(
         for name in names:
             mean, most = result["mean_ratio"][name], result["max_ratio"][name]
             typer.echo(f"{name}: mean ratio {mean:.2f}, highest {most:.2f}")
+
+
+@bench.command()
+def costs(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """The solver's memory, what incomplete rewards cost, and where a solve's time goes."""
+    from clients.bench.solver_costs import run
+
+    result = run()
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    typer.echo("| (d, h, n), lam / lam_max | active lags | above imports | CPU s |\n|-|-|-|-|")
+    for row in result["memory"]:
+        memory, name = f"{row['above_imports_mb']:.0f} MB", f"{tuple(row['size'])}, {row['lam']}"
+        typer.echo(f"| {name} | {row['n_active']} | {memory} | {row['seconds']:.2f} |")
+    typer.echo("\n| rows | operator | whole solve |\n|-|-|-|")
+    for row in result["incomplete"]:
+        typer.echo(f"| {row['rows']} | {row['operator']:.2f} | {row['solve']:.2f} |")
+    parts = list(result["profile"][0]["shares"])
+    named = " | ".join(part.replace("_", " ") for part in parts)
+    typer.echo(f"\n| (d, h, n), lam / lam_max | ms | passes | X v, ms | {named} |")
+    typer.echo("|-" * (len(parts) + 4) + "|")
+    for row in result["profile"]:
+        shares = " | ".join(f"{row['shares'][part]:.0%}" for part in parts)
+        name = f"{tuple(row['size'])}, {row['lam']}"
+        ms = f"{row['ms']:.1f} | {row['n_iterations']} | {row['matvec_ms']:.2f}"
+        typer.echo(f"| {name} | {ms} | {shares} |")

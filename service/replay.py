@@ -109,18 +109,14 @@ def _decide_again(
     scores = np.frombuffer(decision.scores)
     if not agent.learns_within_epoch:
         context = np.frombuffer(decision.context)
-        score = agent.scores(context[np.newaxis])[0]
+        score = agent.ranking(context[np.newaxis], decision.round)[0]
         if score != scores[decision.arm]:
             replay.differences.append(f"{_name(decision)}: scored {score!r} now")
     if decision.forced:
         return
-    best = np.flatnonzero(scores == scores.max())
-    arm = int(best[0])
-    if len(best) > 1:
-        draw = Draw(session.seed, decision.trajectory, decision.round)
-        arm = int(best[draw.below(len(best))])
-    explored = len(best) == len(scores) > 1
-    again = (arm, 1.0 / len(best), explored)
+    draw = Draw(session.seed, decision.trajectory, decision.round)
+    chosen = agent.choose_by(scores, draw)
+    again = (chosen.arm, chosen.propensity, chosen.explored)
     if again != (decision.arm, decision.propensity, bool(decision.explored)):
         replay.differences.append(f"{_name(decision)}: decides {again} now")
 

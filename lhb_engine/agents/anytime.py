@@ -85,10 +85,9 @@ class Anytime(Agent):
         super().__init__(dim, horizon, options)
         self._held = max(4, horizon // 12)
 
-    def choose(self, contexts: Floats, draw: Draw) -> Choice:
+    def choose_by(self, scores: Floats, draw: Draw) -> Choice:
         """Greedy, or exploring while there is no direction, or with probability epsilon."""
-        scores = self.scores(contexts)
-        best = best_arms(self._ranking(scores, contexts, draw.round))
+        best = best_arms(scores)
         epsilon, n_arms = self.options.epsilon, len(scores)
         uniform = epsilon > 0 and draw.uniform("epsilon") < epsilon
         if uniform:
@@ -105,12 +104,13 @@ class Anytime(Agent):
         chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
         return np.array(chosen, dtype=np.int64)
 
-    def _ranking(self, scores: Floats, contexts: Floats, round: int) -> Floats:
-        """What it takes the highest of: the scores, or one feature while there is no direction."""
+    def ranking(self, contexts: Floats, round: int) -> Floats:
+        """The scores, or one feature while there is no direction."""
+        scores = self.scores(contexts)
         if self.theta is not None:
             return scores
         turn, feature = divmod((round - 1) // self._held, self.dim)
-        return contexts[:, feature] if turn % 2 == 0 else -contexts[:, feature]
+        return contexts[:, feature] * (1.0 if turn % 2 == 0 else -1.0)
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """The first window that is due after more than `n_rounds` rounds."""

@@ -127,7 +127,14 @@ class Agent:
 
     def choose(self, contexts: Floats, draw: Draw) -> Choice:
         """Choose among the K rows of `contexts`; ties uniformly at random."""
-        scores = self.scores(contexts)
+        return self.choose_by(self.ranking(contexts, draw.round), draw)
+
+    def ranking(self, contexts: Floats, round: int) -> Floats:
+        """What a choice is made by in this round, (K, dim) -> (K,): the scores."""
+        return self.scores(contexts)
+
+    def choose_by(self, scores: Floats, draw: Draw) -> Choice:
+        """The choice that a `ranking` makes: kept with its decision, it can be made again."""
         best = best_arms(scores)
         n_best = len(best)
         arm = best[0] if n_best == 1 else best[draw.below(n_best)]

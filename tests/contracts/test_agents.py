@@ -153,6 +153,20 @@ def test_a_choice_is_a_whole_answer(name):
             assert 0 < choice.propensity <= 1
 
 
+def test_a_choice_follows_from_what_is_kept_of_it(name):
+    """Scores of all arms and the context of one: so replay can make it again."""
+    for agent in (fresh(name), play(fresh(name), contexts_of())[1]):
+        for round in (1, 2, 30, 31):
+            contexts, draw = np.round(contexts_of(1, seed=round)[0]), Draw(3, "x", round)
+            choice = agent.choose(contexts, draw)
+            again = agent.choose_by(np.frombuffer(choice.scores.tobytes()), draw)
+            assert (again.arm, again.propensity, again.explored) == (
+                *(choice.arm, choice.propensity, choice.explored),
+            )
+            alone = agent.ranking(contexts[choice.arm][np.newaxis], round)
+            assert alone.tolist() == [choice.scores[choice.arm]]
+
+
 def test_equal_arms_are_chosen_equally_often(name):
     _, agent = play(fresh(name), contexts_of())
     arm = contexts_of(1, seed=7)[0, :1]

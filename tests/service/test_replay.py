@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lhb_engine.agents import ALGORITHMS
 from service.replay import replay_session
 from tests.service.conftest import Client, Serve, until
 
@@ -14,7 +15,7 @@ ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0], [0.25, -1.0]]
 
 async def lived(client: Client, **body: Any) -> str:
     """A session with fits, gaps, a span, a forced round, a skipped one and two trajectories."""
-    session = await client.create(algorithm="ad_lasso", **body)
+    session = await client.create(**{"algorithm": "ad_lasso", **body})
     for round in range(1, 41):
         for name in ("", "b"):
             more: dict[str, Any] = {"forced_arm": 2} if round == 9 else {}
@@ -48,6 +49,22 @@ async def test_replay_equals_live(serve: Serve, body: dict[str, Any]) -> None:
         assert replay.differences == []
         assert replay.n_decisions == 81
         assert replay.n_estimates >= (4 if "refit" in body else 1)
+
+
+@pytest.mark.parametrize("name", sorted(n for n, a in ALGORITHMS.items() if not a.needs_truth))
+async def test_replay_equals_live_whatever_decides(serve: Serve, name: str) -> None:
+    async with serve() as client:
+        if ALGORITHMS[name].learns_within_epoch:
+            session = await client.create(algorithm=name)
+            for round in range(1, 41):
+                await client.decide(session, ARMS)
+                await client.reward(session, value=0.1 * round, round=round)
+        else:
+            more = {"options": {"epsilon": 0.3}} if name == "anytime" else {}
+            session = await lived(client, algorithm=name, **more)
+        replay = replayed(client, session)
+        assert replay.differences == []
+        assert replay.n_decisions >= 40
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from lhb_engine.epochs import ad_windows
 from lhb_engine.history import FitWindow
 from service.problems import Problem
 from service.sessions import ChangeSession
+from service.storage.urls import open_store
 from tests.service.room import OK, ZERO, Room
 
 HORIZON, NAMES = 4, ("", "b")
@@ -143,13 +151,16 @@ class Model:
 class Machine(RuleBasedStateMachine):
     """Every rule does the same to both."""
 
+    url = ""  # of another database than a new SQLite file
+
     @initialize(
         kind=st.sampled_from([("single", None), ("single", 0.5), ("sum", None)]),
         wait=st.sampled_from([0.0, 5.0, 60.0]),
     )
     def create(self, kind: tuple[str, float | None], wait: float) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.room = Room(Path(self.folder.name))
+        store = open_store(self.url) if self.url else None
+        self.room = Room(Path(self.folder.name), store)
         mode, default = kind
         more = {"reward_wait_seconds": wait, "options": {"L": 1}}
         self.room.create(horizon=HORIZON, reward_mode=mode, default_reward=default, **more)
@@ -243,10 +254,21 @@ class Machine(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-TestTime = Machine.TestCase
-TestTime.settings = settings(
-    max_examples=40,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+def run(machine: type[Machine], n: int) -> None:
+    """So many random stories of 40 steps."""
+    checks = list(HealthCheck)
+    chosen = settings(
+        max_examples=n, stateful_step_count=40, deadline=None, suppress_health_check=checks
+    )
+    run_state_machine_as_test(machine, settings=chosen)
+
+
+def test_on_sqlite() -> None:
+    run(Machine, 40)
+
+
+def test_on_postgres(migrated: str) -> None:
+    class OnPostgres(Machine):
+        url = migrated
+
+    run(OnPostgres, 15)

@@ -24,7 +24,7 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, int], list[float]] = {}
         self._fits: dict[str, list[float]] = {}
-        self.fit_queue: Callable[[], FitQueue] = lambda: FitQueue(0, None, 0)
+        self.fit_queue: Callable[[], FitQueue] | None = None
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -68,6 +68,8 @@ class Metrics:
 
     def _queue(self) -> Iterator[Metric]:
         """Nothing while the database does not answer: that is not the same as an empty queue."""
+        if self.fit_queue is None:
+            return
         try:
             queue = self.fit_queue()
         except Unavailable:

@@ -60,6 +60,10 @@ class Settings(BaseSettings):
         default=10_000, gt=0, description="commands that may wait for the writer"
     )
     max_batch: int = Field(default=512, gt=0, description="commands in one transaction")
+    metrics_host: str = Field(default="127.0.0.1", description="where a worker shows its metrics")
+    metrics_port: int = Field(
+        default=0, ge=0, le=65_535, description="of a worker's metrics; 0: it shows none"
+    )
     log_level: str = Field(default="info", description="debug, info, warning, error")
     log_requests: bool = Field(default=False, description="a log line a request")
 

@@ -10,6 +10,7 @@ import signal
 from typing import Any
 
 import structlog
+from prometheus_client import start_http_server
 
 from service.agents import Agents
 from service.fit_job import run_fit
@@ -17,6 +18,7 @@ from service.fit_processes import FitProcesses, Job
 from service.fits import Tick
 from service.group_commit import GroupCommit
 from service.logs import configure_logs
+from service.metrics import Metrics
 from service.problems import Problem, Unavailable
 from service.records import SessionKey
 from service.settings import Settings
@@ -132,7 +134,12 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
         )
     store = PostgresStore(settings.database_url)
     try:
-        asyncio.run(_run(Worker(settings, store, job)))
+        worker = Worker(settings, store, job)
+        if settings.metrics_port:
+            metrics = Metrics()
+            worker.on_finish = metrics.observe_fit
+            start_http_server(settings.metrics_port, settings.metrics_host, metrics.registry)
+        asyncio.run(_run(worker))
     finally:
         store.close()
 

@@ -13,6 +13,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from service.metrics import Metrics
+from service.records import FitQueue
 
 ROOT = Path(__file__).parent.parent
 
@@ -73,6 +74,7 @@ def test_the_board_shows_metrics_that_exist() -> None:
     }
     metrics = Metrics()
     metrics.observe_request({"method": "GET"}, 200, 0.1)
+    metrics.fit_queue = lambda: FitQueue(0, None, 0)  # as service/app.py does
     for name in ("lhb_commands_waiting", "lhb_commits_total", "lhb_commands_total"):
         metrics.gauges[name] = ("as service/app.py registers it", lambda: 0.0)
     exported = set(re.findall(r"^(lhb_[a-z_]+)", generate_latest(metrics.registry).decode(), re.M))

@@ -14,3 +14,8 @@ def held_fit(database_url: str, tenant: str, session_id: str, due: int) -> str |
     while gate.exists():
         time.sleep(0.01)
     return run_fit(database_url, tenant, session_id, due)
+
+
+def failing_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+    """Cannot read its data."""
+    raise OSError("on fire")

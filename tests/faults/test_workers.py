@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -79,6 +80,37 @@ def test_a_dead_or_frozen_workers_fit_runs_again(
             dying.process.send_signal(signal.SIGCONT)
             time.sleep(1.0)
             assert estimates(client, session) == found
+
+
+class FailingWorker(WorkerProcess):
+    """Its fits cannot read their data."""
+
+    code = (
+        "from service.worker import run; from tests.faults.jobs import failing_fit;"
+        " run(job=failing_fit)"
+    )
+
+
+def test_a_workers_metrics_tell_of_fits_that_fail(postgres_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {"LHB_METRICS_PORT": str(port), "LHB_FIT_ATTEMPTS": "2"}
+    with (
+        Server(postgres_url) as server,
+        server.client() as client,
+        FailingWorker(postgres_url, LHB_FIT_RETRY_SECONDS="0.1", **settings),
+    ):
+        session = due_session(client)
+        deadline = time.monotonic() + 30
+        while len(estimates(client, session)) < 4:  # two fits, two attempts each
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert {item["reason"] for item in estimates(client, session)} == {"OSError: on fire"}
+        answer = client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS})
+        assert answer.status_code == 201  # decisions go on
+        told = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        assert 'lhb_fit_seconds_count{status="failed"} 4.0' in told
+        assert "lhb_fits_due" not in told  # the servers tell that
 
 
 def test_a_stopped_worker_finishes_its_fit_first(postgres_url: str, tmp_path: Path) -> None:

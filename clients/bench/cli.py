@@ -62,6 +62,7 @@ def serve(
     ] = None,
     seconds: Annotated[int, typer.Option(help="A run.", min=1)] = 5,
     pairs: Annotated[int, typer.Option(help="Runs of each variant, in turn.", min=1)] = 5,
+    fit_pairs: Annotated[int, typer.Option(help="Pairs with and without a fit.", min=1)] = 10,
     processes: Annotated[int, typer.Option(help="API processes, on PostgreSQL.", min=1)] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -72,7 +73,7 @@ def serve(
     if database is None:
         from clients.bench import serving
 
-        measured = serving.run(seconds, pairs)
+        measured = serving.run(seconds, pairs, fit_pairs)
         if as_json:
             typer.echo(json.dumps(measured))
         else:
@@ -93,6 +94,38 @@ def serve(
     for name, found in result["variants"].items():
         ratio = result["throughput_of_no_storage"].get(name, 1.0)
         typer.echo(f"| {name} | {' | '.join(f'{found[n]:.1f}' for n in names)} | {ratio:.2f} |")
+
+
+@bench.command()
+def start(
+    runs: Annotated[int, typer.Option(help="Starts of a server.", min=1)] = 5,
+    sessions: Annotated[int, typer.Option(help="Sessions in the database.", min=0)] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Cold start to the first durable decision, memory before and after, latency of one client."""
+    from clients.bench import starting
+
+    _print(starting.run(runs, sessions), as_json)
+
+
+@bench.command()
+def soak(
+    minutes: Annotated[float, typer.Option(help="How long.", min=0.1)] = 10.0,
+    rate: Annotated[float, typer.Option(help="Rounds a second.", min=1)] = 200.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Memory of a server under sustained load: decisions, rewards, fits, sessions renewed."""
+    from clients.bench import soaking
+
+    _print(soaking.run(minutes, rate), as_json)
+
+
+def _print(measured: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(measured))
+        return
+    for name, value in measured.items():
+        typer.echo(f"{name}: {value}")
 
 
 def _size(text: str) -> tuple[int, int, int]:

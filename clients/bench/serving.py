@@ -15,10 +15,9 @@ from typing import Any
 import httpx
 import numpy as np
 
+from clients.bench.beside_fits import beside_fits
+from clients.bench.load import DIM, N_ARMS, N_CONNECTIONS, generator, request_of
 from clients.bench.processes import (
-    DIM,
-    N_ARMS,
-    N_CONNECTIONS,
     N_SESSIONS,
     SERVE,
     as_json,
@@ -26,7 +25,6 @@ from clients.bench.processes import (
     measure,
     servers,
 )
-from clients.bench.steady import request_of, steady_latencies
 
 MODULE = "import runpy; runpy.run_module('clients.bench.{}', run_name='__main__')"
 SLOW = MODULE.format("slow_disk")
@@ -46,11 +44,10 @@ BATCHES = {
 }
 
 
-def run(seconds: int, n_pairs: int) -> dict[str, Any]:
+def run(seconds: int, n_pairs: int, n_fit_pairs: int) -> dict[str, Any]:
     """`n_pairs` rounds of every variant, and the ratios within each round."""
     loads: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
     batches: dict[str, list[dict[str, Any]]] = {name: [] for name in BATCHES}
-    fits = []
     with tempfile.TemporaryDirectory() as folder:
         for i in range(n_pairs):
             for j, (name, (code, more)) in enumerate(VARIANTS.items()):
@@ -62,9 +59,7 @@ def run(seconds: int, n_pairs: int) -> dict[str, Any]:
                 for kind, found in batches.items():
                     found.append(_batches(address, pid, *BATCHES[kind], seconds))
         rate = 0.5 * median(load["requests_per_second"] for load in loads["durable"])
-        for i in range(n_pairs):
-            url = f"sqlite:///{Path(folder, f'{i}-fits.db')}"
-            fits.append(_beside_fits(url, rate, seconds))
+        fits = beside_fits(Path(folder), rate, min(seconds, 4), n_fit_pairs)
     floor_a, _, durable, slow, single = VARIANTS
     return {
         "settings": {
@@ -74,11 +69,13 @@ def run(seconds: int, n_pairs: int) -> dict[str, Any]:
             "dim": DIM,
             "seconds": seconds,
             "pairs": n_pairs,
+            "fit_pairs": n_fit_pairs,
             "batch": BATCH,
+            "load_generator": generator(),
         },
         "variants": {name: _medians(found) for name, found in loads.items()},
         "batches": {kind: _medians(found) for kind, found in batches.items()},
-        "fits": {"rate": rate, "pairs": fits},
+        "fits": fits,
         "ratios": {
             "cpu: floor A / durable": _ratio(loads[floor_a], loads[durable], "cpu_us"),
             "cpu: floor A / no storage": _ratio(loads[floor_a], loads["no storage"], "cpu_us"),
@@ -91,7 +88,7 @@ def run(seconds: int, n_pairs: int) -> dict[str, Any]:
             "throughput at 2 ms: durable / one transaction a request": _ratio(
                 loads[slow], loads[single], "requests_per_second"
             ),
-            "p99: with fits / without": median(pair["with"] / pair["without"] for pair in fits),
+            "p99: with fits / without": fits["p99_ratio"],
         },
     }
 
@@ -131,41 +128,3 @@ def _batches(url: str, pid: int, n_sessions: int, kind: str, seconds: int) -> di
         "cpu_us_per_decision": round(used / n * 1e6, 2),
         "decisions_per_cpu_second": round(n / used, 1),
     }
-
-
-def _beside_fits(database: str, rate: float, seconds: int) -> dict[str, float]:
-    """p99 in ms of a steady load, first with a fit at work, then without one."""
-    rng = np.random.default_rng(3)
-    dim, horizon = 10, 200
-    n = 7 * horizon
-    code = MODULE.format("busy_fits")
-    with (
-        servers(1, code, LHB_DATABASE_URL=database) as [(url, _)],
-        httpx.Client(base_url=url, timeout=60) as client,
-    ):
-        body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
-        ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(N_SESSIONS)]
-        contexts = rng.uniform(-1, 1, (N_ARMS, DIM)).tolist()
-        requests = [
-            request_of(f"/v1/sessions/{id}/decisions", {"contexts": contexts}) for id in ids
-        ]
-        steady_latencies(url, requests, rate, 1.0)
-        body = {"algorithm": "ad_lasso", "dim": dim, "horizon": horizon}
-        fitted = client.post("/v1/sessions", json=body).json()["id"]
-        selected = rng.uniform(-1, 1, (n, dim))
-        history = {
-            "contexts": selected.tolist(),
-            "rewards": (selected[:, 0] + 0.1 * rng.standard_normal(n)).tolist(),
-        }
-        client.post(f"/v1/sessions/{fitted}/history", json=history).raise_for_status()
-        time.sleep(1.5)  # the fitting process has started
-        beside = _p99(url, requests, rate, min(seconds, 4))
-        while client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:
-            time.sleep(0.1)
-        alone = _p99(url, requests, rate, min(seconds, 4))
-    return {"with": beside, "without": alone}
-
-
-def _p99(url: str, requests: list[bytes], rate: float, seconds: float) -> float:
-    latencies = steady_latencies(url, requests, rate, seconds)
-    return round(latencies[int(0.99 * len(latencies))] * 1e3, 3)

@@ -1,19 +1,20 @@
 """Load at a fixed rate: latency counts from when a request was due, not from when it was sent."""
 
 import asyncio
-import json
 import time
 from typing import Any
 
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
-async def _connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+
+async def connect(url: str) -> Connection:
+    """A connection to a server."""
     host, _, port = url.removeprefix("http://").partition(":")
     return await asyncio.open_connection(host, int(port))
 
 
-async def _post(
-    connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: bytes
-) -> bytes:
+async def post(connection: Connection, request: bytes) -> bytes:
+    """Send a whole request; the head of its answer, once all of it has come."""
     reader, writer = connection
     writer.write(request)
     head = await reader.readuntil(b"\r\n\r\n")
@@ -22,22 +23,15 @@ async def _post(
     return head
 
 
-def request_of(path: str, body: Any) -> bytes:
-    """A whole POST request."""
-    content = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: lhb\r\ncontent-length: {len(content)}\r\n\r\n"
-    return head.encode() + content
-
-
 async def _play(url: str, requests: list[bytes], rate: float, seconds: float) -> list[float]:
     free: asyncio.Queue[Any] = asyncio.Queue()
     for _ in range(64):
-        free.put_nowait(await _connect(url))
+        free.put_nowait(await connect(url))
     latencies: list[float] = []
 
     async def one(due: float, request: bytes) -> None:
         connection = await free.get()
-        head = await _post(connection, request)
+        head = await post(connection, request)
         latencies.append(time.perf_counter() - due)
         free.put_nowait(connection)
         if b" 201 " not in head:

@@ -9,10 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from clients.bench.load import DIM, N_ARMS, N_CONNECTIONS, generator
 from clients.bench.processes import (
-    DIM,
-    N_ARMS,
-    N_CONNECTIONS,
     N_SESSIONS,
     SERVE,
     Load,
@@ -50,6 +48,7 @@ def run(database: str | None, seconds: int, n_pairs: int, n_processes: int) -> d
             "dim": DIM,
             "seconds": seconds,
             "pairs": n_pairs,
+            "load_generator": generator(),
         },
         "variants": {
             name: {key: median(as_json(load)[key] for load in found) for key in as_json(found[0])}

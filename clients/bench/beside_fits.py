@@ -1,0 +1,102 @@
+"""Decisions while fits run, against the same decisions while none does: latency and stalls."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+import numpy as np
+
+from clients.bench.busy_fits import BEGUN
+from clients.bench.load import DIM, N_ARMS, request_of
+from clients.bench.processes import N_SESSIONS, servers
+from clients.bench.steady import steady_latencies
+
+CODE = "from clients.bench.busy_fits import serve; serve()"
+Pair = dict[str, dict[str, float]]
+
+
+def beside_fits(folder: Path, rate: float, seconds: float, n_pairs: int) -> dict[str, Any]:
+    """p99 and the longest stall of the event loop at a steady load, with a fit at work and without.
+
+    The order within a pair alternates. A neighbour on the machine stalls both alike; what a fit
+    does shows in the difference.
+    """
+    pairs = [_pair(folder, i, rate, seconds) for i in range(n_pairs)]
+    stalls = {
+        when: {
+            "median_ms": median(pair[when]["stall_ms"] for pair in pairs),
+            "longest_ms": max(pair[when]["stall_ms"] for pair in pairs),
+            "longest_on_cpu_ms": max(pair[when]["stall_on_cpu_ms"] for pair in pairs),
+            "over_20_ms": sum(pair[when]["stalls_over_20_ms"] for pair in pairs),
+        }
+        for when in ("with", "without")
+    }
+    ratio = median(pair["with"]["p99_ms"] / pair["without"]["p99_ms"] for pair in pairs)
+    return {"rate": rate, "pairs": pairs, "p99_ratio": round(ratio, 3), "stalls": stalls}
+
+
+def _pair(folder: Path, i: int, rate: float, seconds: float) -> Pair:
+    """One server; odd pairs measure without a fit first."""
+    stalls = folder / f"{i}-stalls"
+    environment = {
+        "LHB_DATABASE_URL": f"sqlite:///{folder / f'{i}-fits.db'}",
+        "LHB_BENCH_STALLS": str(stalls),
+    }
+    pair: Pair = {}
+    with (
+        servers(1, CODE, **environment) as [(url, _)],
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
+        ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(N_SESSIONS)]
+        contexts = np.random.default_rng(3).uniform(-1, 1, (N_ARMS, DIM)).tolist()
+        requests = [
+            request_of(f"/v1/sessions/{id}/decisions", {"contexts": contexts}) for id in ids
+        ]
+        steady_latencies(url, requests, rate, 1.0)
+        for when in ("with", "without") if i % 2 == 0 else ("without", "with"):
+            fitted = _begin_fit(client, Path(f"{stalls}{BEGUN}")) if when == "with" else None
+            began = time.monotonic()
+            latencies = steady_latencies(url, requests, rate, seconds)
+            pair[when] = {
+                "p99_ms": round(latencies[int(0.99 * len(latencies))] * 1e3, 3),
+                **_stalls(stalls, began, time.monotonic()),
+            }
+            if fitted and not client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:
+                raise SystemExit("the fit ended before the measurement did")
+            while fitted and client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:
+                time.sleep(0.1)
+    return pair
+
+
+def _begin_fit(client: httpx.Client, begun: Path) -> str:
+    """A session whose fit is at work, in its own process."""
+    rng, horizon = np.random.default_rng(3), 200
+    n = 7 * horizon
+    body = {"algorithm": "ad_lasso", "dim": DIM, "horizon": horizon}
+    fitted: str = client.post("/v1/sessions", json=body).json()["id"]
+    selected = rng.uniform(-1, 1, (n, DIM))
+    rewards = (selected[:, 0] + 0.1 * rng.standard_normal(n)).tolist()
+    history = {"contexts": selected.tolist(), "rewards": rewards}
+    client.post(f"/v1/sessions/{fitted}/history", json=history).raise_for_status()
+    while not begun.exists():
+        time.sleep(0.05)
+    return fitted
+
+
+def _stalls(log: Path, began: float, ended: float) -> dict[str, float]:
+    """What the server's ticker noted between two times."""
+    noted = [(late, cpu) for at, late, cpu in _lines(log) if began <= at <= ended]
+    return {
+        "stall_ms": round(max((late for late, _ in noted), default=0.0) * 1e3, 2),
+        "stall_on_cpu_ms": round(max((min(one) for one in noted), default=0.0) * 1e3, 2),
+        "stalls_over_20_ms": sum(late > 0.02 for late, _ in noted),
+    }
+
+
+def _lines(log: Path) -> Iterator[tuple[float, ...]]:
+    for line in log.read_text().splitlines():
+        yield tuple(map(float, line.split()))

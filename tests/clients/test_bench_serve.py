@@ -1,0 +1,50 @@
+"""The serving benchmarks' own parts: short, and against a real server."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from clients.bench import soaking, starting
+from clients.bench.beside_fits import beside_fits
+from clients.bench.load import DIM, by_asyncio, decide_all
+from clients.bench.processes import SERVE, servers
+
+
+def test_the_asyncio_load_counts_what_the_server_counts(tmp_path: Path) -> None:
+    with servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{tmp_path / 'lhb.db'}") as [(url, _)]:
+        with httpx.Client(base_url=url) as client:
+            body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
+            ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(3)]
+            contexts = "[[" + ",".join(["0.5"] * DIM) + "]]"
+            found = by_asyncio([url], ids, f'{{"contexts": {contexts}}}', 0.3, False)
+            assert found.n == sum(client.get(f"/v1/sessions/{id}").json()["n_rounds"] for id in ids)
+            assert 0 < found.p99_ms < 10_000
+            one = by_asyncio([url], ids[:1], f'{{"contexts": {contexts}}}', 0.1, True)
+            assert client.get(f"/v1/sessions/{ids[0]}").json()["n_trajectories"] > 1
+            assert one.n > 0
+        with pytest.raises(SystemExit, match="404"):
+            by_asyncio([url], ["nobody"], f'{{"contexts": {contexts}}}', 0.1, False)
+
+
+def test_without_wrk_the_load_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{tmp_path / 'lhb.db'}") as [(url, _)]:
+        body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
+        id = httpx.post(f"{url}/v1/sessions", json=body).json()["id"]
+        assert decide_all([url], [id], 0.1, False).n > 0
+
+
+def test_stalls_are_noted_with_and_without_a_fit(tmp_path: Path) -> None:
+    found = beside_fits(tmp_path, 20.0, 0.3, 1)
+    assert found["p99_ratio"] > 0
+    assert found["stalls"].keys() == {"with", "without"}
+
+
+def test_starts_and_soaks_report_figures() -> None:
+    start = starting.run(1, 50, 5)
+    assert start["median"]["idle_mb"] > 10
+    assert start["median"]["first_decision_seconds"] > start["median"]["listening_seconds"] > 0
+    soak = soaking.run(0.1, 50)
+    assert soak["rounds"] > 50
+    assert soak["start_mb"] > 10

@@ -123,7 +123,7 @@ class GramProblem:
         unit = phi[support] / norms[support, None]
         gradient = product[support] - self.target[support] + self.lam * unit
         columns = (support[:, None] * dim + np.arange(dim)).ravel()
-        hessian = self.gram[columns[:, None], columns]
+        hessian = self.gram.take(columns, axis=0).take(columns, axis=1)
         bent = self.lam / norms[support, None]
         own = unit[:, :, None] * (-bent * unit)[:, None, :]
         each, square = np.arange(dim), hessian.reshape(n_blocks, dim, n_blocks, dim)

@@ -24,7 +24,7 @@ MAX_ITERATIONS = 20_000
 MAX_GRAM_ITERATIONS = 2_000
 GRAM_GAP = 1e-12  # the least that rounding lets a Gram matrix tell
 COARSE_BELOW = 0.05  # of lambda_max
-COARSE_STEP = 2.5
+COARSE_STEP = 0.4  # or a little further, so that the last is lam
 COARSE_GAP = 1e-2
 ROUNDING = 8 * float(np.finfo(float).eps)  # of |X| |y|: what is left of a sum that cancels
 
@@ -159,8 +159,9 @@ class GroupLasso:
         few = self._working_set.limit < self.correlation.shape[0]
         if not cold or few or lam > COARSE_BELOW * self.lambda_max:
             return [lam]
-        n_steps = int(np.log(self.lambda_max / lam) / np.log(COARSE_STEP))
-        return [*(self.lambda_max * COARSE_STEP**-i for i in range(1, n_steps + 1)), lam]
+        ratio = lam / self.lambda_max
+        n_points = int(np.log(ratio) / np.log(COARSE_STEP))
+        return [*(self.lambda_max * ratio ** (i / n_points) for i in range(1, n_points)), lam]
 
     def path(self, lams: Sequence[float], *, tol: float = 1e-6) -> Iterator[GroupLassoResult]:
         """Solve for falling lams, each from where the last two point."""

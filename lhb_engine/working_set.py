@@ -38,7 +38,7 @@ class WorkingSet:
         self.columns = self._buffer
         self.gram: Floats = np.zeros((0, 0))
         self.target: Floats = np.zeros((0, dim))
-        self.curvature: float | None = None  # of the Gram matrix as it stands
+        self.curvature: float | None = None  # of the Gram matrix, or less
         self.given_up = False
 
     def add(self, lags: Ints) -> None:
@@ -54,11 +54,10 @@ class WorkingSet:
         gram = np.empty((m, m))
         gram[:old, :old] = self.gram
         np.matmul(new, before.T, out=gram[old:, :old])
-        gram[:old, old:] = gram[old:, :old].T
         np.matmul(new, new.T, out=gram[old:, old:])
         gram[old:] /= n
-        gram[:old, old:] /= n
-        self.gram, self.curvature = gram, None
+        gram[:old, old:] = gram[old:, :old].T
+        self.gram = gram  # of no less curvature: the steps find out by how much
         self.target = np.concatenate([self.target, (new @ self.problem.y / n).reshape(-1, dim)])
         self.lags = np.concatenate([self.lags, lags])
 

@@ -136,12 +136,20 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
     try:
         worker = Worker(settings, store, job)
         if settings.metrics_port:
-            metrics = Metrics()
-            worker.on_finish = metrics.observe_fit
-            start_http_server(settings.metrics_port, settings.metrics_host, metrics.registry)
+            show_metrics(worker, settings.metrics_host, settings.metrics_port)
         asyncio.run(_run(worker))
     finally:
         store.close()
+
+
+def show_metrics(worker: Worker, host: str, port: int) -> None:
+    """Tell Prometheus there how this worker's fits end."""
+    metrics = Metrics()
+    worker.on_finish = metrics.observe_fit
+    try:
+        start_http_server(port, host, metrics.registry)
+    except OSError as error:
+        raise Refused(f"cannot show metrics on {host}:{port}: {error.strerror}") from None
 
 
 async def _run(worker: Worker) -> None:

@@ -20,8 +20,11 @@ _definitions: dict[str, Any] = {}
 
 
 def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
-    """The schema with what request bodies refer to."""
-    schemas = openapi.setdefault("components", {}).setdefault("schemas", {})
+    """The schema with what request bodies refer to, and the key that a server may ask for."""
+    components = openapi.setdefault("components", {})
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    openapi["security"] = [{"key": []}, {}]  # without one while the database has none
+    schemas = components.setdefault("schemas", {})
     for name, definition in _definitions.items():
         schemas.setdefault(name, definition)
     return openapi
@@ -136,7 +139,7 @@ class Page(BaseModel):
 def documented(answers: dict[int, type[BaseModel]], *problems: int) -> dict[int | str, Any]:
     """`responses` of an endpoint."""
     out: dict[int | str, Any] = {status: {"model": model} for status, model in answers.items()}
-    for status in (400, 413, *problems):
+    for status in (400, 401, 413, *problems):
         content = {"application/problem+json": {"schema": PROBLEM_REF}}
         out[status] = {"description": "Problem", "content": content}
     return out

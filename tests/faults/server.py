@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+from threadpoolctl import threadpool_limits
+
+from service.offline import all_sessions
+from service.replay import replay_session
+from service.storage.urls import open_reader
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,9 +24,25 @@ def url_of(database: Path | str) -> str:
     return f"sqlite:///{database}" if isinstance(database, Path) else database
 
 
-class Server:
-    """`with Server(path or URL) as server`: listens on a port of its own."""
+def assert_replay_equals_live(url: str) -> int:
+    """Every session that is left decides and fits again as it did; how many decisions there are."""
+    n_decisions = 0
+    with threadpool_limits(1), open_reader(url) as reader:
+        for session in all_sessions(reader):
+            replay = replay_session(reader, session)
+            assert replay.differences == []
+            assert replay.n_decisions == session.n_rounds
+            n_decisions += session.n_rounds
+    return n_decisions
 
+
+class Server:
+    """`with Server(path or URL) as server`: listens on a port of its own.
+
+    What it leaves behind is replayed, whatever was done to it.
+    """
+
+    leaves_sessions = True
     code = "from service.server import run; run(port=0)"
     ready = "listening on"
 
@@ -75,13 +96,16 @@ class Server:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stop(signal.SIGKILL)
+        if kind is None and self.leaves_sessions:
+            assert_replay_equals_live(self.database)
 
 
 class WorkerProcess(Server):
     """A real worker process."""
 
+    leaves_sessions = False
     code = "from service.worker import run; run()"
     ready = "working"
 

@@ -69,6 +69,8 @@ class Compose:
         assert given["LHB_DATABASE_PASSWORD_FILE"] == "/run/secrets/postgres_password"
         given["LHB_DATABASE_PASSWORD_FILE"] = str(self._secret)
         clean = {key: value for key, value in os.environ.items() if not key.startswith("LHB_")}
+        if "LHB_METRICS_PORT" in given:  # workers share this machine's ports, unlike containers
+            given["LHB_METRICS_PORT"] = str(free_port())
         return {**clean, **given, "LHB_LOG_LEVEL": "error"}
 
     def command(self, name: str, **replaced: str) -> list[str]:

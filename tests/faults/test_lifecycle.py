@@ -9,11 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from threadpoolctl import threadpool_limits
 
-from service.offline import all_sessions
-from service.replay import replay_session
-from service.storage.urls import open_reader
 from tests.faults.server import Server, WorkerProcess
 
 DIM, HORIZON = 2, 4
@@ -208,9 +204,6 @@ def tell(url: str, seed: int, n_sessions: int, n_steps: int) -> None:
         for story in stories:
             story.end()
             story.move()
-    with threadpool_limits(1), open_reader(url) as reader:
-        for session in all_sessions(reader):
-            assert replay_session(reader, session).differences == []
 
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]

@@ -218,6 +218,7 @@ async def test_health_metrics_schema_and_unknown_routes(serve: Serve) -> None:
         body = schema["paths"]["/v1/sessions/{session_id}/decisions"]["post"]["requestBody"]
         properties = body["content"]["application/json"]["schema"]["properties"]
         assert {"contexts", "rewards", "event_id", "arm_ids"} <= set(properties)
+        assert schema["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
         references = str(schema)
         for name in schema["components"]["schemas"]:
             assert f"#/components/schemas/{name}'" in references

@@ -71,7 +71,7 @@ def by_wrk(
             subprocess.Popen(
                 [
                     *("wrk", "-t1", "-c", str(N_CONNECTIONS // len(urls)), "-d", f"{seconds:g}s"),
-                    *("-s", str(script), "--latency", url),
+                    *("-s", str(script), "--timeout", "30s", "--latency", url),
                 ],
                 stdout=subprocess.PIPE,
                 text=True,

@@ -21,6 +21,9 @@ NOISE_ROWS, NOISE_SHARE = 30.0, 0.2
 SLAB_SHARE = 0.1
 _MARGIN = 3.0  # nats; a lag that is off and further than this from coming on is passed over
 _FLOOR = 1e-10  # of the rewards' variance: what noise may fall to
+# z-scores and their gains, for the way back by interpolation
+_SCORES = np.concatenate([-np.geomspace(1e4, 8.0, 200), np.linspace(-7.9, 12.0, 2000), [1e3]])
+_GAINS = 0.5 * _SCORES**2 + log_ndtr(_SCORES)
 _STATE = ("theta", "w", "noise2", "slab2", "density", "baseline", "error", "level", "entropy")
 
 
@@ -107,7 +110,11 @@ class Chains:
         self.baseline = (self.rng.random(self.n_chains) < chance).astype(np.float64)
 
     def _draw_weights(self) -> None:
-        """w a lag at a time, spike or slab with the weight itself integrated out."""
+        """w a lag at a time, spike or slab with the weight itself integrated out.
+
+        Every chain goes through its own lags in its own order, all chains side by side: the steps
+        are as many as one chain's candidates, however many chains there are.
+        """
         c, m, n = self.n_chains, self.rows.n_lags, self._n
         signal = np.zeros((c, m - 1 + n))
         signal[:, m - 1 :] = self.theta @ self.rows.contexts.T
@@ -121,43 +128,50 @@ class Chains:
         sd = np.sqrt(self.noise2 * inverse)
         odds = np.log(self.density / (1.0 - self.density)) + self._sides
         odds = odds + 0.5 * np.log(ridge * inverse)
-        u, v = self.rng.random((2, m, c))
+        u, v, turn = self.rng.random((3, m, c))
         needed = np.log(u) - np.log1p(-u) - odds
         w, error, level = self.w, self.error, self.level
         now = self._correlate(self._transform(error), moved) - along * (level * share)
         gain = self._gain((now + square * w) * inverse / sd)
         chance = expit(gain + odds)
         self.entropy = (entr(chance) + entr(1.0 - chance)).sum(axis=0)
-        on_now = (w != 0).any(axis=1)
-        lags = np.flatnonzero(on_now | (gain + _MARGIN > needed).any(axis=1))
-        self.rng.shuffle(lags)
-        was_on = on_now.tolist()
-        for k in lags.tolist():
-            shifted = signal[:, m - 1 - k : m - 1 - k + n]
-            old, across = w[k], along[k]
-            g = np.vecdot(shifted, error) - across * level * share
-            mean = (g + square[k] * old) * inverse[k]
-            q = mean / sd[k]
-            on = self._gain(q) > needed[k]
-            if not was_on[k] and not on.any():
-                continue
+        candidate = (w != 0) | (gain + _MARGIN > needed)
+        order = np.where(candidate, turn, 2.0).argsort(axis=0)[: candidate.sum(axis=0).max()]
+        bar = np.where(candidate, self._bar(needed), np.inf)
+        chain = np.arange(c)
+        shifts = np.lib.stride_tricks.sliding_window_view(signal, n, axis=1)
+        held = level * share
+        steps = [order, m - 1 - order] + [
+            np.take_along_axis(a, order, axis=0)
+            for a in (w, square, along, along * share, inverse / sd, sd, bar, v)
+        ]
+        for k, place, old, size, across, lift, inv, s, least, at in zip(*steps, strict=True):
+            shifted = shifts[chain, place]
+            q = (np.vecdot(shifted, error) - across * held + size * old) * inv
             if self.signed:
-                new = on * (mean + sd[k] * ndtri(v[k]))
+                new = s * (q + ndtri(at))
             else:
-                tail = np.maximum(v[k] * ndtr(q), 1e-300)
-                new = on * np.maximum(mean - sd[k] * ndtri(tail), 0.0)
+                new = np.maximum(s * (q - ndtri(np.maximum(at * ndtr(q), 1e-300))), 0.0)
+            new *= (np.abs(q) if self.signed else q) > least
             change = new - old
-            w[k] = new
-            step = change[:, None] * shifted
+            w[k, chain] = new
+            shifted *= change[:, None]
             if not self._full:
-                step *= self._mask
-            error -= step
-            level -= change * across
+                shifted *= self._mask
+            error -= shifted
+            held -= change * lift
+        self.level = error @ self.rows.intercept
 
     def _gain(self, q: Floats) -> Floats:
         """Log odds that data with z-score q add to a lag's being active."""
         half = 0.5 * q * q
         return half if self.signed else half + log_ndtr(q)
+
+    def _bar(self, needed: Floats) -> Floats:
+        """The z-score from which the gain is more than what is needed."""
+        if self.signed:
+            return np.sqrt(np.maximum(2.0 * needed, 0.0))
+        return np.interp(needed, _GAINS, _SCORES)
 
     def _draw_density_and_slab(self) -> None:
         c, rng = self.n_chains, self.rng

@@ -8,8 +8,9 @@ from lhb_engine.aligned_rounds import AlignedRounds
 from lhb_engine.history import Floats
 from lhb_engine.rank_one_chains import Chains
 
-N_CHAINS = 8
-EARLY_SWEEPS = 14, 12  # before the chains are thinned, and after, when draws are kept
+MOST_CHAINS, LEAST_CHAINS = 32, 8
+PLACES = 3200  # rows times chains: while it is small, further chains cost next to nothing
+EARLY_SWEEPS = 10, 8  # before the chains are thinned, and after, when draws are kept
 LATE_SWEEPS = 6, 6  # once rows are twice the lags and a start is known
 TEMPER = 4.0  # an evidence is itself a draw: differences of a few nats do not decide
 FEW = 8.0  # rows that the common scale of the features counts for
@@ -65,9 +66,10 @@ def rank_one_posterior(
     size = float(np.sqrt(rows.y @ rows.y / rows.n_rows))
     scaled = replace(rows, contexts=rows.contexts / scale, y=rows.y / size)
     rng = np.random.Generator(np.random.PCG64(seed))
-    theta = rng.standard_normal((N_CHAINS, rows.contexts.shape[1]))
+    n_chains = int(np.clip(PLACES // rows.n_rows, LEAST_CHAINS, MOST_CHAINS))
+    theta = rng.standard_normal((n_chains, rows.contexts.shape[1]))
     if start is not None:
-        theta[: N_CHAINS // 2] = start * scale / np.linalg.norm(start * scale)
+        theta[: n_chains // 2] = start * scale / np.linalg.norm(start * scale)
     chains = Chains(scaled, theta, rng, signed)
     few = rows.n_rows < 2 * rows.n_lags or start is None
     burn, kept = EARLY_SWEEPS if few else LATE_SWEEPS
@@ -76,43 +78,44 @@ def rank_one_posterior(
     chance = chains.evidence()
     chance = np.exp((chance - chance.max()) / TEMPER)
     places = np.cumsum(chance / chance.sum())
-    chosen = np.searchsorted(places, (np.arange(N_CHAINS) + rng.random()) / N_CHAINS)
-    chains.keep(np.minimum(chosen, N_CHAINS - 1))
+    chosen = np.searchsorted(places, (np.arange(n_chains) + rng.random()) / n_chains)
+    chains.keep(np.minimum(chosen, n_chains - 1))
     return _average(chains, kept, scale, size)
 
 
 def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Posterior:
-    directions = []
-    weights = np.zeros(chains.rows.n_lags)
+    """theta along the mean of sum(w) theta: what an arm is worth is linear in that alone."""
+    effects = []
+    phi = np.zeros((chains.rows.n_lags, len(scale)))
     inclusion = np.zeros(chains.rows.n_lags)
     intercept = baseline = noise2 = 0.0
     for _ in range(n_sweeps):
         chains.sweep()
-        side = np.where(chains.w.sum(axis=0) < 0, -1.0, 1.0)
-        length = np.linalg.norm(chains.theta, axis=1)
-        directions.append(chains.theta * (side / length)[:, None])
-        weights += (chains.w * (side * length)).mean(axis=1) / n_sweeps
+        effects.append(chains.w.sum(axis=0)[:, None] * chains.theta)
+        phi += chains.w @ chains.theta / (n_sweeps * chains.n_chains)
         inclusion += (chains.w != 0).mean(axis=1) / n_sweeps
         intercept += float(chains.intercepts().mean()) / n_sweeps
         baseline += float(chains.baseline.mean()) / n_sweeps
         noise2 += float(chains.noise2.mean()) / n_sweeps
-    drawn = np.concatenate(directions)
-    mean = drawn.mean(axis=0)
-    concentration = float(np.linalg.norm(mean))
-    mean /= concentration
+    drawn = np.concatenate(effects)
+    lengths = np.linalg.norm(drawn, axis=1)
+    value = phi.sum(axis=0)
+    length = float(np.linalg.norm(value))
+    mean = value / max(length, 1e-300)
     axis = np.linalg.eigh(drawn.T @ drawn)[1][:, -1]
+    cosines = (drawn @ mean) / np.maximum(lengths, 1e-300)
     theta = mean / scale
-    length = float(np.linalg.norm(theta))
+    unit = max(float(np.linalg.norm(theta)), 1e-300)
     return Posterior(
-        theta=theta / length,
-        concentration=concentration,
-        weights=weights * (length * size),
+        theta=theta / unit,
+        concentration=min(length / max(float(lengths.mean()), 1e-300), 1.0),
+        weights=phi @ mean * (unit * size),
         inclusion=inclusion,
         sign=abs(float(np.sign(drawn @ axis).mean())),
         intercept=intercept * size,
         baseline=baseline,
         noise=float(np.sqrt(noise2)) * size,
-        spread=float(np.sqrt(np.mean(np.arccos(np.clip(drawn @ mean, -1.0, 1.0)) ** 2))),
+        spread=float(np.sqrt(np.mean(np.arccos(np.clip(cosines, -1.0, 1.0)) ** 2))),
         n_sweeps=n_sweeps,
     )
 

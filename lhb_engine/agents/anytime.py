@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from lhb_engine.rank_one_posterior import Posterior
 
 FIRST_FIT = 8
-GROWTH = 1.2
+EARLY_GROWTH, LATE_GROWTH = 1.08, 1.4  # the first up to EARLY horizons: there a fit is worth most
+EARLY = 2.5
 LEARNED = 0.3  # concentration of theta's draws below which nothing is installed
-SURE_SIGN = 0.8
+SURE_SIGN = 0.8  # agreement of the draws' sides; asked once rows are twice the lags: a faint early
+# direction explores as well as anything else would, and better the more often it changes
 ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
 
 
@@ -56,16 +58,18 @@ class AnytimeOptions(Options):
 
 
 def anytime_windows(horizon: int, memory: int | None) -> Iterator[FitWindow]:
-    """Fits at rounds 8, 10, 12, 15, ...: 1.2 times apart, or a fifth of the memory if that is less.
+    """Fits at rounds 8, 9, 10, ...: 1.08 times apart up to 2.5 horizons, then 1.4 times.
 
-    So late fits are rare and work in all grows like T log T (linearly with a memory).
+    So late fits are rare and work in all grows like T log T (linearly with a memory, of which
+    no two fits are further apart than a fifth).
     """
     due = FIRST_FIT
     for epoch in count(1):
         first = 1 if memory is None else max(1, due - memory + 1)
         yield FitWindow(epoch, first, due, min(horizon, due), due)
-        step = ceil(due * (GROWTH - 1.0))
-        due += step if memory is None else min(step, ceil(memory * (GROWTH - 1.0)))
+        growth = EARLY_GROWTH if due < EARLY * horizon else LATE_GROWTH
+        step = ceil(due * (growth - 1.0))
+        due += step if memory is None else min(step, ceil(memory * 0.2))
 
 
 class Anytime(Agent):
@@ -146,7 +150,8 @@ class Anytime(Agent):
                 "expected_active_lags": float(found.inclusion.sum()),
             },
         }
-        if found.concentration < LEARNED or found.sign < SURE_SIGN:
+        enough = self.options.signed or rows.n_rows >= 2 * rows.n_lags
+        if found.concentration < LEARNED or (enough and found.sign < SURE_SIGN):
             message = "No direction stands out from the noise yet: exploring."
             if self.options.signed and found.concentration >= LEARNED:
                 message = "The lag weights nearly cancel: the sign of the direction is a guess."

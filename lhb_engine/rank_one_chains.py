@@ -171,7 +171,7 @@ class Chains:
         """The z-score from which the gain is more than what is needed."""
         if self.signed:
             return np.sqrt(np.maximum(2.0 * needed, 0.0))
-        return np.interp(needed, _GAINS, _SCORES)
+        return np.asarray(np.interp(needed, _GAINS, _SCORES))
 
     def _draw_density_and_slab(self) -> None:
         c, rng = self.n_chains, self.rng

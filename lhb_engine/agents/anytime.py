@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from lhb_engine.agents.base import Agent, Choice, OptionError, Options, best_arms
 from lhb_engine.aligned_rounds import AlignedRounds, align
 from lhb_engine.estimate import Estimate
+from lhb_engine.held_out import Prediction
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
 
@@ -23,6 +23,7 @@ EARLY = 2.5
 LEARNED = 0.3  # concentration of theta's draws below which nothing is installed
 SURE_SIGN = 0.8  # agreement of the draws' sides; asked once rows are twice the lags: a faint early
 # direction explores as well as anything else would, and better the more often it changes
+WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
 
 
@@ -57,19 +58,23 @@ class AnytimeOptions(Options):
             raise OptionError("signed", "must be true or false")
 
 
-def anytime_windows(horizon: int, memory: int | None) -> Iterator[FitWindow]:
+def anytime_windows(horizon: int, memory: int | None, after: int = 0) -> Iterator[FitWindow]:
     """Fits at rounds 8, 9, 10, ...: 1.08 times apart up to 2.5 horizons, then 1.4 times.
 
     So late fits are rare and work in all grows like T log T (linearly with a memory, of which
-    no two fits are further apart than a fifth).
+    no two fits are further apart than a fifth). Those due after more than `after` rounds.
     """
-    due = FIRST_FIT
-    for epoch in count(1):
-        first = 1 if memory is None else max(1, due - memory + 1)
-        yield FitWindow(epoch, first, due, min(horizon, due), due)
+    due, epoch = FIRST_FIT, 1
+    while True:
+        if due > after:
+            first = 1 if memory is None else max(1, due - memory + 1)
+            yield FitWindow(epoch, first, due, min(horizon, due), due)
         growth = EARLY_GROWTH if due < EARLY * horizon else LATE_GROWTH
-        step = ceil(due * (growth - 1.0))
-        due += step if memory is None else min(step, ceil(memory * 0.2))
+        step, times = ceil(due * (growth - 1.0)), 1
+        if memory is not None and step >= ceil(memory * 0.2):
+            step = ceil(memory * 0.2)
+            times = max(1, (after - due) // step)
+        due, epoch = due + step * times, epoch + times
 
 
 class Anytime(Agent):
@@ -88,6 +93,7 @@ class Anytime(Agent):
     def __init__(self, dim: int, horizon: int, options: AnytimeOptions) -> None:
         super().__init__(dim, horizon, options)
         self._held = max(4, horizon // 12)
+        self.prediction: Prediction | None = None
 
     def choose_by(self, scores: Floats, draw: Draw) -> Choice:
         """Greedy, or exploring while there is no direction, or with probability epsilon."""
@@ -118,8 +124,7 @@ class Anytime(Agent):
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """The first window that is due after more than `n_rounds` rounds."""
-        windows = anytime_windows(self.horizon, self.options.memory)
-        return next(window for window in windows if window.due > n_rounds)
+        return next(anytime_windows(self.horizon, self.options.memory, n_rounds))
 
     def fit(self, history: History) -> Estimate:
         """Posterior mean on every row of the window."""
@@ -137,6 +142,7 @@ class Anytime(Agent):
         reason = _too_little(rows)
         if reason:
             return Estimate("insufficient_data", zero, message=reason, **covered)
+        checked = self.prediction.check(history) if self.prediction else {}
         found = rank_one_posterior(
             rows, [8, window.due], start=self.theta, signed=self.options.signed
         )
@@ -148,6 +154,7 @@ class Anytime(Agent):
                 "angle": found.spread,
                 "baseline_probability": found.baseline,
                 "expected_active_lags": float(found.inclusion.sum()),
+                **checked,
             },
         }
         enough = self.options.signed or rows.n_rows >= 2 * rows.n_lags
@@ -164,9 +171,27 @@ class Anytime(Agent):
             theta=found.theta,
             active_lags=tuple(np.flatnonzero(found.inclusion > ACTIVE).tolist()),
             sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
-            message=_in_words(found, rows),
+            message=_in_words(found, rows) + (WORSENED if checked.get("alarm") else ""),
             **covered,
         )
+
+    def install(self, estimate: Estimate) -> None:
+        """Decide by it, and keep what it predicts: the next fit checks that."""
+        super().install(estimate)
+        self.prediction = Prediction.of(estimate) or self.prediction
+
+    def state(self) -> dict[str, Any]:
+        """With what the installed estimate predicts."""
+        prediction = None if self.prediction is None else self.prediction.to_json()
+        return super().state() | {"prediction": prediction}
+
+    @classmethod
+    def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
+        """The agent that `state()` described; one stored without a prediction has none."""
+        agent = super().from_state(dim, horizon, options, state)
+        if state.get("prediction"):
+            agent.prediction = Prediction.from_json(state["prediction"])
+        return agent
 
 
 def _too_little(rows: AlignedRounds) -> str:

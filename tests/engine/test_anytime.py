@@ -230,6 +230,10 @@ def test_the_schedule_grows_and_a_memory_bounds_its_steps():
     short = [w for w, _ in zip(anytime_windows(100, 50), range(60), strict=False)]
     assert all(w.last - w.first + 1 == min(w.last, 50) for w in short)
     assert np.diff([w.due for w in short]).max() == 10
+    for after in (0, 8, 100, 333, 500):
+        expected = next(w for w in short if w.due > after)
+        assert next(anytime_windows(100, 50, after)) == expected
+    assert next(anytime_windows(100, 8, 10**9)).due - 10**9 in (1, 2)
 
 
 def test_another_process_gives_the_same_bits():
@@ -251,6 +255,27 @@ def test_it_comes_close_to_the_oracle_that_knows_w():
             run = simulate(name, world, n_rounds=600, seed=seed, options=options)
             regret[name] += run.regret[-1]
     assert regret["anytime"] < 4 * regret["oracle_w"] < regret["uniform"]
+
+
+@pytest.mark.parametrize("kind", ["complete", "missing", "spans"])
+def test_an_alarm_where_the_world_has_turned_and_none_where_it_has_not(kind):
+    def agent_after(past, n):
+        agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+        agent.install(agent.fit(past.over(FitWindow(1, 1, n, HORIZON, n))))
+        return type(agent).from_state(DIM, HORIZON, agent.options, agent.state())
+
+    whole = FitWindow(2, 1, 500, HORIZON, 500)
+    alarms = 0
+    for seed in range(10):
+        past = history(n=500, seed=seed, **KINDS[kind])
+        calm = agent_after(past, 300).fit(past.over(whole))
+        assert calm.diagnostics["held_out_error"] < 2.0
+        alarms += calm.diagnostics["alarm"]
+        turned = history(n=500, seed=seed, theta=-THETA, **KINDS[kind])
+        late = agent_after(past, 300).fit(turned.over(whole))
+        assert late.diagnostics["alarm"]
+        assert "predicted badly" in late.message or late.status == "zero"
+    assert alarms <= 1
 
 
 def test_no_rewards_at_all_are_too_few():

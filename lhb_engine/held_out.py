@@ -36,8 +36,8 @@ class Prediction:
 
     @classmethod
     def of(cls, estimate: Estimate) -> "Prediction | None":
-        """What `estimate` predicts; None without a direction."""
-        if estimate.theta is None:
+        """What `estimate` predicts; None without a finite direction."""
+        if estimate.theta is None or not np.isfinite(estimate.theta).all():
             return None
         return cls(
             estimate.lag_weights,

@@ -78,7 +78,7 @@ class Prediction:
             return {}
         expected = rows.design.matvec(np.outer(self.lag_weights, self.theta))
         left = rows.y - expected - self.intercept * rows.design.intercept
-        ratio = float(np.mean(left**2)) / self.noise**2
+        ratio = float(np.mean((left / self.noise) ** 2))
         limit = max(WORSE, 1.0 + SURE * float(np.sqrt(2.0 / rows.design.n_rows)))
         return {
             "held_out_rows": rows.design.n_rows,

@@ -1,7 +1,7 @@
 """The anytime agent: re-estimates early and often from all it has seen, with nothing to tune."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +13,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.held_out import Prediction
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
+from lhb_engine.units import Units, power_of_two
 
 if TYPE_CHECKING:
     from lhb_engine.rank_one_posterior import Posterior
@@ -128,9 +129,16 @@ class Anytime(Agent):
 
     def fit(self, history: History) -> Estimate:
         """Posterior mean on every row of the window."""
+        rows = align(history)
+        units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
+        rows = replace(rows, contexts=rows.contexts / units.contexts, y=rows.y / units.rewards)
+        return units.restore(self._estimate(rows, history))
+
+    def _estimate(self, rows: AlignedRounds, history: History) -> Estimate:
+        """In the rows' own units."""
         from lhb_engine.rank_one_posterior import rank_one_posterior
 
-        rows, window = align(history), history.window
+        window = history.window
         assert window is not None
         covered: dict[str, Any] = {
             "n_rows": rows.n_rows,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -16,7 +17,8 @@ from service.storage.sql_reader import SqlReader
 
 SQL = load_queries("postgres_queries.sql")
 Connection = psycopg.Connection[TupleRow]
-N_ROWS_AT_ONCE = 1000
+_NUMBER = count()  # of cursors: several may be open at once
+FIRST_ROWS, N_ROWS_AT_ONCE = 8, 1000  # a page of large rows is cut after a few
 
 
 @contextmanager
@@ -73,8 +75,14 @@ class PostgresReader(SqlReader):
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
         if any(isinstance(value, str) and "\0" in value for value in values):
             return
-        with translated(), self.connection.cursor(binary=True) as cursor:
-            yield from cursor.stream(SQL[name], values)
+        # not `stream`: left early, it cancels the statement, and with it the reader's transaction
+        portal = psycopg.RawServerCursor(self.connection, f"each_{next(_NUMBER)}")
+        with translated(), portal as cursor:
+            cursor.execute(SQL[name], values, binary=True)
+            n = FIRST_ROWS
+            while rows := cursor.fetchmany(n):
+                yield from rows
+                n = min(8 * n, N_ROWS_AT_ONCE)
 
     def fit_queue(self) -> FitQueue:
         """What is due, and how many workers are connected."""

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import Agent
+from lhb_engine.estimate import Estimate
+from lhb_engine.held_out import Prediction
 from lhb_engine.history import Ints
 from service.agents import build_agent
 from service.events import decision_of
@@ -57,6 +59,7 @@ class Check:
         self._installed = 0
         self._installed_due = 0
         self._theta: list[float] | None = None
+        self._in_force: Estimate | None = None
         self._model_version = 0
         self._done: set[int] = set()
         self._state: dict[str, Any] | None = None
@@ -169,6 +172,7 @@ class Check:
                 self._model_version += 1
                 self._installed, self._installed_due = self._estimates, record["due"]
                 self._theta = theta
+                self._in_force = Estimate.from_json(found)
         version = self._model_version
         require(record["model_version"] == version, "model_version", f"it is {version} by then")
         if status != "failed":  # what failed may be tried again
@@ -246,6 +250,11 @@ class Check:
         self.line, self.kind = self._agent_line, "agent"
         is_installed = self._state["theta"] == self._theta
         require(is_installed, "state.theta", "not that of the installed estimate")
+        prediction = self._state.get("prediction")
+        if prediction is not None:
+            known = Prediction.of(self._in_force) if self._in_force else None
+            is_its = known is not None and known.to_json() == prediction
+            require(is_its, "state.prediction", "not that of the installed estimate")
 
     def _positions(self) -> tuple[Ints, Ints]:
         """Positions of all rounds, and of those that are measured."""

@@ -224,6 +224,18 @@ class EllipsoidState(TypedDict):
 
 
 @with_config(STRICT)
+class PredictionState(TypedDict):
+    """As `Prediction.to_json`."""
+
+    lag_weights: list[Wide]
+    theta: list[Number]
+    intercept: Wide
+    noise: Wide
+    last_round: Count
+    settled: bool
+
+
+@with_config(STRICT)
 class AgentState(TypedDict, total=False):
     """What the agents' `state` may hold; building the agent says which of it there has to be."""
 
@@ -231,6 +243,7 @@ class AgentState(TypedDict, total=False):
     theta: list[Number] | None
     lag: Count | None
     ellipsoid: EllipsoidState
+    prediction: PredictionState
 
 
 @with_config(STRICT)

@@ -190,14 +190,14 @@ class Anytime(Agent):
 
     def state(self) -> dict[str, Any]:
         """With what the installed estimate predicts."""
-        prediction = None if self.prediction is None else self.prediction.to_json()
-        return super().state() | {"prediction": prediction}
+        prediction = {} if self.prediction is None else {"prediction": self.prediction.to_json()}
+        return super().state() | prediction
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
         """The agent that `state()` described; one stored without a prediction has none."""
         agent = super().from_state(dim, horizon, options, state)
-        if state.get("prediction"):
+        if "prediction" in state:
             agent.prediction = Prediction.from_json(state["prediction"])
         return agent
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from service.import_states import AgentState, Count, Wide
 from service.problems import Problem
 from service.values import (
     NO_ZERO_BYTE,
@@ -24,11 +25,9 @@ from service.values import (
 
 LATEST = 1e11  # seconds since 1970: the year 5138, which a timestamp can still show
 
-Count = Annotated[int, Field(ge=0, le=2**53)]
 Ordinal = Annotated[int, Field(ge=1, le=2**53)]
 Time = Annotated[float, Field(ge=0, le=LATEST)]
 Later = Annotated[float, Field(ge=0, le=2 * LATEST)]  # a time and a wait
-Wide = Annotated[float, Field(ge=-1e100, le=1e100)]  # three of them multiply without overflow
 ClientId = Annotated[
     str, Field(max_length=256, pattern="^[^~\\x00][^\\x00]*$")
 ]  # "~": the server's
@@ -213,37 +212,6 @@ class EstimateRow(TypedDict):
     fingerprint: dict[str, Text | list[Text]] | None
     estimate: EstimateJson | None
     at: Time
-
-
-@with_config(STRICT)
-class EllipsoidState(TypedDict):
-    """As `Ellipsoid.state`."""
-
-    inverse: list[list[Wide]]
-    moment: list[Wide]
-
-
-@with_config(STRICT)
-class PredictionState(TypedDict):
-    """As `Prediction.to_json`."""
-
-    lag_weights: list[Wide]
-    theta: list[Number]
-    intercept: Wide
-    noise: Wide
-    last_round: Count
-    settled: bool
-
-
-@with_config(STRICT)
-class AgentState(TypedDict, total=False):
-    """What the agents' `state` may hold; building the agent says which of it there has to be."""
-
-    version: int
-    theta: list[Number] | None
-    lag: Count | None
-    ellipsoid: EllipsoidState
-    prediction: PredictionState
 
 
 @with_config(STRICT)

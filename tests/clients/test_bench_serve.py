@@ -35,12 +35,14 @@ def test_without_wrk_the_load_is_ours(tmp_path: Path, monkeypatch: pytest.Monkey
         assert decide_all([url], [id], 0.1, False).n > 0
 
 
+@pytest.mark.slow
 def test_stalls_are_noted_with_and_without_a_fit(tmp_path: Path) -> None:
     found = beside_fits(tmp_path, 20.0, 0.3, 1)
     assert found["p99_ratio"] > 0
     assert found["stalls"].keys() == {"with", "without"}
 
 
+@pytest.mark.slow
 def test_starts_and_soaks_report_figures() -> None:
     start = starting.run(1, 50, 5)
     assert start["median"]["idle_mb"] > 10

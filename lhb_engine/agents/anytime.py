@@ -65,6 +65,7 @@ def anytime_windows(horizon: int, memory: int | None, after: int = 0) -> Iterato
     So late fits are rare and work in all grows like T log T (linearly with a memory, of which
     no two fits are further apart than a fifth). Those due after more than `after` rounds.
     """
+    most = None if memory is None else ceil(memory * 0.2)
     due, epoch = FIRST_FIT, 1
     while True:
         if due > after:
@@ -72,9 +73,8 @@ def anytime_windows(horizon: int, memory: int | None, after: int = 0) -> Iterato
             yield FitWindow(epoch, first, due, min(horizon, due), due)
         growth = EARLY_GROWTH if due < EARLY * horizon else LATE_GROWTH
         step, times = ceil(due * (growth - 1.0)), 1
-        if memory is not None and step >= ceil(memory * 0.2):
-            step = ceil(memory * 0.2)
-            times = max(1, (after - due) // step)
+        if most is not None and step >= most:
+            step, times = most, max(1, (after - due) // most)
         due, epoch = due + step * times, epoch + times
 
 
@@ -167,7 +167,8 @@ class Anytime(Agent):
         }
         enough = self.options.signed or rows.n_rows >= 2 * rows.n_lags
         if found.concentration < LEARNED or (enough and found.sign < SURE_SIGN):
-            message = "No direction stands out from the noise yet: exploring."
+            goes_on = "exploring" if self.theta is None else "the last one stays"
+            message = f"No direction stands out from the noise yet: {goes_on}."
             if self.options.signed and found.concentration >= LEARNED:
                 message = "The lag weights nearly cancel: the sign of the direction is a guess."
             return Estimate("zero", zero, message=message, **covered)

@@ -31,8 +31,7 @@ _Name = Annotated[str, Meta(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
 _Size = Annotated[int, Meta(ge=0, le=2**31)]
 
 
-class _Reward(TypedDict, total=False):
-    value: Required[_Number]
+class _Place(TypedDict, total=False):
     trajectory: _Key | None
     round: int | None
     event_id: _Name | None
@@ -41,14 +40,12 @@ class _Reward(TypedDict, total=False):
     reward_id: _Name | None
 
 
-class _Rewards(TypedDict, total=False):
+class _Reward(_Place):
     value: _Number
-    trajectory: _Key | None
-    round: int | None
-    event_id: _Name | None
-    first_round: int | None
-    last_round: int | None
-    reward_id: _Name | None
+
+
+class _Rewards(_Place, total=False):
+    value: _Number
     rewards: Annotated[list[_Reward], Meta(min_length=1, max_length=100_000)]
 
 

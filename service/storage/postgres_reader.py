@@ -57,6 +57,11 @@ def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
 
 
+def _holds_zero_byte(values: tuple[Any, ...]) -> bool:
+    """No text here does, so there is no row with such a key."""
+    return any(isinstance(value, str) and "\0" in value for value in values)
+
+
 class PostgresReader(SqlReader):
     """Reads on one connection, inside the transaction that the caller has begun."""
 
@@ -68,12 +73,12 @@ class PostgresReader(SqlReader):
             try:
                 return self.connection.execute(SQL[name], values, binary=True).fetchall()
             except psycopg.DataError:
-                if any(isinstance(value, str) and "\0" in value for value in values):
-                    return []  # no text here holds a zero byte, so no key with one exists
+                if _holds_zero_byte(values):
+                    return []
                 raise
 
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
-        if any(isinstance(value, str) and "\0" in value for value in values):
+        if _holds_zero_byte(values):
             return
         # not `stream`: left early, it cancels the statement, and with it the reader's transaction
         portal = psycopg.RawServerCursor(self.connection, f"each_{next(_NUMBER)}")

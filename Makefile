@@ -22,11 +22,14 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# a process a core: much of a test's time is waiting for servers that it started
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+
 test: lint
-	$(BIN)/pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: lint
-	$(BIN)/pytest
+	$(PYTEST)
 
 # the solver's rivals in an environment of their own: adelie needs numpy < 2, skglm compiles
 bench-peers:

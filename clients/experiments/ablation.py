@@ -10,6 +10,7 @@ from clients.experiments.experiment import Case, Claim, Experiment, Scale
 from clients.experiments.look import band, panels
 from clients.experiments.regret_runs import cases_of, final, lower, verdict
 from clients.experiments.table import Row, Table, paired
+from clients.experiments.worlds import data_poor
 from clients.simulator import Player, Settings
 from lhb_engine.agents import Agent
 from lhb_engine.block_lasso import BlockLasso
@@ -78,20 +79,7 @@ VARIANTS: dict[str, Callable[[Agent, History], Estimate]] = {
 
 def worlds(scale: Scale) -> dict[str, Settings]:
     """Settings by panel."""
-    rounds, horizon, sparsity = (120, 120, 4) if scale.toy else (999, 1000, 10)
-    return {
-        pattern: Settings(
-            algorithms=(),
-            rounds=rounds,
-            horizon=horizon,
-            dim=5,
-            arms=scale.arms,
-            noise=scale.noise,
-            weights=pattern,
-            sparsity=sparsity,
-        )
-        for pattern in ("early_mass", "flat")
-    }
+    return {pattern: data_poor(scale, pattern) for pattern in ("early_mass", "flat")}
 
 
 def cases(scale: Scale) -> list[Case]:

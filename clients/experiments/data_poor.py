@@ -15,6 +15,7 @@ from clients.experiments.regret_runs import (
     verdict,
 )
 from clients.experiments.table import Row, Table, paired
+from clients.experiments.worlds import data_poor
 from clients.simulator import Player, Settings
 
 if TYPE_CHECKING:
@@ -34,20 +35,7 @@ PATTERNS = {EARLY: "early_mass", LATE: "late_mass"}
 
 def worlds(scale: Scale) -> dict[str, Settings]:
     """Settings by panel."""
-    rounds, horizon, sparsity = (59, 60, 4) if scale.toy else (999, 1000, 10)
-    return {
-        panel: Settings(
-            algorithms=(),
-            rounds=rounds,
-            horizon=horizon,
-            dim=5,
-            arms=scale.arms,
-            noise=scale.noise,
-            weights=pattern,
-            sparsity=sparsity,
-        )
-        for panel, pattern in PATTERNS.items()
-    }
+    return {panel: data_poor(scale, pattern) for panel, pattern in PATTERNS.items()}
 
 
 def cases(scale: Scale) -> list[Case]:

@@ -15,6 +15,7 @@ from clients.experiments.regret_runs import (
     verdict,
 )
 from clients.experiments.table import Row, Table, paired
+from clients.experiments.worlds import data_rich
 from clients.simulator import Player, Settings
 
 THEORY = "ad_lasso, theory c=1"
@@ -34,19 +35,9 @@ def name_of(pattern: str, sparsity: int) -> str:
 
 def worlds(scale: Scale) -> dict[str, Settings]:
     """Settings by panel."""
-    rounds, horizon = (60, 12) if scale.toy else (2000, 100)
     sparsities = (2, 5) if scale.toy else SPARSITIES
     return {
-        name_of(pattern, s): Settings(
-            algorithms=(),
-            rounds=rounds,
-            horizon=horizon,
-            dim=5,
-            arms=scale.arms,
-            noise=scale.noise,
-            weights=pattern,
-            sparsity=s,
-        )
+        name_of(pattern, s): data_rich(scale, pattern, s)
         for pattern in PATTERNS
         for s in sparsities
     }

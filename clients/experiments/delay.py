@@ -10,6 +10,7 @@ from clients.experiments.look import band
 from clients.experiments.regret_runs import Contender, play
 from clients.experiments.slopes import slope_by_seed
 from clients.experiments.table import Row, Table, mean_of, paired
+from clients.experiments.worlds import world
 from clients.simulator import Player, Settings
 from lhb_engine.environment import LongHorizonEnvironment
 
@@ -48,17 +49,8 @@ def delays(scale: Scale) -> tuple[int, ...]:
 def settings_at(delay: int, scale: Scale) -> DelayedSettings:
     """The data-poor regime with one delay."""
     rounds, horizon = (59, 60) if scale.toy else (999, 1000)
-    return DelayedSettings(
-        algorithms=(),
-        rounds=rounds,
-        horizon=horizon,
-        dim=5,
-        arms=scale.arms,
-        noise=scale.noise,
-        weights="single",
-        sparsity=1,
-        delay=delay,
-    )
+    settings = world(scale, rounds, horizon, "single", 1)
+    return DelayedSettings(**vars(settings), delay=delay)
 
 
 def cases(scale: Scale) -> list[Case]:

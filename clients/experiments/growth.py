@@ -8,14 +8,15 @@ from clients.experiments.look import band, log_ticks
 from clients.experiments.regret_runs import Contender, play
 from clients.experiments.slopes import log_fit_by_seed, slope_by_seed
 from clients.experiments.table import Row, Table, mean_of
-from clients.simulator import Player, Settings
+from clients.experiments.worlds import DIM, world
+from clients.simulator import Player
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AD_LASSO, ORACLE = Contender("ad_lasso"), Contender("oracle_w")
 CONTENDERS = {"ad_lasso": AD_LASSO, "oracle_w": ORACLE}
-HORIZON, DIM, SPARSITY = 100, 5, 5
+HORIZON, SPARSITY = 100, 5
 IN_T = ("flat", "spiking")
 IN_H = ("early_mass", "late_mass")
 
@@ -38,16 +39,7 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     horizon = case["horizon"]
     in_t = case["panel"] in IN_T
     longest = 400 if scale.toy else 100_000
-    settings = Settings(
-        algorithms=(),
-        rounds=longest if in_t else horizon,
-        horizon=horizon,
-        dim=DIM,
-        arms=scale.arms,
-        noise=scale.noise,
-        weights=case["panel"],
-        sparsity=SPARSITY,
-    )
+    settings = world(scale, longest if in_t else horizon, horizon, case["panel"], SPARSITY)
     n_points = 40 if in_t else 1
     at = sorted(
         {round(math.exp(math.log(settings.rounds) * (i + 1) / n_points)) for i in range(n_points)}

@@ -11,6 +11,7 @@ from clients.experiments.regret_runs import (
     play,
 )
 from clients.experiments.table import Row, Table
+from clients.experiments.worlds import data_rich
 from clients.simulator import Player, Settings
 
 SPARSITIES = (2, 5, 15, 30)
@@ -18,18 +19,8 @@ SPARSITIES = (2, 5, 15, 30)
 
 def worlds(scale: Scale) -> dict[str, Settings]:
     """Settings by panel."""
-    rounds, horizon = (60, 12) if scale.toy else (2000, 100)
     return {
-        f"random s={s}": Settings(
-            algorithms=(),
-            rounds=rounds,
-            horizon=horizon,
-            dim=5,
-            arms=scale.arms,
-            noise=scale.noise,
-            weights="random",
-            sparsity=s,
-        )
+        f"random s={s}": data_rich(scale, "random", s)
         for s in (SPARSITIES[:2] if scale.toy else SPARSITIES)
     }
 

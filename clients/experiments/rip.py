@@ -10,6 +10,7 @@ from clients.experiments.experiment import Case, Claim, Experiment, Scale
 from clients.experiments.look import band, log_ticks, panels
 from clients.experiments.slopes import slope_by_seed
 from clients.experiments.table import Mean, Row, Table, mean_of
+from clients.experiments.worlds import one_at_a_time
 from clients.simulator import Player
 from lhb_engine.history import Floats, Ints
 
@@ -33,12 +34,7 @@ CHUNK = 20_000
 
 def cases(scale: Scale) -> list[Case]:
     """One quantity at a time, the others as in `BASE`."""
-    return [
-        {"varied": name, "value": value, "seed": seed}
-        for name, values in (TOY if scale.toy else VARIED).items()
-        for value in values
-        for seed in range(scale.seeds)
-    ]
+    return one_at_a_time(scale, TOY if scale.toy else VARIED)
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:

@@ -12,24 +12,10 @@ from clients.experiments.regret_runs import (
     play,
 )
 from clients.experiments.table import Row, Table
-from clients.simulator import Player, Settings
+from clients.experiments.worlds import data_rich
+from clients.simulator import Player
 
 PANEL = "one lag"
-
-
-def world(scale: Scale) -> Settings:
-    """The settings."""
-    rounds, horizon = (60, 12) if scale.toy else (2000, 100)
-    return Settings(
-        algorithms=(),
-        rounds=rounds,
-        horizon=horizon,
-        dim=5,
-        arms=scale.arms,
-        noise=scale.noise,
-        weights="single",
-        sparsity=1,
-    )
 
 
 def cases(scale: Scale) -> list[Case]:
@@ -39,7 +25,8 @@ def cases(scale: Scale) -> list[Case]:
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     """One run's regret curve."""
-    return play(CONTENDERS[case["label"]], world(scale), case["seed"], player)
+    settings = data_rich(scale, "single", 1)
+    return play(CONTENDERS[case["label"]], settings, case["seed"], player)
 
 
 def judge(table: Table) -> list[Claim]:

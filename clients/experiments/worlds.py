@@ -1,0 +1,44 @@
+"""The sizes of the regret experiments' worlds, whole and as toys."""
+
+from collections.abc import Mapping, Sequence
+
+from clients.experiments.experiment import Case, Scale
+from clients.simulator import Settings
+
+DIM = 5
+
+
+def world(scale: Scale, rounds: int, horizon: int, weights: str, sparsity: int) -> Settings:
+    """d = 5, with the scale's noise and number of arms."""
+    return Settings(
+        algorithms=(),
+        rounds=rounds,
+        horizon=horizon,
+        dim=DIM,
+        arms=scale.arms,
+        noise=scale.noise,
+        weights=weights,
+        sparsity=sparsity,
+    )
+
+
+def data_rich(scale: Scale, weights: str, sparsity: int) -> Settings:
+    """More rounds than lags: T = 2000, h = 100."""
+    rounds, horizon = (60, 12) if scale.toy else (2000, 100)
+    return world(scale, rounds, horizon, weights, sparsity)
+
+
+def data_poor(scale: Scale, weights: str) -> Settings:
+    """Fewer rounds than lags: T = 999, h = 1000, s = 10."""
+    rounds, horizon, sparsity = (120, 121, 4) if scale.toy else (999, 1000, 10)
+    return world(scale, rounds, horizon, weights, sparsity)
+
+
+def one_at_a_time(scale: Scale, varied: Mapping[str, Sequence[float]]) -> list[Case]:
+    """Each quantity at each of its values, on every seed; what is not varied stays at its base."""
+    return [
+        {"varied": name, "value": value, "seed": seed}
+        for name, values in varied.items()
+        for value in values
+        for seed in range(scale.seeds)
+    ]

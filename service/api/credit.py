@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from service.api.documentation import Page, documented
 from service.api.pages import CURSOR, LIMIT, cut, page
-from service.api.sessions import found_session, json_response
-from service.records import Decision
-from service.service import service_of, tenant_of
+from service.api.sessions import read_session
+from service.records import Decision, Session
+from service.storage.ports import Reader
 
 router = APIRouter(tags=["estimates"])
 
@@ -54,21 +54,19 @@ async def get_credit(
 ) -> Response:
     """By the estimate in use: a decision's context times theta, times the lag weights that have
     passed (earned) and those still ahead (to_come). Null before the first estimate."""
-    service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            session = found_session(reader, tenant, session_id)
-            key = (*session.key, trajectory)
-            decisions = reader.decisions(key, cursor, limit + 1)
-            n_rounds = {t.key: t.n_rounds for t in reader.trajectories(session.key)}
-            record = reader.estimate(session.key, session.estimate) if session.estimate else None
+    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+        key = (*session.key, trajectory)
+        decisions = reader.decisions(key, cursor, limit + 1)
+        found = reader.trajectory(key)
+        n_rounds = 0 if found is None else found.n_rounds
+        record = reader.estimate(session.key, session.estimate) if session.estimate else None
         theta = per_lag = None
         if record is not None and record.estimate is not None:
             estimate = json.loads(record.estimate)
             theta, per_lag = np.array(estimate["theta"]), np.cumsum(estimate["lag_weights"])
         shown, following = cut(decisions, limit, lambda decision: decision.round)
-        items = [credit_answer(d, per_lag, n_rounds[trajectory], theta) for d in shown]
+        items = [credit_answer(d, per_lag, n_rounds, theta) for d in shown]
         return {**page(items, following), "model_version": session.model_version}
 
-    return json_response(await service.read(read))
+    return await read_session(request, session_id, answer)

@@ -11,11 +11,12 @@ from service.api.contexts import read_contexts
 from service.api.documentation import DecisionAnswer, documented, takes
 from service.api.quick_bodies import read_decision_body
 from service.api.rewards import read_rewards
+from service.api.sessions import read_session
 from service.decisions import Blocked, Decide, Taken, request_digest
 from service.problems import Problem, not_found
-from service.records import SERVER_EVENT, Decision
+from service.records import SERVER_EVENT, Decision, Session
 from service.service import Service, service_of, tenant_of
-from service.sessions import unknown_session
+from service.storage.ports import Reader
 
 router = APIRouter(tags=["decisions"])
 PENDING = (
@@ -169,16 +170,12 @@ async def get_decision(
     session_id: str, event_id: str, request: Request, trajectory: str = Query("")
 ) -> Response:
     """The decision as first answered."""
-    service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            if reader.session((tenant, session_id)) is None:
-                raise unknown_session(session_id)
-            found = reader.decision((tenant, session_id, trajectory), event_id)
-            if found is None:
-                detail = f"no decision has the event id {event_id!r}"
-                raise not_found("event", detail, "event_id")
-            return decision_answer(found)
+    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+        found = reader.decision((*session.key, trajectory), event_id)
+        if found is None:
+            detail = f"no decision has the event id {event_id!r}"
+            raise not_found("event", detail, "event_id")
+        return decision_answer(found)
 
-    return Response(to_json(await service.read(read)), media_type="application/json")
+    return await read_session(request, session_id, answer)

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.documentation import EstimateAnswer, Page, documented
 from service.api.pages import CURSOR, LIMIT, cut, page
-from service.api.sessions import found_session, json_response, timestamp
+from service.api.sessions import read_session, timestamp
 from service.records import DueFit, EstimateRecord, OpenWindow, Session, window_to_json
-from service.service import service_of, tenant_of
+from service.storage.ports import Reader
 
 router = APIRouter(tags=["estimates"])
 
@@ -40,18 +40,15 @@ def estimate_answer(record: EstimateRecord) -> dict[str, Any]:
 )
 async def get_estimate(session_id: str, request: Request) -> Response:
     """The estimate that decides; `{"status": "none"}` before the first."""
-    service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            session = found_session(reader, tenant, session_id)
-            if session.estimate == 0:
-                return {"status": "none"}
-            record = reader.estimate(session.key, session.estimate)
-            assert record is not None
-            return estimate_answer(record)
+    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+        if session.estimate == 0:
+            return {"status": "none"}
+        record = reader.estimate(session.key, session.estimate)
+        assert record is not None
+        return estimate_answer(record)
 
-    return json_response(await service.read(read))
+    return await read_session(request, session_id, answer)
 
 
 @router.get(
@@ -63,16 +60,13 @@ async def get_estimates(
     session_id: str, request: Request, cursor: int = CURSOR, limit: int = LIMIT
 ) -> Response:
     """In order, with those that failed, found nothing or were overtaken."""
-    service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            session = found_session(reader, tenant, session_id)
-            records = reader.estimates(session.key, cursor, limit + 1)
+    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+        records = reader.estimates(session.key, cursor, limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
         return page([estimate_answer(record) for record in shown], following)
 
-    return json_response(await service.read(read))
+    return await read_session(request, session_id, answer)
 
 
 def _open(session: Session, window: OpenWindow) -> dict[str, Any]:
@@ -132,16 +126,13 @@ async def get_epochs(
     session_id: str, request: Request, cursor: int = CURSOR, limit: int = LIMIT
 ) -> Response:
     """Fits that are done, then those that are due, then those to come."""
-    service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            session = found_session(reader, tenant, session_id)
-            records = reader.estimates(session.key, cursor, limit + 1)
+    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+        records = reader.estimates(session.key, cursor, limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
         items = [_done(record) for record in shown]
         if following is None:
             items += _to_come(session)
         return page(items, following)
 
-    return json_response(await service.read(read))
+    return await read_session(request, session_id, answer)

@@ -10,9 +10,10 @@ from service.api.bodies import RANK, parse, refuse_duplicates
 from service.api.contexts import read_contexts
 from service.api.decisions import check_arms
 from service.api.documentation import RankAnswer, documented, takes
-from service.api.sessions import found_session, json_response
-from service.service import service_of, tenant_of
+from service.api.sessions import read_session
+from service.records import Session
 from service.sessions import refuse_width
+from service.storage.ports import Reader
 
 router = APIRouter(tags=["estimates"])
 
@@ -25,7 +26,6 @@ router = APIRouter(tags=["estimates"])
 )
 async def post_rank(session_id: str, request: Request) -> Response:
     """Nothing is written and no round begins."""
-    service, tenant = service_of(request), tenant_of(request)
     body = await request.body()
     asked = parse(RANK, body)
     given = asked["contexts"]
@@ -34,11 +34,9 @@ async def post_rank(session_id: str, request: Request) -> Response:
     arm_ids = asked.get("arm_ids")
     check_arms(len(contexts), arm_ids)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            session = found_session(reader, tenant, session_id)
-            refuse_width(session, contexts)
-            agent = build_agent(session, reader.agent_state(session.key))
+    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+        refuse_width(session, contexts)
+        agent = build_agent(session, reader.agent_state(session.key))
         scores = agent.scores(contexts)
         ranking = np.argsort(-scores, kind="stable").tolist()
         return {
@@ -48,4 +46,4 @@ async def post_rank(session_id: str, request: Request) -> Response:
             "model_version": session.model_version,
         }
 
-    return json_response(await service.read(read))
+    return await read_session(request, session_id, answer)

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from service.api.documentation import Page, documented
 from service.api.pages import CURSOR, LIMIT, cut, page
-from service.api.sessions import found_session, json_response, timestamp
-from service.records import Decision, Measurement
-from service.service import service_of, tenant_of
+from service.api.sessions import read_session, timestamp
+from service.records import Decision, Measurement, Session
+from service.storage.ports import Reader
 
 router = APIRouter(tags=["rounds"])
 
@@ -53,19 +53,15 @@ async def get_rounds(
     limit: int = LIMIT,
 ) -> Response:
     """Rounds in order. A span is listed with the round it starts in."""
-    service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> dict[str, Any]:
-        with service.store.reader() as reader:
-            session = found_session(reader, tenant, session_id)
-            key = (*session.key, trajectory)
-            decisions = reader.decisions(key, cursor, limit + 1)
-            shown, following = cut(decisions, limit, lambda decision: decision.round)
-            measured: dict[int, list[Measurement]] = {d.round: [] for d in shown}
-            if shown:
-                for one in reader.measurements(key, shown[0].round, shown[-1].round):
-                    measured[one.first_round].append(one)
-        items = [round_answer(decision, measured[decision.round]) for decision in shown]
-        return page(items, following)
+    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+        key = (*session.key, trajectory)
+        decisions = reader.decisions(key, cursor, limit + 1)
+        shown, following = cut(decisions, limit, lambda decision: decision.round)
+        measured: dict[int, list[Measurement]] = {d.round: [] for d in shown}
+        if shown:
+            for one in reader.measurements(key, shown[0].round, shown[-1].round):
+                measured[one.first_round].append(one)
+        return page([round_answer(d, measured[d.round]) for d in shown], following)
 
-    return json_response(await service.read(read))
+    return await read_session(request, session_id, answer)

@@ -1,5 +1,6 @@
 """Sessions: create, list, read, change, delete."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,6 +71,19 @@ def json_response(value: Any, status: int = 200, **headers: str) -> Response:
     return Response(to_json(value), status, headers=headers, media_type="application/json")
 
 
+async def read_session(
+    request: Request, session_id: str, answer: Callable[[Reader, Session], dict[str, Any]]
+) -> Response:
+    """What `answer` says of a session in one view of the database; 404 where there is none."""
+    service, tenant = service_of(request), tenant_of(request)
+
+    def read() -> dict[str, Any]:
+        with service.store.reader() as reader:
+            return answer(reader, found_session(reader, tenant, session_id))
+
+    return json_response(await service.read(read))
+
+
 @router.post(
     "/v1/sessions",
     status_code=201,
@@ -118,13 +132,7 @@ async def get_sessions(
 )
 async def get_session(session_id: str, request: Request) -> Response:
     """The session as it is now."""
-    service, tenant = service_of(request), tenant_of(request)
-
-    def read() -> Session:
-        with service.store.reader() as reader:
-            return found_session(reader, tenant, session_id)
-
-    return json_response(session_answer(await service.read(read)))
+    return await read_session(request, session_id, lambda _, session: session_answer(session))
 
 
 @router.patch(

@@ -169,6 +169,9 @@ class Reader(Protocol):
     def unfinished(self) -> list[tuple[SessionKey, int | None, float | None]]:
         """Sessions with a fit due (its round) or a time to wake at."""
 
+    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+        """The trajectory."""
+
     def trajectories(self, key: SessionKey) -> list[Trajectory]:
         """All trajectories of a session, in key order."""
 

@@ -7,10 +7,10 @@ from typing import Any
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.agents import Agents
-from service.fits import after_decision, is_blocked
+from service.fits import after_decision, is_between_boundaries, is_blocked
 from service.problems import Problem
 from service.records import Decision, Session, SessionKey
-from service.rewards import Planned, Reward, apply_rewards, plan_rewards
+from service.rewards import Planned, Reward, apply_rewards, are_few, plan_rewards
 from service.sessions import find_session, refuse_archived, refuse_width
 from service.storage.ports import Keys
 from service.storage.unit_of_work import UnitOfWork
@@ -61,6 +61,13 @@ class Decide:
             keys.events.add((trajectory, self.event_id))
         for reward in self.rewards:
             reward.keys(self.key, keys)
+
+    def is_brief(self, uow: UnitOfWork) -> bool:
+        """Whether a few rows are all that this reads and writes."""
+        session = uow.session(self.key)
+        return session is None or (
+            is_between_boundaries(session) and (not self.rewards or are_few(session, self.rewards))
+        )
 
     def __call__(self, uow: UnitOfWork) -> Taken | Blocked:
         """Checks come first: a Problem leaves nothing written."""

@@ -31,6 +31,12 @@ def open_schedule(session: Session, agent: Agent) -> None:
         session.schedule.open.append(OpenWindow(window))
 
 
+def is_between_boundaries(session: Session) -> bool:
+    """Whether one more decision or value reaches no boundary, where windows are counted."""
+    windows = session.schedule.open
+    return not windows or session.n_rounds + 1 < windows[0].window.due
+
+
 def after_decision(uow: UnitOfWork, session: Session, agent: Agent, at: float) -> None:
     """A round has begun: open the next window at a boundary, note what is overdue."""
     windows = session.schedule.open

@@ -3,30 +3,63 @@
 A command is a callable over a unit of work that checks before it writes. A `Problem` it raises is
 its own answer and leaves no write; should one write first, or anything else go wrong, the batch is
 rolled back and its commands run one by one.
+
+Where the store is local, brief commands run in the event loop and only the commit, which waits for
+the disk, in the writer's thread: every statement gives the interpreter's lock away, and two busy
+threads lose more by fighting for it than the statements take.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
 from typing import Any
 
 from service.clock import Clock
 from service.problems import Problem, Unavailable
-from service.storage.ports import Contended, Keys, Store
+from service.storage.ports import Contended, Keys, Store, Transaction
 from service.storage.unit_of_work import Effects, UnitOfWork
 
 Command = Callable[[UnitOfWork], Any]
 Outcome = tuple[Any, BaseException | None]
 TRIES = 10  # of a batch that meets other processes at the same rows
+BRIEF_SECONDS = 0.005  # that a batch may take of the event loop's time
 
 
 class Spoiled(Exception):
     """A command wrote and then failed: the transaction cannot be kept."""
 
 
+class Attempt:
+    """A batch's commands in one transaction; two threads may take turns on it."""
+
+    def __init__(self, transaction: Transaction, commands: list[Command], now: float) -> None:
+        self.transaction = transaction
+        self.commands = commands
+        self._outcomes: list[Outcome] = []
+        self._uow = UnitOfWork(transaction, round(now, 6))  # as exact as a timestamp in an answer
+
+    def run_brief(self) -> None:
+        """Run commands until one may take long, or all together do; then the thread goes on."""
+        until = perf_counter() + BRIEF_SECONDS
+        for command in self.commands:
+            is_brief = getattr(command, "is_brief", None)
+            if is_brief is None or not is_brief(self._uow) or perf_counter() > until:
+                return
+            self._outcomes.append(_outcome(command, self._uow))
+        self._uow.flush()
+
+    def finish(self) -> tuple[list[Outcome], list[Effects]]:
+        """Run what is left, and commit."""
+        for command in self.commands[len(self._outcomes) :]:
+            self._outcomes.append(_outcome(command, self._uow))
+        self._uow.commit()
+        return self._outcomes, [self._uow.effects]
+
+
 class GroupCommit:
-    """The writer: one thread, one transaction at a time.
+    """The writer: one transaction at a time, and a thread for what may take long.
 
     Parameters
     ----------
@@ -35,7 +68,7 @@ class GroupCommit:
     after_commit : callable
         Is given the effects of every committed batch, in the event loop.
     on_rollback : callable
-        Is called whenever memory may be ahead of the store, in the writer's thread.
+        Is called whenever memory may be ahead of the store.
     clock : callable
         Seconds since 1970; by default a `Clock`.
     """
@@ -101,7 +134,12 @@ class GroupCommit:
         try:
             while self._waiting:
                 commands, futures = self._take()
-                outcomes, effects = await loop.run_in_executor(self._thread, self.run, commands)
+                begun = self._begin_here(commands) if self._store.is_local else None
+                outcomes, effects = await (
+                    loop.run_in_executor(self._thread, self.run, commands)
+                    if begun is None
+                    else loop.run_in_executor(self._thread, self._finish, begun)
+                )
                 for one in effects:
                     self._after_commit(one)
                 start = 0
@@ -125,48 +163,77 @@ class GroupCommit:
         self._n_waiting -= len(commands)
         return commands, futures
 
+    def _begin_here(self, commands: list[Command]) -> Attempt | None:
+        """The batch as far as it is brief; None: the thread is to do all of it."""
+        try:
+            transaction = self._store.begin(wait=False)
+        except Unavailable:
+            return None
+        try:
+            transaction.prefetch(_keys(commands))
+            attempt = Attempt(transaction, commands, self.clock())
+            attempt.run_brief()
+        except Exception:
+            self._undo(transaction)
+            return None
+        return attempt
+
+    def _finish(self, attempt: Attempt) -> tuple[list[Outcome], list[Effects]]:
+        """The rest of a batch that the event loop has begun, in the writer's thread."""
+        try:
+            return attempt.finish()
+        except Exception as error:
+            self._undo(attempt.transaction)
+            return self._apart(attempt.commands, error)
+
     def run(self, commands: list[Command]) -> tuple[list[Outcome], list[Effects]]:
         """One batch, in the writer's thread."""
         try:
-            outcomes, effects = self._transact(commands)
-            return outcomes, [effects]
-        except Unavailable as error:
-            return [(None, error)] * len(commands), []
+            return self._transact(commands)
         except Exception as error:
-            if len(commands) == 1:
-                return [(None, error.__cause__ if isinstance(error, Spoiled) else error)], []
+            return self._apart(commands, error)
+
+    def _apart(
+        self, commands: list[Command], error: Exception
+    ) -> tuple[list[Outcome], list[Effects]]:
+        """What becomes of commands that could not be committed together."""
+        if isinstance(error, Unavailable):
+            return [(None, error)] * len(commands), []
+        if len(commands) == 1:
+            return [(None, error.__cause__ if isinstance(error, Spoiled) else error)], []
         results = [self.run([command]) for command in commands]
         return [one[0] for one, _ in results], [e for _, effects in results for e in effects]
 
-    def _transact(self, commands: list[Command]) -> tuple[list[Outcome], Effects]:
-        keys = Keys()
-        for command in commands:
-            add_keys = getattr(command, "keys", None)
-            if add_keys is not None:
-                add_keys(keys)
-            elif (key := getattr(command, "key", None)) is not None:
-                keys.sessions.add(key)
+    def _transact(self, commands: list[Command]) -> tuple[list[Outcome], list[Effects]]:
+        keys = _keys(commands)
         for _ in range(TRIES):
+            transaction = self._store.begin()
             try:
-                return self._attempt(commands, keys)
+                transaction.prefetch(keys)
+                return Attempt(transaction, commands, self.clock()).finish()
             except Contended as contended:
+                self._undo(transaction)
                 if contended.session is not None:
                     keys.sessions.add(contended.session)
+            except BaseException:
+                self._undo(transaction)
+                raise
         raise Unavailable("storage_busy", "other processes hold these rows; nothing was written")
 
-    def _attempt(self, commands: list[Command], keys: Keys) -> tuple[list[Outcome], Effects]:
-        transaction = self._store.begin()
-        try:
-            transaction.prefetch(keys)
-            now = round(self.clock(), 6)  # as exact as a timestamp in an answer
-            uow = UnitOfWork(transaction, now)
-            outcomes = [_outcome(command, uow) for command in commands]
-            uow.commit()
-        except BaseException:
-            self._on_rollback()
-            transaction.rollback()
-            raise
-        return outcomes, uow.effects
+    def _undo(self, transaction: Transaction) -> None:
+        self._on_rollback()
+        transaction.rollback()
+
+
+def _keys(commands: list[Command]) -> Keys:
+    keys = Keys()
+    for command in commands:
+        add_keys = getattr(command, "keys", None)
+        if add_keys is not None:
+            add_keys(keys)
+        elif (key := getattr(command, "key", None)) is not None:
+            keys.sessions.add(key)
+    return keys
 
 
 def _outcome(command: Command, uow: UnitOfWork) -> Outcome:

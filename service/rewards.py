@@ -6,7 +6,7 @@ from datetime import datetime
 
 from lhb_engine.agents import ALGORITHMS
 from service.agents import Agents
-from service.fits import after_measurement
+from service.fits import after_measurement, is_between_boundaries
 from service.problems import Problem, not_found
 from service.records import Measurement, Session, SessionKey, Trajectory, TrajectoryKey
 from service.sessions import find_session, refuse_archived
@@ -14,6 +14,7 @@ from service.storage.ports import Keys
 from service.storage.spans import Spans
 from service.storage.unit_of_work import UnitOfWork
 
+FEW = 32
 Planned = tuple[Trajectory, int, int, float, str | None]
 Known = tuple[int, int, float]  # first round, last round, value
 
@@ -73,6 +74,13 @@ class Receive:
         for reward in self.rewards:
             reward.keys(self.key, keys)
 
+    def is_brief(self, uow: UnitOfWork) -> bool:
+        """Whether a few rows are all that this reads and writes."""
+        session = uow.session(self.key)
+        return session is None or (
+            is_between_boundaries(session) and are_few(session, self.rewards)
+        )
+
     def __call__(self, uow: UnitOfWork) -> Accepted:
         """Checks come first: a Problem leaves nothing written."""
         session = find_session(uow, self.key)
@@ -81,6 +89,14 @@ class Receive:
             refuse_archived(session)
         apply_rewards(uow, session, planned, self.agents)
         return Accepted(len(planned), len(self.rewards) - len(planned))
+
+
+def are_few(session: Session, rewards: list[Reward]) -> bool:
+    """Whether it takes little to store them: an agent that learns takes milliseconds for each, and
+    where there are many trajectories every round of a span is looked up."""
+    if len(rewards) > FEW or ALGORITHMS[session.algorithm].learns_within_epoch:
+        return False
+    return session.n_trajectories == 1 or all(reward.last_round is None for reward in rewards)
 
 
 def plan_rewards(

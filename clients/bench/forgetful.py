@@ -13,11 +13,13 @@ from service.storage.ports import Changes, Keys, Reader
 class ForgetfulStore:
     """Everything runs as ever (queue, thread, checks, choice), and no row is written."""
 
+    is_local = True
+
     def __init__(self) -> None:
         self.sessions: dict[SessionKey, Session] = {}
         self.trajectories: dict[TrajectoryKey, Trajectory] = {}
 
-    def begin(self) -> Any:
+    def begin(self, *, wait: bool = True) -> Any:
         """The one endless transaction."""
         return self
 

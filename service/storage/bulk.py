@@ -2,7 +2,7 @@
 
 `executemany` steps once a row, and every step gives the interpreter's lock away and waits to get
 it back: beside a busy event loop that costs more than the insert. One statement of many rows is
-one step. Row counts are split into powers of two, so that few statements are ever prepared.
+one step. Large row counts are split into powers of two, so that few statements are ever prepared.
 """
 
 import re
@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any
 
 LARGEST = 1024
+ANY_BELOW = 32  # rows: as many statements a table are kept prepared
 _ROW = re.compile(r"\((?:\?,\s*)*\?\)")
 
 
@@ -24,9 +25,9 @@ def for_rows(sql: str, n: int) -> str:
 
 
 def chunks(n: int) -> Iterable[int]:
-    """Powers of two that add up to n, the largest first."""
+    """Sizes that add up to n: powers of two, then what is left."""
     while n:
-        size = min(LARGEST, 1 << (n.bit_length() - 1))
+        size = n if n <= ANY_BELOW else min(LARGEST, 1 << (n.bit_length() - 1))
         yield size
         n -= size
 

@@ -145,10 +145,17 @@ class Transaction(Protocol):
 
 
 class Store(Protocol):
-    """A database. The writer is used by one thread; readers may be used by any."""
+    """A database. The writer is used by one thread at a time; readers may be used by any.
 
-    def begin(self) -> Transaction:
-        """Open the writer's transaction."""
+    Attributes
+    ----------
+    is_local : whether statements take microseconds, and only commits wait
+    """
+
+    is_local: bool
+
+    def begin(self, *, wait: bool = True) -> Transaction:
+        """Open the writer's transaction; without `wait`, `Unavailable` where another holds it."""
 
     def reader(self) -> AbstractContextManager["Reader"]:
         """A consistent view of what is committed."""

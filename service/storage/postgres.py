@@ -98,6 +98,8 @@ class PostgresStore:
         The database does not answer.
     """
 
+    is_local = False
+
     def __init__(self, url: str) -> None:
         self.url = url
         self.sessions: OrderedDict[SessionKey, tuple[int, Session]] = OrderedDict()
@@ -116,7 +118,7 @@ class PostgresStore:
             raise
         return connection
 
-    def begin(self) -> PostgresTransaction:
+    def begin(self, *, wait: bool = True) -> PostgresTransaction:
         """The writer's transaction; connects again where the connection was lost."""
         if self._writer is None or not is_alive(self._writer):
             if self._writer is not None:

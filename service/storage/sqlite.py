@@ -1,17 +1,14 @@
 """SQLite: one file, one server process that owns it, every commit on the disk (WAL, FULL)."""
 
 import sqlite3
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from service.records import (
-    Session,
-    SessionKey,
-    Trajectory,
-    TrajectoryKey,
-)
+from service.problems import Unavailable
+from service.records import Session, SessionKey, Trajectory, TrajectoryKey
 from service.storage.file_lock import FileLock
 from service.storage.ports import Reader
 from service.storage.schema import check_revision, whole_schema
@@ -21,6 +18,7 @@ from service.storage.sqlite_transaction import SqliteTransaction
 
 N_CACHED_SESSIONS = 4096
 N_CACHED_TRAJECTORIES = 65_536
+BUSY_SECONDS = 5.0
 
 
 class SqliteStore:
@@ -39,6 +37,8 @@ class SqliteStore:
         It is not of this program's schema.
     """
 
+    is_local = True
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = FileLock(path)
@@ -46,6 +46,7 @@ class SqliteStore:
             with translated():
                 self._connection = connect(path)
                 self._open_schema()
+                self._connection.execute("pragma busy_timeout = 0")  # `begin` waits itself
         except BaseException:
             self._lock.release()
             raise
@@ -67,10 +68,19 @@ class SqliteStore:
         )
         check_revision(None if found is None else found[0])
 
-    def begin(self) -> "SqliteTransaction":
-        """Open the writer's transaction."""
-        with translated(self.path):
-            self._connection.execute("begin immediate")
+    def begin(self, *, wait: bool = True) -> "SqliteTransaction":
+        """Open the writer's transaction; some other program may hold the file for a while."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                with translated(self.path):
+                    self._connection.execute("begin immediate")
+                break
+            except Unavailable as error:
+                late = not wait or time.monotonic() > deadline
+                if error.code != "storage_busy" or late:
+                    raise
+                time.sleep(0.01)
         return SqliteTransaction(self, self._connection)
 
     @contextmanager

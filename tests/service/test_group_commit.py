@@ -1,6 +1,8 @@
 """One transaction for many commands: neighbours do not suffer, nothing is half written."""
 
 import asyncio
+import sqlite3
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -130,3 +132,113 @@ def test_a_rollback_takes_memory_back_with_it(room: Room) -> None:
         room.run(WritesThenFails(room, RuntimeError("defect")))
     assert room.session == before
     assert room.decide().round == 2
+
+
+class Slow:
+    """A command that says nothing of how long it takes."""
+
+    def __init__(self) -> None:
+        self.thread = ""
+
+    def __call__(self, uow: UnitOfWork) -> str:
+        self.thread = threading.current_thread().name
+        return self.thread
+
+
+class Brief(Slow):
+    """A command that says it is brief."""
+
+    def is_brief(self, uow: UnitOfWork) -> bool:
+        """It is."""
+        return True
+
+
+def test_brief_commands_run_in_the_event_loop_and_the_rest_in_the_thread(room: Room) -> None:
+    async def play(*commands: Slow) -> list[bool]:
+        outcomes = await room.commit.submit_all(list(commands))
+        assert [result for result, _ in outcomes] == [command.thread for command in commands]
+        return [command.thread.startswith("writer") for command in commands]
+
+    async def play_all() -> None:
+        assert await play(Brief(), Brief()) == [False, False]
+        assert await play(Slow(), Slow()) == [True, True]
+        assert await play(Brief(), Slow(), Brief()) == [False, True, True]
+        await room.commit.close()
+
+    asyncio.run(play_all())
+
+
+def test_a_batch_that_takes_too_long_goes_on_in_the_thread(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.group_commit.BRIEF_SECONDS", -1.0)
+    command = Brief()
+
+    async def play() -> None:
+        await room.commit.submit(command)
+        await room.commit.close()
+
+    asyncio.run(play())
+    assert command.thread.startswith("writer")
+
+
+@pytest.mark.parametrize("error", [Problem(409, "late", "late"), RuntimeError("defect")])
+def test_what_was_begun_in_the_event_loop_leaves_nothing_either(
+    room: Room, error: Exception
+) -> None:
+    class BriefWrites(WritesThenFails):
+        def is_brief(self, uow: UnitOfWork) -> bool:
+            return True
+
+    async def play() -> list[tuple[object, BaseException | None]]:
+        return await room.commit.submit_all([decide(room), BriefWrites(room, error), decide(room)])
+
+    outcomes = asyncio.run(play())
+    assert outcomes[1][1] is error
+    assert [outcomes[i][0].decision.round for i in (0, 2)] == [1, 2]  # type: ignore[attr-defined]
+    assert room.session.n_rounds == 2
+
+
+def test_boundaries_long_lists_and_learners_are_not_brief(room: Room) -> None:
+    def is_brief(command: Decide | Receive) -> bool:
+        transaction = room.store.begin()
+        try:
+            return command.is_brief(UnitOfWork(transaction, room.now))
+        finally:
+            transaction.rollback()
+
+    def receive(n: int) -> Receive:
+        return Receive(room.key, [Reward(1.0, "", round=1)] * n, room.agents)
+
+    assert is_brief(decide(room))
+    assert is_brief(receive(2))
+    assert not is_brief(receive(1000))
+    room.create(algorithm="ucb_mp")
+    assert is_brief(decide(room))
+    assert not is_brief(receive(1))
+    room.create(algorithm="ad_lasso")  # its first window is due with round 4
+    room.rounds(2)
+    assert is_brief(decide(room))
+    room.rounds(1)
+    assert not is_brief(decide(room))
+    assert not is_brief(receive(1))
+
+
+def test_a_file_that_another_program_holds_stops_no_event_loop(room: Room) -> None:
+    other = sqlite3.connect(room.store.path, isolation_level=None)  # type: ignore[attr-defined]
+
+    async def play() -> None:
+        other.execute("begin immediate")
+        answer = room.commit.submit_all([decide(room)])
+        for _ in range(10):
+            await asyncio.sleep(0.005)
+        assert not answer.done()
+        assert room.commit.n_batches == 0
+        other.execute("rollback")
+        [(taken, error)] = await answer
+        assert error is None
+        assert taken.decision.round == 1
+        await room.commit.close()
+
+    asyncio.run(play())
+    other.close()

@@ -183,5 +183,6 @@ class Agent:
 
 
 def _is_finite(x: Floats) -> bool:
-    """Whether all numbers are: a sum is finite only then, and takes a single pass."""
-    return isfinite(np.add.reduce(x, axis=None)) or bool(np.isfinite(x).all())
+    """Whether all numbers are: a sum of squares is finite only then, and takes a single pass."""
+    flat = x.ravel()
+    return isfinite(flat.dot(flat)) or bool(np.isfinite(x).all())

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Required
 
 import structlog
 from fastapi import APIRouter, Request, Response
+from msgspec.json import encode
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import to_json
 from typing_extensions import TypedDict
@@ -74,7 +75,7 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
         waits = (_wait(service, one[1], one[2]) for one in blocked)
         for (i, *_), answer in zip(blocked, await asyncio.gather(*waits), strict=True):
             answers[i] = answer
-    return 200, to_json({"items": answers})
+    return 200, encode({"items": answers})
 
 
 def _read_items(body: bytes) -> list[BatchItem | Problem]:

@@ -2,7 +2,6 @@
 
 from base64 import b64decode
 from binascii import Error as Base64Error
-from itertools import chain
 from struct import pack
 from typing import Any, cast
 
@@ -28,8 +27,9 @@ def read_contexts(value: Any) -> Floats:
         raise Problem(422, "no_arms", "a decision needs at least one arm", "contexts")
     if dim == 0:
         raise Problem(422, "wrong_shape", "a context needs at least one number", "contexts[0]")
-    if not np.maximum.reduce(np.abs(contexts), axis=None) <= LARGEST:  # NaN compares false
-        raise _out_of_range(contexts)
+    flat = contexts.ravel()
+    if not flat.dot(flat) <= LARGEST**2:  # one quick pass settles nearly all; NaN compares false
+        _refuse_out_of_range(contexts)
     return contexts
 
 
@@ -41,7 +41,10 @@ def _stacked(rows: list[list[float]]) -> Floats:
         raise Problem(422, "ragged", detail, f"contexts[{i}]")
     if not width:
         return np.empty((len(rows), 0))
-    data = pack(f"{len(rows) * width}d", *chain.from_iterable(rows))  # faster than numpy's ways
+    numbers: list[float] = []
+    for row in rows:
+        numbers += row
+    data = pack(f"{len(numbers)}d", *numbers)  # faster than numpy's ways
     return np.frombuffer(data).reshape(len(rows), width)
 
 
@@ -64,10 +67,14 @@ def _decoded(value: dict[str, Any]) -> Floats:
     return cast(Floats, array.astype(np.float64, copy=False))
 
 
-def _out_of_range(contexts: Floats) -> Problem:
-    arm, i = np.argwhere(~(np.abs(contexts) <= LARGEST))[0].tolist()
+def _refuse_out_of_range(contexts: Floats) -> None:
+    """422 naming the first number that is not finite, or enormous; there need not be one."""
+    found = np.argwhere(~(np.abs(contexts) <= LARGEST))
+    if not len(found):
+        return
+    arm, i = found[0].tolist()
     field = f"contexts[{arm}][{i}]"
     if np.isfinite(contexts[arm, i]):
         detail = f"{field}: numbers go up to {LARGEST:g} in size"
-        return Problem(422, "out_of_range", detail, field)
-    return Problem(422, "not_finite", f"{field}: not a finite number", field)
+        raise Problem(422, "out_of_range", detail, field)
+    raise Problem(422, "not_finite", f"{field}: not a finite number", field)

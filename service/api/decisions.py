@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import numpy as np
 from fastapi import APIRouter, Query, Request, Response
-from pydantic_core import to_json
+from msgspec.json import encode
 
 from service.api.bodies import DECISION, DecisionBody
 from service.api.contexts import read_contexts
@@ -97,7 +96,7 @@ def decision_answer(decision: Decision) -> dict[str, Any]:
         "round": decision.round,
         "arm": decision.arm,
         "arm_id": decision.arm_id,
-        "scores": np.frombuffer(decision.scores).tolist(),
+        "scores": memoryview(decision.scores).cast("d").tolist(),
         "propensity": decision.propensity,
         "epoch": decision.epoch,
         "model_version": decision.model_version,
@@ -113,7 +112,7 @@ async def decide(service: Service, tenant: str, session_id: str, body: bytes) ->
     """
     command = decide_command(service, tenant, session_id, body)
     taken = await take(service, command)
-    return (201 if taken.is_new else 200), to_json(decision_answer(taken.decision))
+    return (201 if taken.is_new else 200), encode(decision_answer(taken.decision))
 
 
 async def take(service: Service, command: Decide) -> Taken:

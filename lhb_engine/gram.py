@@ -5,6 +5,8 @@ objective is smooth, and Newton's method takes a handful of Cholesky factorisati
 digit; a block whose step passes zero leaves the support, a proximal step lets others in.
 """
 
+from math import prod
+
 import numpy as np
 from scipy.linalg.lapack import dposv
 
@@ -13,6 +15,21 @@ from lhb_engine.history import Floats, Ints
 
 MAX_ROUNDS = 60  # of Newton and proximal steps
 PROXIMAL_STEPS = 12  # in a row, where Newton gets nowhere
+
+
+class Scratch:
+    """Memory kept between steps: to touch fresh pages costs more than what is computed in them."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Floats] = {}
+
+    def array(self, name: str, *shape: int) -> Floats:
+        """The array of this name, of any content, the same memory as the last of this name."""
+        size = prod(shape)
+        held = self._held.get(name)
+        if held is None or held.size < size:
+            held = self._held[name] = np.empty(2 * size)
+        return held[:size].reshape(shape)
 
 
 class GramProblem:
@@ -25,6 +42,8 @@ class GramProblem:
     square, lam : float
     curvature : float, optional
         Of an earlier lam's problem on the same blocks.
+    scratch : Scratch, optional
+        Of an earlier problem.
     """
 
     def __init__(
@@ -34,7 +53,9 @@ class GramProblem:
         square: float,
         lam: float,
         curvature: float | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
+        self._scratch = scratch or Scratch()
         self.gram = gram
         self.target = target
         self.square = square
@@ -122,15 +143,26 @@ class GramProblem:
         n_blocks, dim = len(support), phi.shape[1]
         unit = phi[support] / norms[support, None]
         gradient = product[support] - self.target[support] + self.lam * unit
-        columns = (support[:, None] * dim + np.arange(dim)).ravel()
-        hessian = self.gram.take(columns, axis=0).take(columns, axis=1)
+        hessian = self._submatrix(support, dim)
         bent = self.lam / norms[support, None]
         own = unit[:, :, None] * (-bent * unit)[:, None, :]
         each, square = np.arange(dim), hessian.reshape(n_blocks, dim, n_blocks, dim)
         own[:, each, each] += bent + 1e-12 * self.curvature
         np.einsum("kakb->kab", square)[:] += own
-        _, solution, failed = dposv(hessian.T, -gradient.ravel(), overwrite_a=1)
+        _, solution, failed = dposv(hessian.T, -gradient.ravel(), lower=1, overwrite_a=1)
         return None if failed else np.asarray(solution).reshape(n_blocks, dim)
+
+    def _submatrix(self, support: Ints, dim: int) -> Floats:
+        """A copy of the Gram matrix's rows and columns of some blocks, in memory of its own."""
+        m, size = len(self.gram), len(support) * dim
+        out = self._scratch.array("hessian", size, size)
+        if size == m:
+            out[:] = self.gram
+            return out
+        columns = (support[:, None] * dim + np.arange(dim)).ravel()
+        rows = self._scratch.array("rows", size, m)
+        np.take(self.gram, columns, axis=0, out=rows, mode="clip")
+        return np.take(rows, columns, axis=1, out=out, mode="clip")
 
     def _largest_eigenvalue(self) -> float:
         v = self.target.ravel() + 1e-3 * float(np.abs(self.target).max())

@@ -109,9 +109,12 @@ class GroupLasso:
     def _largest_correlation(self) -> float:
         """max_k |X_k' y| / n; 0 where it is no more than rounding of the sums that make it."""
         problem = self.problem
-        sizes = np.sqrt(problem.given_square * problem.design.square_sum / problem.n)
         largest = float(block_norms(self.correlation).max())
-        return largest if largest > ROUNDING * sizes else 0.0
+        rounding = ROUNDING * np.sqrt(problem.given_square / problem.n)
+        design = problem.design  # mostly the bound tells
+        if largest > rounding * np.sqrt(design.square_bound):
+            return largest
+        return largest if largest > rounding * np.sqrt(design.square_sum) else 0.0
 
     def solve(
         self, lam: float, *, tol: float = 1e-6, warm_start: Floats | None = None

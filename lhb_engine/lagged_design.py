@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lhb_engine.combined_rows import combined_square_sum
+from lhb_engine.combined_rows import CombinedRows
 from lhb_engine.history import Floats, Ints
 from lhb_engine.segments import Bank, plan_banks
 from lhb_engine.short_trajectories import Stack
@@ -140,18 +140,18 @@ class LaggedDesign:
     def blocks(self, lags: Ints) -> Floats:
         """The dense columns of some lags, (n_rows, len(lags), dim)."""
         lags = np.asarray(lags, dtype=np.int64)
+        if self._combine is not None:
+            out = np.empty((len(lags) * self.dim, self.n_rows))
+            self.columns(lags, out)
+            return np.ascontiguousarray(out.T).reshape(self.n_rows, len(lags), self.dim)
         index = np.subtract.outer(self._rounds + 1, lags)
         index[self._places[:, None] < lags] = 0
-        dense = np.take(self._contexts, index, axis=0)
-        if self._combine is None:
-            return dense
-        flat = self._combine @ dense.reshape(len(dense), len(lags) * self.dim)
-        return np.ascontiguousarray(flat).reshape(self.n_rows, len(lags), self.dim)
+        return np.take(self._contexts, index, axis=0)
 
     def columns(self, lags: Ints, out: Floats) -> None:
         """Write the dense columns of some lags, a row each, into (len(lags) * dim, n_rows)."""
         if self._combine is not None:
-            out[:] = self.blocks(lags).reshape(self.n_rows, len(out)).T
+            self._combined.columns(np.asarray(lags, dtype=np.int64), out)
             return
         if self.n_rows == 0:
             return
@@ -215,8 +215,23 @@ class LaggedDesign:
             total = np.concatenate([[0.0], np.cumsum(squares)])
             reach = np.minimum(self.n_lags, self._places + 1)
             return float((total[self._rounds + 1] - total[self._rounds + 1 - reach]).sum())
+        return self._combined.square_sum
+
+    @cached_property
+    def square_bound(self) -> float:
+        """No less than `square_sum`, and sooner known."""
+        largest = float(np.einsum("td,td->t", self.contexts, self.contexts).max(initial=0.0))
+        rows = float(self.n_rows)
+        if self._combine is not None:
+            most = int(np.diff(self._combine.indptr).max(initial=0))
+            rows = most * float(self._combine.data @ self._combine.data)
+        return rows * self.n_lags * largest
+
+    @cached_property
+    def _combined(self) -> CombinedRows:
+        assert self._combine is not None
         places = np.arange(self.n_rounds) - np.repeat(self._starts, self.lengths)
-        return combined_square_sum(self._combine, self.contexts, self._rounds, places, self.n_lags)
+        return CombinedRows(self._combine, self._turned, self._rounds, places, self.n_lags)
 
     @cached_property
     def _places(self) -> Ints:

@@ -8,7 +8,7 @@ limit the set is given up and the matrix-free method goes on from there.
 import numpy as np
 
 from lhb_engine.blocks import block_norms, dual_value, relative_gap
-from lhb_engine.gram import GramProblem
+from lhb_engine.gram import GramProblem, Scratch
 from lhb_engine.history import Floats, Ints
 from lhb_engine.least_squares import LeastSquares
 
@@ -16,8 +16,11 @@ MAX_COLUMNS = 500
 MAX_COLUMNS_WELL_POSED = 200  # with more rows than unknowns the matrix-free method needs few steps
 MAX_ENTRIES = 4_000_000  # of the dense columns: 32 MB
 FIRST_LAGS = 8
+MANY_ROWS = 32  # for each unknown of a lag: correlations tell more, twice as many lags are a start
 CLEAR = 0.5  # of the largest correlation: lags to start with
-ROOM = 2
+AHEAD = 4  # lags taken in for the next point of a path
+ROOM = 2  # lags taken in by a pass, over the active ones
+LEAST_ROOM = 12
 MAX_PASSES = 40
 OUTGROWN = 3  # lags wanted, over the limit, at which to stop growing; 1 where n >= unknowns
 
@@ -40,6 +43,7 @@ class WorkingSet:
         self.target: Floats = np.zeros((0, dim))
         self.curvature: float | None = None  # of the Gram matrix, or less
         self.given_up = False
+        self._scratch, self._turn = Scratch(), False
 
     def add(self, lags: Ints) -> None:
         """Take lags in, computing only the new rows of the Gram matrix."""
@@ -51,7 +55,9 @@ class WorkingSet:
         before, new = self._buffer[:old], self._buffer[old:m]
         self.problem.columns(lags, new)
         self.columns = self._buffer[:m]
-        gram = np.empty((m, m))
+        # two in turn: the new one is filled from the old
+        self._turn = not self._turn
+        gram = self._scratch.array(f"gram {self._turn}", m, m)
         gram[:old, :old] = self.gram
         np.matmul(new, before.T, out=gram[old:, :old])
         np.matmul(new, new.T, out=gram[old:, old:])
@@ -72,12 +78,13 @@ class WorkingSet:
         wanted = block_norms(phi) > 0
         likely = np.argsort(-self.norms, kind="stable")
         if not wanted.any():
-            first = likely[:FIRST_LAGS]
+            plenty = problem.n >= MANY_ROWS * problem.design.dim
+            first = likely[: FIRST_LAGS * (1 + plenty)]
             wanted[first] = self.norms[first] >= CLEAR * self.norms[first[0]]
         if lam > 0.5 * self.at:  # a point of a path: those the last residual already points at
             above = self.norms > lam
             above[self.lags] = False
-            wanted[likely[above[likely]][: FIRST_LAGS // 2]] = True
+            wanted[likely[above[likely]][:AHEAD]] = True
         wanted[self.lags] = False
         missing = np.flatnonzero(wanted)
         gap, inner, n_passes = np.inf, 0.3 * tol, 0
@@ -88,7 +95,9 @@ class WorkingSet:
             n_passes += 1
             if len(missing):
                 self.add(missing)
-            gram = GramProblem(self.gram, self.target, problem.square, lam, self.curvature)
+            gram = GramProblem(
+                self.gram, self.target, problem.square, lam, self.curvature, self._scratch
+            )
             part = gram.solve(phi[self.lags], inner)
             self.curvature = gram.curvature
             phi = np.zeros_like(phi)
@@ -109,7 +118,7 @@ class WorkingSet:
             if len(self.lags) + len(outside) > self.limit * (1 if self.well_posed else OUTGROWN):
                 self.given_up = True
                 break
-            room = max(FIRST_LAGS, int(ROOM * np.count_nonzero(block_norms(phi))))
+            room = max(LEAST_ROOM, int(ROOM * np.count_nonzero(block_norms(phi))))
             missing = outside[np.argsort(-norms[outside], kind="stable")[:room]]
             if len(missing) == 0:
                 inner *= 0.1  # the set is right, its solution not yet exact enough

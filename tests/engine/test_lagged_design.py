@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -125,3 +127,53 @@ def test_columns_are_those_of_the_dense_matrix(problem, in_a_run):
     out = np.full((len(lags) * design.dim, design.n_rows), np.nan)
     design.columns(lags, out)
     np.testing.assert_array_equal(out.T, design.blocks(lags).reshape(out.T.shape))
+
+
+def mixed_rows(lengths, rng):
+    """Totals over 7 and 4 rounds, differences of them 20 rounds apart, and rows of no pattern."""
+    n = sum(lengths)
+    rows = []
+    starts = np.concatenate([[0], np.cumsum(lengths)]).tolist()
+    for start, stop in pairwise(starts):
+        for size in (7, 4):
+            rows += [[(t, size**-0.5) for t in range(a, a + size)]
+                     for a in range(start, stop - size + 1, size)]  # fmt: skip
+        rows += [
+            [(t, 0.5) for t in range(a, a + 4)] + [(t - 20, -0.5) for t in range(a, a + 4)]
+            for a in range(start + 20, stop - 3, 3)
+        ]
+    rows += [[], [(starts[1] - 1, 1.0), (starts[1], -2.0)]]  # none; of two trajectories
+    rows += [[(int(t), float(rng.standard_normal())) for t in rng.choice(n, 5)]]
+    M = sparse.lil_array((len(rows), n))
+    for i, row in enumerate(rows):
+        for t, weight in row:
+            M[i, t] += weight
+    return M.tocsr()[rng.permutation(len(rows))]
+
+
+@pytest.mark.parametrize("lengths", [[200], [90, 5, 120]])
+@pytest.mark.parametrize("n_lags", [6, 150])
+def test_rows_of_one_pattern_share_a_series(lengths, n_lags):
+    rng = np.random.default_rng(7)
+    lengths = [*lengths, 30]
+    parts = [rng.standard_normal((n, 3)) for n in lengths]
+    M, X = mixed_rows(lengths, rng), toeplitz(parts, n_lags)
+    design = LaggedDesign(parts, n_lags).measure(M)
+    by_series, others = design._combined._series
+    assert len(by_series) >= 3
+    assert others is not None
+    np.testing.assert_allclose(design.toarray(), M @ X, atol=1e-13)
+    np.testing.assert_allclose(design.square_sum, ((M @ X) ** 2).sum(), rtol=1e-12)
+    assert design.square_bound >= design.square_sum
+
+
+def test_a_huge_context_leaves_later_totals_exact():
+    """Sums over a span are of its own rounds, not differences of sums since the beginning."""
+    rng = np.random.default_rng(8)
+    contexts = rng.standard_normal((70, 2))
+    contexts[0] = 1e18
+    design = LaggedDesign(contexts, 5).measure(span_rows([(a, a + 6) for a in range(0, 64, 7)], 70))
+    small = contexts.copy()
+    small[0] = 0
+    expected = span_rows([(a, a + 6) for a in range(14, 64, 7)], 70) @ toeplitz([small], 5)
+    np.testing.assert_allclose(design.toarray()[2:], expected, rtol=1e-12, atol=1e-14)

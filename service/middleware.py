@@ -16,6 +16,7 @@ from service.auth import Keyring
 from service.logs import REQUEST_ID
 from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem, defect
+from service.rates import Rates
 from service.service import Service
 from service.settings import Settings
 
@@ -41,6 +42,8 @@ class Front:
         self._settings = settings
         self._metrics = metrics
         self._service = service
+        per_second = settings.requests_per_second
+        self._rates = Rates(per_second, settings.request_burst) if per_second else None
         self._watch = SlowBodies(settings.body_timeout_seconds)
         self._prefix = token_hex(6)
         self._numbers = count(1)
@@ -68,6 +71,8 @@ class Front:
             if "\0" in scope["path"]:
                 raise Problem(404, "unknown_route", "no name holds a zero byte")
             scope["lhb.tenant"] = self._keys.tenant_of(scope) if self._keys.is_closed else ""
+            if self._rates is not None:
+                self._rates.count(scope, is_keyed=self._keys.is_closed)
             body.check_length()
             hot = find_handler(scope)
             if scope["method"] == "HEAD":

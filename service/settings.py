@@ -56,6 +56,15 @@ class Settings(BaseSettings):
     max_connections: int = Field(
         default=10_000, gt=0, description="open at once; fewer where the system allows fewer files"
     )
+    requests_per_second: float = Field(
+        default=0.0,
+        ge=0,
+        description="for each key, or address while there are no keys, and each server process; "
+        "0: as many as they like",
+    )
+    request_burst: int = Field(
+        default=100, ge=1, description="of these, so many at once after a pause"
+    )
     max_queue: int = Field(
         default=10_000, gt=0, description="commands that may wait for the writer"
     )

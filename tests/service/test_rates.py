@@ -1,0 +1,103 @@
+"""A limit of requests, for each key or address; off unless it is asked for."""
+
+import pytest
+
+from service.auth import SaveKey, new_key
+from service.problems import Problem
+from service.rates import N_CALLERS, Rates
+from tests.service.conftest import Serve, problem
+
+pytestmark = pytest.mark.anyio
+
+
+class Counter:
+    """Rates on a clock that the test turns."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self.now = 1000.0
+        self.rates = Rates(per_second, burst, clock=lambda: self.now)
+
+    def allowed(self, caller: str, asked: int = 1000) -> int:
+        """How many of so many requests at once are let through."""
+        for n in range(asked):
+            try:
+                self.rates.count_caller(caller)
+            except Problem:
+                return n
+        return asked
+
+
+def test_a_burst_then_the_rate() -> None:
+    counter = Counter(10.0, 5)
+    assert counter.allowed("a") == 5
+    assert counter.allowed("b") == 5  # everybody has their own
+    counter.now += 0.1
+    assert counter.allowed("a") == 1
+    counter.now += 0.3
+    assert counter.allowed("a") == 3
+    counter.now += 1e6
+    assert counter.allowed("a") == 5
+
+
+def test_over_a_long_time_it_is_the_rate() -> None:
+    counter, n = Counter(3.0, 2), 0
+    for _ in range(1000):
+        counter.now += 0.05
+        n += counter.allowed("a")
+    assert n == pytest.approx(3.0 * 50 + 2, abs=1)
+
+
+def test_it_says_when_to_come_again_and_that_is_true() -> None:
+    counter = Counter(0.25, 1)
+    counter.rates.count_caller("a")
+    with pytest.raises(Problem) as refused:
+        counter.rates.count_caller("a")
+    assert (refused.value.status, refused.value.retry_after) == (429, 4)
+    counter.now += 4
+    counter.rates.count_caller("a")
+
+
+def test_callers_that_come_and_go_are_forgotten() -> None:
+    counter = Counter(1.0, 1)
+    for i in range(N_CALLERS + 10):
+        counter.rates.count_caller(str(i))
+    assert len(counter.rates._times) == N_CALLERS
+    assert counter.allowed("0") == 1  # forgotten
+    assert counter.allowed(str(N_CALLERS)) == 0
+
+
+async def test_without_a_setting_there_is_no_limit(serve: Serve) -> None:
+    async with serve() as client:
+        for _ in range(300):
+            assert (await client.get("/v1/algorithms")).status_code == 200
+
+
+async def test_an_address_is_limited_while_there_are_no_keys(serve: Serve) -> None:
+    async with serve(requests_per_second=0.01, request_burst=2) as client:
+        session = await client.create()
+        assert (await client.decide(session))["round"] == 1
+        body = {"contexts": [[1.0, 0.0]]}
+        for path in (f"/v1/sessions/{session}/decisions", "/v1/batch", "/v1/sessions"):
+            answer = await client.post(path, json=body)
+            problem(answer, 429, "too_many_requests")
+            assert 90 <= int(answer.headers["retry-after"]) <= 100
+        client.headers["authorization"] = "Bearer whatever"  # says nothing while there are no keys
+        assert (await client.get(f"/v1/sessions/{session}")).status_code == 429
+        assert (await client.get("/healthz")).status_code == 200
+        assert "lhb_" in (await client.get("/metrics")).text
+
+
+async def test_keys_are_limited_each_for_itself(serve: Serve) -> None:
+    keys = []
+    async with serve() as client:
+        for _ in range(2):
+            key, row = new_key("", "a test", 1000.0)
+            await client.service.writer.submit(SaveKey(row))
+            keys.append(key)
+    async with serve(requests_per_second=0.01, request_burst=3) as client:
+        for key in keys:
+            client.headers["authorization"] = f"Bearer {key}"
+            answers = [(await client.get("/v1/sessions")).status_code for _ in range(5)]
+            assert answers == [200, 200, 200, 429, 429]
+        client.headers["authorization"] = "Bearer wrong"
+        problem(await client.get("/v1/sessions"), 401, "unauthorized")

@@ -39,6 +39,10 @@ class Room:
         )
         self.key: SessionKey = ("", "")
 
+    def close(self) -> None:
+        """Close the database."""
+        self.store.close()
+
     def run(self, command: Any) -> Any:
         """The command's result; its effects are kept."""
         [(result, error)], effects = self.commit.run([command])

@@ -96,10 +96,12 @@ class Model:
 class Machine(RuleBasedStateMachine):
     """Every rule does the same to both, and compares what they say."""
 
+    room_type: type[Room] = Room
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.room = Room(Path(self.folder.name))
+        self.room = self.room_type(Path(self.folder.name))
         self.room.create(horizon=HORIZON, options={"L": 1})
         self.model = Model()
 
@@ -170,8 +172,8 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         key = self.room.key
-        self.room.store.close()
-        self.room = Room(Path(self.folder.name))
+        self.room.close()
+        self.room = self.room_type(Path(self.folder.name))
         self.room.key = key
 
     @invariant()
@@ -203,7 +205,7 @@ class Machine(RuleBasedStateMachine):
                     tuple(map(float, row)) for row in expected
                 ]
                 np.testing.assert_array_equal(part.numbering, self.model.rounds[name])
-        self.room.store.close()
+        self.room.close()
         self.folder.cleanup()
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import sys
 import time
 from functools import cache
 from typing import Any
@@ -15,9 +16,14 @@ from service.agents import build_agent
 from service.storage.urls import open_reader
 
 
-def prepare_process(niceness: int) -> None:
-    """Give way to the processes that answer, and keep BLAS to one thread."""
+def prepare_process(niceness: int, idle: bool) -> None:
+    """Give way to the processes that answer, and keep BLAS to one thread.
+
+    With `idle` they do not even wait for a fit's slice of time to end, where the system is Linux.
+    """
     os.nice(niceness)
+    if idle and sys.platform == "linux":
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     one_thread()
 
 

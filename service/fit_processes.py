@@ -62,7 +62,7 @@ class FitProcesses:
             self._pool = ProcessPool(
                 max_workers=self._settings.fit_workers,
                 initializer=prepare_process,
-                initargs=(self._settings.fit_niceness,),
+                initargs=(self._settings.fit_niceness, self._settings.fit_idle),
                 context=multiprocessing.get_context("spawn"),
             )
         return self._pool

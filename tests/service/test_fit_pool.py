@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -249,3 +250,23 @@ async def test_a_session_may_go_during_its_fit(serve: Serve, how: str) -> None:
             return client.service.fits.n_jobs == 0
 
         await until(idle)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a policy of Linux")
+@pytest.mark.parametrize("idle", [False, True])
+async def test_fits_give_way_as_they_are_told(serve: Serve, idle: bool) -> None:
+    async with serve(fit_idle=idle, fit_niceness=7) as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso")
+        await play(client, session, 4)
+        written = gate.with_suffix(".pid")
+
+        async def process() -> str:
+            return written.read_text() if written.exists() else ""
+
+        pid = int(await until(process))
+        policy = os.SCHED_IDLE if idle else os.SCHED_OTHER
+        assert os.sched_getscheduler(pid) == policy
+        assert os.getpriority(os.PRIO_PROCESS, pid) >= 7
+        gate.unlink()
+        await until(lambda: installed(client, session))

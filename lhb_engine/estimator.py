@@ -79,12 +79,13 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Rounds of each trajectory, in the order of the rows; by default all rows are one.
         """
         design, y, scale = self._prepared(X, y, lengths)
-        lam = self.lam
-        if lam is None:
-            lam = noise_adaptive(design, y, fit_intercept=self.fit_intercept).lam
         lasso = GroupLasso(design, y, fit_intercept=self.fit_intercept)
-        # constant y has no noise to measure; any lam gives zero
-        self._install(lasso.solve(lam if lam > 0 else 1.0, tol=self.tol), lam, scale)
+        lam = used = self.lam
+        if lam is None or used is None:
+            lam = noise_adaptive(design, y, fit_intercept=self.fit_intercept).lam
+            # constant y has no noise to measure; any lam gives zero
+            used = lam if lam > 0 else 1.0
+        self._install(lasso.solve(used, tol=self.tol), lam, scale)
         return self
 
     def predict(self, X: Any) -> Floats:
@@ -99,13 +100,18 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         y = np.asarray(y, dtype=np.float64)
         parts = [X]
         if lengths is not None:
-            if int(np.sum(lengths)) != len(X):
+            lengths = np.asarray(lengths)
+            if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
+                raise ValueError("lengths must be whole numbers, one a trajectory")
+            if lengths.sum() != len(X):
                 raise ValueError("lengths must sum to the number of rows")
             parts = np.split(X, np.cumsum(lengths)[:-1])
         scale = np.ones(X.shape[1])
         if self.standardize:
             spread = X.std(axis=0) if self.fit_intercept else np.sqrt((X**2).mean(axis=0))
-            scale = np.where(spread > 0, spread, 1.0)
+            # a feature that never changes has no spread but rounding
+            flat = spread <= 1e-12 * np.abs(X).max(axis=0)
+            scale = np.where(flat, 1.0, spread)
         return LaggedDesign(parts, self.n_lags).scaled(1.0 / scale), y, scale
 
     def _install(self, result: GroupLassoResult, lam: float, scale: Floats) -> None:
@@ -174,6 +180,8 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
 
     def fit(self, X: Any, y: Any, lengths: Any = None) -> Self:
         """Choose lam, then fit on all rounds; see `LaggedGroupLasso.fit`."""
+        if self.n_folds < 2:
+            raise ValueError("n_folds must be at least 2")
         design, y, scale = self._prepared(X, y, lengths)
         whole = GroupLasso(design, y, fit_intercept=self.fit_intercept)
         top = whole.lambda_max if whole.lambda_max > 0 else 1.0

@@ -5,6 +5,8 @@ import numpy as np
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lagged_design import LaggedDesign
 
+LARGEST = 1e60  # products of four such numbers are still within a float's range
+
 
 class LeastSquares:
     """1/(2n) |X phi + c b - y|^2 with b at its best: X and y without their part along c.
@@ -19,7 +21,8 @@ class LeastSquares:
     Raises
     ------
     ValueError
-        `y` of the wrong shape, empty, or not finite.
+        `y` of the wrong shape, empty, or not finite; `y` or the design of a size whose squares
+        leave a float's range (beyond 1e60, or all below 1e-60 and not zero).
     """
 
     def __init__(self, design: LaggedDesign, y: Floats, fit_intercept: bool) -> None:
@@ -28,6 +31,15 @@ class LeastSquares:
             raise ValueError(f"y must be ({design.n_rows},) and not empty")
         if not np.isfinite(y).all():
             raise ValueError("y must be finite")
+        largest = float(np.abs(y).max())
+        if largest > 0 and not 1 / LARGEST <= largest <= LARGEST:
+            raise ValueError(f"y must not be of size {largest:.1e}: give it in other units")
+        with np.errstate(over="ignore", under="ignore"):
+            entries = float(np.sqrt(design.square_bound))
+        if entries == 0:  # none, or squares below a float's range
+            entries = float(np.abs(design.contexts).max(initial=0.0))
+        if entries > 0 and not 1 / LARGEST <= entries <= LARGEST:
+            raise ValueError("contexts are too large or small: give them in other units")
         self.design = design
         self.n = design.n_rows
         self.baseline: Floats | None = None

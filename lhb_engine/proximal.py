@@ -84,6 +84,9 @@ def accelerated_gradient(
             best_gap = relative_gap(primal, dual, problem.square)
             if best_gap <= tol:  # the start itself will do
                 break
+            if best_gap > 1 and phi.any():  # zero is a better start
+                zero = np.zeros_like(phi)
+                return accelerated_gradient(problem, lam, tol, zero, curvature, max_iterations)
         while True:
             step, norms = shrink(point + uphill / curvature.value, lam / curvature.value)
             step_fitted = problem.predict(step)

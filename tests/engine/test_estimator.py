@@ -62,5 +62,35 @@ def test_trajectories_do_not_reach_into_each_other():
         LaggedGroupLasso(6).fit(X, y, lengths=[100, 100])
 
 
+@pytest.mark.parametrize("lengths", [[450, -50], [200.5, 199.5], [[200, 200]], 400])
+def test_lengths_are_whole_numbers(lengths):
+    X, y, _ = problem()
+    with pytest.raises(ValueError, match="lengths"):
+        LaggedGroupLasso(6).fit(X, y, lengths=lengths)
+
+
+@pytest.mark.parametrize("lam", [0.0, -1.0, np.nan, np.inf])
+def test_a_lam_that_is_none_is_refused(lam):
+    X, y, _ = problem()
+    with pytest.raises(ValueError, match="lam"):
+        LaggedGroupLasso(6, lam).fit(X, y)
+
+
+def test_one_fold_is_refused():
+    X, y, _ = problem()
+    with pytest.raises(ValueError, match="n_folds"):
+        LaggedGroupLassoCV(6, n_folds=1).fit(X, y)
+
+
+def test_a_feature_that_never_changes_is_not_divided_by_its_rounding():
+    """The spread of 0.1, 0.1, ... comes out as 1e-15 or so."""
+    X, y, _ = problem()
+    X = np.column_stack([X, np.full(len(X), 0.1)])
+    assert 0 < X.std(axis=0)[3] < 1e-15
+    fit = LaggedGroupLasso(6, 0.01, standardize=True).fit(X, y)
+    assert np.abs(fit.coef_).max() < 10
+    assert fit.score(X, y) > 0.8
+
+
 def test_its_examples():
     assert doctest.testmod(lhb_engine.estimator).failed == 0

@@ -238,3 +238,49 @@ def test_a_wrong_gram_matrix_is_found_out(monkeypatch):
     assert wrong.converged
     assert wrong.n_iterations > right.n_iterations
     np.testing.assert_allclose(wrong.phi, right.phi, atol=1e-3)
+
+
+def test_a_start_worse_than_zero_is_not_followed():
+    """Far off and ill-conditioned: from there 20 000 iterations did not come back."""
+    rng = np.random.default_rng(100221)
+    design = LaggedDesign(1e4 + rng.standard_normal((40, 8)), 130).measure(
+        sparse.random_array((8, 40), density=0.3, rng=rng)
+    )
+    y = np.zeros(8)
+    y[3] = 1
+    lam = 0.1 * lambda_max(design, y, fit_intercept=True)
+    start = 100 * rng.standard_normal((130, 8))
+    fit = solve_group_lasso(design, y, lam, fit_intercept=True, tol=1e-6, warm_start=start)
+    assert fit.converged
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-150, 1e-70, 1e70, 1e150, 1e300])
+def test_what_squares_cannot_hold_is_refused(size):
+    design, y, *_ = problem(0)
+    with pytest.raises(ValueError, match="y must not be of size"):
+        solve_group_lasso(design, size * y, 1.0)
+    scaled = design.scaled(np.full(3, size))
+    with pytest.raises(ValueError, match="contexts are too"):
+        solve_group_lasso(scaled, y, 1.0)
+    totals = scaled.measure(np.full((3, design.n_rows), 0.1))
+    with pytest.raises(ValueError, match="contexts are too"):
+        solve_group_lasso(totals, y[:3], 1.0)
+
+
+@pytest.mark.parametrize("size", [1e-55, 1e55])
+def test_what_squares_can_hold_is_solved(size):
+    design, y, *_ = problem(0)
+    lam = 0.1 * lambda_max(design, y)
+    fit = solve_group_lasso(design, y, lam)
+    for contexts in (1.0, size):
+        scaled = design.scaled(np.full(3, contexts))
+        other = solve_group_lasso(scaled, size * y, lam * size * contexts)
+        assert other.converged
+        np.testing.assert_allclose(other.phi * contexts / size, fit.phi, atol=1e-6)
+
+
+def test_rows_of_nothing_explain_nothing():
+    design, _, *_ = problem(0)
+    fit = solve_group_lasso(design.measure(np.zeros((4, design.n_rows))), np.arange(4.0), 0.1)
+    assert not fit.phi.any()
+    assert fit.converged

@@ -23,6 +23,8 @@ from service.records import (
 )
 from service.storage.unit_of_work import UnitOfWork
 
+MOST_WAITING = 32  # fits that wait, and windows past their boundary that rewards are missing in
+
 
 def open_schedule(session: Session, agent: Agent) -> None:
     """Open the first window of a new session."""
@@ -58,6 +60,7 @@ def after_decision(uow: UnitOfWork, session: Session, agent: Agent, at: float) -
         session.n_complete = _count(uow, session, following)
         uow.save(session)
     mark_due(uow, session, at)
+    _give_up_oldest(uow, session)
 
 
 def after_measurement(
@@ -104,6 +107,7 @@ def mark_due(uow: UnitOfWork, session: Session, now: float) -> None:
         schedule.waiting.append(DueFit(window.window, measured, closed, reason, now))
     start_next(uow, session, now)
     uow.save(session)
+    _give_up_oldest(uow, session)
 
 
 def start_next(uow: UnitOfWork, session: Session, now: float) -> None:
@@ -258,6 +262,21 @@ def _skip_before(uow: UnitOfWork, session: Session, installed: DueFit) -> None:
         schedule.open.remove(window)
         due = DueFit(window.window, {}, {}, "never", uow.now)
         _record(uow, session, due, "skipped", reason)
+
+
+def _give_up_oldest(uow: UnitOfWork, session: Session) -> None:
+    """Keep the row short, whatever never comes: rewards, workers, an end of failures."""
+    schedule = session.schedule
+    reason = f"given up: {MOST_WAITING} later ones wait"
+    given_up = []
+    while len(schedule.open) > MOST_WAITING + 1:  # and the one that is still ahead
+        given_up.append(DueFit(schedule.open.pop(0).window, {}, {}, "never", uow.now))
+    while len(schedule.waiting) > MOST_WAITING:
+        given_up.append(min(schedule.waiting, key=lambda due: due.key))
+        schedule.waiting.remove(given_up[-1])
+    for due in given_up:
+        _record(uow, session, due, "skipped", reason)
+        uow.save(session)
 
 
 def _record(

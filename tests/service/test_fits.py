@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from lhb_engine.agents.anytime import anytime_windows
 from service.decisions import Blocked
+from service.fits import MOST_WAITING
 from tests.service.room import OK, ZERO, Room
 
 
@@ -123,6 +127,39 @@ def test_where_the_later_yields_nothing_the_earlier_follows(room: Room) -> None:
     room.finish(12, OK)
     assert room.statuses == [(1, "zero"), (3, "zero"), (2, "ok")]
     assert room.session.model_version == 1
+
+
+def remembering(room: Room, **more: Any) -> None:
+    """A session with a fit due every other round."""
+    room.create(algorithm="anytime", options={"memory": 10}, **more)
+
+
+def test_fits_that_wait_do_not_pile_up(room: Room) -> None:
+    remembering(room)
+    room.rounds(200)
+    schedule = room.session.schedule
+    assert len(schedule.waiting) == MOST_WAITING
+    assert room.session.fit_due == 8  # the one at work is not taken back
+    skipped = [record for record in room.estimates if record.status == "skipped"]
+    assert all("given up" in str(record.reason) for record in skipped)
+    assert max(record.due for record in skipped) < min(due.key for due in schedule.waiting)
+    n_due = len(skipped) + MOST_WAITING + 1
+    assert n_due == sum(1 for _ in takewhile(lambda w: w.due <= 200, anytime_windows(4, 10)))
+    latest = max(due.key for due in schedule.waiting)
+    room.finish(8)
+    assert room.session.fit_due == latest
+
+
+def test_windows_whose_rewards_never_come_do_not_pile_up(room: Room) -> None:
+    remembering(room, reward_wait_seconds=1e6)
+    room.rounds(200, rewarded=False)
+    schedule = room.session.schedule
+    assert len(schedule.open) == MOST_WAITING + 1
+    assert (schedule.waiting, schedule.current) == ([], None)
+    assert {record.status for record in room.estimates} == {"skipped"}
+    for round in range(191, 201):  # what is still open can be completed
+        room.reward(1.0, round=round)
+    assert room.session.fit_due == 200
 
 
 def test_an_estimate_never_goes_backwards(room: Room) -> None:

@@ -30,7 +30,8 @@ def _length(head: bytes) -> int:
 class _Steady(asyncio.Protocol):
     """A connection of the load: one request at a time, then back among the free ones.
 
-    No streams and no tasks: on two cores a generator that takes half of one would be measured too.
+    No streams and no tasks: what the generator takes of two cores is measured too (74 us of CPU a
+    request, 99 with them).
     """
 
     def __init__(self, load: "_Load") -> None:

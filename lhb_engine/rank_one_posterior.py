@@ -9,9 +9,9 @@ from lhb_engine.history import Floats
 from lhb_engine.rank_one_chains import Chains
 
 MOST_CHAINS, LEAST_CHAINS = 32, 8
-PLACES = 3200  # rows times chains: while it is small, further chains cost next to nothing
-EARLY_SWEEPS = 10, 8  # before the chains are thinned, and after, when draws are kept
-LATE_SWEEPS = 6, 6  # once rows are twice the lags and a start is known
+PLACES = 2000  # rows times chains: while it is small, further chains cost next to nothing
+EARLY_SWEEPS = 5, 4  # before the chains are thinned, and after, when draws are kept
+LATE_SWEEPS = 4, 4  # once rows are twice the lags and a start is known
 TEMPER = 4.0  # an evidence is itself a draw: differences of a few nats do not decide
 FEW = 8.0  # rows that the common scale of the features counts for
 
@@ -47,7 +47,12 @@ class Posterior:
 
 
 def rank_one_posterior(
-    rows: AlignedRounds, seed: list[int], *, start: Floats | None = None, signed: bool = False
+    rows: AlignedRounds,
+    seed: list[int],
+    *,
+    start: Floats | None = None,
+    weights: Floats | None = None,
+    signed: bool = False,
 ) -> Posterior:
     """Sample the posterior of the rank-one model.
 
@@ -59,6 +64,8 @@ def rank_one_posterior(
         Of the sampler: equal rows and seeds give equal results.
     start : (dim,) array, optional
         A direction found before; half of the chains start there, the others anywhere.
+    weights : (n_lags of then,) array, optional
+        The lag weights found with it: that half starts from them as well, not from zero.
     signed : bool
         Lag weights may be negative; theta is then oriented such that they sum to >= 0.
     """
@@ -70,7 +77,11 @@ def rank_one_posterior(
     theta = rng.standard_normal((n_chains, rows.contexts.shape[1]))
     if start is not None:
         theta[: n_chains // 2] = start * scale / np.linalg.norm(start * scale)
-    chains = Chains(scaled, theta, rng, signed)
+    w = None
+    if start is not None and weights is not None and weights.any():
+        w = _started(weights, rows.n_lags, n_chains, rng)
+        w *= float(np.linalg.norm(start * scale)) / size
+    chains = Chains(scaled, theta, rng, signed, w)
     few = rows.n_rows < 2 * rows.n_lags or start is None
     burn, kept = EARLY_SWEEPS if few else LATE_SWEEPS
     for _ in range(burn):
@@ -81,6 +92,20 @@ def rank_one_posterior(
     chosen = np.searchsorted(places, (np.arange(n_chains) + rng.random()) / n_chains)
     chains.keep(np.minimum(chosen, n_chains - 1))
     return _average(chains, kept, scale, size)
+
+
+def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generator) -> Floats:
+    """(n_lags, n_chains) lag weights of mean `weights` in half of the chains, few of them active.
+
+    Those below half the largest are at half the largest, by chance, so that the mean is right.
+    """
+    w = np.zeros((n_lags, n_chains))
+    known = weights[:n_lags]
+    least = 0.5 * np.abs(known).max()
+    size = np.maximum(np.abs(known), least) * np.sign(known)
+    there = rng.random((len(known), n_chains // 2)) * least < np.abs(known)[:, None]
+    w[: len(known), : n_chains // 2] = np.where(there, size[:, None], 0.0)
+    return w
 
 
 def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Posterior:

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from lhb_engine.rank_one_posterior import Posterior
 
 FIRST_FIT = 8
-EARLY_GROWTH, LATE_GROWTH = 1.08, 1.4  # the first up to EARLY horizons: there a fit is worth most
+EARLY_GROWTH, LATE_GROWTH = 1.1, 1.4  # the first up to EARLY horizons: there a fit is worth most
 EARLY = 2.5
 LEARNED = 0.3  # concentration of theta's draws below which nothing is installed
 SURE_SIGN = 0.8  # agreement of the draws' sides; asked once rows are twice the lags: a faint early
 # direction explores as well as anything else would, and better the more often it changes
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
+REFUSED = "The rounds since the last direction was found speak against a new one"
+LAPSE = 1.5  # times the rounds seen, up to which a direction from few rows is played unconfirmed
 ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
 
 
@@ -106,11 +108,22 @@ class Anytime(Agent):
         else:
             arm = best[0] if len(best) == 1 else best[draw.below(len(best))]
         propensity = epsilon / n_arms + ((1.0 - epsilon) / len(best) if arm in best else 0.0)
-        return Choice(arm, scores, propensity, uniform or (self.theta is None and n_arms > 1))
+        explores = n_arms > 1 and not self.knows(draw.round)
+        return Choice(arm, scores, propensity, uniform or explores)
+
+    def knows(self, round: int) -> bool:
+        """Whether there is a direction in this round: an unconfirmed early one lapses.
+
+        One from fewer rows than twice the lags counts up to half as many rounds again as it had
+        seen; fits until then either confirm it, by another one, or find none.
+        """
+        if self.theta is None or self.prediction is None or self.prediction.settled:
+            return self.theta is not None
+        return round <= self.prediction.last_round * LAPSE
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
-        if self.theta is not None and self.options.epsilon == 0:
+        if self.options.epsilon == 0 and all(self.knows(draw.round) for draw in draws):
             return super().choose_block(contexts, draws)
         chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
         return np.array(chosen, dtype=np.int64)
@@ -118,7 +131,7 @@ class Anytime(Agent):
     def ranking(self, contexts: Floats, round: int) -> Floats:
         """The scores, or one feature while there is no direction."""
         scores = self.scores(contexts)
-        if self.theta is not None:
+        if self.knows(round):
             return scores
         turn, feature = divmod((round - 1) // self._held, self.dim)
         return contexts[:, feature] * (1.0 if turn % 2 == 0 else -1.0)
@@ -132,7 +145,30 @@ class Anytime(Agent):
         rows = align(history)
         units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
         rows = replace(rows, contexts=rows.contexts / units.contexts, y=rows.y / units.rewards)
-        return units.restore(self._estimate(rows, history))
+        estimate = units.restore(self._estimate(rows, history))
+        old, new = self.prediction, Prediction.of(estimate)
+        if old is None or new is None or not old.is_better(history, new):
+            return estimate
+        nothing = np.zeros_like(estimate.lag_weights)
+        return replace(
+            estimate,
+            status="zero",
+            theta=None,
+            lag_weights=nothing,
+            active_lags=(),
+            sign_margin=None,
+            message=f"{REFUSED}: {self._goes_on(history)}.",
+        )
+
+    def _goes_on(self, history: History) -> str:
+        """How it decides after a fit that installs nothing."""
+        assert history.window is not None
+        if not self.knows(history.window.due + 1):
+            return "exploring"
+        if self.prediction is None or self.prediction.settled:
+            return "the last direction stays"
+        until = int(self.prediction.last_round * LAPSE)
+        return f"the last direction stays, up to round {until} if no fit confirms it"
 
     def _estimate(self, rows: AlignedRounds, history: History) -> Estimate:
         """In the rows' own units."""
@@ -152,7 +188,11 @@ class Anytime(Agent):
             return Estimate("insufficient_data", zero, message=reason, **covered)
         checked = self.prediction.check(history) if self.prediction else {}
         found = rank_one_posterior(
-            rows, [8, window.due], start=self.theta, signed=self.options.signed
+            rows,
+            [8, window.due],
+            start=self.theta,
+            weights=self.prediction.lag_weights if self.prediction else None,
+            signed=self.options.signed,
         )
         covered |= {
             "sigma_hat": found.noise,
@@ -167,8 +207,7 @@ class Anytime(Agent):
         }
         enough = self.options.signed or rows.n_rows >= 2 * rows.n_lags
         if found.concentration < LEARNED or (enough and found.sign < SURE_SIGN):
-            goes_on = "exploring" if self.theta is None else "the last one stays"
-            message = f"No direction stands out from the noise yet: {goes_on}."
+            message = f"No direction stands out from the noise yet: {self._goes_on(history)}."
             if self.options.signed and found.concentration >= LEARNED:
                 message = "The lag weights nearly cancel: the sign of the direction is a guess."
             return Estimate("zero", zero, message=message, **covered)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lhb_engine import rank_one_posterior
 from lhb_engine.agents import make_agent
 from lhb_engine.agents.anytime import anytime_windows
 from lhb_engine.aligned_rounds import align
@@ -17,6 +18,7 @@ from lhb_engine.randomness import Draw
 from lhb_engine.rank_one_chains import Chains
 from lhb_engine.rows import measured_rows
 from lhb_engine.simulation import simulate
+from lhb_engine.spike_and_slab import gain, score_for
 
 DIM, HORIZON = 3, 12
 THETA = np.array([0.6, -0.64, 0.48])
@@ -282,3 +284,73 @@ def test_no_rewards_at_all_are_too_few():
     estimate = fit(history(n=20, keep=0.0))
     assert estimate.status == "insufficient_data"
     assert estimate.n_missing == 20
+
+
+def test_an_early_direction_lapses_unless_it_is_confirmed():
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    agent.install(agent.fit(history(n=20).over(FitWindow(1, 1, 20, HORIZON, 20))))
+    rng = np.random.default_rng(0)
+    contexts = rng.uniform(-1, 1, (40, 4, DIM))
+    draws = [Draw(0, "", t) for t in range(1, 41)]
+    again = type(agent).from_state(DIM, HORIZON, agent.options, agent.state())
+    choices = [again.choose(c, draw) for c, draw in zip(contexts, draws, strict=True)]
+    assert [choice.explored for choice in choices] == [t > 30 for t in range(1, 41)]
+    np.testing.assert_array_equal(agent.choose_block(contexts, draws), [c.arm for c in choices])
+    assert len({c.arm for c in choices[30:]}) > 1
+    for choice, c in zip(choices[30:], contexts[30:], strict=True):
+        assert any(np.array_equal(np.abs(choice.scores), np.abs(c[:, k])) for k in range(DIM))
+    noise = history(n=34, weights=np.zeros(HORIZON), noise=1.0)
+    said = {}
+    for due in (25, 34):
+        past = noise.over(FitWindow(1, 1, due, HORIZON, due))
+        said[due] = agent._goes_on(past)
+    assert "up to round 30" in said[25]
+    assert said[34] == "exploring"
+    agent.install(agent.fit(history(n=60)))
+    assert agent.prediction.settled
+    assert agent.knows(10**6)
+
+
+def test_pure_noise_is_explored_on():
+    """No direction from the noise of few rows is played for good."""
+    explored = []
+    for seed in range(8):
+        world = LongHorizonEnvironment(THETA, np.zeros(HORIZON), n_arms=4, noise=1.0, seed=seed)
+        agent = simulate("anytime", world, n_rounds=200, seed=seed).agent
+        explored.append(not agent.knows(201))
+    assert sum(explored) >= 5
+
+
+def test_a_direction_that_the_last_rounds_speak_against_is_not_installed(monkeypatch):
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    past = history(n=90)
+    agent.install(agent.fit(past.over(FitWindow(1, 1, 60, HORIZON, 60))))
+    whole = past.over(FitWindow(2, 1, 90, HORIZON, 90))
+    assert agent.fit(whole).status == "ok"
+    true = rank_one_posterior.rank_one_posterior
+
+    def wrong(*args, **options):
+        return replace(true(*args, **options), theta=np.array([0.6, 0.8, 0.0]))
+
+    monkeypatch.setattr(rank_one_posterior, "rank_one_posterior", wrong)
+    estimate = agent.fit(whole)
+    assert estimate.status == "zero"
+    assert estimate.theta is None
+    assert estimate.message.endswith("speak against a new one: the last direction stays.")
+    kept = agent.theta
+    agent.install(estimate)
+    assert agent.theta is kept
+    turned = history(n=90, theta=np.array([0.6, 0.8, 0.0]))
+    assert agent.fit(turned.over(FitWindow(2, 1, 90, HORIZON, 90))).status == "ok"
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_scores_and_gains_are_inverse(signed):
+    score = np.linspace(0.0 if signed else -20.0, 9.0, 1001)
+    np.testing.assert_allclose(score_for(gain(score, signed), signed), score, rtol=1e-3, atol=1e-3)
+
+
+def test_evidence_where_no_lag_is_active():
+    rows = align(history(n=40))
+    chains = Chains(rows, np.ones((3, DIM)), np.random.default_rng(0))
+    assert np.isfinite(chains.evidence()).all()

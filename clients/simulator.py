@@ -161,7 +161,7 @@ def play_session(
             decision = session.decide(contexts, rewards=late, event_id=f"round-{t}")
             if decision.round != t:
                 raise RuntimeError(f"round {t} was answered as round {decision.round}")
-            signals = world.signals(contexts)
+            signals = world.signals(contexts[None], t)[0]
             arms[t - 1] = decision.arm
             chosen[t - 1] = signals[decision.arm]
             gaps[t - 1] = regret_gaps(signals[None], arms[t - 1 : t], world.weights)[0]

@@ -86,8 +86,11 @@ class LongHorizonEnvironment:
         shape = (last - first + 1, self.n_arms, self.dim)
         return 2.0 * self._uniform(_CONTEXTS, first, shape) - 1.0
 
-    def signals(self, contexts: Floats) -> Floats:
-        """<x, theta>, (..., dim) -> (...); elementwise, so a block equals its rounds."""
+    def signals(self, contexts: Floats, first: int = 1) -> Floats:
+        """<x, theta>, (..., dim) -> (...); elementwise, so a block equals its rounds.
+
+        `first` is the round of contexts[0]: here theta is the same in all rounds.
+        """
         out = contexts[..., 0] * self.theta[0]
         for i in range(1, self.dim):
             out = out + contexts[..., i] * self.theta[i]

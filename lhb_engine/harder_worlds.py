@@ -75,6 +75,19 @@ class Change(LongHorizonEnvironment):
         return np.asarray(np.where(rounds < self.CHANGE, before, after))
 
 
+class Turn(LongHorizonEnvironment):
+    """From round `TURN` on the numbers of theta come in reverse order."""
+
+    TURN = 1001
+
+    def signals(self, contexts: Floats, first: int = 1) -> Floats:
+        """<x, theta> of rounds first, first + 1, ... along the first axis of `contexts`."""
+        turned = LongHorizonEnvironment(self.theta[::-1], self.weights, noise=0.0, seed=self.seed)
+        rounds = np.arange(first, first + len(contexts)).reshape(-1, *[1] * (contexts.ndim - 2))
+        before, after = super().signals(contexts), turned.signals(contexts)
+        return np.asarray(np.where(rounds < self.TURN, before, after))
+
+
 Kind = Literal["single", "missing", "sums"]
 
 

@@ -160,7 +160,7 @@ class _Log:
     def _record(self, contexts: Floats, arms: Ints) -> None:
         n, start = len(arms), self.n_played
         rows = slice(start, start + n)
-        signals = self.environment.signals(contexts)
+        signals = self.environment.signals(contexts, start + 1)
         self.arms[rows] = arms
         self.selected[rows] = contexts[np.arange(n), arms]
         self._signals[rows] = signals[np.arange(n), arms]

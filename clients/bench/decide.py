@@ -24,6 +24,7 @@ from lhb_engine.harder_worlds import (
     ContextsOverTime,
     HeavyTails,
     Kind,
+    Turn,
     measured,
 )
 from lhb_engine.history import Floats, History
@@ -78,6 +79,8 @@ HARDER = (
     World("baseline", environment=Baseline),
     World("w changes", environment=Change),
     World("w changes, memory 500", environment=Change, options={"memory": 500}),
+    World("theta changes", environment=Turn),
+    World("theta changes, memory 500", environment=Turn, options={"memory": 500}),
     World("memory 500, no change", options={"memory": 500}),
 )
 POOR = (

@@ -9,10 +9,11 @@ from lhb_engine.harder_worlds import (
     ContextsAlike,
     ContextsOverTime,
     HeavyTails,
+    Turn,
     measured,
 )
 
-KINDS = [ContextsOverTime, ContextsAlike, HeavyTails, Baseline, Change]
+KINDS = [ContextsOverTime, ContextsAlike, HeavyTails, Baseline, Change, Turn]
 
 
 def draw(kind):
@@ -26,6 +27,7 @@ def test_a_block_equals_its_rounds(kind):
     for first, last in ((1, 1), (2, 9), (101, 140), (255, 260)):
         assert (world.contexts(first, last) == block[first - 1 : last]).all()
     signals = world.signals(block[:, 0])
+    assert (world.signals(block[99:, 0], 100) == signals[99:]).all()
     rewards = world.rewards(signals)
     assert (world.rewards(signals[:150], 120) == rewards[119:150]).all()
 
@@ -54,6 +56,14 @@ def test_lag_weights_turn_round_at_the_change():
     impulse[1050] = 1.0
     response = world.rewards(impulse) - world.rewards(np.zeros(1100))
     np.testing.assert_allclose(response[1050:1070], world.weights[::-1], atol=1e-12)
+
+
+def test_theta_turns_round_at_the_change():
+    world = draw(Turn)
+    contexts = world.contexts(901, 1100)
+    signals = world.signals(contexts, 901)
+    np.testing.assert_allclose(signals[:100], contexts[:100] @ world.theta, atol=1e-12)
+    np.testing.assert_allclose(signals[100:], contexts[100:] @ world.theta[::-1], atol=1e-12)
 
 
 def test_what_is_measured():

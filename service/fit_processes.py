@@ -12,7 +12,8 @@ from pebble import ProcessExpired, ProcessPool
 
 from service.agents import Agents
 from service.fit_job import prepare_process, run_fit
-from service.fits import FinishFit, Fitted, RetryPolicy
+from service.fit_records import Fitted
+from service.fit_results import FinishFit, RetryPolicy
 from service.group_commit import GroupCommit
 from service.records import SessionKey
 from service.settings import Settings

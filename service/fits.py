@@ -1,26 +1,16 @@
-"""When a fit is due, and what happens with its result.
+"""When a fit is due.
 
 The schedule of a session lives in its row: windows to come (`open`), the fit at work (`current`,
 the due mark) and fits that wait for it (`waiting`). Everything here changes that row inside a
 transaction; processes that fit are someone else's business.
 """
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from lhb_engine.agents import Agent
-from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
-from service.agents import Agents
-from service.records import (
-    DueFit,
-    EstimateRecord,
-    OpenWindow,
-    Session,
-    SessionKey,
-    window_to_json,
-)
+from service.fit_records import record_fit
+from service.records import DueFit, OpenWindow, Session, SessionKey
 from service.storage.unit_of_work import UnitOfWork
 
 MOST_WAITING = 32  # fits that wait, and windows past their boundary that rewards are missing in
@@ -130,75 +120,6 @@ def start_next(uow: UnitOfWork, session: Session, now: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """What a fitting process hands back: an estimate and where it was computed, or a reason."""
-
-    estimate: dict[str, Any] | None
-    fingerprint: dict[str, Any] | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often, and after what pause, a failed fit is tried again."""
-
-    attempts: int = 5
-    seconds: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class FinishFit:
-    """Command: record the result of the fit at work and decide by it from now on."""
-
-    key: SessionKey
-    due: int
-    fitted: Fitted
-    agents: Agents
-    retry: RetryPolicy
-
-    def __call__(self, uow: UnitOfWork) -> str | None:
-        """Returns the recorded status, or None where the result came too late to matter."""
-        session = uow.session(self.key)
-        if session is None or session.fit_due != self.due:
-            return None
-        due = session.schedule.current
-        assert due is not None
-        session.schedule.current = None
-        if self.fitted.estimate is None:
-            status = self._fail(uow, session, due)
-        else:
-            status = self._install(uow, session, due)
-        start_next(uow, session, uow.now)
-        uow.save(session)
-        uow.effects.installed.add(session.key)
-        return status
-
-    def _fail(self, uow: UnitOfWork, session: Session, due: DueFit) -> str:
-        due.attempts += 1
-        if due.attempts < self.retry.attempts:
-            due.retry_at = uow.now + self.retry.seconds * 2 ** (due.attempts - 1)
-            session.schedule.waiting.append(due)
-        self.agents.get(uow, session)
-        _record(uow, session, due, "failed", self.fitted.reason)
-        return "failed"
-
-    def _install(self, uow: UnitOfWork, session: Session, due: DueFit) -> str:
-        assert self.fitted.estimate is not None
-        estimate = Estimate.from_json(self.fitted.estimate)
-        agent = self.agents.get(uow, session)
-        agent.install(estimate)
-        parent = session.estimate
-        if estimate.theta is not None:
-            session.model_version += 1
-            session.estimate = session.n_estimates + 1
-        _record(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
-        if estimate.theta is not None:
-            _skip_before(uow, session, due)
-        uow.save_agent(session.key)
-        return estimate.status
-
-
-@dataclass(frozen=True, slots=True)
 class Tick:
     """Command: time has passed; mark what it makes due."""
 
@@ -250,20 +171,6 @@ def _count(uow: UnitOfWork, session: Session, window: FitWindow) -> int:
     return uow.count_measured(session.key, window.first, window.last)
 
 
-def _skip_before(uow: UnitOfWork, session: Session, installed: DueFit) -> None:
-    """Record what the installed estimate has overtaken: it never goes backwards."""
-    schedule = session.schedule
-    reason = f"overtaken by the fit of epoch {installed.window.epoch}"
-    for due in sorted(schedule.waiting, key=lambda due: due.key):
-        if due.key < installed.key:
-            schedule.waiting.remove(due)
-            _record(uow, session, due, "skipped", reason)
-    for window in [w for w in schedule.open if w.window.due < installed.key]:
-        schedule.open.remove(window)
-        due = DueFit(window.window, {}, {}, "never", uow.now)
-        _record(uow, session, due, "skipped", reason)
-
-
 def _give_up_oldest(uow: UnitOfWork, session: Session) -> None:
     """Keep the row short, whatever never comes: rewards, workers, an end of failures."""
     schedule = session.schedule
@@ -275,44 +182,5 @@ def _give_up_oldest(uow: UnitOfWork, session: Session) -> None:
         given_up.append(min(schedule.waiting, key=lambda due: due.key))
         schedule.waiting.remove(given_up[-1])
     for due in given_up:
-        _record(uow, session, due, "skipped", reason)
+        record_fit(uow, session, due, "skipped", reason)
         uow.save(session)
-
-
-def _record(
-    uow: UnitOfWork,
-    session: Session,
-    due: DueFit,
-    status: str,
-    reason: str | None,
-    parent: int | None = None,
-    fitted: Fitted | None = None,
-) -> None:
-    session.n_estimates += 1
-    live = uow.agents.get(session.key)
-    if live is not None:
-        live.n_estimates = session.n_estimates
-    manifest = {
-        "window": window_to_json(due.window),
-        "measured": due.measured,
-        "closed": due.closed,
-        "reason": due.reason,
-        "due_at": due.due_at,
-        "attempts": due.attempts,
-    }
-    uow.add_estimate(
-        EstimateRecord(
-            *session.key,
-            number=session.n_estimates,
-            epoch=due.window.epoch,
-            due=due.key,
-            status=status,
-            reason=reason or None,
-            manifest=json.dumps(manifest),
-            parent=session.estimate if parent is None else parent,
-            model_version=session.model_version,
-            fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),
-            estimate=None if fitted is None else json.dumps(fitted.estimate),
-            at=uow.now,
-        )
-    )

@@ -9,7 +9,9 @@ from lhb_engine.estimate import Estimate
 from service.agents import Agents
 from service.api.sessions import DEFAULTS
 from service.decisions import Blocked, Decide, Taken
-from service.fits import FinishFit, Fitted, RetryPolicy, Tick
+from service.fit_records import Fitted
+from service.fit_results import FinishFit, RetryPolicy
+from service.fits import Tick
 from service.group_commit import GroupCommit
 from service.records import Decision, EstimateRecord, Session, SessionKey
 from service.rewards import Receive, Reward

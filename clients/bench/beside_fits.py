@@ -1,5 +1,6 @@
 """Decisions while fits run, against the same decisions while none does: latency and stalls."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,21 @@ import httpx
 import numpy as np
 
 from clients.bench.busy_fits import BEGUN
-from clients.bench.load import DIM, N_ARMS, request_of
+from clients.bench.load import (
+    DIM,
+    N_ARMS,
+    N_CONNECTIONS,
+    Answered,
+    by_wrk,
+    generator,
+    request_of,
+)
 from clients.bench.processes import N_SESSIONS, servers
 from clients.bench.steady import steady_latencies
 
 CODE = "from clients.bench.busy_fits import serve; serve()"
+ANSWER_MS = 2.0  # what an answer takes at half load, about
+BODY = json.dumps({"contexts": np.random.default_rng(3).uniform(-1, 1, (N_ARMS, DIM)).tolist()})
 Pair = dict[str, dict[str, float]]
 
 
@@ -52,17 +63,15 @@ def _pair(folder: Path, i: int, rate: float, seconds: float) -> Pair:
     ):
         body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
         ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(N_SESSIONS)]
-        contexts = np.random.default_rng(3).uniform(-1, 1, (N_ARMS, DIM)).tolist()
-        requests = [
-            request_of(f"/v1/sessions/{id}/decisions", {"contexts": contexts}) for id in ids
-        ]
-        steady_latencies(url, requests, rate, 1.0)
+        steady = _steady_wrk if generator() == "wrk" else _steady_asyncio
+        steady(url, ids, rate, 1.0)
         for when in ("with", "without") if i % 2 == 0 else ("without", "with"):
             fitted = _begin_fit(client, Path(f"{stalls}{BEGUN}")) if when == "with" else None
             began = time.monotonic()
-            latencies = steady_latencies(url, requests, rate, seconds)
+            played = steady(url, ids, rate, seconds)
             pair[when] = {
-                "p99_ms": round(latencies[int(0.99 * len(latencies))] * 1e3, 3),
+                "p99_ms": round(played.p99_ms, 3),
+                "requests_per_second": round(played.requests_per_second, 1),
                 **_stalls(stalls, began, time.monotonic()),
             }
             if fitted and not client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:
@@ -70,6 +79,20 @@ def _pair(folder: Path, i: int, rate: float, seconds: float) -> Pair:
             while fitted and client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:
                 time.sleep(0.1)
     return pair
+
+
+def _steady_wrk(url: str, ids: list[str], rate: float, seconds: float) -> Answered:
+    """Latency counts from the request; a late answer delays its own connection's next alone."""
+    pause = max(1.0, N_CONNECTIONS / rate * 1e3 - ANSWER_MS)
+    return by_wrk([url], ids, BODY, seconds, one_session=False, pause_ms=pause)
+
+
+def _steady_asyncio(url: str, ids: list[str], rate: float, seconds: float) -> Answered:
+    """Latency counts from when a request was due."""
+    requests = [request_of(f"/v1/sessions/{id}/decisions", BODY) for id in ids]
+    latencies = steady_latencies(url, requests, rate, seconds)
+    n = len(latencies)
+    return Answered(n / seconds, latencies[int(0.99 * n)] * 1e3, n)
 
 
 def _begin_fit(client: httpx.Client, begun: Path) -> str:

@@ -28,6 +28,10 @@ request = function()
   return wrk.format("POST", path, {["content-type"] = "application/json"}, %s)
 end
 """
+# between an answer and the connection's next request: many such connections are a Poisson process
+_PAUSE = """
+delay = function() return math.floor(0.5 - %f * math.log(1 - math.random())) end
+"""
 _PLAIN = "body"
 _TRAJECTORIES = """'{"trajectory":"' .. n % 64 .. '",' .. string.sub(body, 2)"""
 
@@ -60,13 +64,19 @@ def decide_all(urls: list[str], ids: list[str], seconds: float, one_session: boo
 
 
 def by_wrk(
-    urls: list[str], ids: list[str], body: str, seconds: float, one_session: bool
+    urls: list[str],
+    ids: list[str],
+    body: str,
+    seconds: float,
+    one_session: bool,
+    pause_ms: float = 0.0,
 ) -> Answered:
-    """A wrk process a server."""
+    """A wrk process a server; connections pause between requests, `pause_ms` on average."""
     named = ",".join(f'"{id}"' for id in ids)
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "decide.lua")
-        script.write_text(_SCRIPT % (named, body, _TRAJECTORIES if one_session else _PLAIN))
+        lua = _SCRIPT % (named, body, _TRAJECTORIES if one_session else _PLAIN)
+        script.write_text(lua + (_PAUSE % pause_ms if pause_ms else ""))
         running = [
             subprocess.Popen(
                 [

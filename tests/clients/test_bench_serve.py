@@ -36,8 +36,14 @@ def test_without_wrk_the_load_is_ours(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_stalls_are_noted_with_and_without_a_fit(tmp_path: Path) -> None:
-    found = beside_fits(tmp_path, 20.0, 0.3, 1)
+@pytest.mark.parametrize("which", ["wrk", "asyncio"])
+def test_stalls_are_noted_with_and_without_a_fit(
+    which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clients.bench.beside_fits.generator", lambda: which)
+    found = beside_fits(tmp_path, 400.0, 1.0, 1)
+    for played in found["pairs"][0].values():
+        assert 0 < played["requests_per_second"] < 600
     assert found["p99_ratio"] > 0
     assert found["stalls"].keys() == {"with", "without"}
 

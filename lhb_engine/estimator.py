@@ -80,11 +80,11 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         design, y, scale = self._prepared(X, y, lengths)
         lasso = GroupLasso(design, y, fit_intercept=self.fit_intercept)
-        lam = used = self.lam
-        if lam is None or used is None:
+        if self.lam is not None:
+            lam = used = self.lam
+        else:
             lam = noise_adaptive(design, y, fit_intercept=self.fit_intercept).lam
-            # constant y has no noise to measure; any lam gives zero
-            used = lam if lam > 0 else 1.0
+            used = lam if lam > 0 else 1.0  # constant y has no noise; any lam gives zero
         self._install(lasso.solve(used, tol=self.tol), lam, scale)
         return self
 

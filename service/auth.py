@@ -42,13 +42,19 @@ class Keyring:
         """
         if not self.is_closed or scope["path"] in OPEN:
             return ""
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, key = given.partition(b" ")
-        tenant = self._tenants.get(sha256(key.strip()).digest())
+        scheme, key = presented(scope)
+        tenant = self._tenants.get(sha256(key).digest())
         if scheme.lower() != b"bearer" or tenant is None:
             detail = "a request needs the header Authorization: Bearer, with a key of this service"
             raise Problem(401, "unauthorized", detail, "authorization")
         return tenant
+
+
+def presented(scope: Scope) -> tuple[bytes, bytes]:
+    """Scheme and key of a request's Authorization; empty without one."""
+    given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    scheme, _, key = given.partition(b" ")
+    return scheme, key.strip()
 
 
 def new_key(tenant: str, label: str, now: float) -> tuple[str, ApiKey]:

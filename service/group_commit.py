@@ -167,7 +167,7 @@ class GroupCommit:
         """The batch as far as it is brief; None: the thread is to do all of it."""
         try:
             transaction = self._store.begin(wait=False)
-        except Unavailable:
+        except Exception:  # the thread tries too, and answers what goes wrong
             return None
         try:
             transaction.prefetch(_keys(commands))

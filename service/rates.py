@@ -7,6 +7,7 @@ from math import ceil
 
 from starlette.types import Scope
 
+from service.auth import presented
 from service.problems import Problem
 
 N_CALLERS = 65_536  # remembered; who is forgotten starts afresh
@@ -62,6 +63,6 @@ class Rates:
 
 def _caller(scope: Scope, is_keyed: bool) -> str | bytes:
     if is_keyed:
-        return next(bytes(value) for name, value in scope["headers"] if name == b"authorization")
+        return presented(scope)[1]  # not the whole header: one key may be written in many ways
     client = scope.get("client")
     return "" if client is None else str(client[0])

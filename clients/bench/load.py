@@ -188,7 +188,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._answer += data
         head, separator, rest = self._answer.partition(b"\r\n\r\n")
-        if not separator or len(rest) < _length(head):
+        if not separator or len(rest) < answer_length(head):
             return
         now = time.perf_counter()
         self._latencies.append(now - self._asked)
@@ -206,5 +206,6 @@ class _Connection(asyncio.Protocol):
             self._end.set_exception(SystemExit(f"a connection was lost: {error}"))
 
 
-def _length(head: bytes) -> int:
+def answer_length(head: bytes) -> int:
+    """Bytes of an answer's body."""
     return int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])

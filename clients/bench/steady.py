@@ -5,6 +5,8 @@ import time
 from collections import deque
 from typing import Any
 
+from clients.bench.load import answer_length
+
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -19,12 +21,8 @@ async def post(connection: Connection, request: bytes) -> bytes:
     reader, writer = connection
     writer.write(request)
     head = await reader.readuntil(b"\r\n\r\n")
-    await reader.readexactly(_length(head))
+    await reader.readexactly(answer_length(head))
     return head
-
-
-def _length(head: bytes) -> int:
-    return int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
 
 
 class _Steady(asyncio.Protocol):
@@ -49,7 +47,7 @@ class _Steady(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._answer += data
         head, separator, rest = self._answer.partition(b"\r\n\r\n")
-        if not separator or len(rest) < _length(head):
+        if not separator or len(rest) < answer_length(head):
             return
         self._load.answered(self, self._due, head)
 

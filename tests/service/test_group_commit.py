@@ -224,6 +224,27 @@ def test_boundaries_long_lists_and_learners_are_not_brief(room: Room) -> None:
     assert not is_brief(receive(1))
 
 
+@pytest.mark.parametrize("always", [False, True])
+def test_a_transaction_that_cannot_begin_is_answered(
+    room: Room, monkeypatch: pytest.MonkeyPatch, always: bool
+) -> None:
+    begin, defect = room.store.begin, sqlite3.InternalError("defect")
+
+    def refuse(*, wait: bool = True) -> object:
+        if always or not wait:
+            raise defect
+        return begin(wait=wait)
+
+    monkeypatch.setattr(room.store, "begin", refuse)
+
+    async def play() -> list[tuple[object, BaseException | None]]:
+        return await asyncio.wait_for(room.commit.submit_all([decide(room)]), 10)
+
+    [(taken, error)] = asyncio.run(play())
+    assert error is (defect if always else None)
+    assert (taken is None) == always
+
+
 def test_a_file_that_another_program_holds_stops_no_event_loop(room: Room) -> None:
     other = sqlite3.connect(room.store.path, isolation_level=None)  # type: ignore[attr-defined]
 

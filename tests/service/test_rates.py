@@ -99,5 +99,7 @@ async def test_keys_are_limited_each_for_itself(serve: Serve) -> None:
             client.headers["authorization"] = f"Bearer {key}"
             answers = [(await client.get("/v1/sessions")).status_code for _ in range(5)]
             assert answers == [200, 200, 200, 429, 429]
+        client.headers["authorization"] = f"bEARER   {keys[0]}"  # the same key
+        assert (await client.get("/v1/sessions")).status_code == 429
         client.headers["authorization"] = "Bearer wrong"
         problem(await client.get("/v1/sessions"), 401, "unauthorized")

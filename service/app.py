@@ -9,7 +9,8 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.agents import Agents
 from service.api import (
@@ -61,6 +62,13 @@ class App(FastAPI):
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Everything that the front does not answer itself."""
         await super().__call__(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Without the outermost layer, which answers a defect in plain text and raises it again,
+        so that the connection is cut: the front says it as a problem."""
+        stack = super().build_middleware_stack()
+        assert isinstance(stack, ServerErrorMiddleware)
+        return stack.app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Requests go to the front, start-up and shutdown to the framework."""

@@ -47,7 +47,10 @@ class ImportHistory:
     def keys(self, keys: Keys) -> None:
         """Add what this command reads."""
         keys.sessions.add(self.key)
-        keys.trajectories.add((*self.key, self.trajectory))
+        trajectory = (*self.key, self.trajectory)
+        keys.trajectories.add(trajectory)
+        if self.import_id is not None:
+            keys.events.update((trajectory, self._id(i)) for i in range(len(self.contexts)))
 
     def __call__(self, uow: UnitOfWork) -> Imported:
         """The schedule sees all rounds at once: of windows due together the latest is fitted."""
@@ -55,18 +58,22 @@ class ImportHistory:
         key = (*self.key, self.trajectory)
         n = len(self.contexts)
         if self.import_id is not None:
-            known = uow.decision_by_event(key, f"{self.import_id}/1")
+            known = uow.decision_by_event(key, self._id(0))
             if known is not None:
                 if known.digest != self.digest:
                     detail = f"import {self.import_id!r} was made already, with another body"
                     raise Problem(409, "event_conflict", detail, "import_id")
                 n_rewards = sum(value is not None for value in self.rewards)
                 return Imported(known.round, known.round + n - 1, n_rewards, False)
+            for name in map(self._id, range(1, n)):
+                if uow.decision_by_event(key, name) is not None:
+                    detail = f"event {name!r} of this import was decided already"
+                    raise Problem(409, "event_conflict", detail, "import_id")
         refuse_archived(session)
         refuse_width(session, self.contexts)
         first = uow.trajectory(key).n_rounds + 1
         for i, context in enumerate(self.contexts):
-            event_id = None if self.import_id is None else f"{self.import_id}/{i + 1}"
+            event_id = None if self.import_id is None else self._id(i)
             decide = Decide(self.key, self.trajectory, context[np.newaxis], self.agents)
             decide.event_id, decide.digest, decide.forced_arm = event_id, self.digest, 0
             decide.take(uow, session)
@@ -81,4 +88,8 @@ class ImportHistory:
 
     def _reward_id(self, i: int, first: int) -> str | None:
         """Sum mode wants one of every reward."""
-        return f"{self.import_id or f'history-{first}'}/{i + 1}"
+        return f"history-{first}/{i + 1}" if self.import_id is None else self._id(i)
+
+    def _id(self, i: int) -> str:
+        """What the i-th round and its reward are called, from 0."""
+        return f"{self.import_id}/{i + 1}"

@@ -44,7 +44,7 @@ class Reward:
         trajectory = (*session, self.trajectory)
         keys.sessions.add(session)
         keys.trajectories.add(trajectory)
-        if self.round is not None:
+        if self.round is not None and self.round > 0:
             keys.rounds.add((trajectory, self.round))
         if self.event_id is not None:
             keys.events.add((trajectory, self.event_id))

@@ -187,7 +187,9 @@ def first_agent(session: Session, allow_oracles: bool) -> Agent:
     if kind.learns_within_epoch:
         _refuse_large_learner(session)
     try:
-        return build_agent(session, None)
+        agent = build_agent(session, None)
+        agent.next_fit(0)  # a schedule that cannot begin is an option's fault too
+        return agent
     except OptionError as error:
         of_dim = error.option == "dim" and "dim" not in session.options  # no option: too large
         field = "dim" if of_dim else f"options.{error.option}"

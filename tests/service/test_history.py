@@ -67,6 +67,19 @@ async def test_an_import_is_safe_to_repeat(serve: Serve) -> None:
         assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 10
 
 
+async def test_an_import_does_not_take_the_name_of_a_decision(serve: Serve) -> None:
+    contexts, _ = log(3)
+    async with serve() as client:
+        session = await client.create()
+        await client.decide(session, event_id="2026/3")
+        path = f"/v1/sessions/{session}/history"
+        answer = await client.post(path, json={"contexts": contexts, "import_id": "2026"})
+        problem(answer, 409, "event_conflict", "import_id")
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 1
+        shorter = await client.post(path, json={"contexts": contexts[:2], "import_id": "2026"})
+        assert shorter.status_code == 201
+
+
 async def test_bad_logs_are_refused_whole(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create()

@@ -6,6 +6,7 @@ import time
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from service.api.bodies import DECISION, MOST_ARMS, parse
 from service.middleware import SlowBodies
@@ -101,6 +102,22 @@ async def test_a_body_in_drops_has_one_deadline() -> None:
         await read()
     assert refused.value.status == 408
     assert time.monotonic() - began < 2
+
+
+async def test_a_defect_of_any_route_is_a_problem_and_in_the_log(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    async with serve() as client:
+        session = await client.create()
+        monkeypatch.setattr("service.api.sessions.session_answer", broken)
+        with capture_logs() as logged:
+            answer = await client.get(f"/v1/sessions/{session}")
+        problem(answer, 500, "internal")
+        assert [line["event"] for line in logged] == ["defect"]
+        assert logged[0]["request_id"] == answer.headers["x-request-id"]
 
 
 async def test_deleted_sessions_leave_no_fit_at_work(serve: Serve) -> None:

@@ -55,6 +55,8 @@ BAD: list[tuple[Any, int, str, str]] = [
     ({"value": 1.0, "round": 1, "event_id": "a"}, 422, "ambiguous", "round"),
     ({"value": 1.0, "round": 4}, 422, "future_round", "round"),
     ({"value": 1.0, "round": 0}, 422, "unknown_round", "round"),
+    ({"value": 1.0, "round": -(10**30)}, 422, "unknown_round", "round"),
+    ({"value": 1.0, "round": 10**30}, 422, "future_round", "round"),
     ({"value": 1.0, "round": 1.5}, 422, "invalid", "round"),
     ({"value": 1.0, "round": 1, "trajectory": "nobody"}, 422, "future_round", "round"),
     ({"value": 1.0, "first_round": 1}, 422, "missing", "last_round"),

@@ -96,6 +96,7 @@ BAD: list[tuple[Any, int, str, str]] = [
     ({"options": {"L": 0}}, 422, "bad_option", "options.L"),
     ({"options": {"gamma": "x"}}, 422, "bad_option", "options.gamma"),
     ({"options": {"c": 10**400}}, 422, "bad_option", "options.c"),
+    ({"algorithm": "anytime", "options": {"memory": 10**400}}, 422, "bad_option", "options"),
     ({"options": {"dim": 1}}, 422, "bad_option", "options.dim"),
     ({"algorithm": "lin_ucb", "options": {}, "dim": 129}, 422, "bad_option", "dim"),
     ({"algorithm": "ucb_mp", "options": {}, "horizon": 10_001}, 422, "bad_option", "horizon"),

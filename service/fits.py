@@ -37,7 +37,7 @@ def after_decision(uow: UnitOfWork, session: Session, agent: Agent, at: float) -
     for window in windows:
         if window.overdue_at is None and session.n_rounds > window.window.due:
             window.overdue_at = at + session.reward_wait_seconds
-            uow.effects.timed[session.key] = window.overdue_at
+            _wake(uow, session)
             uow.save(session)
         if session.n_rounds == window.window.due:
             _close_by_default(uow, session, window)
@@ -114,9 +114,13 @@ def start_next(uow: UnitOfWork, session: Session, now: float) -> None:
         schedule.current.retry_at = None
         schedule.waiting.remove(schedule.current)
         uow.effects.due[session.key] = schedule.current.key
-    wake_at = session.wake_at
-    if wake_at is not None:
-        uow.effects.timed[session.key] = wake_at
+    _wake(uow, session)
+
+
+def _wake(uow: UnitOfWork, session: Session) -> None:
+    """One timer a session: it has to be that of whatever comes first."""
+    if session.wake_at is not None:
+        uow.effects.timed[session.key] = session.wake_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,7 @@ def _close_by_default(uow: UnitOfWork, session: Session, window: OpenWindow) -> 
         at = closed_at + session.reward_wait_seconds
         if window.overdue_at is None or at < window.overdue_at:
             window.overdue_at = at
-            uow.effects.timed[session.key] = at
+            _wake(uow, session)
             uow.save(session)
 
 

@@ -91,6 +91,20 @@ def test_waiting_time_starts_at_the_first_decision_beyond(room: Room) -> None:
     assert room.session.wake_at is None
 
 
+def test_a_window_does_not_put_off_the_timer_of_the_one_before(room: Room) -> None:
+    room.create(reward_wait_seconds=60.0)
+    room.rounds(3)
+    room.decide()
+    room.decide()  # beyond the first window, which waits for round 4
+    first = room.now + 60
+    room.rounds(6)
+    room.decide()
+    room.now += 30
+    room.decide()  # beyond the second one, which waits for round 12
+    assert [window.overdue_at for window in room.session.schedule.open] == [first, first + 30, None]
+    assert room.effects.timed == {room.key: first}
+
+
 def test_a_late_reward_within_the_waiting_time_completes_the_window(room: Room) -> None:
     room.create(reward_wait_seconds=60.0)
     room.rounds(3)

@@ -27,7 +27,28 @@ def main() -> None:
     """Entry point. One BLAS thread: fits and simulations must give the same bits everywhere."""
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
-    app()
+    try:
+        app()
+    except Exception as error:
+        reason = _reason(error)
+        if reason is None:
+            raise
+        raise SystemExit(f"lhb: {reason}") from None
+
+
+def _reason(error: Exception) -> str | None:
+    """What is wrong around us (a file, an address, a setting), in words; None: it is a defect."""
+    import httpx
+    from pydantic import ValidationError
+
+    if isinstance(error, OSError):
+        return str(error)
+    if isinstance(error, httpx.HTTPError | httpx.InvalidURL):
+        return f"there is no server to talk to at that --url: {error}"
+    if isinstance(error, ValidationError) and error.title == "Settings":
+        found = error.errors(include_url=False)
+        return "; ".join(f"{'LHB_' + str(e['loc'][0]).upper()}: {e['msg']}" for e in found)
+    return None
 
 
 @app.command()
@@ -150,7 +171,7 @@ def export_session(
     """Write a session whole, as NDJSON. Without --url, from the database of LHB_DATABASE_URL."""
     import sys
 
-    from clients.transfer import TransferError, export_to
+    from clients.transfer import TransferError, export_to, replacing
     from service.problems import Unavailable
     from service.storage.ports import Refused
 
@@ -158,7 +179,7 @@ def export_session(
         if out is None:
             export_to(session, sys.stdout.buffer, url, move=move)
         else:
-            with out.open("wb") as target:
+            with replacing(out) as target:
                 export_to(session, target, url, move=move)
     except (TransferError, Refused, Unavailable) as error:
         raise SystemExit(f"lhb export: {error}") from None

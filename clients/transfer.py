@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,6 +32,26 @@ def export_to(session: str, target: BinaryIO, url: str | None, *, move: bool) ->
             for chunk in answer.iter_bytes():
                 target.write(chunk)
     target.flush()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` once it is whole; a device or pipe is written as it is.
+
+    An export that fails does not cost the one that is there.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as target:
+            yield target
+        return
+    path = path.resolve()
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as target:
+            yield target
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def import_from(source: BinaryIO, url: str | None, name: str | None) -> str:

@@ -22,7 +22,10 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         name = f"{path}.lock"
-        self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise Refused(f"{path} cannot be owned: {error.strerror}: {name}") from None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

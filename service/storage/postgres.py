@@ -168,6 +168,7 @@ class PostgresStore:
 def open_reader(url: str) -> Iterator[Reader]:
     """A reader for another process: a fit, a replay, an export."""
     with translated(), closing(connect_to_read(url, "reader")) as connection:
+        check_schema(connection)
         yield PostgresReader(connection)
 
 

@@ -61,12 +61,7 @@ class SqliteStore:
         if not tables:
             self._connection.executescript(f"begin; {whole_schema('sqlite')} commit;")
             return
-        found = (
-            execute("select version_num from alembic_version").fetchone()
-            if ("alembic_version" in tables)
-            else None
-        )
-        check_revision(None if found is None else found[0])
+        check_schema(self._connection)
 
     def begin(self, *, wait: bool = True) -> "SqliteTransaction":
         """Open the writer's transaction; some other program may hold the file for a while."""
@@ -117,4 +112,13 @@ def open_reader(path: Path) -> Iterator[Reader]:
     """A reader for another process: a fit, a replay, an export."""
     with translated(), closing(connect(path, readonly=True)) as connection:
         connection.execute("begin")
+        check_schema(connection)
         yield SqliteReader(connection)
+
+
+def check_schema(connection: sqlite3.Connection) -> None:
+    """Refuse any other schema than ours."""
+    found = None
+    if connection.execute("select 1 from sqlite_master where name = 'alembic_version'").fetchone():
+        found = connection.execute("select version_num from alembic_version").fetchone()
+    check_revision(None if found is None else found[0])

@@ -15,6 +15,8 @@ _TROUBLE = {
     sqlite3.SQLITE_IOERR: ("storage_failing", "the disk reports an error"),
     sqlite3.SQLITE_BUSY: ("storage_busy", "another process holds the database"),
     sqlite3.SQLITE_LOCKED: ("storage_busy", "another process holds the database"),
+    sqlite3.SQLITE_NOTADB: ("storage_failing", "this file is no database of ours"),
+    sqlite3.SQLITE_CORRUPT: ("storage_failing", "the database file is damaged"),
     sqlite3.SQLITE_CANTOPEN: ("storage_failing", "the database cannot be opened"),
 }
 

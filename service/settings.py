@@ -50,7 +50,9 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(default=16 * 2**20, gt=0, description="largest request body")
     max_import_bytes: int = Field(default=2**30, gt=0, description="largest session to import")
     body_timeout_seconds: float = Field(
-        default=30.0, gt=0, description="time a request body may take"
+        default=30.0,
+        gt=0,
+        description="time a request body may take, and a client over a megabyte of an export",
     )
     max_header_bytes: int = Field(
         default=65_536, gt=0, description="largest request line with its headers"

@@ -1,12 +1,16 @@
 """A session whole: out as NDJSON, and in again, here or elsewhere."""
 
+import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
 
 from fastapi import APIRouter, Query, Request, Response
+from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
+from starlette.types import Message, Send
 
 from service.api.documentation import SessionAnswer, documented
 from service.api.sessions import found_session, json_response, session_answer
@@ -31,15 +35,36 @@ async def get_events(session_id: str, request: Request) -> Response:
     lines = _lines(service, tenant, session_id)
     first = await anext(lines)  # an unknown session is a 404, not a broken stream
 
-    async def stream() -> AsyncIterator[bytes]:
-        yield first
-        async for more in lines:
-            yield more
+    async def stream() -> AsyncGenerator[bytes, None]:
+        async with aclosing(lines):  # whoever goes away: the view of the database is given up
+            yield first
+            async for more in lines:
+                yield more
 
-    return StreamingResponse(stream(), media_type=NDJSON)
+    return Download(stream(), service.settings.body_timeout_seconds)
 
 
-async def _lines(service: Service, tenant: str, session_id: str) -> AsyncIterator[bytes]:
+class Download(StreamingResponse):
+    """Lets nobody take longer than `seconds` over a chunk: as long as somebody reads, a file's log
+    cannot begin anew, and grows with every commit."""
+
+    def __init__(self, content: AsyncGenerator[bytes, None], seconds: float) -> None:
+        super().__init__(content, media_type=NDJSON)
+        self._content, self._seconds = content, seconds
+
+    async def stream_response(self, send: Send) -> None:
+        async def in_time(message: Message) -> None:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await send(message)
+            except TimeoutError:
+                raise ClientDisconnect from None
+
+        async with aclosing(self._content):
+            await super().stream_response(in_time)
+
+
+async def _lines(service: Service, tenant: str, session_id: str) -> AsyncGenerator[bytes, None]:
     context = service.store.reader()
     reader = await service.read(context.__enter__)
     try:

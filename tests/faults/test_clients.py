@@ -5,12 +5,15 @@ import json
 import select
 import signal
 import socket
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from tests.faults.load import check_all, make_players, play_all
@@ -108,6 +111,40 @@ def test_slow_clients_hold_nobody_up_and_are_let_go(tmp_path: Path) -> None:
             assert b" 408 " in one.recv(4096)
             one.close()
         assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 20
+
+
+def test_who_does_not_read_an_export_holds_no_view_of_the_database(tmp_path: Path) -> None:
+    file = tmp_path / "lhb.db"
+    with (
+        Server(file, LHB_BODY_TIMEOUT_SECONDS="2") as server,
+        server.client() as client,
+        closing(sqlite3.connect(file, timeout=0)) as beside,
+    ):
+        body = {"algorithm": "uniform", "dim": 20, "horizon": 4}
+        session = client.post("/v1/sessions", json=body).json()["id"]
+        log = {"contexts": np.random.default_rng(0).standard_normal((10_000, 20)).tolist()}
+        for _ in range(2):  # more than the sockets' buffers hold
+            assert client.post(f"/v1/sessions/{session}/history", json=log).status_code == 201
+
+        def is_held() -> bool:
+            return bool(beside.execute("pragma wal_checkpoint(restart)").fetchone()[0])
+
+        with connect(server) as silent:
+            silent.sendall(
+                f"GET /v1/sessions/{session}/events HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+            )
+            assert silent.recv(12) == b"HTTP/1.1 200"
+            skipped = client.post(f"/v1/sessions/{session}/decisions", json={"skip": True})
+            assert skipped.status_code == 201
+            assert is_held()  # what has just been written cannot leave the log
+            deadline = time.monotonic() + 20
+            while is_held():
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            received = b"".join(iter(lambda: silent.recv(2**20), b""))
+        assert b'"record":"end"' not in received
+        whole = client.get(f"/v1/sessions/{session}/events").content
+        assert b'"record":"end"' in whole
 
 
 def test_sigterm_drains_and_loses_nothing(tmp_path: Path) -> None:

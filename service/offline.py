@@ -25,24 +25,34 @@ class NotPossible(Refused):
 
 
 def find(reader: Reader, session_id: str) -> Session:
-    """A session by id, or by name where no id fits."""
-    found = reader.session((TENANT, session_id))
-    if found is not None:
-        return found
-    for session in all_sessions(reader):
-        if session.name == session_id:
-            return session
-    raise NotPossible(str(unknown_session(session_id)))
+    """A session of whichever tenant by id, or by name where no id fits."""
+    for tenant in _tenants(reader):
+        found = reader.session((tenant, session_id))
+        if found is not None:
+            return found
+    named = [session for session in all_sessions(reader) if session.name == session_id]
+    if len(named) > 1:
+        ids = " and ".join(session.id for session in named)
+        raise NotPossible(f"several tenants have a session {session_id!r}: {ids}; give the id")
+    if not named:
+        raise NotPossible(str(unknown_session(session_id)))
+    return named[0]
 
 
 def all_sessions(reader: Reader) -> list[Session]:
-    """All of them, archived ones too."""
+    """All of them, every tenant's, archived ones too."""
     sessions: list[Session] = []
-    after = ""
-    while page := reader.sessions(TENANT, after, 1000, True):
-        sessions += page
-        after = page[-1].id
+    for tenant in _tenants(reader):
+        after = ""
+        while page := reader.sessions(tenant, after, 1000, True):
+            sessions += page
+            after = page[-1].id
     return sessions
+
+
+def _tenants(reader: Reader) -> list[str]:
+    """Whoever can have sessions: those who had keys once, and who came without."""
+    return sorted({TENANT, *(key.tenant for key in reader.api_keys())})
 
 
 def archive(url: str, session_id: str) -> None:

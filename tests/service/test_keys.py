@@ -6,6 +6,7 @@ import pytest
 
 from service.app import RELOAD_SECONDS
 from service.auth import PREFIX, Keyring, SaveKey, new_key, revoked
+from service.offline import NotPossible, all_sessions, find
 from service.problems import Problem
 from service.records import ApiKey
 from tests.service.conftest import Client, Serve, problem, until
@@ -143,3 +144,23 @@ async def test_a_door_once_closed_stays_closed() -> None:
     keys.load([])
     with pytest.raises(Problem):
         keys.tenant_of({"path": "/v1/sessions", "headers": []})
+
+
+async def test_the_command_line_sees_every_tenants_sessions(serve: Serve) -> None:
+    async with serve() as client:
+        key, _ = await make_key(client, "north")
+        theirs = await client.create(name="shop")  # made without a key
+    async with serve() as client:
+        client.headers.update(bearer(key))
+        ours, alone = await client.create(name="shop"), await client.create(name="farm")
+        with client.service.store.reader() as reader:
+            assert [session.id for session in all_sessions(reader)] == [theirs, ours, alone]
+            assert [find(reader, name).id for name in (theirs, ours, "farm")] == [
+                theirs,
+                ours,
+                alone,
+            ]
+            with pytest.raises(NotPossible, match=f"{theirs} and {ours}"):
+                find(reader, "shop")
+            with pytest.raises(NotPossible, match="no session"):
+                find(reader, "barn")

@@ -37,11 +37,14 @@ def main() -> None:
 
 
 def _reason(error: Exception) -> str | None:
-    """What is wrong around us (a file, an address, a setting), in words; None: it is a defect."""
+    """What is wrong around us (a file, an address, a setting, an answer), in words; None: it is a
+    defect."""
     import httpx
     from pydantic import ValidationError
 
-    if isinstance(error, OSError):
+    from clients.sdk import ApiError
+
+    if isinstance(error, OSError | ApiError):
         return str(error)
     if isinstance(error, httpx.HTTPError | httpx.InvalidURL):
         return f"there is no server to talk to at that --url: {error}"
@@ -159,6 +162,27 @@ def demo(
     from clients.demo import run
 
     run(seeds, out)
+
+
+@app.command("sessions")
+def list_sessions(
+    url: Annotated[str | None, typer.Option(help="Through this server.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Archived ones too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List sessions. Without --url, from the database of LHB_DATABASE_URL, beside its server."""
+    from clients.listing import line, sessions
+    from service.problems import Unavailable
+    from service.storage.ports import Refused
+
+    try:
+        found = sessions(url, archived)
+    except (Refused, Unavailable) as error:
+        raise SystemExit(f"lhb sessions: {error}") from None
+    if as_json:
+        typer.echo(json.dumps({"sessions": found}))
+    for session in [] if as_json else found:
+        typer.echo(line(session))
 
 
 @app.command("export")

@@ -35,6 +35,11 @@ def test_no_server_at_the_url(tmp_path: Path) -> None:
     refused(lhb(tmp_path, "export", "shop", "--url", "nowhere"), "http://")
 
 
+def test_a_server_that_says_no(url: str, tmp_path: Path) -> None:
+    asked = ("--json", "--rounds", "9", "--algorithm", "lin_ucb", "--dim", "200")
+    refused(lhb(tmp_path, "simulate", *asked, "--url", url), "bad_option")
+
+
 def test_no_such_file(tmp_path: Path) -> None:
     refused(lhb(tmp_path, "import", str(tmp_path / "nothing")), "nothing")
     url = f"sqlite:///{tmp_path / 'no' / 'lhb.db'}"

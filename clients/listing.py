@@ -1,0 +1,31 @@
+"""`lhb sessions`: which sessions there are, by a server or from the database itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def sessions(url: str | None, archived: bool) -> list[dict[str, Any]]:
+    """Every session as the service answers it; archived ones too if asked for.
+
+    Without `url` from the database of LHB_DATABASE_URL, every tenant's, beside a running server.
+    """
+    if url is not None:
+        from clients.sdk import Client
+
+        with Client(url) as client:
+            return [session.info for session in client.sessions(archived=archived)]
+    from service.api.sessions import session_answer
+    from service.offline import all_sessions
+    from service.settings import Settings
+    from service.storage.urls import open_reader
+
+    with open_reader(Settings().database_url) as reader:
+        found = all_sessions(reader)
+    return [session_answer(one) for one in found if archived or one.archived_at is None]
+
+
+def line(session: Mapping[str, Any]) -> str:
+    """A session in a line."""
+    counted = f"{session['n_rounds']} rounds, model {session['model_version']}"
+    state = ", archived" if session["archived"] else ""
+    return f"{session['id']}  {session['algorithm']}  {counted}{state}  {session['name'] or ''}"

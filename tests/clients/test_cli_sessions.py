@@ -1,0 +1,38 @@
+"""`lhb sessions` says the same through a server and beside it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from clients.demo import server
+from clients.sdk import Client
+
+
+def lhb(database: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "clients.cli", "sessions", *arguments],
+        env={**os.environ, "LHB_DATABASE_URL": f"sqlite:///{database}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_sessions_are_listed_here_and_through_a_server(tmp_path: Path) -> None:
+    database = tmp_path / "lhb.db"
+    with server(database) as url, Client(url) as client:
+        shop = client.create_session("shop", dim=2, horizon=5)
+        shop.decide([[1.0, 0.0], [0.0, 1.0]])
+        farm = client.create_session("farm", algorithm="uniform", dim=1, horizon=1)
+        client.request("PATCH", f"/v1/sessions/{farm.id}", json={"archived": True})
+        for where in ((), ("--url", url)):
+            [listed] = json.loads(lhb(database, "--json", *where))["sessions"]
+            assert listed == client.request("GET", f"/v1/sessions/{shop.id}")
+            first, second = lhb(database, "--archived", *where).splitlines()
+            assert first == f"{shop.id}  anytime  1 rounds, model 0  shop"
+            assert second == f"{farm.id}  uniform  0 rounds, model 0, archived  farm"

@@ -16,11 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
 
+import structlog
+
 from service.clock import Clock
 from service.problems import Problem, Unavailable
 from service.storage.ports import Contended, Keys, Store, Transaction
 from service.storage.unit_of_work import Effects, UnitOfWork
 
+log = structlog.get_logger()
 Command = Callable[[UnitOfWork], Any]
 Outcome = tuple[Any, BaseException | None]
 TRIES = 10  # of a batch that meets other processes at the same rows
@@ -135,13 +138,16 @@ class GroupCommit:
             while self._waiting:
                 commands, futures = self._take()
                 begun = self._begin_here(commands) if self._store.is_local else None
-                outcomes, effects = await (
-                    loop.run_in_executor(self._thread, self.run, commands)
-                    if begun is None
-                    else loop.run_in_executor(self._thread, self._finish, begun)
-                )
-                for one in effects:
-                    self._after_commit(one)
+                try:
+                    outcomes, effects = await (
+                        loop.run_in_executor(self._thread, self.run, commands)
+                        if begun is None
+                        else loop.run_in_executor(self._thread, self._finish, begun)
+                    )
+                except Exception as error:  # no thread, say: they wait for an answer all the same
+                    if begun is not None:
+                        self._undo(begun.transaction)
+                    outcomes, effects = [(None, error)] * len(commands), []
                 start = 0
                 for future, n in futures:
                     if not future.done():
@@ -149,8 +155,17 @@ class GroupCommit:
                     start += n
                 self.n_batches += 1
                 self.n_commands += len(commands)
+                for one in effects:
+                    self._tell(one)
         finally:
             self._pump = None
+
+    def _tell(self, effects: Effects) -> None:
+        """What follows from a commit; should that fail, the commit stands and others wait."""
+        try:
+            self._after_commit(effects)
+        except Exception:
+            log.exception("defect", of="after a commit")
 
     def _take(self) -> tuple[list[Command], list[tuple[asyncio.Future[list[Outcome]], int]]]:
         """Everything that waits, up to a full batch."""
@@ -221,8 +236,12 @@ class GroupCommit:
         raise Unavailable("storage_busy", "other processes hold these rows; nothing was written")
 
     def _undo(self, transaction: Transaction) -> None:
+        """Roll back. A store that cannot leaves its transaction before it begins another one."""
         self._on_rollback()
-        transaction.rollback()
+        try:
+            transaction.rollback()
+        except Exception:  # what went wrong before is the answer
+            log.exception("defect", of="a rollback")
 
 
 def _keys(commands: list[Command]) -> Keys:

@@ -69,6 +69,7 @@ class SqliteStore:
         while True:
             try:
                 with translated(self.path):
+                    self._connection.rollback()  # one that failed before
                     self._connection.execute("begin immediate")
                 break
             except Unavailable as error:

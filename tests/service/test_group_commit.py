@@ -1,7 +1,6 @@
 """One transaction for many commands: neighbours do not suffer, nothing is half written."""
 
 import asyncio
-import sqlite3
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +12,7 @@ from service.decisions import Decide
 from service.problems import Problem
 from service.rewards import Receive, Reward
 from service.storage.unit_of_work import UnitOfWork
+from tests.service.commands import WritesThenFails, decide
 from tests.service.room import CONTEXTS, Room
 
 
@@ -24,11 +24,6 @@ def room(tmp_path: Path) -> Iterator[Room]:
     room.store.close()
 
 
-def decide(room: Room, event_id: str | None = None) -> Decide:
-    digest = None if event_id is None else event_id.encode()
-    return Decide(room.key, "", CONTEXTS, room.agents, event_id, digest=digest)
-
-
 def test_a_bad_command_fails_alone(room: Room) -> None:
     unknown = Decide(("", "nobody"), "", CONTEXTS, room.agents)
     future = Receive(room.key, [Reward(1.0, "", round=9)], room.agents)
@@ -38,18 +33,6 @@ def test_a_bad_command_fails_alone(room: Room) -> None:
     assert len(effects) == 1
     assert [outcomes[i][0].decision.round for i in (0, 2, 4)] == [1, 2, 3]
     assert room.session.n_rounds == 3
-
-
-class WritesThenFails:
-    """A command against the rules: its transaction cannot be kept."""
-
-    def __init__(self, room: Room, error: Exception) -> None:
-        self.decide = decide(room)
-        self.error = error
-
-    def __call__(self, uow: UnitOfWork) -> None:
-        self.decide(uow)
-        raise self.error
 
 
 @pytest.mark.parametrize("error", [Problem(409, "late", "late"), RuntimeError("defect")])
@@ -222,44 +205,3 @@ def test_boundaries_long_lists_and_learners_are_not_brief(room: Room) -> None:
     room.rounds(1)
     assert not is_brief(decide(room))
     assert not is_brief(receive(1))
-
-
-@pytest.mark.parametrize("always", [False, True])
-def test_a_transaction_that_cannot_begin_is_answered(
-    room: Room, monkeypatch: pytest.MonkeyPatch, always: bool
-) -> None:
-    begin, defect = room.store.begin, sqlite3.InternalError("defect")
-
-    def refuse(*, wait: bool = True) -> object:
-        if always or not wait:
-            raise defect
-        return begin(wait=wait)
-
-    monkeypatch.setattr(room.store, "begin", refuse)
-
-    async def play() -> list[tuple[object, BaseException | None]]:
-        return await asyncio.wait_for(room.commit.submit_all([decide(room)]), 10)
-
-    [(taken, error)] = asyncio.run(play())
-    assert error is (defect if always else None)
-    assert (taken is None) == always
-
-
-def test_a_file_that_another_program_holds_stops_no_event_loop(room: Room) -> None:
-    other = sqlite3.connect(room.store.path, isolation_level=None)  # type: ignore[attr-defined]
-
-    async def play() -> None:
-        other.execute("begin immediate")
-        answer = room.commit.submit_all([decide(room)])
-        for _ in range(10):
-            await asyncio.sleep(0.005)
-        assert not answer.done()
-        assert room.commit.n_batches == 0
-        other.execute("rollback")
-        [(taken, error)] = await answer
-        assert error is None
-        assert taken.decision.round == 1
-        await room.commit.close()
-
-    asyncio.run(play())
-    other.close()

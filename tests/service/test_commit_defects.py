@@ -1,0 +1,123 @@
+"""Whatever goes wrong around a commit, everybody is answered and the next commit works."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.storage.sqlite_transaction import SqliteTransaction
+from service.storage.unit_of_work import UnitOfWork
+from tests.service.commands import WritesThenFails, decide
+from tests.service.room import Room
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    room = Room(tmp_path)
+    room.create(algorithm="uniform")
+    yield room
+    room.store.close()
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_transaction_that_cannot_begin_is_answered(
+    room: Room, monkeypatch: pytest.MonkeyPatch, always: bool
+) -> None:
+    begin, defect = room.store.begin, sqlite3.InternalError("defect")
+
+    def refuse(*, wait: bool = True) -> object:
+        if always or not wait:
+            raise defect
+        return begin(wait=wait)
+
+    monkeypatch.setattr(room.store, "begin", refuse)
+
+    async def play() -> list[tuple[object, BaseException | None]]:
+        return await asyncio.wait_for(room.commit.submit_all([decide(room)]), 10)
+
+    [(taken, error)] = asyncio.run(play())
+    assert error is (defect if always else None)
+    assert (taken is None) == always
+
+
+def test_a_file_that_another_program_holds_stops_no_event_loop(room: Room) -> None:
+    other = sqlite3.connect(room.store.path, isolation_level=None)  # type: ignore[attr-defined]
+
+    async def play() -> None:
+        other.execute("begin immediate")
+        answer = room.commit.submit_all([decide(room)])
+        for _ in range(10):
+            await asyncio.sleep(0.005)
+        assert not answer.done()
+        assert room.commit.n_batches == 0
+        other.execute("rollback")
+        [(taken, error)] = await answer
+        assert error is None
+        assert taken.decision.round == 1
+        await room.commit.close()
+
+    asyncio.run(play())
+    other.close()
+
+
+@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_rollback_that_fails_is_survived(
+    room: Room, monkeypatch: pytest.MonkeyPatch, n: int, brief: bool
+) -> None:
+    rollback = SqliteTransaction.rollback
+
+    class Refuses:
+        in_transaction = True
+
+        def execute(self, statement: str) -> None:
+            raise sqlite3.OperationalError(f"disk I/O error in {statement}")
+
+    def refuse(transaction: SqliteTransaction) -> None:
+        transaction.connection = Refuses()  # type: ignore[assignment]
+        rollback(transaction)
+
+    class Fails(WritesThenFails):
+        def is_brief(self, uow: UnitOfWork) -> bool:
+            return brief
+
+    monkeypatch.setattr(SqliteTransaction, "rollback", refuse)
+    broken = Fails(room, RuntimeError("defect"))
+
+    async def play() -> list[tuple[object, BaseException | None]]:
+        asked = room.commit.submit_all([broken, *(decide(room) for _ in range(n - 1))])
+        outcomes = await asyncio.wait_for(asked, 10)
+        outcomes += await asyncio.wait_for(room.commit.submit_all([decide(room)]), 10)
+        await room.commit.close()
+        return outcomes
+
+    outcomes = asyncio.run(play())
+    assert outcomes[0] == (None, broken.error)
+    assert [taken.decision.round for taken, _ in outcomes[1:]] == list(range(1, n + 1))  # type: ignore[attr-defined]
+    assert room.session.n_rounds == n
+
+
+def test_what_fails_outside_every_command_is_answered_too(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defect = RuntimeError("can't start new thread")
+
+    def broken(*_: object) -> None:
+        raise defect
+
+    async def play() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(room.commit._thread, "submit", broken)
+            asked = room.commit.submit_all([decide(room)])
+            assert await asyncio.wait_for(asked, 10) == [(None, defect)]
+        with monkeypatch.context() as patch:
+            patch.setattr(room.commit, "_after_commit", broken)
+            waiting = [room.commit.submit_all([decide(room)]) for _ in range(2)]
+            answers = await asyncio.wait_for(asyncio.gather(*waiting), 10)
+        assert [taken.decision.round for [(taken, _)] in answers] == [1, 2]
+        await room.commit.close()
+
+    asyncio.run(play())
+    assert room.session.n_rounds == 2

@@ -28,6 +28,12 @@ def session_update(s: Session) -> tuple[Any, ...]:
 def trajectory_row(t: Trajectory) -> tuple[Any, ...]:
     """All columns of a trajectory."""
     return (
-        *(t.tenant, t.session_id, t.key, t.n_decisions, t.n_rounds),
-        *(t.n_measurements, t.measured_through, t.last_at),
+        t.tenant,
+        t.session_id,
+        t.key,
+        t.n_decisions,
+        t.n_rounds,
+        t.n_measurements,
+        t.measured_through,
+        t.last_at,
     )

@@ -2,7 +2,7 @@
 select tenant, id, name, algorithm, dim, horizon, seed, options, reward_mode, reward_wait_seconds,
     default_reward, refit, request, created_at, archived_at, n_rounds, n_trajectories, n_complete,
     n_estimates, estimate, model_version, schedule, created_as
-from sessions where tenant = ? and id = ?
+from sessions join session_counts using (tenant) where tenant = ? and id = ? and session_id = id
 
 -- name: session_named
 select id from sessions where tenant = ? and name = ?
@@ -14,23 +14,30 @@ select id, request from sessions where tenant = ? and created_as = ? order by id
 select tenant, id, name, algorithm, dim, horizon, seed, options, reward_mode, reward_wait_seconds,
     default_reward, refit, request, created_at, archived_at, n_rounds, n_trajectories, n_complete,
     n_estimates, estimate, model_version, schedule, created_as
-from sessions where tenant = ? and id > ? and (? or archived_at is null) order by id limit ?
+from sessions join session_counts using (tenant)
+where tenant = ? and id > ? and session_id = id and (? or archived_at is null)
+order by id limit ?
 
 -- name: unfinished
 select tenant, id, fit_due, wake_at from sessions
 where fit_due is not null or wake_at is not null
 
 -- name: insert_session
-insert into sessions values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-
--- name: count_session
-update sessions set n_rounds = v.column3, n_trajectories = v.column4, n_complete = v.column5
-from (values (?,?,?,?,?)) as v where tenant = v.column1 and id = v.column2
+-- all but the counters
+insert into sessions values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+    ?19, ?20, ?21, ?22, ?23, ?24, ?25)
 
 -- name: update_session
-update sessions set name = ?, archived_at = ?, n_rounds = ?, n_trajectories = ?, n_complete = ?,
-    n_estimates = ?, estimate = ?, model_version = ?, schedule = ?, fit_due = ?, wake_at = ?
-where tenant = ? and id = ?
+-- all but the counters
+update sessions set name = ?1, archived_at = ?2, n_estimates = ?6, estimate = ?7,
+    model_version = ?8, schedule = ?9, fit_due = ?10, wake_at = ?11
+where tenant = ?12 and id = ?13
+
+-- name: count_session
+insert into session_counts values (?,?,?,?,?)
+on conflict (tenant, session_id) do update set
+    n_rounds = excluded.n_rounds, n_trajectories = excluded.n_trajectories,
+    n_complete = excluded.n_complete
 
 -- name: agent_state
 select state from agent_states where tenant = ? and session_id = ?

@@ -113,19 +113,17 @@ class SqliteTransaction(SqliteReader):
                     f"delete from {table} where tenant = ? and {column} = ?", key
                 )
             self._forget(key)
-        if changes.new_sessions:
-            many(SQL["insert_session"], [session_row(s) for s in changes.new_sessions])
-            for session in changes.new_sessions:
-                self._store.sessions[session.key] = session
-                self._used.append(session.key)
-        if changes.sessions:
-            rows = [session_update(s) for s in changes.sessions.values()]
-            self.connection.executemany(SQL["update_session"], rows)
-        counts = [s for key, s in changes.counts.items() if key not in changes.sessions]
-        if counts:
+        for session in changes.new_sessions:
+            self.connection.execute(SQL["insert_session"], session_row(session))
+            self._store.sessions[session.key] = session
+            self._used.append(session.key)
+        for session in changes.sessions.values():
+            self.connection.execute(SQL["update_session"], session_update(session))
+        counted = {s.key: s for s in changes.new_sessions} | changes.sessions | changes.counts
+        if counted:
             many(
                 SQL["count_session"],
-                [(s.tenant, s.id, s.n_rounds, s.n_trajectories, s.n_complete) for s in counts],
+                [(*key, s.n_rounds, s.n_trajectories, s.n_complete) for key, s in counted.items()],
             )
         if changes.trajectories:
             many(SQL["save_trajectory"], [trajectory_row(t) for t in changes.trajectories.values()])
@@ -178,5 +176,6 @@ OWNED = (
     ("estimates", "session_id"),
     ("agent_states", "session_id"),
     ("trajectories", "session_id"),
+    ("session_counts", "session_id"),
     ("sessions", "id"),
 )

@@ -70,11 +70,10 @@ class UnitOfWork:
 
     def session(self, key: SessionKey) -> Session | None:
         """The session, or None."""
-        try:
-            return self._sessions[key]
-        except KeyError:
+        found = self._sessions.get(key)
+        if found is None and key not in self._sessions:
             found = self._sessions[key] = self._transaction.session(key)
-            return found
+        return found
 
     def session_named(self, tenant: str, name: str) -> Session | None:
         """The session of that name, or None."""
@@ -89,12 +88,11 @@ class UnitOfWork:
 
     def trajectory(self, key: TrajectoryKey) -> Trajectory:
         """The trajectory; a fresh one, not yet stored, where there is none."""
-        try:
-            return self._trajectories[key]
-        except KeyError:
+        found = self._trajectories.get(key)
+        if found is None:
             found = self._transaction.trajectory(key) or Trajectory(*key)
             self._trajectories[key] = found
-            return found
+        return found
 
     def trajectories(self, key: SessionKey) -> list[Trajectory]:
         """All trajectories of a session."""

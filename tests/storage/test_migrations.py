@@ -111,6 +111,28 @@ def test_the_test_server_syncs(postgres_url: str) -> None:
             assert connection.execute(f"show {name}").fetchone() == ("on",)
 
 
+def test_sessions_survive_every_migration_with_their_counters(tmp_path: Path) -> None:
+    file = tmp_path / "lhb.db"
+    about = ("", "s", "n", "uniform", 2, 4, 1, "{}", "single", 0.0, None, "background", "{}", 1.0)
+    schedule = '{"open":[],"current":null,"waiting":[]}'
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(script("0001", "sqlite") + VERSION_TABLE)
+        connection.execute("insert into alembic_version values ('0001')")
+        values = (*about, None, 7, 3, 5, 2, 1, 1, schedule, None, None)
+        connection.execute(f"insert into sessions values ({','.join('?' * len(values))})", values)
+        connection.commit()
+    migrate(f"sqlite:///{file}")
+    store = SqliteStore(file)
+    with store.reader() as reader:
+        session = reader.session(("", "s"))
+        assert session is not None
+        assert (session.n_rounds, session.n_trajectories, session.n_complete) == (7, 3, 5)
+        assert (session.n_estimates, session.estimate, session.model_version) == (2, 1, 1)
+        assert session.created_as == "n"
+        assert reader.sessions("", "", 10, False) == [session]
+    store.close()
+
+
 def test_decisions_survive_every_migration(tmp_path: Path) -> None:
     file = tmp_path / "lhb.db"
     row = ("", "s", "", 1, 1, 1, "a", b"d", 0, "left", b"x", b"y", 0.5, 0, 0, 1, 0, 8, 12.5)

@@ -5,7 +5,6 @@ numpy may change their streams between releases; a hash may not.
 """
 
 from hashlib import blake2b
-from itertools import count
 from struct import Struct
 from typing import NamedTuple
 
@@ -33,11 +32,10 @@ class Draw(NamedTuple):
         if n < 1:
             raise ValueError("n must be at least 1")
         limit = _WORD - _WORD % n
-        for counter in count():
-            word = self._word(purpose, counter)
-            if word < limit:
-                return word % n
-        raise AssertionError("unreachable")
+        counter = 0
+        while (word := self._word(purpose, counter)) >= limit:
+            counter += 1
+        return word % n
 
     def uniform(self, purpose: str) -> float:
         """A uniform float in [0, 1) on the grid of 2**-53."""

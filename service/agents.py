@@ -41,10 +41,11 @@ class Agents:
         live = uow.agents.get(key)
         if live is None:
             live = uow.agents[key] = self._current(uow, session)
-            self._agents[key] = live
+            if self._agents.get(key) is not live:
+                self._agents[key] = live
+                while len(self._agents) > N_CACHED:
+                    self._agents.popitem(last=False)
             self._agents.move_to_end(key)
-            while len(self._agents) > N_CACHED:
-                self._agents.popitem(last=False)
         return live.agent
 
     def _current(self, uow: UnitOfWork, session: Session) -> LiveAgent:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
@@ -16,8 +16,7 @@ from service.storage.ports import Keys
 from service.storage.unit_of_work import UnitOfWork
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(NamedTuple):
     """A decision, and whether it was taken just now or before."""
 
     decision: Decision

@@ -6,6 +6,7 @@ remembers "the last decision", so a late reward always finds its own round's dat
 """
 
 from collections.abc import Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, ClassVar, NamedTuple, Self
@@ -15,6 +16,11 @@ import numpy as np
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
+
+
+# where overflow goes unreported: entering this takes a twentieth of np.errstate's time
+_QUIET = copy_context()
+_QUIET.run(np.seterr, over="ignore", invalid="ignore")
 
 
 class OptionError(ValueError):
@@ -111,12 +117,14 @@ class Agent:
         """
         if contexts.shape[-1] != self.dim or contexts.shape[-2] == 0:
             raise ValueError(f"contexts must be (n_arms, {self.dim}) with at least one arm")
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not _is_finite(contexts):
-                raise ValueError("contexts must be finite")
-            scores = self._scores(contexts)
-            if _is_finite(scores):
-                return scores
+        return _QUIET.copy().run(self._finite_scores, contexts)
+
+    def _finite_scores(self, contexts: Floats) -> Floats:
+        if not _is_finite(contexts):
+            raise ValueError("contexts must be finite")
+        scores = self._scores(contexts)
+        if _is_finite(scores):
+            return scores
         return np.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0)
 
     def _scores(self, contexts: Floats) -> Floats:

@@ -2,15 +2,17 @@
 
 from base64 import b64decode
 from binascii import Error as Base64Error
-from struct import pack
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
+from msgspec.msgpack import encode
 
 from lhb_engine.history import Floats
 from service.api.bodies import MOST_ARMS
 from service.problems import Problem
 from service.values import LARGEST
+
+_LITTLE = np.dtype("<f8")
 
 
 def read_contexts(value: Any) -> Floats:
@@ -41,11 +43,16 @@ def _stacked(rows: list[list[float]]) -> Floats:
         raise Problem(422, "ragged", detail, f"contexts[{i}]")
     if not width:
         return np.empty((len(rows), 0))
-    numbers: list[float] = []
-    for row in rows:
-        numbers += row
-    data = pack(f"{len(numbers)}d", *numbers)  # faster than numpy's ways
-    return np.frombuffer(data).reshape(len(rows), width)
+    # in MessagePack a number is a tag and eight bytes: all of them are written in one pass over the
+    # lists and read in another, in half the time of numpy's ways
+    start, step = _header(len(rows)) + _header(width) + 1, 9 * width + _header(width)
+    packed = np.ndarray((len(rows), width), ">f8", encode(rows), start, (step, 9))
+    return packed.astype(np.float64)
+
+
+def _header(n: int) -> int:
+    """Bytes before the members of a list of n in MessagePack."""
+    return 1 if n < 16 else 3 if n < 65536 else 5
 
 
 def _decoded(value: dict[str, Any]) -> Floats:
@@ -63,8 +70,7 @@ def _decoded(value: dict[str, Any]) -> Floats:
     if len(data) != 8 * n_arms * dim:
         detail = f"{n_arms} x {dim} float64 are {8 * n_arms * dim} bytes, not {len(data)}"
         raise Problem(422, "wrong_shape", detail, "contexts.data")
-    array = np.frombuffer(data, dtype="<f8").reshape(n_arms, dim)
-    return cast(Floats, array.astype(np.float64, copy=False))
+    return np.ndarray((n_arms, dim), _LITTLE, data)
 
 
 def _refuse_out_of_range(contexts: Floats) -> None:

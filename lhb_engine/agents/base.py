@@ -17,7 +17,6 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
 
-
 # where overflow goes unreported: entering this takes a twentieth of np.errstate's time
 _QUIET = copy_context()
 _QUIET.run(np.seterr, over="ignore", invalid="ignore")

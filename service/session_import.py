@@ -1,6 +1,6 @@
 """A session from its events: checked whole first, then written in one transaction."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, BinaryIO
@@ -22,6 +22,7 @@ from service.sessions import find_session, new_id
 from service.storage.unit_of_work import UnitOfWork
 
 Open = Callable[[], BinaryIO]
+MOST_OF_A_LINE = 2**26  # bytes: a million lag weights take half; parsing it stops everybody else
 
 
 @dataclass(slots=True)
@@ -118,7 +119,9 @@ UNREADABLE = (
 )
 
 
-def _digested(lines: Iterable[bytes], digest: Any) -> Iterator[bytes]:
-    for line in lines:
+def _digested(file: BinaryIO, digest: Any) -> Iterator[bytes]:
+    while line := file.readline(MOST_OF_A_LINE + 1):
+        if len(line) > MOST_OF_A_LINE:
+            raise ValueError(f"a line is longer than {MOST_OF_A_LINE} bytes")
         digest.update(line)
         yield line

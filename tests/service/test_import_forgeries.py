@@ -237,6 +237,16 @@ def test_the_file_that_is_forged_is_accepted_as_it_is(true_file: bytes) -> None:
     assert checked(resealed([json.loads(x) for x in true_file.splitlines()[:-1]])).dim == 2
 
 
+def test_a_line_without_an_end_is_not_read_to_its_end(
+    true_file: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = max(map(len, true_file.splitlines(keepends=True)))
+    monkeypatch.setattr("service.session_import.MOST_OF_A_LINE", longest)
+    checked(true_file)
+    with pytest.raises(Problem, match="line is longer"):
+        checked(b"[" * (longest + 1))
+
+
 @pytest.mark.anyio
 async def test_over_http_nothing_is_written(serve: Serve, true_file: bytes) -> None:
     deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n"

@@ -12,7 +12,6 @@ threads lose more by fighting for it than the statements take.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Any
 
@@ -22,6 +21,7 @@ from service.clock import Clock
 from service.problems import Problem, Unavailable
 from service.storage.ports import Contended, Keys, Store, Transaction
 from service.storage.unit_of_work import Effects, UnitOfWork
+from service.writer_thread import WriterThread
 
 log = structlog.get_logger()
 Command = Callable[[UnitOfWork], Any]
@@ -94,7 +94,7 @@ class GroupCommit:
         self._max_queue = max_queue
         self._waiting: deque[tuple[list[Command], asyncio.Future[list[Outcome]]]] = deque()
         self._n_waiting = 0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._thread = WriterThread()
         self._pump: asyncio.Task[None] | None = None
         self.n_batches = 0
         self.n_commands = 0
@@ -130,19 +130,18 @@ class GroupCommit:
         """Commit what waits, then stop."""
         while self._pump is not None:
             await asyncio.wait([self._pump])
-        self._thread.shutdown()
+        self._thread.close()
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
                 commands, futures = self._take()
                 begun = self._begin_here(commands) if self._store.is_local else None
                 try:
                     outcomes, effects = await (
-                        loop.run_in_executor(self._thread, self.run, commands)
+                        self._thread.call(self.run, commands)
                         if begun is None
-                        else loop.run_in_executor(self._thread, self._finish, begun)
+                        else self._thread.call(self._finish, begun)
                     )
                 except Exception as error:  # no thread, say: they wait for an answer all the same
                     if begun is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,7 +110,7 @@ def test_what_fails_outside_every_command_is_answered_too(
 
     async def play() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(room.commit._thread, "submit", broken)
+            patch.setattr(threading.Thread, "start", broken)
             asked = room.commit.submit_all([decide(room)])
             assert await asyncio.wait_for(asked, 10) == [(None, defect)]
         with monkeypatch.context() as patch:

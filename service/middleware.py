@@ -22,6 +22,9 @@ from service.settings import Settings
 
 log = structlog.get_logger()
 IMPORT_PATH = "/v1/sessions/import"
+# far above a hundred thousand rewards with all their keys, the most that any body may hold
+MOST_OF_A_KIND = {b"[": 10**6, b"{": 10**6, b":": 10**6, b'"': 4 * 10**6}
+LARGE = 2**20  # bytes; what came before is few of any kind
 JSON_TYPE = (b"content-type", b"application/json")
 PROBLEM_TYPE = (b"content-type", MEDIA_TYPE.encode())
 
@@ -145,9 +148,10 @@ class Body:
     ) -> None:
         self._headers = scope["headers"]
         self._receive = receive
-        is_import = scope["path"] == IMPORT_PATH
-        self._limit = settings.max_import_bytes if is_import else settings.max_body_bytes
+        self._is_import = scope["path"] == IMPORT_PATH
+        self._limit = settings.max_import_bytes if self._is_import else settings.max_body_bytes
         self._watch = watch
+        self._counts: dict[bytes, int] = {}
         self._n_bytes = 0
         self._is_whole = False
         self._deadline: float | None = None
@@ -186,7 +190,17 @@ class Body:
             self._is_whole = not message.get("more_body", False)
             if self._n_bytes > self._limit:
                 raise self._too_large()
+            if self._n_bytes > LARGE and not self._is_import:
+                self._refuse_crowd(message.get("body", b""))
         return message
+
+    def _refuse_crowd(self, part: bytes) -> None:
+        """422 for millions of small things: an empty list takes its size many times over."""
+        for kind, most in MOST_OF_A_KIND.items():
+            self._counts[kind] = self._counts.get(kind, 0) + part.count(kind)
+            if self._counts[kind] > most:
+                detail = f"a body holds {kind.decode()} at most {most} times"
+                raise Problem(422, "out_of_range", detail, "body")
 
     def _too_large(self) -> Problem:
         return Problem(413, "body_too_large", f"a body has at most {self._limit} bytes", "body")

@@ -38,6 +38,8 @@ from service.values import (
 
 MOST_ARMS = 100_000
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+MOST_NAMED = 100  # things wrong with a body; lists end at the first, but unknown keys do not
+LARGE = 2**20  # bytes of a body, which nobody reads a second time to find out more
 T = TypeVar("T")
 
 
@@ -52,6 +54,8 @@ Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3
 Row = Annotated[list[float], FailFast()]
 Rows = TypeAliasType("Rows", Annotated[list[Row], Field(max_length=MOST_ARMS), FailFast()])
 
+ArmIds = TypeAliasType("ArmIds", Annotated[list[Key], FailFast()])
+
 
 @with_config(STRICT)
 class SessionBody(TypedDict, total=False):
@@ -62,7 +66,7 @@ class SessionBody(TypedDict, total=False):
     dim: Required[Dim]
     horizon: Required[Horizon]
     seed: Annotated[Seed | None, Field(description="absent: drawn")]
-    options: Annotated[dict[str, Any], Field(description="of the algorithm")]
+    options: Annotated[dict[str, Any], Field(max_length=100, description="of the algorithm")]
     reward_mode: RewardMode
     reward_wait_seconds: WaitSeconds
     default_reward: Number | None
@@ -131,7 +135,7 @@ class DecisionBody(TypedDict, total=False):
     contexts: Contexts | None
     trajectory: Key | None
     event_id: Annotated[EventId | None, Field(description="makes a retry safe")]
-    arm_ids: Annotated[list[Key] | None, Field(description="one an arm, all different")]
+    arm_ids: Annotated[ArmIds | None, Field(description="one an arm, all different")]
     rewards: Annotated[list[RewardItem], Field(max_length=100_000), FailFast()]
     forced_arm: Annotated[int | None, Field(description="what was shown was decided elsewhere")]
     skip: Annotated[bool, Field(description="a round without action")]
@@ -142,7 +146,9 @@ class HistoryBody(TypedDict, total=False):
     """Logged rounds in order: what was selected, and what was measured."""
 
     contexts: Annotated[Required[Contexts], Field(description="selected contexts, a round a row")]
-    rewards: Annotated[list[Number | None], Field(description="a round each; null: not known")]
+    rewards: Annotated[
+        list[Number | None], Field(description="a round each; null: not known"), FailFast()
+    ]
     trajectory: Key | None
     import_id: Annotated[Name | None, Field(max_length=200, description="makes a retry safe")]
 
@@ -152,7 +158,7 @@ class RankBody(TypedDict, total=False):
     """Contexts to score."""
 
     contexts: Required[Contexts]
-    arm_ids: list[Key] | None
+    arm_ids: ArmIds | None
 
 
 @with_config(STRICT)
@@ -168,7 +174,7 @@ class BatchItem(TypedDict, total=False):
 class BatchBody(TypedDict):
     """Decisions and rewards of many sessions."""
 
-    items: Annotated[list[BatchItem], Field(min_length=1, max_length=1000)]
+    items: Annotated[list[BatchItem], Field(min_length=1, max_length=1000), FailFast()]
 
 
 def parse(adapter: TypeAdapter[T], body: bytes) -> T:
@@ -221,17 +227,21 @@ _UNION = "contexts"  # of two types: what one of them says about a part tells mo
 
 
 def _problem(error: ValidationError, body: bytes) -> Problem:
+    n = error.error_count()
+    if n > MOST_NAMED:
+        return Problem(422, "invalid", f"{n} things are wrong with this, too many to name", "body")
     details = error.errors(include_url=False, include_context=False, include_input=False)
     first = details[0]
     if first["type"] == "json_invalid":
         return Problem(400, "malformed_json", first["msg"], "body")
-    try:
-        json.loads(body, object_pairs_hook=_pairs)
-    except Problem as duplicate:
-        return duplicate
-    except (ValueError, RecursionError):
-        pass
-    named = [(_field(detail["loc"]), detail) for detail in details[:100]]
+    if len(body) < LARGE:
+        try:
+            json.loads(body, object_pairs_hook=_pairs)
+        except Problem as duplicate:
+            return duplicate
+        except (ValueError, RecursionError):
+            pass
+    named = [(_field(detail["loc"]), detail) for detail in details]
     errors = [
         {"code": _CODES.get(d["type"], "invalid"), "field": name, "detail": d["msg"]}
         for name, d in named

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import time
+from typing import Any
 
 import httpx
 import pytest
+from pydantic import TypeAdapter, ValidationError
 from structlog.testing import capture_logs
 
-from service.api.bodies import DECISION, MOST_ARMS, parse
+from service.api.bodies import DECISION, HISTORY, MOST_ARMS, MOST_NAMED, PATCH, RANK, parse
 from service.middleware import SlowBodies
 from service.problems import Problem
 from tests.service.conftest import Serve, problem
@@ -29,6 +31,46 @@ def test_one_error_not_one_an_element(contexts: str, field: str) -> None:
         parse(DECISION, f'{{"contexts":{contexts}}}'.encode())
     assert refused.value.field == field
     assert len(refused.value.errors or ()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("adapter", "body", "field"),
+    [
+        (DECISION, '"contexts":[[1]],"arm_ids":[' + ",".join(["1"] * 200_000) + "]", "arm_ids[0]"),
+        (RANK, '"contexts":[[1]],"arm_ids":[' + ",".join(["1"] * 200_000) + "]", "arm_ids[0]"),
+        (HISTORY, '"contexts":[[1]],"rewards":[' + ",".join(["[]"] * 200_000) + "]", "rewards[0]"),
+    ],
+    ids=["arm ids", "ranked arm ids", "logged rewards"],
+)
+def test_every_list_ends_at_its_first_offence(
+    adapter: TypeAdapter[Any], body: str, field: str
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        adapter.validate_json(f"{{{body}}}")
+    assert refused.value.error_count() == 1
+    with pytest.raises(Problem) as said:
+        parse(adapter, f"{{{body}}}".encode())
+    assert said.value.field == field
+
+
+def test_unknown_keys_are_named_while_they_are_few() -> None:
+    few, many = (",".join(f'"k{i}":0' for i in range(n)) for n in (MOST_NAMED, MOST_NAMED + 1))
+    with pytest.raises(Problem) as refused:
+        parse(PATCH, f"{{{few}}}".encode())
+    assert (refused.value.code, refused.value.field) == ("unknown_field", "k0")
+    with pytest.raises(Problem, match="101 things") as refused:
+        parse(PATCH, f"{{{many}}}".encode())
+    assert (refused.value.code, refused.value.field) == ("invalid", "body")
+
+
+@pytest.mark.parametrize("small", ["[]", "{}", '"":0', '"",""'])
+async def test_millions_of_small_things_are_not_even_parsed(serve: Serve, small: str) -> None:
+    body = f'{{"items":[{",".join([small] * 1_000_001)}]}}'
+    async with serve() as client:
+        for path in ("/v1/batch", "/v1/sessions"):
+            answer = await client.post(path, content=body)
+            problem(answer, 422, "out_of_range", "body")
+            assert "at most" in answer.json()["detail"]
 
 
 async def test_there_is_a_most_of_arms(serve: Serve) -> None:

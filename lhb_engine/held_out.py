@@ -64,47 +64,64 @@ class Prediction:
         arrays = {name: np.array(data[name], np.float64) for name in ("lag_weights", "theta")}
         return cls(**data | arrays)
 
-    def check(self, history: History) -> dict[str, Any]:
-        """Mean squared error over noise^2 on the window's rows that came after; {} where too few.
-
-        `alarm` is true where a settled estimate does clearly worse than its own noise.
-        """
-        rows = self._later(history)
-        if rows is None or rows.design.n_rows < FEWEST or self.noise <= 0:
-            return {}
-        ratio = float(np.mean((self._errors(rows) / self.noise) ** 2))
-        limit = max(WORSE, 1.0 + SURE * float(np.sqrt(2.0 / rows.design.n_rows)))
-        return {
-            "held_out_rows": rows.design.n_rows,
-            "held_out_error": ratio,
-            "alarm": bool(self.settled and ratio > limit),
-        }
-
-    def is_better(self, history: History, new: "Prediction") -> bool:
-        """Whether it explains the rows that came after it clearly better than `new`.
-
-        It had not seen them, and `new` has: that is no small difference, and no fair one.
-        """
-        rows = self._later(history)
-        if rows is None or rows.design.n_rows < FEWEST_BETTER:
-            return False
-        excess = new._errors(rows) ** 2 - self._errors(rows) ** 2
-        error = float(excess.std(ddof=1)) / np.sqrt(len(excess))
-        return bool(float(excess.mean()) > BETTER * error)
-
-    def _later(self, history: History) -> "Rows | None":
-        """The window's rows that came after; None where there are none."""
+    def since(self, history: History) -> "Since | None":
+        """The window's rows that came after it; None where there are none."""
         from lhb_engine.rows import measured_rows  # brings scipy, which a server starts without
 
         window = history.window
         if window is None or window.last <= self.last_round:
             return None
-        later = replace(window, first=self.last_round + 1)
-        past = history.over(later)
-        return measured_rows(past) if past.trajectories else None
+        later = history.over(replace(window, first=self.last_round + 1))
+        if not later.trajectories:
+            return None
+        rows = measured_rows(later)
+        return Since(self, rows, self.errors(rows))
 
-    def _errors(self, rows: "Rows") -> Floats:
+    def errors(self, rows: "Rows") -> Floats:
+        """(n_rows,) what is measured less what it predicts."""
         phi = np.zeros((rows.design.n_lags, len(self.theta)))
         known = self.lag_weights[: len(phi)]
         phi[: len(known)] = np.outer(known, self.theta)
         return np.asarray(rows.y - rows.design.matvec(phi) - self.intercept * rows.design.intercept)
+
+
+@dataclass(frozen=True)
+class Since:
+    """Rows that an installed estimate had not seen.
+
+    Attributes
+    ----------
+    old : what it predicted
+    rows : the rows
+    errors : (n_rows,) of that prediction
+    """
+
+    old: Prediction
+    rows: "Rows"
+    errors: Floats
+
+    def check(self) -> dict[str, Any]:
+        """Mean squared error over noise^2; {} where rows are too few.
+
+        `alarm` is true where a settled estimate does clearly worse than its own noise.
+        """
+        if len(self.errors) < FEWEST or self.old.noise <= 0:
+            return {}
+        ratio = float(np.mean((self.errors / self.old.noise) ** 2))
+        limit = max(WORSE, 1.0 + SURE * float(np.sqrt(2.0 / len(self.errors))))
+        return {
+            "held_out_rows": len(self.errors),
+            "held_out_error": ratio,
+            "alarm": bool(self.old.settled and ratio > limit),
+        }
+
+    def is_better_than(self, new: Prediction) -> bool:
+        """Whether the old one explains them clearly better than `new`.
+
+        It had not seen them, and `new` has: that is no small difference, and no fair one.
+        """
+        if len(self.errors) < FEWEST_BETTER:
+            return False
+        excess = new.errors(self.rows) ** 2 - self.errors**2
+        error = float(excess.std(ddof=1)) / np.sqrt(len(excess))
+        return bool(float(excess.mean()) > BETTER * error)

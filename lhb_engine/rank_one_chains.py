@@ -11,20 +11,21 @@ Given theta the design of w is one signal, shifted; nothing larger than a few se
 import math
 
 import numpy as np
-from scipy import fft
-from scipy.special import betaln, entr, expit, log_ndtr, ndtr, ndtri
+from scipy.linalg.lapack import dtrtri
+from scipy.special import betaln, entr, expit, log_ndtr, ndtri
 
 from lhb_engine.aligned_rounds import AlignedRounds
 from lhb_engine.history import Floats, Ints
-from lhb_engine.spike_and_slab import gain, score_for
+from lhb_engine.shifted_contexts import ShiftedContexts
+from lhb_engine.spike_and_slab import gain, one_by_one, score_for
 
 # Before any data a fifth of the rewards' variance is noise, believed as firmly as 30 rows: with
 # fewer rows than unknowns every reward can be explained, and nothing else says that none should be.
 NOISE_ROWS, NOISE_SHARE = 30.0, 0.2
 SLAB_SHARE = 0.1
-_MARGIN = 2.0  # nats; a lag that is off and further than this from coming on is passed over
+_MARGIN = 1.5  # nats; a lag that is off and further than this from coming on is passed over
 _AT_ONCE = 2**22  # numbers of shifted signals behind an evidence
-_BLOCK = 2**15  # ... and behind some steps of a sweep, where they should stay in cache
+_BLOCK = 2**20  # products of signals for some steps of a sweep, of each chain's columns with all
 _FLOOR = 1e-10  # of the rewards' variance: what noise may fall to
 _STATE = ("theta", "w", "noise2", "slab2", "density", "baseline", "error", "level")
 
@@ -41,13 +42,13 @@ class Chains:
     rng : np.random.Generator
     signed : bool
         Lag weights may be negative too.
-    w : (n_lags, n_chains) array, optional
+    w : (n_chains, n_lags) array, optional
         Lag weights to start from, at once with theta, noise and slab that suit them; by default 0.
 
     Attributes
     ----------
     theta : (n_chains, dim) arm parameters, of any length
-    w : (n_lags, n_chains) lag weights
+    w : (n_chains, n_lags) lag weights
     noise2 : (n_chains,) variance of eps
     baseline : (n_chains,) 1 where the chain has a baseline
     """
@@ -68,18 +69,21 @@ class Chains:
         self._full = bool(self._mask.all())
         self._unit = float(rows.intercept @ rows.intercept)
         self._total = float(rows.y @ rows.intercept)
-        self._n_fft = int(fft.next_fast_len(self._n + rows.n_lags, real=True))
-        self._contexts = self._transform(rows.contexts.T)
-        self._measured = self._transform(self._mask)
-        self._along = self._correlate(self._transform(rows.intercept), self._contexts).T
+        self._lags = ShiftedContexts(rows.contexts, rows.n_lags)
+        d, c = self.dim, self.n_chains
+        self._along = self._lags.correlated(np.tile(rows.intercept, (d, 1)), np.eye(d))
         self._square = float(rows.y @ rows.y) / rows.n_rows
         variance = max(self._square - self._total**2 / self._unit / rows.n_rows, _FLOOR)
-        spread = float(self._mask @ (rows.contexts**2).mean(axis=1)) / rows.n_rows
+        spread = float(self._mask @ np.vecdot(rows.contexts, rows.contexts))
+        spread /= rows.n_rows * self.dim
         self._slab = SLAB_SHARE * variance / max(spread, _FLOOR)
         self._noise_prior = NOISE_ROWS * NOISE_SHARE * variance
-        c = self.n_chains
         self.theta = theta / np.linalg.norm(theta, axis=1, keepdims=True)
-        self.w: Floats = np.zeros((rows.n_lags, c))
+        self.w: Floats = np.zeros((c, rows.n_lags))
+        padded = np.zeros((c, rows.n_lags - 1 + 2 * self._n))
+        self._signal = padded[:, rows.n_lags - 1 : rows.n_lags - 1 + self._n]
+        self.error = padded[:, -self._n :]
+        self._windows = np.lib.stride_tricks.sliding_window_view(padded, self._n, axis=1)
         self.noise2 = np.full(c, variance)
         self.slab2 = np.full(c, 2.0 * self._slab)
         self.density = np.full(c, 0.2)
@@ -101,18 +105,11 @@ class Chains:
         """Go on with these chains, a chain named twice twice."""
         for name in _STATE:
             value = getattr(self, name)
-            setattr(self, name, value[:, chosen] if name == "w" else value[chosen])
-
-    def _transform(self, values: Floats) -> np.ndarray:
-        return np.asarray(fft.rfft(values, self._n_fft))
-
-    def _correlate(self, left: np.ndarray, right: np.ndarray) -> Floats:
-        """sum_t left_t right_{t-k} of two transforms, (n_lags, n_chains)."""
-        back = fft.irfft(left * np.conj(right), self._n_fft)
-        return np.ascontiguousarray(back[:, : self.rows.n_lags].T)
+            value[:] = value[chosen]
 
     def _predict(self, predicted: Floats) -> None:
-        self.error = (self.rows.y - predicted) * self._mask
+        np.subtract(self.rows.y, predicted, out=self.error)
+        self.error *= self._mask
         self.level = self.error @ self.rows.intercept
 
     def _draw_baseline(self) -> None:
@@ -127,28 +124,27 @@ class Chains:
 
         Returns
         -------
-        score, odds, inverse, square, along : (n_lags, n_chains)
+        score, odds, inverse, along : (n_chains, n_lags)
             z-score of the lag's weight; log odds of its being active, but for the gain of that
-            score; its variance over the noise's; its column's squared length and level.
-        signal : (n_chains, n_places)
-            The columns are this, shifted.
+            score; its variance over the noise's; its column's level.
         """
-        moved = self.theta @ self._contexts
-        along = (self.theta @ self._along).T
-        signal = self.theta @ self.rows.contexts.T
-        share = self.baseline / self._unit
+        along = self.theta @ self._along
+        signal = self._signal
+        signal[:] = self.theta @ self.rows.contexts.T
+        share = (self.baseline / self._unit)[:, None]
         if self._full:
-            square = np.cumsum(signal**2, axis=1).T[::-1][: self.rows.n_lags]
+            square = np.cumsum(signal**2, axis=1)[:, ::-1][:, : self.rows.n_lags]
         else:
-            square = self._correlate(self._measured, self._transform(signal**2))
+            square = self._lags.squares(self._mask, signal)
         square = np.maximum(square - share * along**2, 0.0)
-        ridge = self.noise2 / self.slab2
+        ridge = (self.noise2 / self.slab2)[:, None]
         inverse = 1.0 / (square + ridge)
-        odds = np.log(self.density / (1.0 - self.density)) + self._sides
+        odds = (np.log(self.density / (1.0 - self.density)) + self._sides)[:, None]
         odds = odds + 0.5 * np.log(ridge * inverse)
-        now = self._correlate(self._transform(self.error), moved) - along * (self.level * share)
-        score = (now + square * self.w) * np.sqrt(inverse / self.noise2)
-        return score, odds, inverse, square, along, signal
+        now = self._lags.correlated(self.error, self.theta)
+        now -= along * (self.level[:, None] * share)
+        score = (now + square * self.w) * np.sqrt(inverse / self.noise2[:, None])
+        return score, odds, inverse, along
 
     def _draw_weights(self) -> None:
         """w a lag at a time, spike or slab with the weight itself integrated out.
@@ -159,90 +155,81 @@ class Chains:
         units in which a weight's conditional variance and the noise are 1.
         """
         c, m, n = self.n_chains, self.rows.n_lags, self._n
-        chain = np.arange(c)
-        score, odds, inverse, square, along, signal = self._scores()
-        u, v, turn = self.rng.random((3, m, c))
+        score, odds, inverse, along = self._scores()
+        u, v, turn = self.rng.random((3, c, m))
         needed = np.log(u / (1.0 - u)) - odds
-        reach = np.abs(score) if self.signed else score
-        candidate = (self.w != 0) | (reach > score_for(needed - _MARGIN, self.signed))
-        count = candidate.sum(axis=0)
-        order = np.where(candidate, turn, 2.0).argsort(axis=0)[: math.ceil(count.mean())]
-
-        def ordered(values: Floats) -> Floats:
-            return np.asarray(values[order, chain])
-
-        root = np.sqrt(ordered(inverse))
-        noise = np.sqrt(self.noise2)
-        before = ordered(self.w) / (noise * root)
-        own = ordered(square) * before * root**2
-        bar = score_for(ordered(needed), self.signed)
-        bar[np.arange(len(order))[:, None] >= count] = np.inf
-        at = ndtri(ordered(v)) if self.signed else ordered(v) + 2.0**-54
-        projected = (self.baseline / self._unit)[:, None] * self.rows.intercept
+        reach = np.abs(score) if self.signed else np.maximum(score, 0.0)
+        candidate = (self.w != 0) | (0.5 * reach * reach > needed - _MARGIN)
+        count = candidate.sum(axis=1)
+        order = np.where(candidate, turn, 2.0).argsort(axis=1)[:, : math.ceil(count.mean())]
+        chain = np.arange(c)[:, None]
+        root = np.sqrt(inverse[chain, order])
+        unit = root * np.sqrt(self.noise2)[:, None]
+        before = self.w[chain, order] / unit
+        bar = score_for(needed[chain, order], self.signed)
+        bar[np.arange(order.shape[1]) >= count[:, None]] = np.inf
+        at = ndtri(v[chain, order]) if self.signed else v[chain, order] + 2.0**-54
+        along = along[chain, order]
+        share = (self.baseline / self._unit)[:, None] * along
+        sloping = bool(share.any())
+        places = m - 1 - order
+        error_too = np.full((c, 1), self._windows.shape[1] - 1)
+        noise_too = -1.0 / np.sqrt(self.noise2)[:, None]
         after = np.empty_like(before)
-        error = self.error / noise[:, None]
-        padded = np.concatenate([np.zeros((c, m - 1)), signal], axis=1)
-        shifts = np.lib.stride_tricks.sliding_window_view(padded, n, axis=1)
-        block = max(1, _BLOCK // (c * n))
-        sloping = bool(self.baseline.any())
-        for start in range(0, len(order), block):
-            part = slice(start, start + block)
-            columns = shifts[chain, m - 1 - order[part]]
+        size = max(4, math.isqrt(_BLOCK // (c * n)))
+        for start in range(0, order.shape[1], size):
+            part = np.s_[:, start : start + size]
+            columns = self._windows[chain, np.concatenate([error_too, places[part]], axis=1)]
             if not self._full:
                 columns *= self._mask
+            products = columns[:, 1:] @ columns.transpose(0, 2, 1)
             if sloping:
-                columns -= along[order[part], chain][:, :, None] * projected
-            columns *= root[part][:, :, None]
-            for column, old, size, least, s, new in zip(
-                columns, before[part], own[part], bar[part], at[part], after[part], strict=True
-            ):
-                q = np.vecdot(column, error)
-                q += size
-                if self.signed:
-                    drawn = q + s
-                    drawn *= np.abs(q) > least
-                else:
-                    np.maximum(q, -37.0, out=q)
-                    drawn = q - ndtri(s * ndtr(q))
-                    drawn *= q > least
-                new[:] = drawn
-                drawn -= old
-                column *= drawn[:, None]
-                error -= column
+                levels = np.concatenate([self.level[:, None], along[part]], axis=1)
+                products -= share[part][:, :, None] * levels[:, None, :]
+            units = np.concatenate([noise_too, root[part]], axis=1)
+            products *= units[:, 1:, None] * -units[:, None, :]
+            after[part] = one_by_one(products, before[part], bar[part], at[part], self.signed)
+            change = (after[part] - before[part]) * unit[part]
+            self.error -= (change[:, None, :] @ columns[:, 1:])[:, 0]
+            self.level -= np.vecdot(change, along[part])
         if not self.signed:
             np.maximum(after, 0.0, out=after)  # rounding
-        change = (after - before) * (noise * root)
-        drift = (change * ordered(along)).sum(axis=0)
-        self.error = error * noise[:, None] - drift[:, None] * projected
         self.level = self.error @ self.rows.intercept
-        self.w[order, chain] = after * (noise * root)
+        self.w[chain, order] = after * unit
 
     def _draw_density_and_slab(self) -> None:
-        c, rng = self.n_chains, self.rng
-        active = (self.w != 0).sum(axis=0)
-        shapes = np.stack([1.0 + active, 1.0 + self.rows.n_lags - active, 1.0 + 0.5 * active])
-        on, off, width = rng.standard_gamma(shapes, (3, c))
+        rng, active = self.rng, (self.w != 0).sum(axis=1)
+        on = rng.standard_gamma(1.0 + active)
+        off = rng.standard_gamma(1.0 + self.rows.n_lags - active)
         self.density = np.clip(on / (on + off), 1e-3, 0.999)
-        self.slab2 = (self._slab + 0.5 * (self.w**2).sum(axis=0)) / width
+        self.slab2 = self._slab + 0.5 * np.vecdot(self.w, self.w)
+        self.slab2 /= rng.standard_gamma(1.0 + 0.5 * active)
 
     def _draw_theta_and_noise(self) -> None:
-        """theta given w, of expected length 1 beforehand, and the noise."""
-        rows, c = self.rows, self.n_chains
-        product = self._transform(self.w.T)[:, None, :] * self._contexts
-        filtered = fft.irfft(product, self._n_fft)[:, :, : self._n] * self._mask
-        along = filtered @ rows.intercept
-        share = self.baseline / self._unit
+        """theta given w, of expected length 1 beforehand, and the noise.
+
+        A draw is the mean that data and prior would give had they been drawn anew.
+        """
+        rows, rng, c = self.rows, self.rng, self.n_chains
+        filtered = self._lags.filtered(self.w)
+        if not self._full:
+            filtered *= self._mask
+        noise = np.sqrt(self.noise2)[:, None]
+        y = rows.y + noise * rng.standard_normal((c, self._n))
         gram = filtered @ filtered.transpose(0, 2, 1)
-        gram -= share[:, None, None] * along[:, :, None] * along[:, None, :]
-        right = filtered @ rows.y - along * (share * self._total)[:, None]
+        right = (filtered @ y[:, :, None])[:, :, 0]
+        share = self.baseline / self._unit
+        if share.any():
+            along = filtered @ rows.intercept
+            gram -= (share[:, None] * along)[:, :, None] * along[:, None, :]
+            right -= along * (share * (y @ rows.intercept))[:, None]
         precision = gram / self.noise2[:, None, None] + self.dim * np.eye(self.dim)
-        lower = np.linalg.cholesky(precision)
-        normal = self.rng.standard_normal((c, self.dim, 1))
-        right = (right / self.noise2[:, None])[:, :, None] + lower @ normal
-        theta = np.linalg.solve(precision, right)[:, :, 0]
+        right /= self.noise2[:, None]
+        right += math.sqrt(self.dim) * rng.standard_normal((c, self.dim))
+        theta = np.linalg.solve(precision, right[:, :, None])[:, :, 0]
         self._predict((theta[:, None, :] @ filtered)[:, 0, :])
         left = np.vecdot(self.error, self.error) - share * self.level**2
-        gamma = self.rng.standard_gamma(0.5 * (rows.n_rows + NOISE_ROWS), c)
+        gamma = rng.standard_gamma(0.5 * (rows.n_rows + NOISE_ROWS), c)
         self.noise2 = 0.5 * (np.maximum(left, 0.0) + self._noise_prior) / gamma
         self.theta = theta
 
@@ -258,32 +245,31 @@ class Chains:
         """
         score, odds = self._scores()[:2]
         chance = expit(gain(score, self.signed) + odds)
-        entropy = (entr(chance) + entr(1.0 - chance)).sum(axis=0)
-        most = max(1, int((self.w != 0).sum(axis=0).max()))
+        entropy = (entr(chance) + entr(1.0 - chance)).sum(axis=1)
+        most = max(1, int((self.w != 0).sum(axis=1).max()))
         n_parts = math.ceil(self.n_chains * most * self._n / _AT_ONCE)
         parts = np.array_split(np.arange(self.n_chains), min(n_parts, self.n_chains))
         return np.asarray(entropy + np.concatenate([self._mass(part) for part in parts]))
 
     def _mass(self, of: Ints) -> Floats:
         """Without the entropy. Chains with fewer active lags have zero columns in their place."""
-        rows, m, c = self.rows, self.rows.n_lags, len(of)
-        on = self.w[:, of] != 0
-        active = on.sum(axis=0)
+        rows, m = self.rows, self.rows.n_lags
+        on = self.w[of] != 0
+        active = on.sum(axis=1)
         most = max(1, int(active.max()))
-        order = np.argsort(~on, axis=0, kind="stable")[:most]
-        used = (np.arange(most)[:, None] < active).T
-        padded = np.concatenate([np.zeros((c, m - 1)), self.theta[of] @ rows.contexts.T], axis=1)
-        shifts = np.lib.stride_tricks.sliding_window_view(padded, self._n, axis=1)
-        columns = shifts[np.arange(c), m - 1 - order].transpose(1, 0, 2)
-        columns = columns * (used[:, :, None] * self._mask)
+        order = np.argsort(~on, axis=1, kind="stable")[:, :most]
+        used = np.arange(most) < active[:, None]
+        columns = self._windows[of[:, None], m - 1 - order]
+        kept = columns * (used[:, :, None] * self._mask)
         share = (self.baseline[of] / self._unit)[:, None]
-        along = columns @ rows.intercept
+        along = kept @ rows.intercept
         ridge = self.noise2[of] / self.slab2[of]
-        gram = columns @ columns.transpose(0, 2, 1) - (share * along)[:, :, None] * along[:, None]
+        gram = (kept @ columns.transpose(0, 2, 1)) * used[:, None, :]
+        gram -= (share * along)[:, :, None] * along[:, None]
         gram += ridge[:, None, None] * np.eye(most)
-        right = columns @ rows.y - share * self._total * along
+        right = kept @ rows.y - share * self._total * along
         lower = np.linalg.cholesky(gram)
-        inverse = np.linalg.inv(lower)
+        inverse = np.stack([dtrtri(one, lower=1)[0] for one in lower])
         half = (inverse @ right[:, :, None])[:, :, 0]
         y2 = float(rows.y @ rows.y) - share[:, 0] * self._total**2
         left = np.maximum(y2 - np.vecdot(half, half), 0.0) + self._noise_prior

@@ -10,8 +10,8 @@ from lhb_engine.rank_one_chains import Chains
 
 MOST_CHAINS, LEAST_CHAINS = 32, 8
 PLACES = 2000  # rows times chains: while it is small, further chains cost next to nothing
-EARLY_SWEEPS = 5, 4  # before the chains are thinned, and after, when draws are kept
-LATE_SWEEPS = 4, 4  # once rows are twice the lags and a start is known
+SWEEPS = 4, 4  # before the chains are thinned, and after, when draws are kept
+FIRST_SWEEPS = 6, 4  # where no start is known
 TEMPER = 4.0  # an evidence is itself a draw: differences of a few nats do not decide
 FEW = 8.0  # rows that the common scale of the features counts for
 
@@ -82,8 +82,7 @@ def rank_one_posterior(
         w = _started(weights, rows.n_lags, n_chains, rng)
         w *= float(np.linalg.norm(start * scale)) / size
     chains = Chains(scaled, theta, rng, signed, w)
-    few = rows.n_rows < 2 * rows.n_lags or start is None
-    burn, kept = EARLY_SWEEPS if few else LATE_SWEEPS
+    burn, kept = FIRST_SWEEPS if start is None else SWEEPS
     for _ in range(burn):
         chains.sweep()
     chance = chains.evidence()
@@ -95,33 +94,31 @@ def rank_one_posterior(
 
 
 def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generator) -> Floats:
-    """(n_lags, n_chains) lag weights of mean `weights` in half of the chains, few of them active.
+    """(n_chains, n_lags) lag weights of mean `weights` in half of the chains, few of them active.
 
     Those below half the largest are at half the largest, by chance, so that the mean is right.
     """
-    w = np.zeros((n_lags, n_chains))
+    w = np.zeros((n_chains, n_lags))
     known = weights[:n_lags]
     least = 0.5 * np.abs(known).max()
     size = np.maximum(np.abs(known), least) * np.sign(known)
-    there = rng.random((len(known), n_chains // 2)) * least < np.abs(known)[:, None]
-    w[: len(known), : n_chains // 2] = np.where(there, size[:, None], 0.0)
+    there = rng.random((n_chains // 2, len(known))) * least < np.abs(known)
+    w[: n_chains // 2, : len(known)] = np.where(there, size, 0.0)
     return w
 
 
 def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Posterior:
     """theta along the mean of sum(w) theta: what an arm is worth is linear in that alone."""
-    effects = []
+    effects, baselines = [], []
     phi = np.zeros((chains.rows.n_lags, len(scale)))
     inclusion = np.zeros(chains.rows.n_lags)
-    intercept = baseline = noise2 = 0.0
     for _ in range(n_sweeps):
         chains.sweep()
-        effects.append(chains.w.sum(axis=0)[:, None] * chains.theta)
-        phi += chains.w @ chains.theta / (n_sweeps * chains.n_chains)
-        inclusion += (chains.w != 0).mean(axis=1) / n_sweeps
-        intercept += float(chains.intercepts().mean()) / n_sweeps
-        baseline += float(chains.baseline.mean()) / n_sweeps
-        noise2 += float(chains.noise2.mean()) / n_sweeps
+        effects.append(chains.w.sum(axis=1)[:, None] * chains.theta)
+        baselines.append((chains.intercepts(), chains.baseline, chains.noise2))
+        phi += chains.w.T @ chains.theta / (n_sweeps * chains.n_chains)
+        inclusion += (chains.w != 0).sum(axis=0) / (n_sweeps * chains.n_chains)
+    intercept, baseline, noise2 = np.mean(baselines, axis=(0, 2)).tolist()
     drawn = np.concatenate(effects)
     lengths = np.linalg.norm(drawn, axis=1)
     value = phi.sum(axis=0)

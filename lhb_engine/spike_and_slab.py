@@ -1,7 +1,7 @@
-"""What a z-score says for a lag's being active, its weight integrated out, and the way back."""
+"""Lag weights with a spike at zero and a normal slab: what a z-score says for one, and draws."""
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from lhb_engine.history import Floats
 
@@ -25,3 +25,37 @@ def score_for(needed: Floats, signed: bool) -> Floats:
     index = place.astype(np.intp)
     below = _SCORES[index]
     return np.asarray(below + (place - index) * (_SCORES[index + 1] - below))
+
+
+def one_by_one(products: Floats, before: Floats, bar: Floats, at: Floats, signed: bool) -> Floats:
+    """Draw some weights of each chain in turn, each given all others as they then are.
+
+    Parameters
+    ----------
+    products : (n_chains, n_steps, 1 + n_steps) array, changed
+        A weight's column times the error as it is now, and times minus every column; in units in
+        which a weight's conditional variance and the noise are 1.
+    before, bar, at : (n_chains, n_steps) arrays
+        The weights as they are; the score from which a weight is active; where in its
+        distribution it then is.
+
+    Returns
+    -------
+    (n_chains, n_steps) array
+    """
+    c, n_steps = before.shape
+    products[:, :, 0] -= (products[:, :, 1:] @ before[:, :, None])[:, :, 0]
+    products.reshape(c, -1)[:, 1 :: n_steps + 2] = 0.0  # of a column with itself
+    drawn = np.empty((c, 1 + n_steps))
+    drawn[:, 0], drawn[:, 1:] = 1.0, before
+    steps = zip(products.transpose(1, 0, 2), drawn.T[1:], bar.T, at.T, strict=True)
+    for others, new, least, place in steps:
+        score = np.vecdot(others, drawn)
+        new.fill(0.0)
+        if signed:
+            np.add(score, place, out=new, where=np.abs(score) > least)
+        else:
+            tail = ndtr(score)
+            tail *= place
+            np.subtract(score, ndtri(tail), out=new, where=score > least)
+    return drawn[:, 1:]

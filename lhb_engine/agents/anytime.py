@@ -16,17 +16,17 @@ from lhb_engine.randomness import Draw
 from lhb_engine.units import Units, power_of_two
 
 if TYPE_CHECKING:
+    from lhb_engine.held_out import Since
     from lhb_engine.rank_one_posterior import Posterior
 
-FIRST_FIT = 8
-EARLY_GROWTH, LATE_GROWTH = 1.1, 1.4  # the first up to EARLY horizons: there a fit is worth most
+FIRST_FIT, LEAST_STEP = 8, 3
+EARLY_GROWTH, LATE_GROWTH = 1.15, 1.4  # the first up to EARLY horizons: there a fit is worth most
 EARLY = 2.5
 LEARNED = 0.3  # concentration of theta's draws below which nothing is installed
-SURE_SIGN = 0.8  # agreement of the draws' sides; asked once rows are twice the lags: a faint early
+SURE_SIGN = 0.9  # agreement of the draws' sides; asked once rows are twice the lags: a faint early
 # direction explores as well as anything else would, and better the more often it changes
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 REFUSED = "The rounds since the last direction was found speak against a new one"
-LAPSE = 1.5  # times the rounds seen, up to which a direction from few rows is played unconfirmed
 ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
 
 
@@ -62,7 +62,7 @@ class AnytimeOptions(Options):
 
 
 def anytime_windows(horizon: int, memory: int | None, after: int = 0) -> Iterator[FitWindow]:
-    """Fits at rounds 8, 9, 10, ...: 1.08 times apart up to 2.5 horizons, then 1.4 times.
+    """Fits at rounds 8, 11, 14, ...: 1.15 times apart up to 2.5 horizons, then 1.4 times.
 
     So late fits are rare and work in all grows like T log T (linearly with a memory, of which
     no two fits are further apart than a fifth). Those due after more than `after` rounds.
@@ -74,7 +74,7 @@ def anytime_windows(horizon: int, memory: int | None, after: int = 0) -> Iterato
             first = 1 if memory is None else max(1, due - memory + 1)
             yield FitWindow(epoch, first, due, min(horizon, due), due)
         growth = EARLY_GROWTH if due < EARLY * horizon else LATE_GROWTH
-        step, times = ceil(due * (growth - 1.0)), 1
+        step, times = max(LEAST_STEP, ceil(due * (growth - 1.0))), 1
         if most is not None and step >= most:
             step, times = most, max(1, (after - due) // most)
         due, epoch = due + step * times, epoch + times
@@ -112,14 +112,17 @@ class Anytime(Agent):
         return Choice(arm, scores, propensity, uniform or explores)
 
     def knows(self, round: int) -> bool:
-        """Whether there is a direction in this round: an unconfirmed early one lapses.
-
-        One from fewer rows than twice the lags counts up to half as many rounds again as it had
-        seen; fits until then either confirm it, by another one, or find none.
-        """
-        if self.theta is None or self.prediction is None or self.prediction.settled:
+        """Whether there is a direction in this round: one that no later fit confirms lapses."""
+        if self.theta is None or self.prediction is None:
             return self.theta is not None
-        return round <= self.prediction.last_round * LAPSE
+        return round <= self._lapse(self.prediction.last_round)
+
+    def _lapse(self, last_round: int) -> int:
+        """The last round of a direction: it counts for as many again as its fit looked back on.
+
+        Several fits fall due until then. Each confirms it, by another one, or finds none.
+        """
+        return last_round + min(last_round, self.options.memory or last_round)
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
@@ -129,12 +132,13 @@ class Anytime(Agent):
         return np.array(chosen, dtype=np.int64)
 
     def ranking(self, contexts: Floats, round: int) -> Floats:
-        """The scores, or one feature while there is no direction."""
+        """The scores, or one feature while there is no direction, on the side of the last one."""
         scores = self.scores(contexts)
         if self.knows(round):
             return scores
         turn, feature = divmod((round - 1) // self._held, self.dim)
-        return contexts[:, feature] * (1.0 if turn % 2 == 0 else -1.0)
+        up = turn % 2 == 0 if self.theta is None else self.theta[feature] >= 0.0
+        return contexts[:, feature] * (1.0 if up else -1.0)
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """The first window that is due after more than `n_rounds` rounds."""
@@ -145,9 +149,10 @@ class Anytime(Agent):
         rows = align(history)
         units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
         rows = replace(rows, contexts=rows.contexts / units.contexts, y=rows.y / units.rewards)
-        estimate = units.restore(self._estimate(rows, history))
-        old, new = self.prediction, Prediction.of(estimate)
-        if old is None or new is None or not old.is_better(history, new):
+        since = self.prediction.since(history) if self.prediction else None
+        estimate = units.restore(self._estimate(rows, history, since))
+        new = Prediction.of(estimate)
+        if since is None or new is None or not since.is_better_than(new):
             return estimate
         nothing = np.zeros_like(estimate.lag_weights)
         return replace(
@@ -165,12 +170,12 @@ class Anytime(Agent):
         assert history.window is not None
         if not self.knows(history.window.due + 1):
             return "exploring"
-        if self.prediction is None or self.prediction.settled:
+        if self.prediction is None:
             return "the last direction stays"
-        until = int(self.prediction.last_round * LAPSE)
+        until = self._lapse(self.prediction.last_round)
         return f"the last direction stays, up to round {until} if no fit confirms it"
 
-    def _estimate(self, rows: AlignedRounds, history: History) -> Estimate:
+    def _estimate(self, rows: AlignedRounds, history: History, since: "Since | None") -> Estimate:
         """In the rows' own units."""
         from lhb_engine.rank_one_posterior import rank_one_posterior
 
@@ -186,7 +191,7 @@ class Anytime(Agent):
         reason = _too_little(rows)
         if reason:
             return Estimate("insufficient_data", zero, message=reason, **covered)
-        checked = self.prediction.check(history) if self.prediction else {}
+        checked = since.check() if since else {}
         found = rank_one_posterior(
             rows,
             [8, window.due],

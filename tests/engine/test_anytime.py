@@ -10,7 +10,7 @@ import pytest
 
 from lhb_engine import rank_one_posterior
 from lhb_engine.agents import make_agent
-from lhb_engine.agents.anytime import anytime_windows
+from lhb_engine.agents.anytime import Anytime, anytime_windows
 from lhb_engine.environment import LongHorizonEnvironment
 from lhb_engine.history import FitWindow
 from lhb_engine.randomness import Draw
@@ -164,39 +164,65 @@ def test_no_rewards_at_all_are_too_few():
     assert estimate.n_missing == 20
 
 
-def test_an_early_direction_lapses_unless_it_is_confirmed():
-    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
-    agent.install(agent.fit(history(n=20).over(FitWindow(1, 1, 20, HORIZON, 20))))
+@pytest.mark.parametrize(
+    ("seen", "memory", "until"), [(20, None, 40), (60, None, 120), (60, 20, 80)]
+)
+def test_a_direction_lapses_unless_it_is_confirmed(seen, memory, until):
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, memory=memory)
+    agent.install(agent.fit(history(n=seen).over(FitWindow(1, 1, seen, HORIZON, seen))))
     rng = np.random.default_rng(0)
+    rounds = range(until - 9, until + 31)
     contexts = rng.uniform(-1, 1, (40, 4, DIM))
-    draws = [Draw(0, "", t) for t in range(1, 41)]
+    draws = [Draw(0, "", t) for t in rounds]
     again = type(agent).from_state(DIM, HORIZON, agent.options, agent.state())
     choices = [again.choose(c, draw) for c, draw in zip(contexts, draws, strict=True)]
-    assert [choice.explored for choice in choices] == [t > 30 for t in range(1, 41)]
+    assert [choice.explored for choice in choices] == [t > until for t in rounds]
     np.testing.assert_array_equal(agent.choose_block(contexts, draws), [c.arm for c in choices])
-    assert len({c.arm for c in choices[30:]}) > 1
-    for choice, c in zip(choices[30:], contexts[30:], strict=True):
-        assert any(np.array_equal(np.abs(choice.scores), np.abs(c[:, k])) for k in range(DIM))
-    noise = history(n=34, weights=np.zeros(HORIZON), noise=1.0)
+    features = set()
+    for choice, c in zip(choices[10:], contexts[10:], strict=True):
+        (k,) = (k for k in range(DIM) if np.array_equal(np.abs(choice.scores), np.abs(c[:, k])))
+        assert choice.scores[0] * c[0, k] * agent.theta[k] > 0  # on the side last found
+        features.add(k)
+    assert len(features) > 1
+    noise = history(n=until, weights=np.zeros(HORIZON), noise=1.0)
     said = {}
-    for due in (25, 34):
-        past = noise.over(FitWindow(1, 1, due, HORIZON, due))
-        said[due] = agent._goes_on(past)
-    assert "up to round 30" in said[25]
-    assert said[34] == "exploring"
-    agent.install(agent.fit(history(n=60)))
-    assert agent.prediction.settled
-    assert agent.knows(10**6)
+    for due in (until - 1, until):
+        said[due] = agent._goes_on(noise.over(FitWindow(1, 1, due, HORIZON, due)))
+    assert f"up to round {until}" in said[until - 1]
+    assert said[until] == "exploring"
+    confirmed = agent.fit(history(n=until))
+    assert confirmed.status == "ok"
+    agent.install(confirmed)
+    assert agent.knows(until + 1)
+
+
+@pytest.mark.parametrize("memory", [None, 50])
+def test_a_late_fit_leaves_time_for_another_before_its_direction_lapses(memory):
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, memory=memory)
+    due = [w.due for w, _ in zip(anytime_windows(HORIZON, memory), range(40), strict=False)]
+    for first, third in zip(due, due[2:], strict=False):
+        assert third <= agent._lapse(first)
 
 
 def test_pure_noise_is_explored_on():
-    """No direction from the noise of few rows is played for good."""
-    explored = []
+    """No direction from noise is played for good: of 1000 rounds the second half is explored."""
+    explored, last = [], []
     for seed in range(8):
         world = LongHorizonEnvironment(THETA, np.zeros(HORIZON), n_arms=4, noise=1.0, seed=seed)
-        agent = simulate("anytime", world, n_rounds=200, seed=seed).agent
-        explored.append(not agent.knows(201))
-    assert sum(explored) >= 5
+        played: list[bool] = []
+        plain = Anytime.choose_block
+
+        def watched(agent, contexts, draws, played=played, plain=plain):
+            played += [not agent.knows(draw.round) for draw in draws]
+            return plain(agent, contexts, draws)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Anytime, "choose_block", watched)
+            simulate("anytime", world, n_rounds=1000, seed=seed)
+        explored.append(np.mean(played[500:]))
+        last.append(played[-1])
+    assert np.mean(explored) > 0.8
+    assert sum(last) >= 7
 
 
 def test_a_direction_that_the_last_rounds_speak_against_is_not_installed(monkeypatch):
@@ -214,7 +240,9 @@ def test_a_direction_that_the_last_rounds_speak_against_is_not_installed(monkeyp
     estimate = agent.fit(whole)
     assert estimate.status == "zero"
     assert estimate.theta is None
-    assert estimate.message.endswith("speak against a new one: the last direction stays.")
+    assert estimate.message.endswith(
+        "speak against a new one: the last direction stays, up to round 120 if no fit confirms it."
+    )
     kept = agent.theta
     agent.install(estimate)
     assert agent.theta is kept

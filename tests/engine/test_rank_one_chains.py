@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from lhb_engine import shifted_contexts
 from lhb_engine.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.rank_one_chains import Chains
@@ -39,7 +40,7 @@ def test_chains_keep_their_residual_exact(kind):
         chains._draw_weights()
         for i in range(4):
             signal = np.concatenate([np.zeros(rows.n_lags - 1), rows.contexts @ chains.theta[i]])
-            seen = np.convolve(signal, chains.w[:, i])[rows.n_lags - 1 :][: len(rows.y)]
+            seen = np.convolve(signal, chains.w[i])[rows.n_lags - 1 :][: len(rows.y)]
             left = (rows.y - seen) * (rows.intercept > 0)
             np.testing.assert_allclose(chains.error[i], left, atol=1e-10)
             np.testing.assert_allclose(chains.level[i], left @ rows.intercept, atol=1e-9)
@@ -61,7 +62,7 @@ def test_chains_draw_lag_weights_in_their_true_proportions(signed):
     for _ in range(150):
         chains._draw_weights()
         on = (chains.w != 0).astype(int)
-        np.add.at(counts, (on[0], on[1]), 1)
+        np.add.at(counts, (on[:, 0], on[:, 1]), 1)
     grid = np.linspace(-4.0 if signed else 0.0, 4.0, 801)
     slab = np.exp(-0.5 * grid**2 / slab2)
     slab *= density / slab.sum()
@@ -89,6 +90,26 @@ def test_chains_stay_bounded_where_directions_outnumber_rows(n_rounds):
         chains.sweep()
         assert chains.w.max() < 1e3
     assert np.isfinite(chains.evidence()).all()
+
+
+@pytest.mark.parametrize(("n_places", "n_lags"), [(1, 1), (40, 12), (7, 7)])
+def test_lags_held_as_one_matrix_equal_those_by_transforms(monkeypatch, n_places, n_lags):
+    rng = np.random.default_rng(0)
+    xi, w = rng.standard_normal((n_places, DIM)), rng.standard_normal((4, n_lags))
+    error, theta = rng.standard_normal((4, n_places)), rng.standard_normal((4, DIM))
+    dense = shifted_contexts.ShiftedContexts(xi, n_lags)
+    monkeypatch.setattr(shifted_contexts, "_DENSE", 0)
+    by_transform = shifted_contexts.ShiftedContexts(xi, n_lags)
+    for lags in (dense, by_transform):
+        for i in range(4):
+            each = np.array([np.convolve(w[i], x)[:n_places] for x in xi.T])
+            np.testing.assert_allclose(lags.filtered(w)[i], each, atol=1e-12)
+            signal = xi @ theta[i]
+            back = [error[i, k:] @ signal[: n_places - k] for k in range(n_lags)]
+            np.testing.assert_allclose(lags.correlated(error, theta)[i], back, atol=1e-12)
+            mask = (error[i] > 0).astype(float)
+            squares = [mask[k:] @ signal[: n_places - k] ** 2 for k in range(n_lags)]
+            np.testing.assert_allclose(lags.squares(mask, signal[None])[0], squares, atol=1e-12)
 
 
 @pytest.mark.parametrize("signed", [False, True])

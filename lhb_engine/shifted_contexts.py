@@ -1,0 +1,57 @@
+"""All lags of a sequence of contexts: filtered by lag weights, correlated with errors.
+
+Short sequences hold every lag of every context as one matrix, so that both are a single product;
+long ones go through their transforms.
+"""
+
+import numpy as np
+from scipy import fft
+
+from lhb_engine.history import Floats
+
+_DENSE = 2**17  # numbers of that matrix: a megabyte, about where transforms become as fast
+
+
+class ShiftedContexts:
+    """Contexts of `n_places` rounds and their shifts by 0..n_lags-1 rounds, zero before the first.
+
+    Parameters
+    ----------
+    contexts : (n_places, dim) array
+    n_lags : int
+    """
+
+    def __init__(self, contexts: Floats, n_lags: int) -> None:
+        self._n, self._dim = contexts.shape
+        self._n_lags = n_lags
+        self._dense: Floats | None = None
+        self._n_fft = int(fft.next_fast_len(self._n + n_lags, real=True))
+        if self._n * self._dim * n_lags <= _DENSE:
+            padded = np.concatenate([np.zeros((self._dim, n_lags - 1)), contexts.T], axis=1)
+            lags = np.lib.stride_tricks.sliding_window_view(padded, self._n, axis=1)[:, ::-1]
+            self._dense = np.ascontiguousarray(lags.transpose(1, 0, 2)).reshape(n_lags, -1)
+        else:
+            self._transform = np.asarray(fft.rfft(contexts.T, self._n_fft))
+
+    def filtered(self, w: Floats) -> Floats:
+        """sum_k w_k x_(t-k): (n_chains, n_lags) -> (n_chains, dim, n_places)."""
+        if self._dense is not None:
+            return np.asarray((w @ self._dense).reshape(len(w), self._dim, self._n))
+        product = fft.rfft(w, self._n_fft)[:, None, :] * self._transform
+        return np.asarray(fft.irfft(product, self._n_fft)[:, :, : self._n])
+
+    def correlated(self, error: Floats, theta: Floats) -> Floats:
+        """sum_t e_t <x_(t-k), theta>: (n_chains, n_places), (n_chains, dim) -> (.., n_lags)."""
+        if self._dense is not None:
+            every = self._dense.reshape(-1, self._n) @ error.T
+            every = every.reshape(self._n_lags, self._dim, -1) * theta.T
+            return np.asarray(every.sum(axis=1).T)
+        return self._against(error, theta @ self._transform)
+
+    def squares(self, mask: Floats, signal: Floats) -> Floats:
+        """sum_t m_t s_(t-k)^2: (n_places,), (n_chains, n_places) -> (n_chains, n_lags)."""
+        return self._against(mask, fft.rfft(signal**2, self._n_fft))
+
+    def _against(self, values: Floats, transform: np.ndarray) -> Floats:
+        product = fft.rfft(values, self._n_fft) * np.conj(transform)
+        return np.asarray(fft.irfft(product, self._n_fft)[..., : self._n_lags])

@@ -89,7 +89,9 @@ where tenant = ? and session_id = ? and trajectory = ? and round > ? and round <
 order by round, number limit ?
 
 -- name: insert_decision
-insert into decisions values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+-- "or fail": a row refused fails the transaction anyway, and SQLite keeps no copy of every page that
+-- a statement touches in case it is to be undone alone
+insert or fail into decisions values (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 
 -- name: measurement_over
 -- measurements of a single-mode session never overlap: the last to start is the only candidate
@@ -118,7 +120,7 @@ select * from measurements
 where tenant = ? and session_id = ? and trajectory = ? order by number
 
 -- name: insert_measurement
-insert into measurements values (?,?,?,?,?,?,?,?,?)
+insert or fail into measurements values (?,?,?,?,?,?,?,?,?)
 
 -- name: count_measured
 -- rounds of positions ?3..?4 that some measurement covers

@@ -63,6 +63,21 @@ def test_a_file_that_another_program_holds_stops_no_event_loop(room: Room) -> No
     other.close()
 
 
+def test_a_row_that_the_database_refuses_leaves_nothing_of_its_command(room: Room) -> None:
+    class Twice:
+        key = room.key
+
+        def __call__(self, uow: UnitOfWork) -> None:
+            uow.add_decision(decide(room)(uow).decision)  # type: ignore[union-attr]
+
+    outcomes, _ = room.commit.run([decide(room), Twice(), decide(room)])
+    assert isinstance(outcomes[1][1], sqlite3.IntegrityError)
+    assert [outcomes[i][0].decision.round for i in (0, 2)] == [1, 2]
+    with room.store.reader() as reader:
+        assert [one.round for one in reader.decisions((*room.key, ""), 0, 10)] == [1, 2]
+    assert room.session.n_rounds == 2
+
+
 @pytest.mark.parametrize("brief", [False, True])
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_rollback_that_fails_is_survived(

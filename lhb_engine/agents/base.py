@@ -119,11 +119,12 @@ class Agent:
         return _QUIET.copy().run(self._finite_scores, contexts)
 
     def _finite_scores(self, contexts: Floats) -> Floats:
-        if not _is_finite(contexts):
-            raise ValueError("contexts must be finite")
         scores = self._scores(contexts)
-        if _is_finite(scores):
+        # products tell of contexts that are not finite; without theta there are none
+        if _is_finite(scores) and (self.theta is not None or _is_finite(contexts)):
             return scores
+        if not np.isfinite(contexts).all():
+            raise ValueError("contexts must be finite")
         return np.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0)
 
     def _scores(self, contexts: Floats) -> Floats:

@@ -157,6 +157,7 @@ class UnitOfWork:
 
     def agent_state(self, key: SessionKey) -> str | None:
         """The agent's state as JSON, or None."""
+        self._save_learned()
         self.flush()
         return self._transaction.agent_state(key)
 
@@ -240,11 +241,15 @@ class UnitOfWork:
         for key in [k for k in self._trajectories if k[:2] == session.key]:
             del self._trajectories[key]
         self.agents.pop(session.key, None)
+        self._learned.discard(session.key)
         self.effects.removed.add(session.key)
 
     def flush(self) -> None:
-        """Hand what is buffered to the transaction, so that any read sees it."""
-        self._save_learned()
+        """Hand what is buffered to the transaction, so that any read sees it.
+
+        What agents have learned is not: writing it out takes as long as a hundred rewards, each of
+        which reads. `agent_state` and the commit see to it.
+        """
         if self._changes != _NOTHING:
             self._transaction.write(self._changes)
             self._changes = Changes()

@@ -13,6 +13,7 @@ from service.agents import build_agent
 from service.decisions import Blocked
 from service.problems import Problem
 from service.rewards import Receive, Reward
+from service.sessions import DeleteSession
 from tests.service.room import Room
 
 LEARNERS = sorted(name for name, kind in ALGORITHMS.items() if kind.learns_within_epoch)
@@ -76,6 +77,51 @@ def test_what_is_rolled_back_is_not_learned(tmp_path: Path, algorithm: str) -> N
     with room.store.reader() as reader:
         assert reader.agent_state(room.key) == before
     room.reward(5.0, round=4)
+    room.store.close()
+
+
+@pytest.mark.parametrize("algorithm", LEARNERS)
+def test_many_rewards_in_one_call_are_learned_one_by_one_and_stored_once(
+    tmp_path: Path, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = Room(tmp_path)
+    room.create(algorithm=algorithm, seed=3)
+    rewards = [Reward(0.5 * round, "", round=round) for round in range(1, 9)]
+    twin = Room(tmp_path, store=room.store)
+    twin.create(algorithm=algorithm, seed=3)
+    for one in (room, twin):
+        one.rounds(8, rewarded=False)
+    for reward in rewards:
+        twin.run(Receive(twin.key, [reward], twin.agents))
+    kind, n_written = ALGORITHMS[algorithm], 0
+    state = kind.state
+
+    def counted(agent: Any) -> Any:
+        nonlocal n_written
+        n_written += 1
+        return state(agent)
+
+    monkeypatch.setattr(kind, "state", counted)
+    room.run(Receive(room.key, rewards, room.agents))
+    assert n_written == 1
+    with room.store.reader() as reader:
+        assert reader.agent_state(room.key) == reader.agent_state(twin.key)
+    room.store.close()
+
+
+@pytest.mark.parametrize("algorithm", LEARNERS)
+def test_a_learner_may_be_deleted_in_the_batch_it_learned_in(
+    tmp_path: Path, algorithm: str
+) -> None:
+    room = Room(tmp_path)
+    room.create(algorithm=algorithm)
+    room.rounds(2, rewarded=False)
+    learns = Receive(room.key, [Reward(1.0, "", round=1)], room.agents)
+    outcomes, _ = room.commit.run([learns, DeleteSession(room.key)])
+    assert [error for _, error in outcomes] == [None, None]
+    with room.store.reader() as reader:
+        assert reader.session(room.key) is None
+        assert reader.agent_state(room.key) is None
     room.store.close()
 
 

@@ -11,6 +11,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.bodies import LARGE
 from service.api.hot import find_handler
 from service.auth import Keyring
 from service.logs import REQUEST_ID
@@ -24,7 +25,6 @@ log = structlog.get_logger()
 IMPORT_PATH = "/v1/sessions/import"
 # far above a hundred thousand rewards with all their keys, the most that any body may hold
 MOST_OF_A_KIND = {b"[": 10**6, b"{": 10**6, b":": 10**6, b'"': 4 * 10**6}
-LARGE = 2**20  # bytes; what came before is few of any kind
 JSON_TYPE = (b"content-type", b"application/json")
 PROBLEM_TYPE = (b"content-type", MEDIA_TYPE.encode())
 

@@ -39,7 +39,7 @@ from service.values import (
 MOST_ARMS = 100_000
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 MOST_NAMED = 100  # things wrong with a body; lists end at the first, but unknown keys do not
-LARGE = 2**20  # bytes of a body, which nobody reads a second time to find out more
+LARGE = 2**20  # bytes of a body: looked at before it is parsed, and not a second time after
 T = TypeVar("T")
 
 

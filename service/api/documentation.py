@@ -139,7 +139,7 @@ class Page(BaseModel):
 def documented(answers: dict[int, type[BaseModel]], *problems: int) -> dict[int | str, Any]:
     """`responses` of an endpoint."""
     out: dict[int | str, Any] = {status: {"model": model} for status, model in answers.items()}
-    for status in (400, 401, 413, 429, *problems):
+    for status in (400, 401, 408, 413, 429, 503, *problems):
         content = {"application/problem+json": {"schema": PROBLEM_REF}}
         out[status] = {"description": "Problem", "content": content}
     return out

@@ -8,6 +8,7 @@ from prometheus_client import generate_latest
 from pydantic import TypeAdapter
 
 from lhb_engine.agents import ALGORITHMS, Agent
+from service.api.documentation import documented
 from service.api.sessions import json_response, timestamp
 from service.records import FitQueue
 from service.service import service_of
@@ -34,7 +35,7 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
     }
 
 
-@router.get("/v1/algorithms", summary="Algorithms and their options")
+@router.get("/v1/algorithms", summary="Algorithms and their options", responses=documented({}))
 async def get_algorithms(request: Request) -> Response:
     """What `algorithm` and `options` of a session may say."""
     allow = service_of(request).settings.allow_oracles
@@ -48,7 +49,7 @@ async def get_healthz() -> Response:
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", summary="Ready")
+@router.get("/readyz", summary="Ready", responses=documented({}))
 async def get_readyz(request: Request) -> Response:
     """The database answers, and how much waits."""
     service = service_of(request)
@@ -71,7 +72,7 @@ async def get_readyz(request: Request) -> Response:
     )
 
 
-@router.get("/metrics", summary="Prometheus metrics")
+@router.get("/metrics", summary="Prometheus metrics", responses=documented({}))
 async def get_metrics(request: Request) -> Response:
     """In Prometheus' text format."""
     service = service_of(request)

@@ -277,5 +277,13 @@ def _positions(
     if session.n_trajectories == 1:
         return [(first, last)]
     key = (*session.key, trajectory.key)
-    found = (uow.decision_by_round(key, round) for round in range(first, last + 1))
-    return [(d.position, d.position) for d in found if d is not None]
+    if first == last:
+        decision = uow.decision_by_round(key, first)
+        return [] if decision is None else [(decision.position, decision.position)]
+    ranges: list[tuple[int, int]] = []
+    for position in uow.positions(key, first, last):
+        if ranges and position == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], position)
+        else:
+            ranges.append((position, position))
+    return ranges

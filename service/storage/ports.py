@@ -125,6 +125,9 @@ class Transaction(Protocol):
     ) -> list[tuple[int, int, bytes]]:
         """Round, position and selected context of every decision of rounds first..last."""
 
+    def positions(self, key: TrajectoryKey, first: int, last: int) -> list[int]:
+        """Position of the first decision of each of rounds first..last."""
+
     def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
         """When the last unmeasured round of positions first..last was followed by a decision.
 

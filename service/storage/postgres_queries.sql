@@ -210,6 +210,11 @@ select round, position, context from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
 order by round, number
 
+-- name: positions
+select min(position) from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
+group by round order by round
+
 -- name: measured_values
 select first_round, last_round, value from measurements
 where tenant = $1 and session_id = $2 and trajectory = $3

@@ -182,6 +182,10 @@ class SqlReader(ABC):
         """Round, position and selected context of every decision of rounds first..last."""
         return self._all("selected_contexts", *key, first, last)
 
+    def positions(self, key: TrajectoryKey, first: int, last: int) -> list[int]:
+        """Position of the first decision of each of rounds first..last."""
+        return [position for (position,) in self._all("positions", *key, first, last)]
+
     def measured_values(
         self, key: TrajectoryKey, first: int, last: int, number: int
     ) -> list[tuple[int, int, float]]:

@@ -164,6 +164,11 @@ select round, position, context from decisions
 where tenant = ? and session_id = ? and trajectory = ? and round between ? and ?
 order by round, number
 
+-- name: positions
+select min(position) from decisions
+where tenant = ? and session_id = ? and trajectory = ? and round between ? and ?
+group by round order by round
+
 -- name: measured_values
 select first_round, last_round, value from measurements
 where tenant = ? and session_id = ? and trajectory = ?

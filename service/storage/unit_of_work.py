@@ -168,6 +168,11 @@ class UnitOfWork:
         self.flush()
         return self._transaction.selected_contexts(key, first, last)
 
+    def positions(self, key: TrajectoryKey, first: int, last: int) -> list[int]:
+        """Position of the first decision of each of rounds first..last."""
+        self.flush()
+        return self._transaction.positions(key, first, last)
+
     # --- writes
 
     def add_session(self, session: Session) -> None:

@@ -86,6 +86,17 @@ def test_an_event_id_and_a_reward_id_are_unique_in_their_trajectory(store: Store
         transaction.rollback()
 
 
+def test_positions_are_those_of_one_trajectorys_rounds(store: Store) -> None:
+    ours = [decision(round, position=2 * round) for round in range(1, 6)]
+    others = [decision(round, "b", position=2 * round - 1) for round in range(1, 6)]
+    commit(store, session(), *ours, *others)
+    transaction = begin(store)
+    assert transaction.positions(T1, 2, 4) == [4, 6, 8]
+    assert transaction.positions(T1, 4, 9) == [8, 10]
+    assert transaction.positions(T1, 6, 9) == []
+    transaction.rollback()
+
+
 def test_measurements_are_found_by_the_rounds_they_share(store: Store) -> None:
     rows = [measurement(2), measurement(4, 6), measurement(9, reward_id="nine")]
     commit(store, session(), *rows)

@@ -15,7 +15,9 @@ def gate_of(database_url: str) -> Path:
 def gated_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
     """A real fit, once the gate is open; writes its process id where the test finds it."""
     gate = gate_of(database_url)
-    gate.with_suffix(".pid").write_text(str(os.getpid()))
+    part = gate.with_suffix(".part")
+    part.write_text(str(os.getpid()))
+    part.replace(gate.with_suffix(".pid"))  # whole, or not there yet
     while gate.exists():
         time.sleep(0.005)
     return run_fit(database_url, tenant, session_id, due)

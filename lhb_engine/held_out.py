@@ -15,7 +15,6 @@ FEWEST = 20
 WORSE = 1.25  # squared error over the noise expected, below which nothing is said
 SURE = 5.0  # standard errors of that ratio under normal noise
 FEWEST_BETTER = 4
-BETTER = 2.0  # standard errors by which a new estimate's squared errors may not exceed the old's
 
 
 @dataclass(frozen=True)
@@ -115,8 +114,8 @@ class Since:
             "alarm": bool(self.old.settled and ratio > limit),
         }
 
-    def is_better_than(self, new: Prediction) -> bool:
-        """Whether the old one explains them clearly better than `new`.
+    def is_better_than(self, new: Prediction, by: float) -> bool:
+        """Whether the old one explains them better than `new` by so many standard errors.
 
         It had not seen them, and `new` has: that is no small difference, and no fair one.
         """
@@ -124,4 +123,4 @@ class Since:
             return False
         excess = new.errors(self.rows) ** 2 - self.errors**2
         error = float(excess.std(ddof=1)) / np.sqrt(len(excess))
-        return bool(float(excess.mean()) > BETTER * error)
+        return bool(float(excess.mean()) > by * error)

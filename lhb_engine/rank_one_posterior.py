@@ -5,14 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lhb_engine.aligned_rounds import AlignedRounds
+from lhb_engine.anytime_settings import AnytimeSettings
 from lhb_engine.history import Floats
 from lhb_engine.rank_one_chains import Chains
 
-MOST_CHAINS, LEAST_CHAINS = 32, 8
-PLACES = 2000  # rows times chains: while it is small, further chains cost next to nothing
-SWEEPS = 4, 4  # before the chains are thinned, and after, when draws are kept
-FIRST_SWEEPS = 6, 4  # where no start is known
-TEMPER = 4.0  # an evidence is itself a draw: differences of a few nats do not decide
 FEW = 8.0  # rows that the common scale of the features counts for
 
 
@@ -53,6 +49,7 @@ def rank_one_posterior(
     start: Floats | None = None,
     weights: Floats | None = None,
     signed: bool = False,
+    settings: AnytimeSettings | None = None,
 ) -> Posterior:
     """Sample the posterior of the rank-one model.
 
@@ -68,12 +65,16 @@ def rank_one_posterior(
         The lag weights found with it: that half starts from them as well, not from zero.
     signed : bool
         Lag weights may be negative; theta is then oriented such that they sum to >= 0.
+    settings : AnytimeSettings, optional
+        How many chains and sweeps.
     """
+    settings = settings or AnytimeSettings()
     scale = context_scale(rows)
     size = float(np.sqrt(rows.y @ rows.y / rows.n_rows))
     scaled = replace(rows, contexts=rows.contexts / scale, y=rows.y / size)
     rng = np.random.Generator(np.random.PCG64(seed))
-    n_chains = int(np.clip(PLACES // rows.n_rows, LEAST_CHAINS, MOST_CHAINS))
+    n_chains = max(settings.least_chains, settings.places // rows.n_rows)
+    n_chains = min(settings.most_chains, n_chains)
     theta = rng.standard_normal((n_chains, rows.contexts.shape[1]))
     if start is not None:
         theta[: n_chains // 2] = start * scale / np.linalg.norm(start * scale)
@@ -82,15 +83,14 @@ def rank_one_posterior(
         w = _started(weights, rows.n_lags, n_chains, rng)
         w *= float(np.linalg.norm(start * scale)) / size
     chains = Chains(scaled, theta, rng, signed, w)
-    burn, kept = FIRST_SWEEPS if start is None else SWEEPS
-    for _ in range(burn):
+    for _ in range(settings.first_sweeps if start is None else settings.sweeps):
         chains.sweep()
     chance = chains.evidence()
-    chance = np.exp((chance - chance.max()) / TEMPER)
+    chance = np.exp((chance - chance.max()) / settings.temper)
     places = np.cumsum(chance / chance.sum())
     chosen = np.searchsorted(places, (np.arange(n_chains) + rng.random()) / n_chains)
     chains.keep(np.minimum(chosen, n_chains - 1))
-    return _average(chains, kept, scale, size)
+    return _average(chains, settings.kept, scale, size)
 
 
 def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generator) -> Floats:

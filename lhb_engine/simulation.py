@@ -50,7 +50,7 @@ class Simulation:
 
 
 def simulate(
-    algorithm: str,
+    algorithm: str | Agent,
     environment: LongHorizonEnvironment,
     *,
     n_rounds: int,
@@ -64,8 +64,8 @@ def simulate(
 
     Parameters
     ----------
-    algorithm : str
-        A registered name.
+    algorithm : str or Agent
+        A registered name, or an agent that has not played (then no horizon and no options).
     environment : LongHorizonEnvironment
     n_rounds : int
         Rounds T.
@@ -80,9 +80,11 @@ def simulate(
     measure : callable, optional
         From the rewards of rounds 1..n to what is measured of them; by default every one.
     """
-    agent = make_agent(
-        algorithm, dim=environment.dim, horizon=horizon or environment.horizon, **(options or {})
-    )
+    if isinstance(algorithm, Agent):
+        agent = algorithm
+    else:
+        steps = horizon or environment.horizon
+        agent = make_agent(algorithm, dim=environment.dim, horizon=steps, **(options or {}))
     fit = run_fit or _fit
     log = _Log(environment, seed, n_rounds, measure)
     estimates: list[Estimate] = []

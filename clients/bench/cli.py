@@ -173,6 +173,10 @@ def _milliseconds(
 def decide(
     board: Annotated[str, typer.Option(help="main | harder | poor | all")] = "main",
     algorithm: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(help="anytime with other settings beside it: lapse=inf,sure_sign=0.8."),
+    ] = None,
     world: Annotated[list[str] | None, typer.Option(help="Only these worlds.")] = None,
     seeds: Annotated[int, typer.Option(help="Worlds of each kind.", min=2)] = 20,
     first_seed: Annotated[int, typer.Option(min=0)] = 5000,
@@ -181,6 +185,7 @@ def decide(
 ) -> None:
     """Regret against that of an oracle which knows the lag weights (docs/anytime.md)."""
     from clients.bench import decide as scoreboard
+    from lhb_engine.anytime_settings import AnytimeSettings
 
     boards = {"main": scoreboard.BOARD, "harder": scoreboard.HARDER, "poor": scoreboard.POOR}
     worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
@@ -188,7 +193,13 @@ def decide(
         raise typer.BadParameter(f"no board {board!r}: main, harder, poor or all")
     if world:
         worlds = tuple(w for w in worlds if w.name in world)
-    names = algorithm or ["anytime", "ad_lasso"]
+    names = algorithm or (["anytime"] if variant else ["anytime", "ad_lasso"])
+    for text in variant or ():
+        try:
+            AnytimeSettings().changed(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        names.append(f"anytime {text}")
     if not as_json:
         typer.echo(scoreboard.HEADER)
     result = scoreboard.run(
@@ -204,6 +215,11 @@ def decide(
         for name in names:
             mean, most = result["mean_ratio"][name], result["max_ratio"][name]
             typer.echo(f"{name}: mean ratio {mean:.2f}, highest {most:.2f}")
+        for row in result["board"]:
+            for name, found in row["algorithms"].items():
+                if "less_anytime" in found:
+                    less, by = found["less_anytime"]
+                    typer.echo(f"{row['world']}: {name} less anytime {less:+.1f} ± {by:.1f}")
 
 
 @bench.command()

@@ -9,6 +9,7 @@ import numpy as np
 
 from lhb_engine.agents.base import Agent, Choice, OptionError, Options, best_arms
 from lhb_engine.aligned_rounds import AlignedRounds, align
+from lhb_engine.anytime_settings import AnytimeSettings
 from lhb_engine.estimate import Estimate
 from lhb_engine.held_out import Prediction
 from lhb_engine.history import FitWindow, Floats, History, Ints
@@ -19,12 +20,7 @@ if TYPE_CHECKING:
     from lhb_engine.held_out import Since
     from lhb_engine.rank_one_posterior import Posterior
 
-FIRST_FIT, LEAST_STEP = 8, 3
-EARLY_GROWTH, LATE_GROWTH = 1.15, 1.4  # the first up to EARLY horizons: there a fit is worth most
-EARLY = 2.5
-LEARNED = 0.3  # concentration of theta's draws below which nothing is installed
-SURE_SIGN = 0.9  # agreement of the draws' sides; asked once rows are twice the lags: a faint early
-# direction explores as well as anything else would, and better the more often it changes
+FIRST_FIT = 8
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 REFUSED = "The rounds since the last direction was found speak against a new one"
 ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
@@ -61,20 +57,24 @@ class AnytimeOptions(Options):
             raise OptionError("signed", "must be true or false")
 
 
-def anytime_windows(horizon: int, memory: int | None, after: int = 0) -> Iterator[FitWindow]:
+def anytime_windows(
+    horizon: int, memory: int | None, after: int = 0, settings: AnytimeSettings | None = None
+) -> Iterator[FitWindow]:
     """Fits at rounds 8, 11, 14, ...: 1.15 times apart up to 2.5 horizons, then 1.4 times.
 
     So late fits are rare and work in all grows like T log T (linearly with a memory, of which
     no two fits are further apart than a fifth). Those due after more than `after` rounds.
     """
+    settings = settings or AnytimeSettings()
     most = None if memory is None else ceil(memory * 0.2)
     due, epoch = FIRST_FIT, 1
     while True:
         if due > after:
             first = 1 if memory is None else max(1, due - memory + 1)
             yield FitWindow(epoch, first, due, min(horizon, due), due)
-        growth = EARLY_GROWTH if due < EARLY * horizon else LATE_GROWTH
-        step, times = max(LEAST_STEP, ceil(due * (growth - 1.0))), 1
+        early = due < settings.early * horizon
+        growth = settings.early_growth if early else settings.late_growth
+        step, times = max(settings.least_step, ceil(due * (growth - 1.0))), 1
         if most is not None and step >= most:
             step, times = most, max(1, (after - due) // most)
         due, epoch = due + step * times, epoch + times
@@ -92,6 +92,7 @@ class Anytime(Agent):
     summary = "Bayesian rank-one fits, early and often, on all rounds; nothing to tune."
     options_type = AnytimeOptions
     options: AnytimeOptions
+    settings = AnytimeSettings()
 
     def __init__(self, dim: int, horizon: int, options: AnytimeOptions) -> None:
         super().__init__(dim, horizon, options)
@@ -117,12 +118,13 @@ class Anytime(Agent):
             return self.theta is not None
         return round <= self._lapse(self.prediction.last_round)
 
-    def _lapse(self, last_round: int) -> int:
+    def _lapse(self, last_round: int) -> float:
         """The last round of a direction: it counts for as many again as its fit looked back on.
 
         Several fits fall due until then. Each confirms it, by another one, or finds none.
         """
-        return last_round + min(last_round, self.options.memory or last_round)
+        seen = min(last_round, self.options.memory or last_round)
+        return last_round + self.settings.lapse * seen
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
@@ -142,7 +144,8 @@ class Anytime(Agent):
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """The first window that is due after more than `n_rounds` rounds."""
-        return next(anytime_windows(self.horizon, self.options.memory, n_rounds))
+        memory = self.options.memory
+        return next(anytime_windows(self.horizon, memory, n_rounds, self.settings))
 
     def fit(self, history: History) -> Estimate:
         """Posterior mean on every row of the window."""
@@ -152,7 +155,7 @@ class Anytime(Agent):
         since = self.prediction.since(history) if self.prediction else None
         estimate = units.restore(self._estimate(rows, history, since))
         new = Prediction.of(estimate)
-        if since is None or new is None or not since.is_better_than(new):
+        if since is None or new is None or not since.is_better_than(new, self.settings.guard):
             return estimate
         nothing = np.zeros_like(estimate.lag_weights)
         return replace(
@@ -173,7 +176,7 @@ class Anytime(Agent):
         if self.prediction is None:
             return "the last direction stays"
         until = self._lapse(self.prediction.last_round)
-        return f"the last direction stays, up to round {until} if no fit confirms it"
+        return f"the last direction stays, up to round {until:.0f} if no fit confirms it"
 
     def _estimate(self, rows: AlignedRounds, history: History, since: "Since | None") -> Estimate:
         """In the rows' own units."""
@@ -198,6 +201,7 @@ class Anytime(Agent):
             start=self.theta,
             weights=self.prediction.lag_weights if self.prediction else None,
             signed=self.options.signed,
+            settings=self.settings,
         )
         covered |= {
             "sigma_hat": found.noise,
@@ -211,9 +215,10 @@ class Anytime(Agent):
             },
         }
         enough = self.options.signed or rows.n_rows >= 2 * rows.n_lags
-        if found.concentration < LEARNED or (enough and found.sign < SURE_SIGN):
+        learned = found.concentration >= self.settings.learned
+        if not learned or (enough and found.sign < self.settings.sure_sign):
             message = f"No direction stands out from the noise yet: {self._goes_on(history)}."
-            if self.options.signed and found.concentration >= LEARNED:
+            if self.options.signed and learned:
                 message = "The lag weights nearly cancel: the sign of the direction is a guess."
             return Estimate("zero", zero, message=message, **covered)
         weights = zero.copy()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from clients.bench.decide import BOARD, HARDER, paired_interval, run
+from lhb_engine.anytime_settings import AnytimeSettings
 
 SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}
 
@@ -32,6 +33,27 @@ def test_results_do_not_depend_on_the_number_of_jobs():
         for played in found["board"][0]["algorithms"].values():
             played.pop("fit_seconds")
     assert one == two
+
+
+def test_variants_are_played_beside_the_agent_as_it_is():
+    worlds = [replace(BOARD[1], **SMALL)]
+    same, other = "anytime sweeps=4,lapse=1", "anytime kept=1,early_growth=2.0"
+    found = run(worlds, ["anytime", same, other], range(3))["board"][0]["algorithms"]
+    assert found[same]["regret"] == found["anytime"]["regret"]
+    assert found[same]["less_anytime"] == [0.0, 0.0]
+    less = np.subtract(found[other]["regret"], found["anytime"]["regret"])
+    assert less.any()
+    expected = [less.mean(), less.std(ddof=1) / np.sqrt(3)]
+    np.testing.assert_allclose(found[other]["less_anytime"], expected)
+
+
+def test_settings_are_changed_by_name():
+    changed = AnytimeSettings().changed("lapse=inf,sweeps=10")
+    assert (changed.lapse, changed.sweeps) == (np.inf, 10)
+    assert replace(changed, lapse=1.0, sweeps=4) == AnytimeSettings()
+    for wrong in ("speed=1", "sweeps=1.5", "lapse"):
+        with pytest.raises(ValueError):
+            AnytimeSettings().changed(wrong)
 
 
 def test_the_interval_is_paired():

@@ -4,7 +4,7 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from service.problems import Unavailable
@@ -12,13 +12,14 @@ from service.records import Session, SessionKey, Trajectory, TrajectoryKey
 from service.storage.file_lock import FileLock
 from service.storage.ports import Reader
 from service.storage.schema import check_revision, whole_schema
-from service.storage.sqlite_connection import connect, translated
+from service.storage.sqlite_connection import connect, is_tight, keep_log, translated
 from service.storage.sqlite_reader import SqliteReader
 from service.storage.sqlite_transaction import SqliteTransaction
 
 N_CACHED_SESSIONS = 4096
 N_CACHED_TRAJECTORIES = 65_536
 BUSY_SECONDS = 5.0
+BATCHES_A_LOOK = 16  # at the disk: others fill it too
 
 
 class SqliteStore:
@@ -53,6 +54,7 @@ class SqliteStore:
         self.sessions: OrderedDict[SessionKey, Session] = OrderedDict()
         self.trajectories: OrderedDict[TrajectoryKey, Trajectory] = OrderedDict()
         self._readers: list[sqlite3.Connection] = []
+        self._is_tight, self._n_begun = False, 0
 
     def _open_schema(self) -> None:
         """A new file gets the schema; what is there must be ours."""
@@ -65,6 +67,9 @@ class SqliteStore:
 
     def begin(self, *, wait: bool = True) -> "SqliteTransaction":
         """Open the writer's transaction; some other program may hold the file for a while."""
+        if self._n_begun % BATCHES_A_LOOK == 0:
+            self._look_at_the_disk()
+        self._n_begun += 1
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
@@ -78,6 +83,13 @@ class SqliteStore:
                     raise
                 time.sleep(0.01)
         return SqliteTransaction(self, self._connection)
+
+    def _look_at_the_disk(self) -> None:
+        with suppress(OSError), translated():  # a disk that says nothing: the transaction will
+            found = is_tight(self.path)
+            if found != self._is_tight:
+                keep_log(self._connection, is_tight=found)
+                self._is_tight = found
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:

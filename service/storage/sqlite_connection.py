@@ -15,6 +15,8 @@ sqlite3.register_adapter(type(None), {None: None}.get)
 sqlite3.register_adapter(bytes, bytes.__bytes__)
 sqlite3.register_adapter(bool, operator.pos)
 
+TIGHT_BYTES = 2**26  # four times a log of 4000 pages
+
 # what the driver says -> problem code; anything else is a defect and stays an error
 _TROUBLE = {
     sqlite3.SQLITE_FULL: ("storage_full", "the disk is full"),
@@ -62,7 +64,24 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     if not readonly:
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
-        connection.execute("pragma wal_autocheckpoint = 4000")
-        connection.execute("pragma journal_size_limit = 67108864")
+        keep_log(connection, is_tight=False)
     connection.execute("pragma cache_size = -16384")
     return connection
+
+
+def is_tight(path: Path) -> bool:
+    """Whether the disk has so little room left that the log must not take it."""
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize < TIGHT_BYTES
+
+
+def keep_log(connection: sqlite3.Connection, *, is_tight: bool) -> None:
+    """How long the log may grow before its pages go into the database file.
+
+    Commits go to the log first. One that has taken the last of the disk is there for good: the
+    database cannot grow by the pages that would empty it. So on a tight disk every commit moves
+    its pages at once (four waits for the disk, not one), and the log keeps no room it does not use.
+    """
+    pages, size = (1, 0) if is_tight else (4000, 2**26)
+    connection.execute(f"pragma wal_autocheckpoint = {pages}")
+    connection.execute(f"pragma journal_size_limit = {size}")

@@ -97,6 +97,35 @@ def test_a_full_disk(small_disk: Path) -> None:
         assert_whole(client, session, n)
 
 
+def wide(client: httpx.Client, session: str, i: int) -> httpx.Response:
+    """A decision of more than 2 kB."""
+    body = {"contexts": [[1.0] * 256], "event_id": f"e{i}"}
+    return client.post(f"/v1/sessions/{session}/decisions", json=body)
+
+
+def test_the_log_leaves_a_small_disk_to_the_data(small_disk: Path) -> None:
+    """It would be moved after 16 MB: there are 3. Nor does it keep what a failed import took."""
+    filler = small_disk / "filler"
+    filler.write_bytes(b"\0" * 2**19)
+    with Server(small_disk / "lhb.db") as server, server.client() as client:
+        body = {"algorithm": "uniform", "dim": 256, "horizon": 4}
+        session = str(client.post("/v1/sessions", json=body).json()["id"])
+        path = f"/v1/sessions/{session}/history"
+        answer = client.post(path, json={"contexts": [[1.0] * 256] * 1500})
+        assert (answer.status_code, answer.json()["code"]) == (503, "storage_full")
+        n = 0
+        for room in (2.5 * 2**20, 3 * 2**20):  # a decision takes a page of 4 kB
+            while (answer := wide(client, session, n + 1)).status_code == 201:
+                n += 1
+            assert (answer.status_code, answer.json()["code"]) == (503, "storage_full")
+            assert n * 4096 > 0.8 * room
+            assert [item["round"] for item in log_of(client, session)] == list(range(1, n + 1))
+            filler.unlink(missing_ok=True)
+        server.kill()
+    with Server(small_disk / "lhb.db") as again, again.client() as client:
+        assert [item["round"] for item in log_of(client, session)] == list(range(1, n + 1))
+
+
 def test_a_disk_that_was_mounted_read_only(small_disk: Path) -> None:
     database = small_disk / "lhb.db"
     with Server(database) as server, server.client() as client:

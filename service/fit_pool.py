@@ -26,6 +26,7 @@ class FitPool(FitProcesses):
         self._timers: dict[SessionKey, asyncio.TimerHandle] = {}
         self._due: dict[SessionKey, tuple[int, float]] = {}
         self._waiters: dict[SessionKey, asyncio.Event] = {}
+        self._is_closed = False
 
     @property
     def n_jobs(self) -> int:
@@ -79,13 +80,19 @@ class FitPool(FitProcesses):
         return True
 
     async def close(self) -> None:
-        """Stop the processes; due marks stay, so that the next start takes the fits up."""
+        """Stop the processes; due marks stay, so that the next start takes the fits up.
+
+        What is committed from now on, for clients that have gone, starts nothing.
+        """
+        self._is_closed = True
         for timer in self._timers.values():
             timer.cancel()
         await super().close()
 
     def _run(self, key: SessionKey, due: int) -> None:
         self._due[key] = (due, time.time())
+        if self._is_closed:
+            return
         self._spawn(self._fit_or_forget(key, due))
 
     async def _fit_or_forget(self, key: SessionKey, due: int) -> None:
@@ -102,6 +109,8 @@ class FitPool(FitProcesses):
         pending = self._timers.pop(key, None)
         if pending is not None:
             pending.cancel()
+        if self._is_closed:
+            return
         assert self._writer is not None
         delay = max(0.0, at - self._writer.clock()) + 0.001
         self._timers[key] = loop.call_later(delay, self._tick, key)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.fit_pool import Job
+from service.fit_pool import FitPool, Job
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.jobs import dying_fit, failing_fit, gate_of, gated_fit
 
@@ -202,6 +202,34 @@ async def test_what_is_due_at_the_end_is_fitted_after_the_next_start(serve: Serv
     async with serve() as client:
         await until(lambda: installed(client, session))
         assert not (await client.read(f"/v1/sessions/{session}"))["fit_due"]
+
+
+@pytest.mark.parametrize("by", ["reward", "time"])
+async def test_a_commit_after_the_end_of_fits_starts_none(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Clients that hung up leave commands behind, which are committed after the pool has closed."""
+    asked: list[FitPool] = []
+
+    def ask(pool: FitPool) -> None:
+        asked.append(pool)
+        raise RuntimeError("closed")
+
+    async with serve() as client:
+        session = await client.create(algorithm="ad_lasso", reward_wait_seconds=0.2)
+        await play(client, session, 3)
+        await client.service.fits.close()
+        monkeypatch.setattr(FitPool, "_processes", ask)
+        await client.decide(session, ARMS)
+        if by == "reward":
+            await client.reward(session, value=1.0, round=4)
+        await client.decide(session, ARMS)
+        await asyncio.sleep(0.5)
+        is_due = (await client.read(f"/v1/sessions/{session}"))["fit_due"]
+        assert (is_due, asked) == (by == "reward", [])
+    monkeypatch.undo()
+    async with serve() as client:
+        await until(lambda: installed(client, session))
 
 
 async def test_waiting_time_that_passes_while_nobody_serves_counts(serve: Serve) -> None:

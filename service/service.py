@@ -14,7 +14,7 @@ from service.group_commit import GroupCommit
 from service.metrics import Metrics
 from service.records import FitQueue, SessionKey
 from service.settings import Settings
-from service.storage.ports import Store
+from service.storage.ports import MOST_READS, Store
 from service.storage.unit_of_work import Effects
 
 T = TypeVar("T")
@@ -51,8 +51,9 @@ class Service:
     metrics: Metrics
     monotonic: Callable[[], float] = time.monotonic
     readers: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="reader")
+        default_factory=lambda: ThreadPoolExecutor(MOST_READS, thread_name_prefix="reader")
     )
+    n_exports: int = 0
 
     async def read(self, work: Callable[[], T]) -> T:
         """Run a cold read off the event loop."""

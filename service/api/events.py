@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -15,8 +15,10 @@ from starlette.types import Message, Send
 from service.api.documentation import SessionAnswer, documented
 from service.api.sessions import found_session, json_response, session_answer
 from service.events import export_session
+from service.problems import Problem
 from service.service import Service, service_of, tenant_of
 from service.session_import import ImportSession, check_import
+from service.storage.ports import MOST_EXPORTS
 from service.values import NO_ZERO_BYTE
 
 router = APIRouter(tags=["sessions"])
@@ -66,14 +68,27 @@ class Download(StreamingResponse):
 
 async def _lines(service: Service, tenant: str, session_id: str) -> AsyncGenerator[bytes, None]:
     context = service.store.reader()
-    reader = await service.read(context.__enter__)
+    with _counted(service):
+        reader = await service.read(context.__enter__)
+        try:
+            session = await service.read(lambda: found_session(reader, tenant, session_id))
+            lines = export_session(reader, session)
+            while chunk := await service.read(lambda: _some(lines)):
+                yield chunk
+        finally:
+            await service.read(lambda: context.__exit__(None, None, None))
+
+
+@contextmanager
+def _counted(service: Service) -> Iterator[None]:
+    if service.n_exports >= MOST_EXPORTS:
+        detail = f"{MOST_EXPORTS} exports are under way, and there are no more at once"
+        raise Problem(503, "too_many_exports", detail, retry_after=5)
+    service.n_exports += 1
     try:
-        session = await service.read(lambda: found_session(reader, tenant, session_id))
-        lines = export_session(reader, session)
-        while chunk := await service.read(lambda: _some(lines)):
-            yield chunk
+        yield
     finally:
-        await service.read(lambda: context.__exit__(None, None, None))
+        service.n_exports -= 1
 
 
 def _some(lines: Iterator[bytes]) -> bytes:

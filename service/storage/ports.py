@@ -53,6 +53,8 @@ class Changes:
     api_keys: list[ApiKey] = field(default_factory=list)
 
 
+MOST_READS = 4  # at once in a process: each has a thread
+MOST_EXPORTS = 4  # beside them: each keeps its view of the database for as long as it is taken
 PAGE_BYTES = 2**20  # of the rows that one read gives, beyond which it stops early
 
 

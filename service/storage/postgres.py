@@ -17,12 +17,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 from service.problems import Unavailable
 from service.records import FitQueue, Session, SessionKey
-from service.storage.ports import Reader, Refused
+from service.storage.ports import MOST_EXPORTS, MOST_READS, Reader, Refused
 from service.storage.postgres_reader import SQL, Connection, PostgresReader, translated
 from service.storage.postgres_transaction import PostgresTransaction, end
 from service.storage.schema import check_revision
 
-N_READERS = 4
+N_READERS = MOST_READS + MOST_EXPORTS  # so that nobody waits for one
 WAIT_FOR_READER_SECONDS = 5.0
 # what a URL may override. A process that stops in the middle of a transaction, or a network that
 # swallows packets, must not hold locks for long: the server ends such a connection

@@ -1,5 +1,6 @@
 """A session whole, out and in again: it goes on as if nothing had happened."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from hashlib import blake2b
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from service.storage.ports import MOST_EXPORTS
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -155,4 +157,50 @@ async def test_names_and_unknown_sessions(serve: Serve) -> None:
         exported = (await client.get(f"/v1/sessions/{session}/events")).content
         answer = await client.post("/v1/sessions/import", content=exported)
         problem(answer, 409, "session_conflict", "name")
+        problem(await client.get("/v1/sessions/nobody/events"), 404, "unknown_session")
+
+
+class SlowExport:
+    """A client that takes no byte of an export before it is told to go on."""
+
+    def __init__(self, client: Client, session: str, go_on: asyncio.Event) -> None:
+        self.is_held, self._go_on = asyncio.Event(), go_on
+        path = f"/v1/sessions/{session}/events"
+        scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode()}
+        scope |= {"http_version": "1.1", "scheme": "http", "query_string": b"", "headers": []}
+        scope |= {"asgi": {"version": "3.0", "spec_version": "2.4"}, "root_path": ""}
+        scope |= {"client": ("127.0.0.1", 1), "server": ("lhb", 80)}
+        self.lines = b""
+        app = client._transport.app  # type: ignore[attr-defined]
+        self.task = asyncio.create_task(app(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            self.is_held.set()
+            await self._go_on.wait()
+            self.lines += message["body"]
+
+
+async def test_slow_exports_leave_reading_to_others(serve: Serve) -> None:
+    """On PostgreSQL each holds a connection, and there were four for everything that reads."""
+    async with serve() as client:
+        session = await client.create()
+        await play(client, session, 1, 5)
+        go_on = asyncio.Event()
+        exports = [SlowExport(client, session, go_on) for _ in range(MOST_EXPORTS)]
+        for export in exports:
+            await asyncio.wait_for(export.is_held.wait(), 10)
+        for _ in range(2):
+            pages = [client.read("/v1/sessions") for _ in range(8)]
+            assert all(len(page["items"]) == 1 for page in await asyncio.gather(*pages))
+            answer = await client.get(f"/v1/sessions/{session}/events")
+            problem(answer, 503, "too_many_exports")
+            assert answer.headers["retry-after"]
+        go_on.set()
+        await asyncio.gather(*(export.task for export in exports))
+        whole = (await client.get(f"/v1/sessions/{session}/events")).content
+        assert {export.lines for export in exports} == {whole}
         problem(await client.get("/v1/sessions/nobody/events"), 404, "unknown_session")

@@ -26,10 +26,17 @@ NDJSON = "application/x-ndjson"
 N_LINES, N_BYTES = 500, 2**20  # read between two turns of the event loop, about
 
 
+class Ndjson(StreamingResponse):
+    """What the schema is told that an export is."""
+
+    media_type = NDJSON
+
+
 @router.get(
     "/v1/sessions/{session_id}/events",
     summary="The session whole, as NDJSON",
-    responses={200: {"content": {NDJSON: {}}}, **documented({}, 404)},
+    response_class=Ndjson,
+    responses=documented({}, 404),
 )
 async def get_events(session_id: str, request: Request) -> Response:
     """A header, all records, and an end with count and digest; one consistent moment."""
@@ -46,12 +53,12 @@ async def get_events(session_id: str, request: Request) -> Response:
     return Download(stream(), service.settings.body_timeout_seconds)
 
 
-class Download(StreamingResponse):
+class Download(Ndjson):
     """Lets nobody take longer than `seconds` over a chunk: as long as somebody reads, a file's log
     cannot begin anew, and grows with every commit."""
 
     def __init__(self, content: AsyncGenerator[bytes, None], seconds: float) -> None:
-        super().__init__(content, media_type=NDJSON)
+        super().__init__(content)
         self._content, self._seconds = content, seconds
 
     async def stream_response(self, send: Send) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from prometheus_client import generate_latest
 from pydantic import TypeAdapter
+from starlette.responses import PlainTextResponse
 
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.documentation import documented
@@ -72,7 +73,12 @@ async def get_readyz(request: Request) -> Response:
     )
 
 
-@router.get("/metrics", summary="Prometheus metrics", responses=documented({}))
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=PlainTextResponse,
+    responses=documented({}),
+)
 async def get_metrics(request: Request) -> Response:
     """In Prometheus' text format."""
     service = service_of(request)

@@ -58,3 +58,13 @@ async def test_ranked_arm_ids_that_stand_twice(serve: Serve) -> None:
         problem(answer, 409, "duplicate_arm_ids", "arm_ids[1]")
         schema = await client.read("/openapi.json")
         assert "409" in responses(schema, "post", "/v1/sessions/{session_id}/rank")
+
+
+async def test_what_is_not_json_is_documented_as_what_it_is(serve: Serve) -> None:
+    async with serve() as client:
+        schema = await client.read("/openapi.json")
+        session = await client.create()
+        for path in ("/metrics", "/v1/sessions/{session_id}/events"):
+            answer = await client.get(path.format(session_id=session))
+            [documented] = responses(schema, "get", path)["200"]["content"]
+            assert answer.headers["content-type"].split(";")[0] == documented

@@ -1,0 +1,103 @@
+"""Whatever a client sends that the schema allows or forbids, the answer is one that it documents.
+
+The examples are the same at every run. What comes in as NDJSON has tests of its own (forged files).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.faults.server import Server
+
+ARMS = [[0.5, -0.25], [1.0, 2.0]]
+NOT_WRITTEN = "/v1/sessions/import"  # schemathesis cannot write NDJSON
+ITEMS_ANSWER = "/v1/batch"  # 200, and each item its own status
+
+
+def create(client: httpx.Client) -> str:
+    """A session with an event, its reward, and a round that has none yet."""
+    body = {"algorithm": "lin_ucb", "dim": 2, "horizon": 4}
+    session = str(client.post("/v1/sessions", json=body).json()["id"])
+    path = f"/v1/sessions/{session}"
+    client.post(f"{path}/decisions", json={"contexts": ARMS, "event_id": "e"}).raise_for_status()
+    client.post(f"{path}/rewards", json={"round": 1, "value": 1.0}).raise_for_status()
+    client.post(f"{path}/decisions", json={"contexts": ARMS}).raise_for_status()
+    return session
+
+
+def aim(case: Any, session: str) -> None:
+    """Let a request fit a session that is there: no schema says its dims, or what has no reward."""
+    if "event_id" in case.path_parameters:
+        case.path_parameters["event_id"] = "e"
+    bodies = [case.body]
+    if isinstance(case.body, dict) and isinstance(case.body.get("items"), list):
+        for item in case.body["items"]:
+            item["session_id"] = session
+            bodies.append(item.get("decision"))
+    for body in bodies:
+        if isinstance(body, dict) and "contexts" in body:
+            body["contexts"] = ARMS
+        if isinstance(body, dict) and "value" in body:
+            for name in set(body) - {"value", "reward_id"}:
+                del body[name]
+            body["round"] = 2
+
+
+def fuzz(operation: Any, mode: str, client: httpx.Client) -> set[int]:
+    """Forty requests to a route, each answer validated; their statuses."""
+    import schemathesis  # takes a second
+    from hypothesis.errors import Unsatisfiable
+
+    checks = schemathesis.checks
+    besides = [checks.positive_data_acceptance]  # a well-formed request may still be wrong
+    if operation.path == ITEMS_ANSWER:
+        besides.append(checks.negative_data_rejection)
+    session = create(client)
+    statuses = set()
+
+    @settings(
+        max_examples=40,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(operation.as_strategy(generation_mode=schemathesis.GenerationMode(mode)), st.booleans())
+    def answer(case: Any, is_aimed: bool) -> None:
+        nonlocal session
+        if is_aimed:
+            if case.method in ("DELETE", "PATCH"):
+                session = create(client)
+            if "session_id" in case.path_parameters:
+                case.path_parameters["session_id"] = session
+            if mode == "positive":
+                aim(case, session)
+        response = case.call()
+        statuses.add(response.status_code)
+        case.validate_response(response, excluded_checks=besides)
+
+    try:
+        answer()
+    except Unsatisfiable:
+        assert mode == "negative"  # it takes nothing that could be wrong
+    return statuses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["positive", "negative"])
+def test_every_answer_is_one_that_the_schema_documents(tmp_path: Path, mode: str) -> None:
+    import schemathesis
+
+    with Server(tmp_path / "lhb.db") as server, server.client() as client:
+        schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+        found = {}
+        for result in schema.exclude(path=NOT_WRITTEN).get_all_operations():
+            operation = result.ok()
+            found[operation.label] = fuzz(operation, mode, client)
+    assert not set().union(*found.values()) & {500, 503}
+    if mode == "positive":  # something of each route was done, not only refused
+        assert [label for label, seen in found.items() if min(seen) > 204] == []

@@ -2,10 +2,16 @@
 
 An executor would do, but its two futures a job, their locks and the callbacks between them cost as
 much as two statements of a transaction, in both threads, and the interpreter's lock is handed over
-more often.
+more often. Everybody waits for this thread to wake, so it asks the system for short slices of a
+processor: it then need not wait for the end of a fit's.
 """
 
 import asyncio
+import ctypes
+import os
+import platform
+import struct
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +20,8 @@ from typing import Any, TypeVar
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
+SLICE_NS = 100_000
+SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call, which os has not
 Job = tuple["asyncio.Future[Any]", Callable[[Any], Any], Any]
 
 
@@ -42,6 +50,7 @@ class WriterThread:
             self._thread = None
 
     def _run(self) -> None:
+        take_short_slices()
         while (job := self._jobs.get()) is not None:
             future, work, argument = job
             result, error = None, None
@@ -61,3 +70,18 @@ def _settle(future: "asyncio.Future[Any]", result: Any, error: BaseException | N
         future.set_result(result)
     else:
         future.set_exception(error)
+
+
+def take_short_slices() -> None:
+    """Have the calling thread scheduled in slices of a tenth of a millisecond.
+
+    On Linux 6.12 and later one with a shorter slice interrupts one with a longer. Nothing happens
+    on other systems, nor where this is refused.
+    """
+    number = SCHED_SETATTR.get(platform.machine())
+    if sys.platform != "linux" or number is None or sys.maxsize < 2**32:
+        return
+    policy, nice = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
+    if policy == os.SCHED_OTHER:
+        settings = struct.pack("IIQiIQQQ", 48, policy, 0, nice, 0, SLICE_NS, 0, 0)
+        ctypes.CDLL(None).syscall(number, 0, settings, 0)

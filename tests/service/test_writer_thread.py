@@ -1,11 +1,13 @@
 """The writer's thread answers in the event loop, in order, whatever the job does."""
 
 import asyncio
+import re
 import threading
+from pathlib import Path
 
 import pytest
 
-from service.writer_thread import WriterThread
+from service.writer_thread import SLICE_NS, WriterThread
 
 
 def test_jobs_run_one_by_one_in_one_thread_and_end_with_it() -> None:
@@ -40,6 +42,28 @@ def test_what_a_job_raises_is_raised_where_it_was_asked_for(error: BaseException
         return failed.exception()
 
     assert asyncio.run(play()) is error
+    thread.close()
+
+
+def slice_ns(_: None) -> int:
+    """Of the calling thread; 0 where the kernel does not say."""
+    told = Path("/proc/thread-self/sched")
+    found = re.search(r"(?m)^se\.slice *: *(\d+)$", told.read_text() if told.exists() else "")
+    return 0 if found is None else int(found[1])
+
+
+@pytest.mark.skipif(
+    not slice_ns(None), reason="the kernel does not tell a slice: Linux 6.12 and later may"
+)
+def test_it_is_scheduled_in_short_slices_and_no_other_thread_is() -> None:
+    thread = WriterThread()
+
+    async def play() -> int:
+        return await thread.call(slice_ns, None)
+
+    before = slice_ns(None)
+    assert asyncio.run(play()) == SLICE_NS < before
+    assert slice_ns(None) == before
     thread.close()
 
 

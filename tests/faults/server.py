@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
-from threadpoolctl import threadpool_limits
 
+from lhb_engine.blas import one_thread
 from service.offline import all_sessions
 from service.replay import replay_session
 from service.storage.urls import open_reader
@@ -27,7 +27,7 @@ def url_of(database: Path | str) -> str:
 def assert_replay_equals_live(url: str) -> int:
     """Every session that is left decides and fits again as it did; how many decisions there are."""
     n_decisions = 0
-    with threadpool_limits(1), open_reader(url) as reader:
+    with one_thread(), open_reader(url) as reader:
         for session in all_sessions(reader):
             replay = replay_session(reader, session)
             assert replay.differences == []

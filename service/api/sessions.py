@@ -29,10 +29,10 @@ DEFAULTS: dict[str, Any] = {
 
 
 def timestamp(seconds: float | None) -> str | None:
-    """RFC 3339 in UTC."""
+    """RFC 3339 in UTC, always with six digits: as texts, times are in their order."""
     if seconds is None:
         return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def session_answer(session: Session) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The stored time never goes back."""
 
+from service.api.sessions import timestamp
 from service.clock import Clock
 
 
@@ -30,3 +31,10 @@ def test_set_back_it_goes_on_at_half_its_pace_until_caught_up_with() -> None:
     assert times.after(100.0) == 1055.0  # the system: 1045
     assert times.after(40.0) == 1085.0
     assert times.after(1.0) == 1086.0
+
+
+def test_times_are_in_order_as_texts_too() -> None:
+    seconds = [1.0, 1.000001, 1.05, 2.0]
+    told = [str(timestamp(at)) for at in seconds]
+    assert told[0] == "1970-01-01T00:00:01.000000Z"
+    assert told == sorted(told)

@@ -70,7 +70,8 @@ def _decoded(value: dict[str, Any]) -> Floats:
     if len(data) != 8 * n_arms * dim:
         detail = f"{n_arms} x {dim} float64 are {8 * n_arms * dim} bytes, not {len(data)}"
         raise Problem(422, "wrong_shape", detail, "contexts.data")
-    return np.ndarray((n_arms, dim), _LITTLE, data)
+    # in the machine's own order, which is how a selected context is stored
+    return np.ndarray((n_arms, dim), _LITTLE, data).astype(np.float64, copy=False)
 
 
 def _refuse_out_of_range(contexts: Floats) -> None:

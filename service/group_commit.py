@@ -156,6 +156,7 @@ class GroupCommit:
                 self.n_commands += len(commands)
                 for one in effects:
                     self._tell(one)
+                await asyncio.sleep(0)  # these are answered before others are begun
         finally:
             self._pump = None
 

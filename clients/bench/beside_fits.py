@@ -17,6 +17,7 @@ from clients.bench.load import (
     N_CONNECTIONS,
     Answered,
     by_wrk,
+    decide_all,
     generator,
     request_of,
 )
@@ -24,18 +25,20 @@ from clients.bench.processes import N_SESSIONS, servers
 from clients.bench.steady import steady_latencies
 
 CODE = "from clients.bench.busy_fits import serve; serve()"
+CAPACITY_SECONDS = 2.0  # to find out what half of it is
 ANSWER_MS = 2.0  # what an answer takes at half load, about
 BODY = json.dumps({"contexts": np.random.default_rng(3).uniform(-1, 1, (N_ARMS, DIM)).tolist()})
 Pair = dict[str, dict[str, float]]
 
 
-def beside_fits(folder: Path, rate: float, seconds: float, n_pairs: int) -> dict[str, Any]:
-    """p99 and the longest stall of the event loop at a steady load, with a fit at work and without.
+def beside_fits(folder: Path, seconds: float, n_pairs: int) -> dict[str, Any]:
+    """p99 and the longest stall of the event loop at half load, with a fit at work and without.
 
-    The order within a pair alternates. A neighbour on the machine stalls both alike; what a fit
-    does shows in the difference.
+    Half of what the same server gave just before: the machine's speed drifts. The order within a
+    pair alternates. A neighbour on the machine stalls both alike; what a fit does shows in the
+    difference.
     """
-    pairs = [_pair(folder, i, rate, seconds) for i in range(n_pairs)]
+    pairs = [_pair(folder, i, seconds) for i in range(n_pairs)]
     stalls = {
         when: {
             "median_ms": median(pair[when]["stall_ms"] for pair in pairs),
@@ -46,10 +49,10 @@ def beside_fits(folder: Path, rate: float, seconds: float, n_pairs: int) -> dict
         for when in ("with", "without")
     }
     ratio = median(pair["with"]["p99_ms"] / pair["without"]["p99_ms"] for pair in pairs)
-    return {"rate": rate, "pairs": pairs, "p99_ratio": round(ratio, 3), "stalls": stalls}
+    return {"pairs": pairs, "p99_ratio": round(ratio, 3), "stalls": stalls}
 
 
-def _pair(folder: Path, i: int, rate: float, seconds: float) -> Pair:
+def _pair(folder: Path, i: int, seconds: float) -> Pair:
     """One server; odd pairs measure without a fit first."""
     stalls = folder / f"{i}-stalls"
     environment = {
@@ -63,8 +66,8 @@ def _pair(folder: Path, i: int, rate: float, seconds: float) -> Pair:
     ):
         body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
         ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(N_SESSIONS)]
+        rate = decide_all([url], ids, CAPACITY_SECONDS, one_session=False).requests_per_second / 2
         steady = _steady_wrk if generator() == "wrk" else _steady_asyncio
-        steady(url, ids, rate, 1.0)
         for when in ("with", "without") if i % 2 == 0 else ("without", "with"):
             fitted = _begin_fit(client, Path(f"{stalls}{BEGUN}")) if when == "with" else None
             began = time.monotonic()
@@ -72,6 +75,7 @@ def _pair(folder: Path, i: int, rate: float, seconds: float) -> Pair:
             pair[when] = {
                 "p99_ms": round(played.p99_ms, 3),
                 "requests_per_second": round(played.requests_per_second, 1),
+                "asked_per_second": round(rate, 1),
                 **_stalls(stalls, began, time.monotonic()),
             }
             if fitted and not client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:

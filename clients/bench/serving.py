@@ -58,8 +58,7 @@ def run(seconds: int, n_pairs: int, n_fit_pairs: int) -> dict[str, Any]:
             with servers(1, SERVE, LHB_DATABASE_URL=url) as [(address, pid)]:
                 for kind, found in batches.items():
                     found.append(_batches(address, pid, *BATCHES[kind], seconds))
-        rate = 0.5 * median(load["requests_per_second"] for load in loads["durable"])
-        fits = beside_fits(Path(folder), rate, min(seconds, 4), n_fit_pairs)
+        fits = beside_fits(Path(folder), min(seconds, 4), n_fit_pairs)
     floor_a, _, durable, slow, single = VARIANTS
     return {
         "settings": {

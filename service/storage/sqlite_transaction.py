@@ -152,7 +152,7 @@ class SqliteTransaction(SqliteReader):
         if changes is not None:
             self.write(changes)
         with translated(self._store.path):
-            self.connection.execute("commit")
+            self.connection.commit()  # gives the interpreter's lock away once, `execute` four times
         self._store.trim()
 
     def rollback(self) -> None:

@@ -5,8 +5,11 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_info
@@ -15,20 +18,26 @@ from lhb_engine.blas import one_thread
 from service.agents import build_agent
 from service.storage.urls import open_reader
 
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+STARVED = 75  # exit status of a process whose fit found too little idle time
 
-def prepare_process(niceness: int, idle: bool) -> None:
-    """Give way to the processes that answer, and keep BLAS to one thread.
 
-    With `idle` they do not even wait for a fit's slice of time to end, where the system is Linux.
-    """
+def prepare_process(niceness: int) -> None:
+    """Give way to the processes that answer, and keep BLAS to one thread."""
     os.nice(niceness)
-    if idle and sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     one_thread()
 
 
-def run_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+def run_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float = 0.0
+) -> str | None:
     """Fit what the session's due mark says; None where that fit is not at work any more.
+
+    Parameters
+    ----------
+    idle_seconds : float
+        How long to try it `in_idle_time`; not at all for a session whose decisions wait for it.
 
     Returns
     -------
@@ -45,11 +54,34 @@ def run_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | 
         history = reader.history(session, current.window, current)
     began = time.perf_counter()
     try:
-        estimate = agent.fit(history).to_json()
+        if idle_seconds and session.refit != "blocking":
+            estimate = in_idle_time(agent.fit, history, idle_seconds).to_json()
+        else:
+            estimate = agent.fit(history).to_json()
     except Exception as error:  # whatever an algorithm does, decisions go on
         return json.dumps({"reason": f"{type(error).__name__}: {error}"})
     estimate["seconds"] = time.perf_counter() - began
     return json.dumps({"estimate": estimate, "fingerprint": fingerprint()})
+
+
+def in_idle_time(work: Callable[[Given], Found], argument: Given, seconds: float) -> Found:
+    """What `work` returns, in a thread that runs only while a processor has nothing else to do.
+
+    Nobody who wakes up waits for such a thread, as they do for a niced one's slice of time to end.
+    But while all processors are busy it gets next to nothing, and it may not leave that policy. So
+    this process ends, `STARVED`, where the work is not done after some time.
+    """
+    with ThreadPoolExecutor(1, initializer=_take_idle_time) as thread:
+        future = thread.submit(work, argument)
+        if not wait([future], seconds).done:
+            os._exit(STARVED)
+        return future.result()
+
+
+def _take_idle_time() -> None:
+    if sys.platform == "linux":  # others have no such policy
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 @cache

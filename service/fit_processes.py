@@ -11,7 +11,7 @@ import structlog
 from pebble import ProcessExpired, ProcessPool
 
 from service.agents import Agents
-from service.fit_job import prepare_process, run_fit
+from service.fit_job import STARVED, prepare_process, run_fit
 from service.fit_records import Fitted
 from service.fit_results import FinishFit, RetryPolicy
 from service.group_commit import GroupCommit
@@ -19,7 +19,7 @@ from service.records import SessionKey
 from service.settings import Settings
 
 log = structlog.get_logger()
-Job = Callable[[str, str, str, int], str | None]
+Job = Callable[[str, str, str, int, float], str | None]
 TRIES = 3  # of a fit whose process dies under it, before that counts as a failure
 
 
@@ -31,7 +31,8 @@ class FitProcesses:
     settings : Settings
         Number of processes, niceness, time limits.
     job : callable
-        What a process runs: database URL, tenant, session id, due round -> JSON or None.
+        What a process runs: database URL, tenant, session id, due round, seconds of idle time
+        -> JSON or None.
     """
 
     def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
@@ -63,7 +64,7 @@ class FitProcesses:
             self._pool = ProcessPool(
                 max_workers=self._settings.fit_workers,
                 initializer=prepare_process,
-                initargs=(self._settings.fit_niceness, self._settings.fit_idle),
+                initargs=(self._settings.fit_niceness,),
                 context=multiprocessing.get_context("spawn"),
             )
         return self._pool
@@ -101,17 +102,23 @@ class FitProcesses:
             pause = min(5.0, 2 * pause)
 
     async def _fitted(self, key: SessionKey, due: int) -> Fitted | None:
-        for trial in range(1, TRIES + 1):
+        idle_seconds, n_died = self._settings.fit_idle_seconds, 0
+        while True:
             future = self._processes().schedule(
                 self.job,
-                args=(self._settings.database_url, *key, due),
+                args=(self._settings.database_url, *key, due, idle_seconds),
                 timeout=self._settings.fit_timeout_seconds,
             )
             try:
                 text = await asyncio.wrap_future(future)
             except ProcessExpired as error:
+                if error.exitcode == STARVED and idle_seconds:
+                    log.info("fit_begun_anew", session=key[1], due=due, reason="no idle time")
+                    idle_seconds = 0.0
+                    continue
                 log.warning("fit_process_died", session=key[1], due=due, reason=str(error))
-                if trial == TRIES:
+                n_died += 1
+                if n_died == TRIES:
                     return Fitted(None, reason=f"the fitting process died {TRIES} times: {error}")
                 continue
             except TimeoutError:
@@ -120,4 +127,3 @@ class FitProcesses:
             except Exception as error:  # the job could not read its data
                 return Fitted(None, reason=f"{type(error).__name__}: {error}")
             return None if text is None else Fitted(**{"estimate": None, **json.loads(text)})
-        raise AssertionError("unreachable")

@@ -30,10 +30,11 @@ class Settings(BaseSettings):
     fit_niceness: int = Field(
         default=10, ge=0, le=19, description="how far fits give way to decisions"
     )
-    fit_idle: bool = Field(
-        default=False,
-        description="fit only while a processor has nothing else to do (Linux): decisions never "
-        "wait for a fit's slice of time, but while all processors are busy no fit ends",
+    fit_idle_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="how long a fit that no decision waits for tries to do with time that nobody "
+        "else wants (Linux), before it is begun anew with `fit_niceness` alone; 0: not at all",
     )
     fit_timeout_seconds: float = Field(
         default=3600.0, gt=0, description="a fit that takes longer is killed"

@@ -22,12 +22,14 @@ NOTED_SECONDS = 0.005
 BEGUN = ".fit"  # a file that says so, beside the one of the stalls
 
 
-def long_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+def long_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> str | None:
     """A fit, again and again until its time is up."""
     Path(os.environ["LHB_BENCH_STALLS"] + BEGUN).touch()
     deadline = time.monotonic() + SECONDS
     while True:
-        fitted = run_fit(database_url, tenant, session_id, due)
+        fitted = run_fit(database_url, tenant, session_id, due, idle_seconds)
         if time.monotonic() > deadline:
             return fitted
 

@@ -7,15 +7,19 @@ from pathlib import Path
 from service.fit_job import run_fit
 
 
-def held_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+def held_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> str | None:
     """A real fit, once the gate is gone; leaves its process id beside it."""
     gate = Path(os.environ["LHB_TEST_GATE"])
     gate.with_suffix(".pid").write_text(str(os.getpid()))
     while gate.exists():
         time.sleep(0.01)
-    return run_fit(database_url, tenant, session_id, due)
+    return run_fit(database_url, tenant, session_id, due, idle_seconds)
 
 
-def failing_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+def failing_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> str | None:
     """Cannot read its data."""
     raise OSError("on fire")

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from service.fit_job import run_fit
+from service.fit_job import in_idle_time, run_fit
 
 
 def gate_of(database_url: str) -> Path:
@@ -12,7 +12,9 @@ def gate_of(database_url: str) -> Path:
     return Path(database_url.removeprefix("sqlite:///") + ".gate")
 
 
-def gated_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+def gated_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> str | None:
     """A real fit, once the gate is open; writes its process id where the test finds it."""
     gate = gate_of(database_url)
     part = gate.with_suffix(".part")
@@ -20,16 +22,29 @@ def gated_fit(database_url: str, tenant: str, session_id: str, due: int) -> str 
     part.replace(gate.with_suffix(".pid"))  # whole, or not there yet
     while gate.exists():
         time.sleep(0.005)
-    return run_fit(database_url, tenant, session_id, due)
+    return run_fit(database_url, tenant, session_id, due, idle_seconds)
 
 
-def failing_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+def failing_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> str | None:
     """Cannot read its data while the gate is there."""
     if gate_of(database_url).exists():
         raise OSError("the disk is on fire")
-    return run_fit(database_url, tenant, session_id, due)
+    return run_fit(database_url, tenant, session_id, due, idle_seconds)
 
 
-def dying_fit(database_url: str, tenant: str, session_id: str, due: int) -> str | None:
+def dying_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> str | None:
     """Dies every time."""
     os._exit(9)
+
+
+def starved_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> str | None:
+    """Finds no idle time, and is a real fit without."""
+    if idle_seconds:
+        in_idle_time(time.sleep, 60.0, 0.1)
+    return run_fit(database_url, tenant, session_id, due, idle_seconds)

@@ -1,0 +1,42 @@
+"""A machine that others keep busy: a fit finds no idle time, and is made all the same."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.faults.server import Server
+from tests.faults.test_clock import create, play, wait_until_fitted
+
+BUSY = "while True: pass"
+
+
+@contextmanager
+def busy_processors() -> Iterator[None]:
+    """Twice as many busy processes as there are processors."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(2 * (os.cpu_count() or 1))
+    ]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_fit_is_made_though_every_processor_is_busy(tmp_path: Path) -> None:
+    with (
+        Server(tmp_path / "lhb.db", LHB_FIT_IDLE_SECONDS="0.001") as server,
+        httpx.Client(base_url=server.url, timeout=60) as client,
+    ):
+        session = create(client)["id"]
+        with busy_processors():
+            play(client, session, 5)
+            wait_until_fitted(client, session, 1, 120)

@@ -9,54 +9,27 @@ Every write carries an id made on this side (a session's name, a decision's even
 after a lost answer gets the first answer and never acts twice.
 """
 
-import base64
-import os
-import random
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
-RETRY_STATUS = frozenset({429, 502, 503, 504})
+from clients.wire import (
+    RETRY_STATUS,
+    ApiError,
+    Decision,
+    answer_of,
+    authorization,
+    backoff,
+    decision_body,
+    encoded,
+)
 
-
-class ApiError(Exception):
-    """The service refused a request (RFC 9457): `status`, `code`, `detail`, `field`."""
-
-    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
-        self.status = status
-        self.code = str(problem.get("code", "http_error"))
-        self.detail = str(problem.get("detail", ""))
-        self.field = problem.get("field")
-        where = f" ({self.field})" if self.field else ""
-        super().__init__(f"{status} {self.code}{where}: {self.detail}")
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The answer to one context set; `arm` is the row to show."""
-
-    event_id: str
-    round: int
-    arm: int
-    arm_id: str | None
-    scores: list[float] | None
-    propensity: float | None
-    epoch: int
-    model_version: int
-    next_fit_round: int | None
-    explored: bool
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Keys that this version does not know go to `extra`."""
-        known = {name: data.get(name) for name in cls.__slots__ if name != "extra"}
-        return cls(**known, extra={k: v for k, v in data.items() if k not in known})  # type: ignore[arg-type]
+__all__ = ["ApiError", "Client", "Decision", "Session"]
 
 
 class Client:
@@ -114,12 +87,12 @@ class Client:
             except httpx.TransportError:
                 if last:
                     raise
-                time.sleep(_backoff(attempt, None))
+                time.sleep(backoff(attempt, None))
                 continue
             if response.status_code in RETRY_STATUS and not last:
-                time.sleep(_backoff(attempt, response.headers.get("Retry-After")))
+                time.sleep(backoff(attempt, response.headers.get("Retry-After")))
                 continue
-            return _answer(response)
+            return answer_of(response)
         raise AssertionError("unreachable")
 
     def create_session(
@@ -159,6 +132,19 @@ class Client:
         """The algorithms there are, with their options' schema."""
         return list(self.request("GET", "/v1/algorithms")["items"])
 
+    def batch(self, items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Decisions and rewards of many sessions in one transaction, at most 1000.
+
+        An item is {"session_id": ..., "decision": {...}} or {"session_id": ..., "reward": {...}},
+        as the routes take them; contexts may be an array. Each has an answer of its own, in order:
+        `status`, and `decision`, `reward` or `problem`.
+        """
+        asked = [dict(item) for item in items]
+        for item in asked:
+            if "decision" in item:
+                item["decision"] = decision_body(**item["decision"])
+        return list(self.request("POST", "/v1/batch", json={"items": asked})["items"])
+
     def pages(self, path: str, **params: Any) -> Iterator[dict[str, Any]]:
         """Every item of a listing, following its cursor."""
         cursor: str | None = None
@@ -194,10 +180,13 @@ class Session:
 
         `rewards`: earlier rounds' rewards to store first, such as {"round": 3, "value": 0.5}.
         """
-        body |= {"contexts": _encode(contexts), "event_id": event_id or str(uuid.uuid4())}
-        optional = {"rewards": list(rewards), "trajectory": trajectory, "arm_ids": arm_ids}
-        body |= {key: value for key, value in optional.items() if value}
-        return Decision.from_json(self._post("decisions", body))
+        body |= {"rewards": list(rewards), "trajectory": trajectory, "arm_ids": arm_ids}
+        asked = decision_body(contexts=contexts, event_id=event_id, **body)
+        return Decision.from_json(self._post("decisions", asked))
+
+    def skip(self, **body: Any) -> dict[str, Any]:
+        """A round without action; takes what `decide` takes, without contexts and arms."""
+        return dict(self._post("decisions", decision_body(skip=True, **body)))
 
     def reward(
         self,
@@ -207,15 +196,21 @@ class Session:
         event_id: str | None = None,
         first_round: int | None = None,
         last_round: int | None = None,
+        at: datetime | str | None = None,
         reward_id: str | None = None,
         trajectory: str = "",
     ) -> dict[str, Any]:
-        """Store one reward: measured during a round, an event's round, or a span of rounds."""
+        """Store one reward: measured during a round, an event's round, or a span of rounds.
+
+        In sum mode `reward_id` is required, and the round may be the one under way `at` a time: a
+        datetime that knows its offset, or RFC 3339.
+        """
         where = {
             "round": round,
             "event_id": event_id,
             "first_round": first_round,
             "last_round": last_round,
+            "at": at.isoformat() if isinstance(at, datetime) else at,
             "reward_id": reward_id,
             "trajectory": trajectory or None,
         }
@@ -226,9 +221,31 @@ class Session:
         """Store several rewards, all or nothing."""
         return dict(self._post("rewards", {"rewards": list(rewards)}))
 
+    def history(
+        self,
+        contexts: Any,
+        rewards: Sequence[float | None] | None = None,
+        *,
+        trajectory: str = "",
+        import_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Append logged rounds, at most 10 000 a call, to start warm.
+
+        `contexts`: n x dim, those selected; `rewards`: n, None where not known. By an `import_id`
+        of yours another process, too, can repeat the call without appending twice.
+        """
+        body = {"contexts": encoded(contexts), "import_id": import_id or str(uuid.uuid4())}
+        optional = {"rewards": rewards, "trajectory": trajectory or None}
+        body |= {key: value for key, value in optional.items() if value is not None}
+        return dict(self._post("history", body))
+
+    def credit(self, **params: Any) -> Iterator[dict[str, Any]]:
+        """What each past decision has earned so far, and is expected to earn still."""
+        return self._client.pages(f"{self._path}/credit", **params)
+
     def rank(self, contexts: Any) -> dict[str, Any]:
         """Scores of a context set, without taking a decision."""
-        return dict(self._post("rank", {"contexts": _encode(contexts)}))
+        return dict(self._post("rank", {"contexts": encoded(contexts)}))
 
     def estimate(self) -> dict[str, Any]:
         """theta and the lag weights now; {"status": "none"} before the first fit."""
@@ -252,38 +269,3 @@ class Session:
 
     def _post(self, resource: str, body: dict[str, Any]) -> Any:
         return self._client.request("POST", f"{self._path}/{resource}", json=body)
-
-
-def authorization(api_key: str | None = None) -> dict[str, str]:
-    """The header that a key goes in; none where there is no key, here or in LHB_API_KEY."""
-    key = api_key or os.environ.get("LHB_API_KEY")
-    return {"Authorization": f"Bearer {key}"} if key else {}
-
-
-def _answer(response: httpx.Response) -> Any:
-    if response.is_success:
-        return response.json() if response.content else None
-    try:
-        problem = response.json()
-    except ValueError:
-        problem = {"detail": response.text[:500]}
-    raise ApiError(response.status_code, problem if isinstance(problem, dict) else {})
-
-
-def _backoff(attempt: int, retry_after: str | None) -> float:
-    if retry_after is not None and retry_after.isdigit():
-        return min(float(retry_after), 30.0)
-    # full jitter, so that clients which failed together do not come back together
-    return random.uniform(0.0, min(0.1 * 2**attempt, 5.0))
-
-
-def _encode(contexts: Any) -> Any:
-    """A float64 array goes as base64 (exact, and cheap to read); anything else as lists."""
-    try:
-        view = memoryview(contexts)
-    except TypeError:
-        return contexts.tolist() if hasattr(contexts, "tolist") else contexts
-    if view.format not in ("d", "<d"):
-        return view.tolist()
-    data = base64.b64encode(view.tobytes()).decode()
-    return {"dtype": "float64", "shape": list(view.shape or ()), "data": data}

@@ -18,7 +18,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "service": ("service", "lhb_engine"),
     # adapters know the records and the problems, never a use case
     "service.storage": ("service.storage", "service.records", "service.problems", "lhb_engine"),
-    "clients.sdk": (),
+    "clients.wire": (),
+    "clients.sdk": ("clients.wire",),
     "clients.progress": (),
     "clients.simulator": ("clients.sdk", "clients.progress", "lhb_engine"),
     "clients.report": ("clients.simulator", "lhb_engine"),
@@ -38,6 +39,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 OUTSIDE: dict[str, set[str] | None] = {
     "lhb_engine": {"numpy", "scipy", "sklearn", "threadpoolctl"},
     "clients.sdk": {"httpx"},
+    "clients.wire": {"httpx"},
 }
 
 

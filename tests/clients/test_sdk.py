@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -124,3 +125,60 @@ def test_algorithms_tell_their_options(client: Client) -> None:
     listed = {item["name"]: item for item in client.algorithms()}
     assert {"ad_lasso", "uniform"} <= set(listed)
     assert "reg" in listed["ad_lasso"]["options"]["properties"]
+
+
+def test_a_batch_is_answered_item_by_item_and_acts_once(lossy_url: str) -> None:
+    with Client(lossy_url) as client:
+        sessions = [
+            client.create_session(algorithm="uniform", dim=2, horizon=5, seed=i) for i in range(2)
+        ]
+        items = [
+            {"session_id": session.id, "decision": {"contexts": given, "forced_arm": 0}}
+            for session in sessions
+            for given in (CONTEXTS, np.array(CONTEXTS))
+        ]
+        items.append({"session_id": sessions[0].id, "reward": {"value": 0.5, "round": 1}})
+        items.append({"session_id": "nobody", "decision": {"contexts": CONTEXTS}})
+        for _ in range(2):  # the ids are made in the call: asked again, it is another one
+            answers = client.batch(items)
+        again = {answer["status"] for answer in answers[:4]}
+        assert again == {200}  # the answer that came is the one to a repeat
+        assert [answer["status"] for answer in answers[4:]] == [200, 404]
+        assert [answer["decision"]["round"] for answer in answers[:4]] == [3, 4, 3, 4]
+        assert [answer["decision"]["arm"] for answer in answers[:4]] == [0] * 4
+        assert answers[5]["problem"]["code"] == "unknown_session"
+        assert [len(list(session.rounds())) for session in sessions] == [4, 4]
+        assert "event_id" not in items[0]["decision"]  # what was given is left as it was
+
+
+def test_history_is_appended_once_and_earns_credit(lossy_url: str) -> None:
+    contexts = np.random.default_rng(1).uniform(-1, 1, (60, 2))
+    with Client(lossy_url) as client:
+        session = client.create_session(
+            algorithm="ad_lasso", dim=2, horizon=4, options={"L": 1}, refit="blocking"
+        )
+        rewards = [*(2.0 * contexts[:-1, 0]).tolist(), None]
+        for _ in range(2):
+            done = session.history(contexts, rewards, import_id="the log")
+            assert done == {"first_round": 1, "last_round": 60, "rewards": 59}
+        assert [item["reward"] for item in session.rounds()] == rewards
+        session.decide(CONTEXTS)  # waits for the fit that the log made due
+        earned = list(session.credit())
+        assert [item["round"] for item in earned] == list(range(1, 62))
+        assert all(item["earned"] is not None for item in earned)
+
+
+def test_rewards_at_a_time_and_rounds_without_action(client: Client) -> None:
+    session = client.create_session(
+        algorithm="uniform", dim=2, horizon=5, reward_mode="sum", reward_wait_seconds=60.0
+    )
+    session.decide(CONTEXTS, trajectory="a")
+    now = datetime.now(UTC)
+    skipped = session.skip(trajectory="a", event_id="nothing")
+    assert (skipped["round"], skipped["arm"]) == (2, None)
+    assert session.skip(trajectory="a", event_id="nothing") == skipped
+    for i, at in enumerate([now, now.isoformat(), now]):
+        session.reward(0.5, at=at, reward_id=f"{i // 2}-{i}", trajectory="a")
+    session.reward(0.5, at=now, reward_id="1-2", trajectory="a")  # known already
+    [first, second] = session.rounds(trajectory="a")
+    assert (first["reward"], first["n_rewards"], second["n_rewards"]) == (1.5, 3, 0)

@@ -69,12 +69,15 @@ def in_idle_time(work: Callable[[Given], Found], argument: Given, seconds: float
 
     Nobody who wakes up waits for such a thread, as they do for a niced one's slice of time to end.
     But while all processors are busy it gets next to nothing, and it may not leave that policy. So
-    this process ends, `STARVED`, where the work is not done after some time.
+    this process ends, `STARVED`, where the work had less than half a processor for so many seconds.
     """
     with ThreadPoolExecutor(1, initializer=_take_idle_time) as thread:
         future = thread.submit(work, argument)
-        if not wait([future], seconds).done:
-            os._exit(STARVED)
+        used = time.process_time()
+        while not wait([future], seconds).done:
+            if time.process_time() - used < seconds / 2:
+                os._exit(STARVED)
+            used = time.process_time()
         return future.result()
 
 

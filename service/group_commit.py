@@ -259,6 +259,8 @@ def _outcome(command: Command, uow: UnitOfWork) -> Outcome:
     before = uow.n_writes
     try:
         return command(uow), None
+    except Unavailable:  # no business of this command: the transaction may be gone
+        raise
     except Problem as problem:
         if uow.n_writes != before:
             raise Spoiled from problem

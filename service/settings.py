@@ -33,8 +33,9 @@ class Settings(BaseSettings):
     fit_idle_seconds: float = Field(
         default=10.0,
         ge=0,
-        description="how long a fit that no decision waits for tries to do with time that nobody "
-        "else wants (Linux), before it is begun anew with `fit_niceness` alone; 0: not at all",
+        description="a fit that no decision waits for takes only time that nobody else wants "
+        "(Linux); where that is less than half a processor for so long, it is begun anew with "
+        "`fit_niceness` alone; 0: at once",
     )
     fit_timeout_seconds: float = Field(
         default=3600.0, gt=0, description="a fit that takes longer is killed"

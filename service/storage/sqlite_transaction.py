@@ -152,7 +152,8 @@ class SqliteTransaction(SqliteReader):
         if changes is not None:
             self.write(changes)
         with translated(self._store.path):
-            self.connection.commit()  # gives the interpreter's lock away once, `execute` four times
+            # `commit()` would say nothing where SQLite has undone the transaction by itself
+            self.connection.execute("commit")
         self._store.trim()
 
     def rollback(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.problems import Unavailable
 from service.storage.sqlite_transaction import SqliteTransaction
 from service.storage.unit_of_work import UnitOfWork
 from tests.service.commands import WritesThenFails, decide
@@ -76,6 +77,26 @@ def test_a_row_that_the_database_refuses_leaves_nothing_of_its_command(room: Roo
     with room.store.reader() as reader:
         assert [one.round for one in reader.decisions((*room.key, ""), 0, 10)] == [1, 2]
     assert room.session.n_rounds == 2
+
+
+def test_what_the_database_undid_by_itself_is_not_acknowledged(room: Room) -> None:
+    class Reads:
+        """The disk is too full for what others in the batch wrote, when this has them flushed."""
+
+        key = room.key
+
+        def __call__(self, uow: UnitOfWork) -> None:
+            uow.flush()
+            uow._transaction.connection.execute("rollback")  # type: ignore[attr-defined]
+            raise Unavailable("storage_full", "the disk is full; nothing was written")
+
+    outcomes, effects = room.commit.run([decide(room), Reads(), decide(room)])
+    assert [(result, type(error)) for result, error in outcomes] == [(None, Unavailable)] * 3
+    assert effects == []
+    [(taken, error)], _ = room.commit.run([decide(room)])
+    assert (taken.decision.round, error) == (1, None)
+    with room.store.reader() as reader:
+        assert [one.round for one in reader.decisions((*room.key, ""), 0, 10)] == [1]
 
 
 @pytest.mark.parametrize("brief", [False, True])

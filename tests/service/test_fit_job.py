@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def policy(_: None = None) -> tuple[int, int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="a policy of Linux")
 def test_idle_time_is_a_thread_of_its_own() -> None:
     here, mine = policy()
-    there, its = in_idle_time(policy, None, 10.0)
+    there, its = in_idle_time(policy, None, 60.0)
     assert its == os.SCHED_IDLE != mine
     assert there != here
     assert policy() == (here, mine)
@@ -39,6 +40,13 @@ def test_idle_time_is_a_thread_of_its_own() -> None:
 def test_what_work_raises_in_idle_time_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         in_idle_time((1.0).__truediv__, 0.0, 10.0)
+
+
+def test_work_that_gets_its_time_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count()
+    monkeypatch.setattr(service.fit_job.time, "process_time", lambda: float(next(seconds)))
+    assert in_idle_time(lambda _: time.sleep(0.5), None, 0.1) is None
+    assert next(seconds) > 2
 
 
 def test_a_process_whose_work_found_no_idle_time_ends() -> None:

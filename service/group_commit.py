@@ -156,7 +156,8 @@ class GroupCommit:
                 self.n_commands += len(commands)
                 for one in effects:
                     self._tell(one)
-                await asyncio.sleep(0)  # these are answered before others are begun
+                if self._store.is_local:  # what is begun here: first let these be answered
+                    await asyncio.sleep(0)
         finally:
             self._pump = None
 

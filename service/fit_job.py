@@ -30,7 +30,7 @@ def prepare_process(niceness: int) -> None:
 
 
 def run_fit(
-    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float = 0.0
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> str | None:
     """Fit what the session's due mark says; None where that fit is not at work any more.
 

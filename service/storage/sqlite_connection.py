@@ -49,8 +49,7 @@ class translated:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code not in _TROUBLE:
             return
-        lost = self._path is not None and not os.access(self._path, os.W_OK)
-        if code == sqlite3.SQLITE_IOERR and lost:
+        if code == sqlite3.SQLITE_IOERR and self._path and not os.access(self._path, os.W_OK):
             code = sqlite3.SQLITE_READONLY
         name, reason = _TROUBLE[code]
         raise Unavailable(name, f"{reason} ({error}); nothing was written") from error

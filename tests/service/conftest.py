@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from service.settings import Settings
 from service.storage.postgres import PostgresStore
 from service.storage.urls import is_sqlite
 from service.worker import Worker
+from tests.service.room import Room
 
 
 class Client(httpx.AsyncClient):
@@ -48,6 +50,14 @@ class Client(httpx.AsyncClient):
         answer = await self.get(path)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    """The commands and their store, without HTTP and fitting processes."""
+    room = Room(tmp_path)
+    yield room
+    room.store.close()
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,11 +14,9 @@ from tests.service.room import Room
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    room = Room(tmp_path)
+def room(room: Room) -> Room:
     room.create(algorithm="uniform")
-    yield room
-    room.store.close()
+    return room
 
 
 @pytest.mark.parametrize("always", [False, True])

@@ -1,18 +1,6 @@
 """When a round is complete: by its value, the time of a sum, a default, a span."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from tests.service.room import Room
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    room = Room(tmp_path)
-    yield room
-    room.store.close()
 
 
 def test_sums_close_by_time_and_nothing_received_counts_zero(room: Room) -> None:

@@ -1,8 +1,6 @@
 """When rounds without a value are closed by a default reward, against the rule written out."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,13 +8,6 @@ from service.storage.unit_of_work import UnitOfWork
 from tests.service.room import Room
 
 WAIT = 1e6
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    room = Room(tmp_path)
-    yield room
-    room.store.close()
 
 
 def expected(

@@ -5,9 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +13,6 @@ import pytest
 import service.fit_job
 from service.fit_job import STARVED, in_idle_time, run_fit
 from tests.service.room import Room
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    room = Room(tmp_path)
-    yield room
-    room.store.close()
 
 
 def policy(_: None = None) -> tuple[int, int]:

@@ -31,6 +31,16 @@ def close_gate(client: Client, job: Job) -> Path:
     return gate
 
 
+async def process_at(gate: Path) -> int:
+    """The process whose fit is held there."""
+    written = gate.with_suffix(".pid")
+
+    async def found() -> int:
+        return int(written.read_text()) if written.exists() else 0
+
+    return int(await until(found))
+
+
 async def play(client: Client, session: str, n: int) -> list[Any]:
     """Rounds with rewards, whatever theta is."""
     answers = []
@@ -147,21 +157,16 @@ async def test_who_is_sent_away_leaves_rewards_once_and_no_round(serve: Serve, m
 async def test_a_killed_fitting_process_costs_only_time(serve: Serve) -> None:
     async with serve() as client:
         gate = close_gate(client, gated_fit)
-        pid = gate.with_suffix(".pid")
         session = await client.create(algorithm="ad_lasso", refit="blocking")
         await play(client, session, 4)
         waiting = asyncio.create_task(client.decide(session, ARMS))
-
-        async def started() -> int:
-            return int(pid.read_text()) if pid.exists() else 0
-
-        first = await until(started)
+        first = await process_at(gate)
         os.kill(first, signal.SIGKILL)
         gate.unlink()
         assert (await waiting)["round"] == 5
         [estimate] = await installed(client, session)
         assert estimate["epoch"] == 1
-        assert int(pid.read_text()) != first
+        assert await process_at(gate) != first
 
 
 async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> None:
@@ -284,12 +289,7 @@ async def test_fits_are_as_nice_as_they_are_told(serve: Serve) -> None:
         gate = close_gate(client, gated_fit)
         session = await client.create(algorithm="ad_lasso")
         await play(client, session, 4)
-        written = gate.with_suffix(".pid")
-
-        async def process() -> str:
-            return written.read_text() if written.exists() else ""
-
-        assert os.getpriority(os.PRIO_PROCESS, int(await until(process))) >= 7
+        assert os.getpriority(os.PRIO_PROCESS, await process_at(gate)) >= 7
         gate.unlink()
         await until(lambda: installed(client, session))
 

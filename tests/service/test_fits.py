@@ -1,25 +1,16 @@
 """When a fit is due, DESIGN 5 rule by rule; ad_lasso with horizon 4 fits 2..4, 9..12, 21..28."""
 
 import json
-from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from lhb_engine.agents.anytime import anytime_windows
 from service.decisions import Blocked
 from service.fits import MOST_WAITING
 from tests.service.room import OK, ZERO, Room
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    room = Room(tmp_path)
-    yield room
-    room.store.close()
 
 
 def test_due_as_soon_as_the_window_is_complete(room: Room) -> None:

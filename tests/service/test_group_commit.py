@@ -2,9 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,11 +15,9 @@ from tests.service.room import CONTEXTS, Room
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    room = Room(tmp_path)
+def room(room: Room) -> Room:
     room.create(algorithm="uniform")
-    yield room
-    room.store.close()
+    return room
 
 
 def test_a_bad_command_fails_alone(room: Room) -> None:

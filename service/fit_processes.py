@@ -21,6 +21,7 @@ from service.settings import Settings
 log = structlog.get_logger()
 Job = Callable[[str, str, str, int, float], str | None]
 TRIES = 3  # of a fit whose process dies under it, before that counts as a failure
+BUSY_SECONDS = 60.0  # after a fit that found no idle time, others do not look for it
 
 
 class FitProcesses:
@@ -44,6 +45,8 @@ class FitProcesses:
         self._writer: GroupCommit | None = None
         self._pool: ProcessPool | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._free = asyncio.Semaphore(settings.fit_workers)
+        self._busy_until = 0.0
 
     def warm_up(self) -> None:
         """Start the processes before the first fit asks for them."""
@@ -78,7 +81,8 @@ class FitProcesses:
     async def _fit(self, key: SessionKey, due: int) -> None:
         assert self._writer is not None
         began = time.monotonic()
-        fitted = await self._fitted(key, due)
+        async with self._free:  # fits that wait learn what those before them met
+            fitted = await self._fitted(key, due)
         if fitted is None:
             return
         finish = FinishFit(key, due, fitted, self._agents, self._retry)
@@ -102,7 +106,8 @@ class FitProcesses:
             pause = min(5.0, 2 * pause)
 
     async def _fitted(self, key: SessionKey, due: int) -> Fitted | None:
-        idle_seconds, n_died = self._settings.fit_idle_seconds, 0
+        is_busy = time.monotonic() < self._busy_until
+        idle_seconds, n_died = 0.0 if is_busy else self._settings.fit_idle_seconds, 0
         while True:
             future = self._processes().schedule(
                 self.job,
@@ -114,7 +119,7 @@ class FitProcesses:
             except ProcessExpired as error:
                 if error.exitcode == STARVED and idle_seconds:
                     log.info("fit_begun_anew", session=key[1], due=due, reason="no idle time")
-                    idle_seconds = 0.0
+                    self._busy_until, idle_seconds = time.monotonic() + BUSY_SECONDS, 0.0
                     continue
                 log.warning("fit_process_died", session=key[1], due=due, reason=str(error))
                 n_died += 1

@@ -31,11 +31,11 @@ class Settings(BaseSettings):
         default=10, ge=0, le=19, description="how far fits give way to decisions"
     )
     fit_idle_seconds: float = Field(
-        default=10.0,
+        default=5.0,
         ge=0,
         description="a fit that no decision waits for takes only time that nobody else wants "
         "(Linux); where that is less than half a processor for so long, it is begun anew with "
-        "`fit_niceness` alone; 0: at once",
+        "`fit_niceness` alone, as are the fits of the next minute; 0: all fits are",
     )
     fit_timeout_seconds: float = Field(
         default=3600.0, gt=0, description="a fit that takes longer is killed"

@@ -52,6 +52,7 @@ class Server:
         self.prefix = prefix
         self.process: subprocess.Popen[str] | None = None
         self.url = ""
+        self.output = ""  # what it printed, once it has ended
 
     def start(self) -> Self:
         """Returns once it listens."""
@@ -86,7 +87,7 @@ class Server:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(how)
-        self.process.communicate(timeout=40)
+        self.output = "".join(filter(None, self.process.communicate(timeout=40)))
         return self.process.returncode
 
     def client(self) -> httpx.Client:

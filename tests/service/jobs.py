@@ -12,6 +12,11 @@ def gate_of(database_url: str) -> Path:
     return Path(database_url.removeprefix("sqlite:///") + ".gate")
 
 
+def tries_of(database_url: str) -> Path:
+    """A mark for each starved fit."""
+    return gate_of(database_url).with_suffix(".tries")
+
+
 def gated_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> str | None:
@@ -44,7 +49,9 @@ def dying_fit(
 def starved_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> str | None:
-    """Finds no idle time, and is a real fit without."""
+    """Finds no idle time, of which it leaves a mark, and is a real fit without."""
     if idle_seconds:
+        with tries_of(database_url).open("a") as file:
+            file.write(".")
         in_idle_time(time.sleep, 60.0, 0.1)
     return run_fit(database_url, tenant, session_id, due, idle_seconds)

@@ -1,63 +1,24 @@
-"""Fits in real processes: who waits, who does not, and what happens when one dies."""
+"""Fits in real processes: who waits, who does not, and when they begin."""
 
 import asyncio
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service.fit_pool import FitPool, Job
+from service.fit_pool import FitPool
 from tests.service.conftest import Client, Serve, problem, until
-from tests.service.jobs import dying_fit, failing_fit, gate_of, gated_fit, starved_fit
+from tests.service.fitting import ARMS, close_gate, installed, play
+from tests.service.jobs import failing_fit, gated_fit
 
 pytestmark = pytest.mark.anyio
-ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
 
 
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
     """Embedded only: workers have their own tests."""
     return f"sqlite:///{tmp_path / 'lhb.db'}"
-
-
-def close_gate(client: Client, job: Job) -> Path:
-    """Fits of this service run `job`, whose gate is closed now."""
-    client.service.fits.job = job
-    gate = gate_of(client.service.settings.database_url)
-    gate.touch()
-    return gate
-
-
-async def process_at(gate: Path) -> int:
-    """The process whose fit is held there."""
-    written = gate.with_suffix(".pid")
-
-    async def found() -> int:
-        return int(written.read_text()) if written.exists() else 0
-
-    return int(await until(found))
-
-
-async def play(client: Client, session: str, n: int) -> list[Any]:
-    """Rounds with rewards, whatever theta is."""
-    answers = []
-    for _ in range(n):
-        answer = await client.decide(session, ARMS)
-        answers.append(answer)
-        value = ARMS[answer["arm"]][0] + 0.01 * answer["round"]
-        await client.reward(session, value=value, round=answer["round"])
-    return answers
-
-
-async def installed(client: Client, session: str) -> list[Any]:
-    return [
-        item
-        for item in (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
-        if item["status"] not in ("failed", "skipped")
-    ]
 
 
 async def test_decisions_go_on_during_a_fit_and_say_by_what_they_decide(serve: Serve) -> None:
@@ -152,32 +113,6 @@ async def test_who_is_sent_away_leaves_rewards_once_and_no_round(serve: Serve, m
         assert first.json()["round"] == n + 1
         log = (await client.read(f"{path}/rounds"))["items"]
         assert [item["n_rewards"] for item in log] == [1] * n + [0]
-
-
-async def test_a_killed_fitting_process_costs_only_time(serve: Serve) -> None:
-    async with serve() as client:
-        gate = close_gate(client, gated_fit)
-        session = await client.create(algorithm="ad_lasso", refit="blocking")
-        await play(client, session, 4)
-        waiting = asyncio.create_task(client.decide(session, ARMS))
-        first = await process_at(gate)
-        os.kill(first, signal.SIGKILL)
-        gate.unlink()
-        assert (await waiting)["round"] == 5
-        [estimate] = await installed(client, session)
-        assert estimate["epoch"] == 1
-        assert await process_at(gate) != first
-
-
-async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> None:
-    async with serve(fit_attempts=1) as client:
-        client.service.fits.job = dying_fit
-        session = await client.create(algorithm="ad_lasso", refit="blocking")
-        await play(client, session, 4)
-        assert (await client.decide(session, ARMS))["model_version"] == 0
-        [item] = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
-        assert item["status"] == "failed"
-        assert "died" in item["reason"]
 
 
 async def test_a_failed_fit_is_tried_again_and_shown(serve: Serve) -> None:
@@ -282,23 +217,3 @@ async def test_a_session_may_go_during_its_fit(serve: Serve, how: str) -> None:
             return client.service.fits.n_jobs == 0
 
         await until(idle)
-
-
-async def test_fits_are_as_nice_as_they_are_told(serve: Serve) -> None:
-    async with serve(fit_niceness=7) as client:
-        gate = close_gate(client, gated_fit)
-        session = await client.create(algorithm="ad_lasso")
-        await play(client, session, 4)
-        assert os.getpriority(os.PRIO_PROCESS, await process_at(gate)) >= 7
-        gate.unlink()
-        await until(lambda: installed(client, session))
-
-
-async def test_a_fit_without_idle_time_is_begun_anew(serve: Serve) -> None:
-    async with serve(fit_attempts=1) as client:
-        client.service.fits.job = starved_fit
-        session = await client.create(algorithm="ad_lasso")
-        await play(client, session, 4)
-        [item] = await until(lambda: installed(client, session))
-        assert item["epoch"] == 1
-        assert [item] == (await client.read(f"/v1/sessions/{session}/estimates"))["items"]

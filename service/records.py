@@ -209,6 +209,14 @@ class Decision(NamedTuple):
         return f"{SERVER_EVENT}{self.number}"
 
 
+def number_in(event_id: str) -> int | None:
+    """The decision's number in an id as the server makes them; None in any other id."""
+    number = event_id.removeprefix(SERVER_EVENT)
+    if number == event_id or not (number.isascii() and number.isdecimal()) or len(number) > 17:
+        return None
+    return int(number) if number == str(int(number)) else None
+
+
 class Measurement(NamedTuple):
     """A value over rounds first_round..last_round; append-only, numbered in its trajectory."""
 

@@ -8,7 +8,14 @@ from lhb_engine.agents import ALGORITHMS
 from service.agents import Agents
 from service.fits import after_measurement, is_between_boundaries
 from service.problems import Problem, not_found
-from service.records import Measurement, Session, SessionKey, Trajectory, TrajectoryKey
+from service.records import (
+    Measurement,
+    Session,
+    SessionKey,
+    Trajectory,
+    TrajectoryKey,
+    number_in,
+)
 from service.sessions import find_session, refuse_archived
 from service.storage.ports import Keys
 from service.storage.spans import Spans
@@ -47,7 +54,11 @@ class Reward:
         if self.round is not None and self.round > 0:
             keys.rounds.add((trajectory, self.round))
         if self.event_id is not None:
-            keys.events.add((trajectory, self.event_id))
+            number = number_in(self.event_id)
+            if number is None:
+                keys.events.add((trajectory, self.event_id))
+            else:
+                keys.numbers.add((trajectory, number))
         if self.reward_id is not None:
             keys.rewards.add((trajectory, self.reward_id))
 

@@ -82,7 +82,7 @@ def postgres_url(migrated: str) -> Iterator[str]:
     yield migrated
     with psycopg.connect(migrated) as connection:
         connection.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity"
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity"
             " where datname = current_database() and pid <> pg_backend_pid()"
         )
         tables = connection.execute(

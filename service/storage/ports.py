@@ -33,6 +33,7 @@ class Keys:
     sessions: set[SessionKey] = field(default_factory=set)
     trajectories: set[TrajectoryKey] = field(default_factory=set)
     events: set[tuple[TrajectoryKey, str]] = field(default_factory=set)
+    numbers: set[tuple[TrajectoryKey, int]] = field(default_factory=set)
     rewards: set[tuple[TrajectoryKey, str]] = field(default_factory=set)
     rounds: set[tuple[TrajectoryKey, int]] = field(default_factory=set)
 

@@ -17,9 +17,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from service.problems import Unavailable
 from service.records import FitQueue, Session, SessionKey
+from service.storage.pipeline import Pipeline
 from service.storage.ports import MOST_EXPORTS, MOST_READS, Reader, Refused
 from service.storage.postgres_reader import SQL, Connection, PostgresReader, translated
-from service.storage.postgres_transaction import PostgresTransaction, end
+from service.storage.postgres_transaction import PostgresTransaction
 from service.storage.schema import check_revision
 
 N_READERS = MOST_READS + MOST_EXPORTS  # so that nobody waits for one
@@ -80,6 +81,14 @@ def is_alive(connection: Connection) -> bool:
     return not said
 
 
+def end(connection: Connection) -> None:
+    """Leave the transaction; a connection that cannot is closed, and another one opened in time."""
+    try:
+        connection.rollback()
+    except psycopg.Error:
+        connection.close()
+
+
 class PostgresStore:
     """The writer's connection, which comes back after the database was away, and the readers'.
 
@@ -103,12 +112,12 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         self.url = url
         self.sessions: OrderedDict[SessionKey, tuple[int, Session]] = OrderedDict()
-        self._writer: Connection | None = None
+        self._writer: Pipeline | None = None
         self._idle: list[Connection] = []
         self._slots = threading.BoundedSemaphore(N_READERS)
         self._writer = self._connect()
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> Pipeline:
         connection = connect(self.url, "writer")
         try:
             check_durable(connection)
@@ -116,13 +125,13 @@ class PostgresStore:
         except BaseException:
             connection.close()
             raise
-        return connection
+        return Pipeline(connection)
 
     def begin(self, *, wait: bool = True) -> PostgresTransaction:
         """The writer's transaction; connects again where the connection was lost."""
-        if self._writer is None or not is_alive(self._writer):
+        if self._writer is None or not is_alive(self._writer.connection):
             if self._writer is not None:
-                self._writer.close()
+                self._writer.connection.close()
             self.sessions.clear()
             self._writer = self._connect()
         return PostgresTransaction(self._writer, self.sessions)
@@ -161,7 +170,7 @@ class PostgresStore:
         for connection in self._idle:
             connection.close()
         if self._writer is not None:
-            self._writer.close()
+            self._writer.connection.close()
 
 
 @contextmanager

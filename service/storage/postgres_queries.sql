@@ -1,3 +1,9 @@
+-- name: begin
+begin
+
+-- name: commit
+commit
+
 -- name: session
 select tenant, id, name, algorithm, dim, horizon, seed, options, reward_mode, reward_wait_seconds,
     default_reward, refit, request, created_at, archived_at, n_rounds, n_trajectories, n_complete,
@@ -95,6 +101,15 @@ join decisions d using (tenant, session_id, trajectory, event_id)
 select * from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round <= $4 and number = $4
 order by round desc limit 1
+
+-- name: decisions_by_numbers
+select d.* from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+    k(tenant, session_id, trajectory, number)
+cross join lateral (
+    select * from decisions d
+    where d.tenant = k.tenant and d.session_id = k.session_id and d.trajectory = k.trajectory
+        and d.round <= k.number and d.number = k.number
+    order by round desc limit 1) d
 
 -- name: decision_by_round
 select * from decisions

@@ -7,7 +7,6 @@ from typing import Any
 
 from lhb_engine.history import FitWindow, History
 from service.records import (
-    SERVER_EVENT,
     ApiKey,
     Decision,
     DueFit,
@@ -18,6 +17,7 @@ from service.records import (
     SessionKey,
     Trajectory,
     TrajectoryKey,
+    number_in,
 )
 from service.storage.histories import read_history
 from service.storage.ports import PAGE_BYTES, n_bytes
@@ -99,12 +99,10 @@ class SqlReader(ABC):
 
     def decision(self, key: TrajectoryKey, event_id: str) -> Decision | None:
         """A decision by its event id, the client's or the server's."""
-        if not event_id.startswith(SERVER_EVENT):
+        number = number_in(event_id)
+        if number is None:
             return self.decision_by_event(key, event_id)
-        number = event_id[len(SERVER_EVENT) :]
-        if not (number.isascii() and number.isdecimal() and len(number) < 18):
-            return None
-        found = self.decision_by_number(key, int(number))
+        found = self.decision_by_number(key, number)
         return found if found is not None and found.event_id == event_id else None
 
     def decisions(

@@ -6,7 +6,6 @@ from pydantic_core import to_json
 
 from lhb_engine.agents import Agent
 from service.records import (
-    SERVER_EVENT,
     ApiKey,
     Decision,
     EstimateRecord,
@@ -15,6 +14,7 @@ from service.records import (
     SessionKey,
     Trajectory,
     TrajectoryKey,
+    number_in,
 )
 from service.storage.ports import Changes, Transaction
 from service.storage.spans import Spans
@@ -62,6 +62,7 @@ class UnitOfWork:
         self._trajectories: dict[TrajectoryKey, Trajectory] = {}
         self._events: dict[tuple[TrajectoryKey, str], Decision] = {}
         self._rounds: dict[tuple[TrajectoryKey, int], Decision] = {}
+        self._numbers: dict[tuple[TrajectoryKey, int], Decision] = {}
         self._n_indexed = 0
         self._measured: dict[TrajectoryKey, Spans[Measurement]] = {}
         self._reward_ids: dict[tuple[TrajectoryKey, str], Measurement] = {}
@@ -101,25 +102,32 @@ class UnitOfWork:
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
         """The decision that an event id names, the client's or the server's."""
-        if event_id.startswith(SERVER_EVENT):
-            number = event_id[len(SERVER_EVENT) :]
-            if not (number.isascii() and number.isdecimal()) or number != str(int(number)):
-                return None
-            if not 1 <= int(number) <= self.trajectory(key).n_decisions:
-                return None
-            self.flush()
-            found = self._transaction.decision_by_number(key, int(number))
+        number = number_in(event_id)
+        if number is not None:
+            found = self._decision_by_number(key, number)
             return found if found is not None and found.client_event_id is None else None
         pending = self._events.get((key, event_id))
         return pending or self._transaction.decision_by_event(key, event_id)
 
+    def _decision_by_number(self, key: TrajectoryKey, number: int) -> Decision | None:
+        if not 1 <= number <= self.trajectory(key).n_decisions:
+            return None
+        self._index_decisions()
+        pending = self._numbers.get((key, number))
+        return pending or self._transaction.decision_by_number(key, number)
+
     def decision_by_round(self, key: TrajectoryKey, round: int) -> Decision | None:
         """The first decision of a round."""
-        for decision in self._changes.decisions[self._n_indexed :]:  # seldom asked for
-            self._rounds.setdefault((decision[:3], decision.round), decision)
-        self._n_indexed = len(self._changes.decisions)
+        self._index_decisions()
         pending = self._rounds.get((key, round))
         return pending or self._transaction.decision_by_round(key, round)
+
+    def _index_decisions(self) -> None:
+        """Pending decisions by what is seldom asked for."""
+        for decision in self._changes.decisions[self._n_indexed :]:
+            self._rounds.setdefault((decision[:3], decision.round), decision)
+            self._numbers[decision[:3], decision.number] = decision
+        self._n_indexed = len(self._changes.decisions)
 
     def decision_before(self, key: TrajectoryKey, at: float) -> Decision | None:
         """The last decision taken at or before a time."""
@@ -260,6 +268,7 @@ class UnitOfWork:
             self._changes = Changes()
             self._events.clear()
             self._rounds.clear()
+            self._numbers.clear()
             self._n_indexed = 0
             self._measured.clear()
             self._reward_ids.clear()

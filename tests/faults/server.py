@@ -30,7 +30,7 @@ def assert_replay_equals_live(url: str) -> int:
     with one_thread(), open_reader(url) as reader:
         for session in all_sessions(reader):
             replay = replay_session(reader, session)
-            assert replay.differences == []
+            assert not replay.differences, (session.id, replay.differences[:3])
             assert replay.n_decisions == session.n_rounds
             n_decisions += session.n_rounds
     return n_decisions

@@ -15,14 +15,14 @@ from psycopg import RawCursor
 
 from lhb_engine.history import FitWindow
 from service.decisions import Decide
-from service.problems import Unavailable
+from service.problems import Problem, Unavailable
 from service.records import SessionKey
 from service.rewards import Receive, Reward
 from service.sessions import CreateSession
+from service.storage.array_literals import columns
 from service.storage.ports import Contended, Keys
 from service.storage.postgres import N_READERS, PostgresStore, open_reader
 from service.storage.postgres_reader import PostgresReader
-from service.storage.postgres_transaction import columns
 from tests.service.room import CONTEXTS, Room
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -77,9 +77,21 @@ def test_a_batch_asks_for_nothing_one_by_one(room: Room, monkeypatch: pytest.Mon
     monkeypatch.setattr(PostgresReader, "_all", counted)
     outcomes, _ = room.commit.run(commands)
     assert [error for _, error in outcomes] == [None] * 7
-    assert asked == []
     repeated = [result.repeated for result, _ in outcomes if hasattr(result, "repeated")]
     assert repeated == [1, 1, 1]
+    by_event = [("a", "e0", 0.25), ("b", "~4", 0.25), ("c", "~2", 0.5), ("a", "~5", 0.25)]
+    commands = [
+        Receive(room.key, [Reward(value, trajectory, event_id=event)], room.agents)
+        for trajectory, event, value in by_event
+    ]
+    decided, *outcomes = room.commit.run([Decide(room.key, "b", CONTEXTS, room.agents), *commands])[
+        0
+    ]
+    assert decided[0].decision.round == 6
+    errors = [error for _, error in outcomes]
+    assert [result.repeated for result, error in outcomes if error is None] == [0, 0, 1]
+    assert [error.field for error in errors if isinstance(error, Problem)] == ["event_id"]
+    assert asked == []
 
 
 def named(room: Room, name: str) -> SessionKey:

@@ -48,6 +48,12 @@ class Agents:
             self._agents.move_to_end(key)
         return live.agent
 
+    def has(self, session: Session) -> bool:
+        """Whether the session's agent is here, and nothing has to be read to know that it is."""
+        live = self._agents.get(session.key)
+        learns = ALGORITHMS[session.algorithm].learns_within_epoch
+        return live is not None and not learns and live.n_estimates == session.n_estimates
+
     def _current(self, uow: UnitOfWork, session: Session) -> LiveAgent:
         live = self._agents.get(session.key)
         if ALGORITHMS[session.algorithm].learns_within_epoch:

@@ -64,8 +64,12 @@ class Decide:
     def is_brief(self, uow: UnitOfWork) -> bool:
         """Whether a few rows are all that this reads and writes."""
         session = uow.session(self.key)
-        return session is None or (
-            is_between_boundaries(session) and (not self.rewards or are_few(session, self.rewards))
+        if session is None:
+            return True
+        return (
+            is_between_boundaries(session)
+            and (not self.rewards or are_few(uow, session, self.rewards))
+            and (not uow.is_here or self.agents.has(session))
         )
 
     def __call__(self, uow: UnitOfWork) -> Taken | Blocked:

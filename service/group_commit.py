@@ -4,9 +4,9 @@ A command is a callable over a unit of work that checks before it writes. A `Pro
 its own answer and leaves no write; should one write first, or anything else go wrong, the batch is
 rolled back and its commands run one by one.
 
-Where the store is local, brief commands run in the event loop and only the commit, which waits for
-the disk, in the writer's thread: every statement gives the interpreter's lock away, and two busy
-threads lose more by fighting for it than the statements take.
+Brief commands run in the event loop; what has to wait otherwise than for a socket, in the writer's
+thread: every statement gives the interpreter's lock away, and two busy threads lose more by
+fighting for it than the statements take.
 """
 
 import asyncio
@@ -19,13 +19,14 @@ import structlog
 
 from service.clock import Clock
 from service.problems import Problem, Unavailable
-from service.storage.ports import Contended, Keys, Store, Transaction
+from service.storage.ports import Contended, InThread, Keys, Store, Transaction
 from service.storage.unit_of_work import Effects, UnitOfWork
 from service.writer_thread import WriterThread
 
 log = structlog.get_logger()
 Command = Callable[[UnitOfWork], Any]
 Outcome = tuple[Any, BaseException | None]
+Committed = tuple[list[Outcome], list[Effects]]
 TRIES = 10  # of a batch that meets other processes at the same rows
 BRIEF_SECONDS = 0.005  # that a batch may take of the event loop's time
 
@@ -43,18 +44,24 @@ class Attempt:
         self._outcomes: list[Outcome] = []
         self._uow = UnitOfWork(transaction, round(now, 6))  # as exact as a timestamp in an answer
 
-    def run_brief(self) -> None:
-        """Run commands until one may take long, or all together do; then the thread goes on."""
+    def run_brief(self) -> bool:
+        """Run commands until one may take long, or all together do; whether all have been run."""
         until = perf_counter() + BRIEF_SECONDS
         for command in self.commands:
             is_brief = getattr(command, "is_brief", None)
             if is_brief is None or not is_brief(self._uow) or perf_counter() > until:
-                return
+                return False
             self._outcomes.append(_outcome(command, self._uow))
-        self._uow.flush()
+        return True
 
-    def finish(self) -> tuple[list[Outcome], list[Effects]]:
-        """Run what is left, and commit."""
+    async def commit_here(self, in_thread: InThread) -> Committed:
+        """Commit, once all have been run."""
+        await self._uow.commit_here(in_thread)
+        return self._outcomes, [self._uow.effects]
+
+    def finish(self) -> Committed:
+        """Run what is left, and commit, in a thread."""
+        self.transaction.is_here = False
         for command in self.commands[len(self._outcomes) :]:
             self._outcomes.append(_outcome(command, self._uow))
         self._uow.commit()
@@ -136,16 +143,9 @@ class GroupCommit:
         try:
             while self._waiting:
                 commands, futures = self._take()
-                begun = self._begin_here(commands) if self._store.is_local else None
                 try:
-                    outcomes, effects = await (
-                        self._thread.call(self.run, commands)
-                        if begun is None
-                        else self._thread.call(self._finish, begun)
-                    )
+                    outcomes, effects = await self._commit(commands)
                 except Exception as error:  # no thread, say: they wait for an answer all the same
-                    if begun is not None:
-                        self._undo(begun.transaction)
                     outcomes, effects = [(None, error)] * len(commands), []
                 start = 0
                 for future, n in futures:
@@ -179,39 +179,60 @@ class GroupCommit:
         self._n_waiting -= len(commands)
         return commands, futures
 
-    def _begin_here(self, commands: list[Command]) -> Attempt | None:
-        """The batch as far as it is brief; None: the thread is to do all of it."""
+    async def _commit(self, commands: list[Command]) -> Committed:
+        """One batch: brief commands in the event loop, others in the thread."""
         try:
             transaction = self._store.begin(wait=False)
         except Exception:  # the thread tries too, and answers what goes wrong
-            return None
+            return await self._thread.call(self.run, commands)
         try:
-            transaction.prefetch(_keys(commands))
-            attempt = Attempt(transaction, commands, self.clock())
-            attempt.run_brief()
-        except Exception:
+            return await self._commit_here(transaction, commands)
+        except Exception:  # there is no thread
             self._undo(transaction)
-            return None
-        return attempt
+            raise
 
-    def _finish(self, attempt: Attempt) -> tuple[list[Outcome], list[Effects]]:
+    async def _commit_here(self, transaction: Transaction, commands: list[Command]) -> Committed:
+        try:
+            await transaction.prefetch_here(_keys(commands))
+            attempt = Attempt(transaction, commands, self.clock())
+            is_done = attempt.run_brief()
+        except Exception:
+            return await self._thread.call(self._again, (transaction, commands))
+        if not is_done:
+            return await self._thread.call(self._finish, attempt)
+        try:
+            return await attempt.commit_here(self._thread.call)
+        except Exception as error:
+            return await self._thread.call(self._failed, (attempt, error))
+
+    def _again(self, begun: tuple[Transaction, list[Command]]) -> Committed:
+        """What the event loop could not do, in the writer's thread."""
+        transaction, commands = begun
+        self._undo(transaction)
+        return self.run(commands)
+
+    def _finish(self, attempt: Attempt) -> Committed:
         """The rest of a batch that the event loop has begun, in the writer's thread."""
         try:
             return attempt.finish()
         except Exception as error:
-            self._undo(attempt.transaction)
-            return self._apart(attempt.commands, error)
+            return self._failed((attempt, error))
 
-    def run(self, commands: list[Command]) -> tuple[list[Outcome], list[Effects]]:
+    def _failed(self, failed: tuple[Attempt, Exception]) -> Committed:
+        attempt, error = failed
+        self._undo(attempt.transaction)
+        if isinstance(error, Contended):
+            return self.run(attempt.commands)
+        return self._apart(attempt.commands, error)
+
+    def run(self, commands: list[Command]) -> Committed:
         """One batch, in the writer's thread."""
         try:
             return self._transact(commands)
         except Exception as error:
             return self._apart(commands, error)
 
-    def _apart(
-        self, commands: list[Command], error: Exception
-    ) -> tuple[list[Outcome], list[Effects]]:
+    def _apart(self, commands: list[Command], error: Exception) -> Committed:
         """What becomes of commands that could not be committed together."""
         if isinstance(error, Unavailable):
             return [(None, error)] * len(commands), []
@@ -220,7 +241,7 @@ class GroupCommit:
         results = [self.run([command]) for command in commands]
         return [one[0] for one, _ in results], [e for _, effects in results for e in effects]
 
-    def _transact(self, commands: list[Command]) -> tuple[list[Outcome], list[Effects]]:
+    def _transact(self, commands: list[Command]) -> Committed:
         keys = _keys(commands)
         for _ in range(TRIES):
             transaction = self._store.begin()

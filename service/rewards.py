@@ -8,14 +8,7 @@ from lhb_engine.agents import ALGORITHMS
 from service.agents import Agents
 from service.fits import after_measurement, is_between_boundaries
 from service.problems import Problem, not_found
-from service.records import (
-    Measurement,
-    Session,
-    SessionKey,
-    Trajectory,
-    TrajectoryKey,
-    number_in,
-)
+from service.records import Measurement, Session, SessionKey, Trajectory, TrajectoryKey
 from service.sessions import find_session, refuse_archived
 from service.storage.ports import Keys
 from service.storage.spans import Spans
@@ -54,11 +47,7 @@ class Reward:
         if self.round is not None and self.round > 0:
             keys.rounds.add((trajectory, self.round))
         if self.event_id is not None:
-            number = number_in(self.event_id)
-            if number is None:
-                keys.events.add((trajectory, self.event_id))
-            else:
-                keys.numbers.add((trajectory, number))
+            keys.add_event(trajectory, self.event_id)
         if self.reward_id is not None:
             keys.rewards.add((trajectory, self.reward_id))
 
@@ -89,7 +78,7 @@ class Receive:
         """Whether a few rows are all that this reads and writes."""
         session = uow.session(self.key)
         return session is None or (
-            is_between_boundaries(session) and are_few(session, self.rewards)
+            is_between_boundaries(session) and are_few(uow, session, self.rewards)
         )
 
     def __call__(self, uow: UnitOfWork) -> Accepted:
@@ -102,10 +91,11 @@ class Receive:
         return Accepted(len(planned), len(self.rewards) - len(planned))
 
 
-def are_few(session: Session, rewards: list[Reward]) -> bool:
-    """Whether it takes little to store them: an agent that learns takes milliseconds for each, and
-    where there are many trajectories every round of a span is looked up."""
-    if len(rewards) > FEW or ALGORITHMS[session.algorithm].learns_within_epoch:
+def are_few(uow: UnitOfWork, session: Session, rewards: list[Reward]) -> bool:
+    """Whether it takes little to store them: an agent that learns takes milliseconds for each,
+    where there are many trajectories every round of a span is looked up, and a time always is."""
+    learns = ALGORITHMS[session.algorithm].learns_within_epoch
+    if len(rewards) > FEW or learns or (uow.is_here and any(reward.at for reward in rewards)):
         return False
     return session.n_trajectories == 1 or all(reward.last_round is None for reward in rewards)
 

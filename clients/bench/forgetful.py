@@ -7,13 +7,14 @@ from typing import Any
 from service.records import Session, SessionKey, Trajectory, TrajectoryKey
 from service.server import run
 from service.settings import Settings
-from service.storage.ports import Changes, Keys, Reader
+from service.storage.ports import Changes, InThread, Keys, Reader
 
 
 class ForgetfulStore:
     """Everything runs as ever (queue, thread, checks, choice), and no row is written."""
 
     is_local = True
+    is_here = False
 
     def __init__(self) -> None:
         self.sessions: dict[SessionKey, Session] = {}
@@ -32,6 +33,9 @@ class ForgetfulStore:
         """Nothing to close."""
 
     def prefetch(self, keys: Keys) -> None:
+        """Nothing to read."""
+
+    async def prefetch_here(self, keys: Keys) -> None:
         """Nothing to read."""
 
     def session(self, key: SessionKey) -> Session | None:
@@ -54,6 +58,10 @@ class ForgetfulStore:
         """Nothing is durable."""
         if changes is not None:
             self.write(changes)
+
+    async def commit_here(self, changes: Changes | None, in_thread: InThread) -> None:
+        """The thread is asked all the same, as if there were a disk."""
+        await in_thread(self.commit, changes)
 
     def rollback(self) -> None:
         """Nothing to take back."""

@@ -7,10 +7,10 @@ has written. Adapters translate their driver's errors to `Unavailable`, and to `
 running the batch again will do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from lhb_engine.history import FitWindow, History
 from service.records import (
@@ -23,6 +23,7 @@ from service.records import (
     SessionKey,
     Trajectory,
     TrajectoryKey,
+    number_in,
 )
 
 
@@ -36,6 +37,14 @@ class Keys:
     numbers: set[tuple[TrajectoryKey, int]] = field(default_factory=set)
     rewards: set[tuple[TrajectoryKey, str]] = field(default_factory=set)
     rounds: set[tuple[TrajectoryKey, int]] = field(default_factory=set)
+
+    def add_event(self, trajectory: TrajectoryKey, event_id: str) -> None:
+        """A decision by its event id, the client's or the server's."""
+        number = number_in(event_id)
+        if number is None:
+            self.events.add((trajectory, event_id))
+        else:
+            self.numbers.add((trajectory, number))
 
 
 @dataclass(slots=True)
@@ -78,11 +87,29 @@ class Contended(Exception):
         self.session = session
 
 
+class MustWait(Exception):
+    """This would wait for a server, in the event loop: a thread has to run the batch."""
+
+
+InThread = Callable[[Callable[[Any], None], Any], Awaitable[None]]  # work and its argument
+
+
 class Transaction(Protocol):
-    """One open transaction of the writer."""
+    """One open transaction of the writer, for a thread or, by what ends in `_here`, for the event
+    loop.
+
+    Attributes
+    ----------
+    is_here : whether a read that was not announced raises `MustWait`; never where it is cheap
+    """
+
+    is_here: bool
 
     def prefetch(self, keys: Keys) -> None:
         """Lock and read ahead; may do nothing where a read is cheap."""
+
+    async def prefetch_here(self, keys: Keys) -> None:
+        """The same in the event loop, where `is_here` holds from now on."""
 
     def session(self, key: SessionKey) -> Session | None:
         """The session, locked for this transaction."""
@@ -146,6 +173,10 @@ class Transaction(Protocol):
     def commit(self, changes: Changes | None = None) -> None:
         """Write what is left, if anything, and make all of it durable."""
 
+    async def commit_here(self, changes: Changes | None, in_thread: InThread) -> None:
+        """The same in the event loop; what has to wait otherwise than for a socket goes to the
+        thread."""
+
     def rollback(self) -> None:
         """Forget it, and everything cached from it."""
 
@@ -155,7 +186,7 @@ class Store(Protocol):
 
     Attributes
     ----------
-    is_local : whether statements take microseconds, and only commits wait
+    is_local : whether a batch is begun without waiting
     """
 
     is_local: bool

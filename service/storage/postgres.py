@@ -130,6 +130,8 @@ class PostgresStore:
     def begin(self, *, wait: bool = True) -> PostgresTransaction:
         """The writer's transaction; connects again where the connection was lost."""
         if self._writer is None or not is_alive(self._writer.connection):
+            if not wait:
+                raise Unavailable("storage_unreachable", "the connection is lost")
             if self._writer is not None:
                 self._writer.connection.close()
             self.sessions.clear()

@@ -16,10 +16,10 @@ from service.records import (
     TrajectoryKey,
 )
 from service.storage.array_literals import columns
-from service.storage.pipeline import Pipeline, Rows, Statement
-from service.storage.ports import Changes, Contended, Keys
+from service.storage.pipeline import Exchange, Pipeline, Rows, Statement
+from service.storage.ports import Changes, Contended, InThread, Keys, MustWait
 from service.storage.postgres_reader import PostgresReader, translated
-from service.storage.session_rows import session_row, session_update, trajectory_row
+from service.storage.session_rows import fit_due_at, session_row, session_update, trajectory_row
 from service.storage.sql_reader import session_of
 
 N_CACHED_SESSIONS = 4096
@@ -41,6 +41,7 @@ class PostgresTransaction(PostgresReader):
         self, pipeline: Pipeline, cache: OrderedDict[SessionKey, tuple[int, Session]]
     ) -> None:
         super().__init__(pipeline.connection)
+        self.is_here = False
         self._pipeline = pipeline
         self._cache = cache
         self._revisions: dict[SessionKey, int] = {}
@@ -54,6 +55,14 @@ class PostgresTransaction(PostgresReader):
 
     def prefetch(self, keys: Keys) -> None:
         """Lock and read what the batch announced, in one round trip."""
+        self._pipeline.wait(self._prefetching(keys))
+
+    async def prefetch_here(self, keys: Keys) -> None:
+        """The same in the event loop, where nothing else may wait for the server from now on."""
+        self.is_here = True
+        await self._pipeline.wait_here(self._prefetching(keys))
+
+    def _prefetching(self, keys: Keys) -> Exchange[None]:
         if not keys.sessions:
             return
         asked = {"lock_sessions": columns(keys.sessions, 2)}
@@ -68,7 +77,7 @@ class PostgresTransaction(PostgresReader):
         if keys.rewards:
             rewards = ((*key, reward) for key, reward in keys.rewards)
             asked["measurements_by_ids"] = columns(rewards, 4)
-        found = self._found(asked)
+        found = yield from self._found(asked)
         self._sessions = dict.fromkeys(keys.sessions)
         self._trajectories = dict.fromkeys(keys.trajectories)
         self._events = dict.fromkeys(keys.events)
@@ -86,15 +95,17 @@ class PostgresTransaction(PostgresReader):
             self._rounds[decision[:3], decision.round] = decision
         for measurement in map(Measurement._make, found.get("measurements_by_ids", ())):
             self._rewards[measurement[:3], str(measurement.reward_id)] = measurement
-        self._prefetch_rounds(keys.rounds | self._rounds.keys())
+        yield from self._prefetching_rounds(keys.rounds | self._rounds.keys())
 
-    def _found(self, asked: dict[str, list[str]]) -> dict[str, Rows]:
+    def _found(self, asked: dict[str, list[str]]) -> Exchange[dict[str, Rows]]:
         with translated():
-            return dict(zip(asked, self._pipeline.run(asked.items()), strict=True))
+            found = yield from self._pipeline.exchange(asked.items())
+        return dict(zip(asked, found, strict=True))
 
-    def _prefetch_rounds(self, rounds: set[tuple[TrajectoryKey, int]]) -> None:
+    def _prefetching_rounds(self, rounds: set[tuple[TrajectoryKey, int]]) -> Exchange[None]:
         """What rewards of rounds will ask: positions in sessions of several trajectories, and, of
         rounds that something may have measured already, by what."""
+        self._measured = dict.fromkeys(rounds)
         several, measured = [], []
         for key, round in rounds:
             session, trajectory = self._sessions.get(key[:2]), self._trajectories.get(key)
@@ -111,13 +122,24 @@ class PostgresTransaction(PostgresReader):
             asked["decisions_by_rounds"] = columns(several, 4)
         if measured:
             asked["measurements_over_rounds"] = columns(measured, 4)
-        rows = self._found(asked)
+        rows = yield from self._found(asked)
         for decision in map(Decision._make, rows.get("decisions_by_rounds", ())):
             self._rounds[decision[:3], decision.round] = decision
-        self._measured = dict.fromkeys((row[:3], row[3]) for row in measured)
         for round, *row in rows.get("measurements_over_rounds", ()):
             found = Measurement(*row)
             self._measured[found[:3], round] = found
+
+    def _all(self, name: str, *values: Any) -> list[Any]:
+        self._refuse_here()
+        return super()._all(name, *values)
+
+    def _each(self, name: str, *values: Any) -> Iterator[Any]:
+        self._refuse_here()
+        return super()._each(name, *values)
+
+    def _refuse_here(self) -> None:
+        if self.is_here:
+            raise MustWait
 
     def _keep(self, row: Sequence[Any]) -> Session:
         key = (str(row[0]), str(row[1]))
@@ -185,8 +207,9 @@ class PostgresTransaction(PostgresReader):
 
     def write(self, changes: Changes) -> None:
         """All inserts and updates, one bulk call a table."""
+        self._refuse_here()
         with translated():
-            self._pipeline.run(self._statements(changes))
+            self._pipeline.wait(self._pipeline.exchange(self._statements(changes)))
         self._remember(changes)
 
     def _remember(self, changes: Changes) -> None:
@@ -235,10 +258,17 @@ class PostgresTransaction(PostgresReader):
 
     def commit(self, changes: Changes | None = None) -> None:
         """Make it durable, in one round trip: the server syncs its log before it answers."""
+        self._pipeline.wait(self._committing(changes))
+
+    async def commit_here(self, changes: Changes | None, in_thread: InThread) -> None:
+        """The same in the event loop."""
+        await self._pipeline.wait_here(self._committing(changes))
+
+    def _committing(self, changes: Changes | None) -> Exchange[None]:
         unknown = "whether it was written is unknown: a repeat with the same id will tell"
         written = () if changes is None else self._statements(changes)
         with translated(unknown):
-            self._pipeline.run([*written, ("commit", ())])
+            yield from self._pipeline.exchange([*written, ("commit", ())])
         for key, revision in self._revisions.items():
             session = self._sessions.get(key)
             if session is not None:
@@ -265,9 +295,3 @@ class PostgresTransaction(PostgresReader):
         self._rewards = {k: m for k, m in self._rewards.items() if k[0][:2] != key}
         self._rounds.clear()
         self._measured.clear()
-
-
-def fit_due_at(session: Session) -> float | None:
-    """Since when the session's fit is due."""
-    current = session.schedule.current
-    return None if current is None else current.due_at

@@ -37,3 +37,9 @@ def trajectory_row(t: Trajectory) -> tuple[Any, ...]:
         t.measured_through,
         t.last_at,
     )
+
+
+def fit_due_at(session: Session) -> float | None:
+    """Since when the session's fit is due."""
+    current = session.schedule.current
+    return None if current is None else current.due_at

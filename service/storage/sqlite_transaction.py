@@ -15,7 +15,7 @@ from service.records import (
     TrajectoryKey,
 )
 from service.storage.bulk import execute_rows
-from service.storage.ports import Changes, Keys
+from service.storage.ports import Changes, InThread, Keys
 from service.storage.session_rows import session_row, session_update, trajectory_row
 from service.storage.sqlite_connection import translated
 from service.storage.sqlite_reader import SQL, SqliteReader
@@ -34,6 +34,8 @@ class Caches(Protocol):
 
 class SqliteTransaction(SqliteReader):
     """The writer's transaction. Reads are local and cheap, so nothing is read ahead."""
+
+    is_here = False
 
     def __init__(self, store: Caches, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
@@ -57,6 +59,10 @@ class SqliteTransaction(SqliteReader):
             self._rewards = dict.fromkeys(keys.rewards)
             for measurement in map(Measurement._make, found):
                 self._rewards[measurement[:3], str(measurement.reward_id)] = measurement
+
+    async def prefetch_here(self, keys: Keys) -> None:
+        """Nothing waits here."""
+        self.prefetch(keys)
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
         """The decision that a client's event id names."""
@@ -155,6 +161,12 @@ class SqliteTransaction(SqliteReader):
             # `commit()` would say nothing where SQLite has undone the transaction by itself
             self.connection.execute("commit")
         self._store.trim()
+
+    async def commit_here(self, changes: Changes | None, in_thread: InThread) -> None:
+        """Rows are written here; the thread waits for the disk."""
+        if changes is not None:
+            self.write(changes)
+        await in_thread(self.commit, None)
 
     def rollback(self) -> None:
         """Forget it, and everything this transaction may have changed in the caches."""

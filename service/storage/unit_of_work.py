@@ -16,7 +16,7 @@ from service.records import (
     TrajectoryKey,
     number_in,
 )
-from service.storage.ports import Changes, Transaction
+from service.storage.ports import Changes, InThread, Transaction
 from service.storage.spans import Spans
 
 
@@ -68,6 +68,11 @@ class UnitOfWork:
         self._reward_ids: dict[tuple[TrajectoryKey, str], Measurement] = {}
 
     # --- reads
+
+    @property
+    def is_here(self) -> bool:
+        """Whether only what the batch announced can be read: the event loop waits for nothing."""
+        return self._transaction.is_here
 
     def session(self, key: SessionKey) -> Session | None:
         """The session, or None."""
@@ -275,8 +280,15 @@ class UnitOfWork:
 
     def commit(self) -> None:
         """Make all of it durable; what is buffered goes with the commit."""
+        self._transaction.commit(self._left())
+
+    async def commit_here(self, in_thread: InThread) -> None:
+        """The same in the event loop."""
+        await self._transaction.commit_here(self._left(), in_thread)
+
+    def _left(self) -> Changes | None:
         self._save_learned()
-        self._transaction.commit(None if self._changes == _NOTHING else self._changes)
+        return None if self._changes == _NOTHING else self._changes
 
     def _save_learned(self) -> None:
         for key in self._learned:

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 import service.storage.pipeline
-from service.storage.pipeline import Pipeline
+from service.storage.pipeline import Pipeline, Rows, Statement
 from service.storage.postgres import connect
 from service.storage.postgres_reader import Connection
 
@@ -20,6 +20,10 @@ QUERIES = {
 }
 
 
+def run(pipeline: Pipeline, statements: list[Statement]) -> list[Rows]:
+    return pipeline.wait(pipeline.exchange(statements))
+
+
 @pytest.fixture
 def connection(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
     for name, query in QUERIES.items():
@@ -31,54 +35,56 @@ def connection(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
 def test_rows_come_back_in_order_and_a_transaction_has_begun(connection: Connection) -> None:
     pipeline = Pipeline(connection)
     values = (2**40, 'a\\"é', 0.1, b"\0\xff", True)
-    assert pipeline.run([("number", (1,)), ("create", ())]) == [[(1,)], []]
-    assert pipeline.run([("keep", values), ("keep", (1, *[None] * 4))]) == [[], []]
-    assert pipeline.run([("all", ()), ("number", (2,))]) == [
+    assert run(pipeline, [("number", (1,)), ("create", ())]) == [[(1,)], []]
+    assert run(pipeline, [("keep", values), ("keep", (1, *[None] * 4))]) == [[], []]
+    assert run(pipeline, [("all", ()), ("number", (2,))]) == [
         [(1, None, None, None, None), values],
         [(2,)],
     ]
     pipeline.rollback()
     with pytest.raises(psycopg.errors.UndefinedTable):
-        pipeline.run([("all", ())])
+        run(pipeline, [("all", ())])
     pipeline.rollback()
-    assert pipeline.run([("create", ()), ("commit", ())]) == [[], []]
-    assert pipeline.run([("all", ())]) == [[]]
+    assert run(pipeline, [("create", ()), ("commit", ())]) == [[], []]
+    assert run(pipeline, [("all", ())]) == [[]]
 
 
 def test_after_a_failure_nothing_is_run_until_the_rollback(connection: Connection) -> None:
     pipeline = Pipeline(connection)
-    pipeline.run([("create", ()), ("commit", ())])
+    run(pipeline, [("create", ()), ("commit", ())])
     row = (1, None, None, None, None)
     with pytest.raises(psycopg.errors.DivisionByZero):
-        pipeline.run([("keep", row), ("divide", (0,)), ("divide", (1,)), ("commit", ())])
+        run(pipeline, [("keep", row), ("divide", (0,)), ("divide", (1,)), ("commit", ())])
     with pytest.raises(psycopg.errors.InFailedSqlTransaction):
-        pipeline.run([("commit", ())])
+        run(pipeline, [("commit", ())])
     pipeline.rollback()
-    assert pipeline.run([("all", ()), ("divide", (1,))]) == [[], [(1,)]]
+    assert run(pipeline, [("all", ()), ("divide", (1,))]) == [[], [(1,)]]
 
 
 def test_a_value_that_cannot_be_sent_is_nothing_to_the_server(connection: Connection) -> None:
     pipeline = Pipeline(connection)
-    pipeline.run([("create", ())])
+    run(pipeline, [("create", ())])
     with pytest.raises(psycopg.DataError):
-        pipeline.run([("keep", (1, None, None, None, None)), ("keep", (2, "\0", None, None, None))])
-    assert pipeline.run([("all", ())]) == [[]]
+        run(
+            pipeline, [("keep", (1, None, None, None, None)), ("keep", (2, "\0", None, None, None))]
+        )
+    assert run(pipeline, [("all", ())]) == [[]]
 
 
 def test_neither_side_waits_for_the_other_to_read(connection: Connection) -> None:
     """Far more both ways than lies between two sockets."""
     text = "ab" * 50_000
-    found = Pipeline(connection).run([("repeat", (text, 10))] * 20)
+    found = run(Pipeline(connection), [("repeat", (text, 10))] * 20)
     assert found == [[(text * 10,)]] * 20
 
 
 def test_a_connection_that_is_lost_is_closed(connection: Connection, postgres_server: str) -> None:
     pipeline = Pipeline(connection)
-    pipeline.run([("number", (1,))])
+    run(pipeline, [("number", (1,))])
     with psycopg.connect(postgres_server, autocommit=True) as other:
         other.execute("select pg_terminate_backend(%s)", [connection.info.backend_pid])
     with pytest.raises(psycopg.OperationalError):
-        pipeline.run([("number", (2,)), ("commit", ())])
+        run(pipeline, [("number", (2,)), ("commit", ())])
     pipeline.rollback()
     assert connection.closed
 
@@ -86,6 +92,6 @@ def test_a_connection_that_is_lost_is_closed(connection: Connection, postgres_se
 def test_what_is_prepared_outlives_a_rollback_and_the_drivers_own(connection: Connection) -> None:
     pipeline = Pipeline(connection)
     for _ in range(10):
-        assert pipeline.run([("number", (1,))]) == [[(1,)]]
+        assert run(pipeline, [("number", (1,))]) == [[(1,)]]
         assert connection.execute("select 2").fetchall() == [(2,)]
         pipeline.rollback()

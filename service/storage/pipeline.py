@@ -20,6 +20,7 @@ Statement = tuple[str, Sequence[Any]]  # a query's name, and its values
 Rows = list[tuple[Any, ...]]
 Found = TypeVar("Found")
 Exchange = Generator[Wait, Any, Found]  # yields whenever it can only wait for the server
+LOOK_SECONDS = 1.0  # how often the driver looks whether something came that it was not told of
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.PIPELINE_ABORTED)
 
 
@@ -37,7 +38,7 @@ class Pipeline:
 
     async def wait_here(self, exchange: Exchange[Found]) -> Found:
         """Run an exchange in the event loop."""
-        return await wait_async(exchange, self.connection.pgconn.socket)
+        return await wait_async(exchange, self.connection.pgconn.socket, LOOK_SECONDS)
 
     def exchange(self, statements: Iterable[Statement]) -> Exchange[list[Rows]]:
         """The rows of each statement; a transaction begins with the first.

@@ -126,7 +126,11 @@ async def test_a_failed_fit_is_tried_again_and_shown(serve: Serve) -> None:
             return [item for item in items if item["status"] == "failed"]
 
         assert "on fire" in (await until(failed))[0]["reason"]
-        assert 'lhb_fit_seconds_count{status="failed"}' in (await client.get("/metrics")).text
+
+        async def is_counted() -> bool:  # after the commit that a reader may have seen already
+            return 'lhb_fit_seconds_count{status="failed"}' in (await client.get("/metrics")).text
+
+        await until(is_counted)
         gate.unlink()
         await until(lambda: installed(client, session))
 

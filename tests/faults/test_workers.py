@@ -108,8 +108,10 @@ def test_a_workers_metrics_tell_of_fits_that_fail(postgres_url: str) -> None:
         assert {item["reason"] for item in estimates(client, session)} == {"OSError: on fire"}
         answer = client.post(f"/v1/sessions/{session}/decisions", json={"contexts": ARMS})
         assert answer.status_code == 201  # decisions go on
-        told = httpx.get(f"http://127.0.0.1:{port}/metrics").text
-        assert 'lhb_fit_seconds_count{status="failed"} 4.0' in told
+        told, counted = "", 'lhb_fit_seconds_count{status="failed"} 4.0'
+        while counted not in told:  # a moment after the commit
+            assert time.monotonic() < deadline, told
+            told = httpx.get(f"http://127.0.0.1:{port}/metrics").text
         assert "lhb_fits_due" not in told  # the servers tell that
 
 

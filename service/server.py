@@ -14,8 +14,8 @@ from service.settings import Settings
 from service.storage.ports import Store
 from service.storage.urls import is_sqlite, open_store
 
-# The writer's thread wakes for every answer of PostgreSQL and then waits for the interpreter, 5 ms
-# by default while requests are parsed. On SQLite, which wakes it once a batch, this only costs.
+# What is not brief on PostgreSQL wakes the thread for every answer, and that then waits for
+# the interpreter, 5 ms by default while requests are parsed. On SQLite this only costs.
 WRITER_WAITS_SECONDS = 0.0005
 
 

@@ -138,6 +138,7 @@ class PostgresTransaction(PostgresReader):
         return super()._each(name, *values)
 
     def _refuse_here(self) -> None:
+        """What was not announced is a round trip, which the event loop must not wait for."""
         if self.is_here:
             raise MustWait
 

@@ -67,7 +67,7 @@ def _replay(
 ) -> Any:
     from clients.logs import read_log
     from lhb_engine.agents import ALGORITHMS, make_agent
-    from lhb_engine.offline import Replay
+    from lhb_engine.evaluation.log_replay import Replay
 
     if algorithm not in ALGORITHMS:
         raise typer.BadParameter(f"algorithm: {algorithm!r} is none of {', '.join(ALGORITHMS)}")

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.offline import Block
+from lhb_engine.evaluation.log_replay import Block
 
 BLOCK_ROUNDS = 4096
 

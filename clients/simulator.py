@@ -17,12 +17,12 @@ from clients.progress import OnRound, progress
 from clients.sdk import Client, Session
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from lhb_engine.blas import one_thread
-from lhb_engine.environment import LongHorizonEnvironment
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints
-from lhb_engine.lag_patterns import PATTERNS
-from lhb_engine.regret import cumulative_regret, regret_gaps
-from lhb_engine.simulation import simulate
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.lag_patterns import PATTERNS
+from lhb_engine.simulation.play import simulate
+from lhb_engine.simulation.regret import cumulative_regret, regret_gaps
 
 FIT_PATIENCE_SECONDS = 120.0  # for the fit that the last reward makes due
 BLOCK_ROUNDS = 1024  # contexts drawn at once

@@ -8,8 +8,8 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
-from lhb_engine.held_out import Prediction
 from lhb_engine.history import Ints
+from lhb_engine.posterior.prediction_check import Prediction
 from service.agents import build_agent
 from service.events import decision_of
 from service.import_records import Misfit, check_record, require

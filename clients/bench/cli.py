@@ -185,7 +185,7 @@ def decide(
 ) -> None:
     """Regret against that of an oracle which knows the lag weights (docs/anytime.md)."""
     from clients.bench import decide as scoreboard
-    from lhb_engine.anytime_settings import AnytimeSettings
+    from lhb_engine.posterior.settings import AnytimeSettings
 
     boards = {"main": scoreboard.BOARD, "harder": scoreboard.HARDER, "poor": scoreboard.POOR}
     worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())

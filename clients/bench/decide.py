@@ -16,9 +16,10 @@ from joblib import Parallel, delayed
 
 from lhb_engine.agents import Agent, make_agent
 from lhb_engine.agents.anytime import Anytime
-from lhb_engine.environment import LongHorizonEnvironment
 from lhb_engine.estimate import Estimate
-from lhb_engine.harder_worlds import (
+from lhb_engine.history import Floats, History
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.harder_environments import (
     Baseline,
     Change,
     ContextsAlike,
@@ -28,8 +29,7 @@ from lhb_engine.harder_worlds import (
     Turn,
     measured,
 )
-from lhb_engine.history import Floats, History
-from lhb_engine.simulation import simulate
+from lhb_engine.simulation.play import simulate
 
 N_BOOTSTRAP = 2000
 

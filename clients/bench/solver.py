@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from clients.bench.peer_process import ask
-from lhb_engine.group_lasso import GroupLasso
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
-from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.lasso.group_lasso import GroupLasso
 
 Size = tuple[int, int, int]
 Key = tuple[Size, int, str, str, float]  # size, seed, package, lam, target gap

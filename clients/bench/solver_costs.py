@@ -14,10 +14,10 @@ import numpy as np
 from scipy import sparse
 
 from clients.bench.solver import Size, ours, problem
-from lhb_engine.group_lasso import GroupLasso
+from lhb_engine.design.fit_rows import span_matrix
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.rows import span_matrix
+from lhb_engine.lasso.group_lasso import GroupLasso
 
 SEED = 3000
 GAP = 1e-6

@@ -13,13 +13,13 @@ from clients.experiments.table import Row, Table, paired
 from clients.experiments.worlds import data_poor
 from clients.simulator import Player, Settings
 from lhb_engine.agents import Agent
-from lhb_engine.block_lasso import BlockLasso
-from lhb_engine.epochs import quarter_of
+from lhb_engine.agents.epochs import quarter_of
+from lhb_engine.design.fit_rows import Rows, measured_rows
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.rows import Rows, measured_rows
-from lhb_engine.simulation import simulate
+from lhb_engine.lasso.fit import BlockLasso
+from lhb_engine.simulation.play import simulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

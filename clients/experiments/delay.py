@@ -12,7 +12,7 @@ from clients.experiments.slopes import slope_by_seed
 from clients.experiments.table import Row, Table, mean_of, paired
 from clients.experiments.worlds import world
 from clients.simulator import Player, Settings
-from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,10 +12,10 @@ from clients.experiments.slopes import slope_by_seed
 from clients.experiments.table import Row, Table, mean_of
 from clients.experiments.worlds import one_at_a_time
 from clients.simulator import Player
-from lhb_engine.block_lasso import BlockLasso
+from lhb_engine.design.fit_rows import Rows
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow, Floats
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.rows import Rows
+from lhb_engine.lasso.fit import BlockLasso
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from lhb_engine import epochs
+from lhb_engine.agents import epochs
 from lhb_engine.agents.doubling_lasso import DoublingLasso
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
@@ -20,8 +20,8 @@ class ADLasso(DoublingLasso):
 
     def fit(self, history: History) -> Estimate:
         """Algorithm 1's fit up to round h, Algorithm 2's after it."""
-        from lhb_engine.regularization import theory_full
-        from lhb_engine.rows import measured_rows
+        from lhb_engine.design.fit_rows import measured_rows
+        from lhb_engine.lasso.regularization import theory_full
 
         window = history.window
         assert window is not None

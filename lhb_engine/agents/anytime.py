@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from lhb_engine.agents.base import Agent, Choice, OptionError, Options, best_arms
-from lhb_engine.aligned_rounds import AlignedRounds, align
-from lhb_engine.anytime_settings import AnytimeSettings
+from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.estimate import Estimate
-from lhb_engine.held_out import Prediction
 from lhb_engine.history import FitWindow, Floats, History, Ints
+from lhb_engine.posterior.prediction_check import Prediction
+from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
-from lhb_engine.units import Units, power_of_two
 
 if TYPE_CHECKING:
-    from lhb_engine.held_out import Since
-    from lhb_engine.rank_one_posterior import Posterior
+    from lhb_engine.posterior.prediction_check import Since
+    from lhb_engine.posterior.rank_one_posterior import Posterior
 
 FIRST_FIT = 8
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
@@ -180,7 +180,7 @@ class Anytime(Agent):
 
     def _estimate(self, rows: AlignedRounds, history: History, since: "Since | None") -> Estimate:
         """In the rows' own units."""
-        from lhb_engine.rank_one_posterior import rank_one_posterior
+        from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 
         window = history.window
         assert window is not None

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
-from lhb_engine import epochs
+from lhb_engine.agents import epochs
 from lhb_engine.agents.base import Agent, Options
-from lhb_engine.agents.options import check_among, check_flag, check_number, check_whole
+from lhb_engine.agents.option_checks import check_among, check_flag, check_number, check_whole
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
 
 if TYPE_CHECKING:
-    from lhb_engine.block_lasso import BlockLasso
+    from lhb_engine.lasso.fit import BlockLasso
 
 Rule = Literal["noise_adaptive", "theory"]
 
@@ -86,8 +86,8 @@ class DoublingLasso(Agent):
 
     def fit_differenced(self, history: History) -> Estimate:
         """Fourth quarter less second; both quarters with an intercept where too few pairs are."""
-        from lhb_engine.regularization import theory_doubling
-        from lhb_engine.rows import differenced_rows, measured_rows
+        from lhb_engine.design.fit_rows import differenced_rows, measured_rows
+        from lhb_engine.lasso.regularization import theory_doubling
 
         assert history.window is not None
         quarter = epochs.quarter_of(history.window)
@@ -100,7 +100,7 @@ class DoublingLasso(Agent):
 
     def block_lasso(self, lam: float | None, fit_intercept: bool) -> "BlockLasso":
         """The fit that the options ask for."""
-        from lhb_engine.block_lasso import BlockLasso
+        from lhb_engine.lasso.fit import BlockLasso
 
         o = self.options
         return BlockLasso(lam, fit_intercept, o.standardize, o.standard_errors)

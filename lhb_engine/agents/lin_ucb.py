@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from lhb_engine.agents.base import Agent, Options
-from lhb_engine.agents.options import check_number
-from lhb_engine.ellipsoid import Ellipsoid
+from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
+from lhb_engine.agents.option_checks import check_number
 from lhb_engine.history import Floats, History
 
 

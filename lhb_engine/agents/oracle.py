@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lhb_engine.agents.base import Agent, OptionError, Options
-from lhb_engine.agents.options import check_numbers
+from lhb_engine.agents.option_checks import check_numbers
 
 
 @dataclass(frozen=True)

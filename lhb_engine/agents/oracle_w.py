@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from lhb_engine import epochs
+from lhb_engine.agents import epochs
 from lhb_engine.agents.base import Agent, Options
-from lhb_engine.agents.on_epochs import covered
-from lhb_engine.agents.options import check_among, check_numbers, check_whole
+from lhb_engine.agents.epoch_agent import covered
+from lhb_engine.agents.option_checks import check_among, check_numbers, check_whole
+from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History
-from lhb_engine.units import in_units
 
 if TYPE_CHECKING:
-    from lhb_engine.rows import Rows
+    from lhb_engine.design.fit_rows import Rows
 
 Schedule = Literal["ad_lasso", "growing"]
 
@@ -84,7 +84,7 @@ class OracleW(Agent):
 
     def fit(self, history: History) -> Estimate:
         """min_theta |r - G theta|^2 over the window's measurements."""
-        from lhb_engine.rows import measured_rows
+        from lhb_engine.design.fit_rows import measured_rows
 
         window = history.window
         assert window is not None

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lhb_engine.agents.on_epochs import EpochOptions, OnEpochs, covered
-from lhb_engine.agents.options import check_number, check_whole
+from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs, covered
+from lhb_engine.agents.option_checks import check_number, check_whole
+from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
-from lhb_engine.rank_one import rank_one
-from lhb_engine.units import in_units
+from lhb_engine.lasso.rank_one import rank_one
 
 if TYPE_CHECKING:
-    from lhb_engine.lagged_design import LaggedDesign
+    from lhb_engine.design.lagged_design import LaggedDesign
 
 
 @dataclass(frozen=True)

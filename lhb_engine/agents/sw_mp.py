@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lhb_engine.agents.on_epochs import EpochOptions, OnEpochs, covered
+from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs, covered
+from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
-from lhb_engine.units import in_units
 
 if TYPE_CHECKING:
-    from lhb_engine.lagged_design import LaggedDesign
+    from lhb_engine.design.lagged_design import LaggedDesign
 
 CHUNK_NUMBERS = 2**20  # of dense columns at a time
 

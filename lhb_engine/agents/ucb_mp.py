@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from lhb_engine.agents.base import Options
-from lhb_engine.agents.on_epochs import EpochOptions
-from lhb_engine.agents.options import check_number
+from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
+from lhb_engine.agents.epoch_agent import EpochOptions
+from lhb_engine.agents.option_checks import check_number
 from lhb_engine.agents.sw_mp import SWMP
-from lhb_engine.ellipsoid import Ellipsoid
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
 

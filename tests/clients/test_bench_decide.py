@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clients.bench.decide import BOARD, HARDER, paired_interval, run
-from lhb_engine.anytime_settings import AnytimeSettings
+from lhb_engine.posterior.settings import AnytimeSettings
 
 SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}
 

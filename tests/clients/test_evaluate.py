@@ -13,8 +13,8 @@ from clients.cli import app
 from clients.logs import LogError, read_log
 from clients.sdk import Client
 from clients.simulator import Settings, play_session
-from lhb_engine.environment import LongHorizonEnvironment
-from lhb_engine.offline import Block
+from lhb_engine.evaluation.log_replay import Block
+from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 N, K, DIM = 400, 3, 2
 

@@ -4,7 +4,7 @@ import numpy as np
 from celer import GroupLasso
 from scipy import sparse
 
-from lhb_engine.segments import Bank
+from lhb_engine.design.overlap_save import Bank
 
 
 def toeplitz(parts, n_lags):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import ALGORITHMS, OptionError, make_agent
-from lhb_engine.ellipsoid import Ellipsoid
+from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw

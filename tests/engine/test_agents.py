@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
-from lhb_engine import epochs
-from lhb_engine.agents import make_agent
+from lhb_engine.agents import epochs, make_agent
+from lhb_engine.design.fit_rows import differenced_rows, measured_rows
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
-from lhb_engine.rows import differenced_rows, measured_rows
 
 
 def world(seed, n, dim=3, lag=4, noise=0.01, baseline=0.0):

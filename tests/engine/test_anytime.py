@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lhb_engine import rank_one_posterior
 from lhb_engine.agents import make_agent
 from lhb_engine.agents.anytime import Anytime, anytime_windows
-from lhb_engine.environment import LongHorizonEnvironment
 from lhb_engine.history import FitWindow
+from lhb_engine.posterior import rank_one_posterior
 from lhb_engine.randomness import Draw
-from lhb_engine.simulation import simulate
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate
 from tests.engine.histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
 
 

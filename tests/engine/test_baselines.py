@@ -3,17 +3,16 @@
 import numpy as np
 import pytest
 
-from lhb_engine import epochs
-from lhb_engine.agents import make_agent
+from lhb_engine.agents import epochs, make_agent
+from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
 from lhb_engine.agents.oracle_w import filtered_contexts, growing_windows
 from lhb_engine.agents.sa_gd import descend
 from lhb_engine.agents.sw_mp import matching_scores
-from lhb_engine.ellipsoid import Ellipsoid
-from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.design.fit_rows import measured_rows
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.rows import measured_rows
-from lhb_engine.simulation import simulate
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate
 
 DIM, HORIZON = 3, 12
 THETA = np.array([0.6, -0.64, 0.48])

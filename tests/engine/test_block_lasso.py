@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from lhb_engine.block_lasso import BlockLasso
+from lhb_engine.design.fit_rows import Rows
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.regularization import entry_rms, noise_adaptive
-from lhb_engine.rows import Rows
+from lhb_engine.lasso.fit import BlockLasso
+from lhb_engine.lasso.regularization import entry_rms, noise_adaptive
 
 DIM, N_LAGS = 4, 30
 

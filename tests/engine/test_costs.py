@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from lhb_engine.group_lasso import GroupLasso
-from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.design.lagged_design import LaggedDesign
+from lhb_engine.lasso.group_lasso import GroupLasso
 from tests.engine.dense import held
 
 

@@ -3,7 +3,7 @@ from itertools import islice, pairwise
 import pytest
 
 from lhb_engine.agents import make_agent
-from lhb_engine.epochs import ad_windows, default_first_epoch, doubling_windows, quarter_of
+from lhb_engine.agents.epochs import ad_windows, default_first_epoch, doubling_windows, quarter_of
 from lhb_engine.history import FitWindow
 
 

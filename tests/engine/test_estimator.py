@@ -5,8 +5,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import lhb_engine.estimator
-from lhb_engine.estimator import LaggedGroupLasso, LaggedGroupLassoCV
+import lhb_engine.scikit_learn
+from lhb_engine.scikit_learn import LaggedGroupLasso, LaggedGroupLassoCV
 
 ORDERED = "rows are rounds in order: a row's prediction depends on the rows before it"
 EXPECTED_FAILURES = {
@@ -93,4 +93,4 @@ def test_a_feature_that_never_changes_is_not_divided_by_its_rounding():
 
 
 def test_its_examples():
-    assert doctest.testmod(lhb_engine.estimator).failed == 0
+    assert doctest.testmod(lhb_engine.scikit_learn).failed == 0

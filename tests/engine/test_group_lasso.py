@@ -4,11 +4,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lhb_engine.group_lasso import GroupLasso, lambda_max, solve_group_lasso
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.least_squares import LeastSquares
-from lhb_engine.proximal import STEEPER, Curvature, accelerated_gradient
-from lhb_engine.rank_one import rank_one
+from lhb_engine.design.lagged_design import LaggedDesign
+from lhb_engine.lasso.accelerated_gradient import STEEPER, Curvature, accelerated_gradient
+from lhb_engine.lasso.group_lasso import GroupLasso, lambda_max, solve_group_lasso
+from lhb_engine.lasso.least_squares import LeastSquares
+from lhb_engine.lasso.rank_one import rank_one
 from tests.engine.dense import celer_solution, objective
 from tests.engine.test_lagged_design import problems
 
@@ -117,7 +117,7 @@ def test_bad_input_is_refused(y, lam, match):
 
 
 def test_it_says_when_it_did_not_get_there(monkeypatch):
-    monkeypatch.setattr("lhb_engine.group_lasso.MAX_ITERATIONS", 20)
+    monkeypatch.setattr("lhb_engine.lasso.group_lasso.MAX_ITERATIONS", 20)
     design, y, *_ = problem(0)
     fit = solve_group_lasso(design, y, 0.1 * lambda_max(design, y), tol=1e-30)
     assert not fit.converged
@@ -166,7 +166,7 @@ def test_a_path_solves_each_lam_as_if_alone():
 @pytest.mark.parametrize("limit", [0, 2, 1000])
 def test_every_method_finds_the_same_solution(monkeypatch, limit):
     """Matrix-free alone, a working set that gives up, a working set to the end."""
-    monkeypatch.setattr("lhb_engine.working_set.MAX_COLUMNS", 3 * limit)
+    monkeypatch.setattr("lhb_engine.lasso.working_set.MAX_COLUMNS", 3 * limit)
     design, y, *_ = problem(5, n=50)
     lam = 0.1 * lambda_max(design, y)
     fit = solve_group_lasso(design, y, lam, tol=1e-10)
@@ -219,7 +219,9 @@ def test_the_gram_matrix_of_all_lags_changes_no_certificate(fit_intercept, tol, 
     fit = lasso.solve(lam, tol=tol)
     assert lasso._working_set.given_up
     assert lasso._equations is not None
-    monkeypatch.setattr("lhb_engine.group_lasso.normal_equations", lambda problem, target: None)
+    monkeypatch.setattr(
+        "lhb_engine.lasso.group_lasso.normal_equations", lambda problem, target: None
+    )
     without = GroupLasso(design, y + 1, fit_intercept=fit_intercept).solve(lam, tol=tol)
     assert fit.converged
     assert without.converged

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lhb_engine.harder_worlds import (
+from lhb_engine.simulation.harder_environments import (
     Baseline,
     Change,
     ContextsAlike,

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lhb_engine.block_lasso import BlockLasso
-from lhb_engine.group_lasso import lambda_max, solve_group_lasso
+from lhb_engine.design.fit_rows import differenced_rows, measured_rows
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.rows import differenced_rows, measured_rows
+from lhb_engine.lasso.fit import BlockLasso
+from lhb_engine.lasso.group_lasso import lambda_max, solve_group_lasso
 from tests.engine.dense import celer_solution, toeplitz
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.design.lagged_design import LaggedDesign
 from tests.engine.dense import held, span_rows, toeplitz
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import make_agent
-from lhb_engine.batch_ratio import BatchRatio, Interval, Refusal
-from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
+from lhb_engine.evaluation.log_replay import Block, Evaluation, Replay
 from lhb_engine.history import History, Measurements, Trajectory
-from lhb_engine.offline import Block, Evaluation, Replay
+from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 DIM, K = 3, 3
 THETA = np.array([0.6, -0.64, 0.48])

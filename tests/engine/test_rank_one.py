@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lhb_engine.rank_one import rank_one
+from lhb_engine.lasso.rank_one import rank_one
 
 
 @pytest.mark.parametrize("dim", [1, 3, 10])

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from lhb_engine import shifted_contexts
-from lhb_engine.aligned_rounds import align
+from lhb_engine.design import lag_shifts
+from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.fit_rows import measured_rows
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.rank_one_chains import Chains
-from lhb_engine.rows import measured_rows
-from lhb_engine.spike_and_slab import gain, score_for
+from lhb_engine.posterior.gibbs_chains import Chains
+from lhb_engine.posterior.spike_and_slab import gain, score_for
 from tests.engine.histories import DIM, KINDS, LAG_WEIGHTS, THETA, history
 
 
@@ -97,9 +97,9 @@ def test_lags_held_as_one_matrix_equal_those_by_transforms(monkeypatch, n_places
     rng = np.random.default_rng(0)
     xi, w = rng.standard_normal((n_places, DIM)), rng.standard_normal((4, n_lags))
     error, theta = rng.standard_normal((4, n_places)), rng.standard_normal((4, DIM))
-    dense = shifted_contexts.ShiftedContexts(xi, n_lags)
-    monkeypatch.setattr(shifted_contexts, "_DENSE", 0)
-    by_transform = shifted_contexts.ShiftedContexts(xi, n_lags)
+    dense = lag_shifts.ShiftedContexts(xi, n_lags)
+    monkeypatch.setattr(lag_shifts, "_DENSE", 0)
+    by_transform = lag_shifts.ShiftedContexts(xi, n_lags)
     for lags in (dense, by_transform):
         for i in range(4):
             each = np.array([np.convolve(w[i], x)[:n_places] for x in xi.T])

@@ -8,10 +8,10 @@ import pytest
 FIT = """
 import hashlib, json
 import numpy as np
-from lhb_engine.block_lasso import BlockLasso
+from lhb_engine.lasso.fit import BlockLasso
 from lhb_engine.history import FitWindow
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.rows import Rows
+from lhb_engine.design.lagged_design import LaggedDesign
+from lhb_engine.design.fit_rows import Rows
 
 pad = [np.empty(k) for k in range({shift}, 200, 7)]  # other addresses, other alignments
 out = []

@@ -5,11 +5,11 @@ import pytest
 
 from lhb_engine.agents import ALGORITHMS, make_agent
 from lhb_engine.agents.uniform import Uniform
-from lhb_engine.environment import LongHorizonEnvironment
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
-from lhb_engine.simulation import simulate
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate
 
 
 def world(**changed: object) -> LongHorizonEnvironment:
@@ -54,7 +54,7 @@ def test_uniform_played_at_once_is_uniform_round_by_round():
 def test_an_epoch_longer_than_a_block_is_played_whole(monkeypatch):
     env = world()
     whole = simulate("uniform", env, n_rounds=300, seed=5)
-    monkeypatch.setattr("lhb_engine.simulation.BLOCK_ROUNDS", 7)
+    monkeypatch.setattr("lhb_engine.simulation.play.BLOCK_ROUNDS", 7)
     parts = simulate("uniform", env, n_rounds=300, seed=5)
     for name in ("arms", "rewards", "selected", "regret"):
         assert np.array_equal(getattr(whole, name), getattr(parts, name))

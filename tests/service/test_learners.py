@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import ALGORITHMS
-from lhb_engine.environment import LongHorizonEnvironment
-from lhb_engine.simulation import simulate
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate
 from service.agents import build_agent
 from service.decisions import Blocked
 from service.problems import Problem

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lhb_engine.epochs import ad_windows
+from lhb_engine.agents.epochs import ad_windows
 from lhb_engine.history import FitWindow
 from service.problems import Problem
 from service.records import DueFit

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from lhb_engine.epochs import ad_windows
+from lhb_engine.agents.epochs import ad_windows
 from lhb_engine.history import FitWindow
 from service.problems import Problem
 from service.sessions import ChangeSession

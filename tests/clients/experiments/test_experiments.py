@@ -60,7 +60,7 @@ def test_figures_are_drawn_from_the_csv_alone(
     copy = csv_path(tmp_path, name, TOY)
     copy.write_bytes(source.read_bytes())  # no ledger, no JSON beside it
     monkeypatch.setattr("clients.experiments.experiment.run_case", None)
-    monkeypatch.setattr("lhb_engine.simulation.simulate", None)
+    monkeypatch.setattr("lhb_engine.simulation.play.simulate", None)
     options = ["--toy", "--seeds", "2", "--out", str(tmp_path)]
     answer = CliRunner().invoke(app, ["reproduce", "plot", name, *options])
     assert answer.exit_code == 0, answer.output

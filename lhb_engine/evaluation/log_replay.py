@@ -11,10 +11,10 @@ from math import nan
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.batch_ratio import BatchRatio, Interval, Refusal
 from lhb_engine.estimate import Estimate
+from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
+from lhb_engine.evaluation.importance_weights import ImportanceWeights
 from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
-from lhb_engine.importance import ImportanceWeights
 from lhb_engine.randomness import Draw
 
 TRAJECTORY = ""

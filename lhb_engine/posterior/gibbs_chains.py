@@ -14,10 +14,10 @@ import numpy as np
 from scipy.linalg.lapack import dtrtri
 from scipy.special import betaln, entr, expit, log_ndtr, ndtri
 
-from lhb_engine.aligned_rounds import AlignedRounds
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.lag_shifts import ShiftedContexts
 from lhb_engine.history import Floats, Ints
-from lhb_engine.shifted_contexts import ShiftedContexts
-from lhb_engine.spike_and_slab import gain, one_by_one, score_for
+from lhb_engine.posterior.spike_and_slab import gain, one_by_one, score_for
 
 # Before any data a fifth of the rewards' variance is noise, believed as firmly as 30 rows: with
 # fewer rows than unknowns every reward can be explained, and nothing else says that none should be.

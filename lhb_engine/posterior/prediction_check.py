@@ -9,7 +9,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
 
 if TYPE_CHECKING:
-    from lhb_engine.rows import Rows
+    from lhb_engine.design.fit_rows import Rows
 
 FEWEST = 20
 WORSE = 1.25  # squared error over the noise expected, below which nothing is said
@@ -65,7 +65,9 @@ class Prediction:
 
     def since(self, history: History) -> "Since | None":
         """The window's rows that came after it; None where there are none."""
-        from lhb_engine.rows import measured_rows  # brings scipy, which a server starts without
+        from lhb_engine.design.fit_rows import (
+            measured_rows,  # brings scipy, which a server starts without
+        )
 
         window = history.window
         if window is None or window.last <= self.last_round:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, Trajectory
-from lhb_engine.lagged_design import LaggedDesign
 
 
 @dataclass(frozen=True)

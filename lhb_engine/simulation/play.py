@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import Agent, make_agent
-from lhb_engine.environment import LongHorizonEnvironment
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 from lhb_engine.randomness import Draw
-from lhb_engine.regret import cumulative_regret, regret_gaps
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.regret import cumulative_regret, regret_gaps
 
 TRAJECTORY = ""
 BLOCK_ROUNDS = 4096  # bounds the memory of an epoch played at once

@@ -6,7 +6,7 @@ ratios, and the effective sample size falls geometrically with the number of lag
 
 import numpy as np
 
-from lhb_engine.batch_ratio import BatchRatio, Interval, Refusal
+from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
 from lhb_engine.history import Floats
 
 LEAST_EFFECTIVE = 30.0

@@ -6,11 +6,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lhb_engine.group_lasso import GroupLasso, GroupLassoResult
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.rank_one import rank_one
-from lhb_engine.regularization import noise_adaptive
+from lhb_engine.lasso.group_lasso import GroupLasso, GroupLassoResult
+from lhb_engine.lasso.rank_one import rank_one
+from lhb_engine.lasso.regularization import noise_adaptive
 
 
 class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lhb_engine import epochs
+from lhb_engine.agents import epochs
 from lhb_engine.agents.base import Agent, Options
-from lhb_engine.agents.options import check_among, check_whole
+from lhb_engine.agents.option_checks import check_among, check_whole
 from lhb_engine.history import FitWindow, History
 
 if TYPE_CHECKING:
-    from lhb_engine.rows import Rows
+    from lhb_engine.design.fit_rows import Rows
 
 Share = Literal["epoch", "ad_lasso"]
 
@@ -56,7 +56,7 @@ class OnEpochs(Agent):
 
     def rows(self, history: History) -> "Rows":
         """The rows of one fit, undifferenced."""
-        from lhb_engine.rows import measured_rows
+        from lhb_engine.design.fit_rows import measured_rows
 
         window = history.window
         assert window is not None

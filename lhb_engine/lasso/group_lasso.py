@@ -12,13 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.blocks import block_norms
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.least_squares import LeastSquares
-from lhb_engine.normal_equations import NormalEquations, normal_equations
-from lhb_engine.proximal import Curvature, accelerated_gradient
-from lhb_engine.working_set import WorkingSet
+from lhb_engine.lasso.accelerated_gradient import Curvature, accelerated_gradient
+from lhb_engine.lasso.block_norms import block_norms
+from lhb_engine.lasso.least_squares import LeastSquares
+from lhb_engine.lasso.normal_equations import NormalEquations, normal_equations
+from lhb_engine.lasso.working_set import WorkingSet
 
 MAX_ITERATIONS = 20_000
 MAX_GRAM_ITERATIONS = 2_000

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from lhb_engine.history import Floats, Ints
-from lhb_engine.lag_patterns import lag_weights
+from lhb_engine.simulation.lag_patterns import lag_weights
 
 # One stream a purpose: a further one (missing rewards, say) leaves these as they are.
 _TRUTH, _CONTEXTS, _NOISE = range(3)

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lhb_engine.aligned_rounds import AlignedRounds
-from lhb_engine.anytime_settings import AnytimeSettings
+from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.history import Floats
-from lhb_engine.rank_one_chains import Chains
+from lhb_engine.posterior.gibbs_chains import Chains
+from lhb_engine.posterior.settings import AnytimeSettings
 
 FEW = 8.0  # rows that the common scale of the features counts for
 

@@ -5,10 +5,10 @@ from math import log, sqrt
 
 import numpy as np
 
-from lhb_engine.blocks import block_norms
-from lhb_engine.group_lasso import GroupLasso, GroupLassoResult
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
-from lhb_engine.lagged_design import LaggedDesign
+from lhb_engine.lasso.block_norms import block_norms
+from lhb_engine.lasso.group_lasso import GroupLasso, GroupLassoResult
 
 LEVEL = 0.5
 FALSE_LAG_RATE = 0.1

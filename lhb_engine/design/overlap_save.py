@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
+from lhb_engine.design.short_trajectories import Stack, stack
 from lhb_engine.history import Floats, Ints
-from lhb_engine.short_trajectories import Stack, stack
 
 SHORT = 16  # rounds up to which a trajectory needs no transform
 MATRIX = 128  # spectra a frequency from which matrix products are faster than sums of products

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
-from lhb_engine.lagged_design import LaggedDesign
 
 LARGEST = 1e60  # products of four such numbers are still within a float's range
 

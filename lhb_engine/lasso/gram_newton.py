@@ -10,8 +10,8 @@ from math import prod
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from lhb_engine.blocks import TINY, block_norms, dual_value, relative_gap, shrink
 from lhb_engine.history import Floats, Ints
+from lhb_engine.lasso.block_norms import TINY, block_norms, dual_value, relative_gap, shrink
 
 MAX_ROUNDS = 60  # of Newton and proximal steps
 PROXIMAL_STEPS = 12  # in a row, where Newton gets nowhere

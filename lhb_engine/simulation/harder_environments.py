@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from scipy.stats import t as student
 
-from lhb_engine.environment import LongHorizonEnvironment
 from lhb_engine.history import Floats, Measurements
 from lhb_engine.randomness import Draw
+from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 _SHARED = 3  # a stream of its own
 _MEMORY = 0.9

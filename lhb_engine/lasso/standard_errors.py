@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.rank_one import RankOne
+from lhb_engine.lasso.rank_one import RankOne
 
 MAX_STEPS = 50
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.blocks import block_norms
+from lhb_engine.design.fit_rows import Rows
+from lhb_engine.design.lagged_design import LaggedDesign
+from lhb_engine.design.scaling import Units, in_units, power_of_two
 from lhb_engine.estimate import Estimate
-from lhb_engine.group_lasso import GroupLasso
 from lhb_engine.history import FitWindow, Floats
-from lhb_engine.lagged_design import LaggedDesign
-from lhb_engine.rank_one import RankOne, rank_one
-from lhb_engine.regularization import NoiseAdaptive, entry_rms, noise_adaptive
-from lhb_engine.rows import Rows
-from lhb_engine.standard_errors import rank_one_errors
-from lhb_engine.units import Units, in_units, power_of_two
+from lhb_engine.lasso.block_norms import block_norms
+from lhb_engine.lasso.group_lasso import GroupLasso
+from lhb_engine.lasso.rank_one import RankOne, rank_one
+from lhb_engine.lasso.regularization import NoiseAdaptive, entry_rms, noise_adaptive
+from lhb_engine.lasso.standard_errors import rank_one_errors
 
 MAX_CONDITION_ENTRIES = 4_000_000
 FAINT = 1e-9  # of lambda_max: the least lam

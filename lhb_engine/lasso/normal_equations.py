@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg.blas import dsymv
 
 from lhb_engine.history import Floats
-from lhb_engine.least_squares import LeastSquares
+from lhb_engine.lasso.least_squares import LeastSquares
 
 MAX_UNKNOWNS = 512  # a Gram matrix of 2 MB
 

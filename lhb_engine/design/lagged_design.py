@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from lhb_engine.combined_rows import CombinedRows
+from lhb_engine.design.combined_rows import CombinedRows
+from lhb_engine.design.overlap_save import Bank, plan_banks
+from lhb_engine.design.short_trajectories import Stack
 from lhb_engine.history import Floats, Ints
-from lhb_engine.segments import Bank, plan_banks
-from lhb_engine.short_trajectories import Stack
 
 LEAST_RUN = 16  # consecutive rounds, on average, for which the Gram matrix's recursion pays
 

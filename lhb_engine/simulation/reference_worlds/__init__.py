@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.environment import LongHorizonEnvironment
+from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 REFERENCE_WORLDS = ("single", "flat_5", "spiking_15", "random_30", "early_mass_10")
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from lhb_engine.blocks import TINY, block_norms, dual_value, relative_gap, shrink
 from lhb_engine.history import Floats
+from lhb_engine.lasso.block_norms import TINY, block_norms, dual_value, relative_gap, shrink
 
 # A step is tried a little longer than the last, and shortened where the check fails: on sparse
 # iterates the curvature met is well below that of the whole design.

@@ -7,10 +7,10 @@ limit the set is given up and the matrix-free method goes on from there.
 
 import numpy as np
 
-from lhb_engine.blocks import block_norms, dual_value, relative_gap
-from lhb_engine.gram import GramProblem, Scratch
 from lhb_engine.history import Floats, Ints
-from lhb_engine.least_squares import LeastSquares
+from lhb_engine.lasso.block_norms import block_norms, dual_value, relative_gap
+from lhb_engine.lasso.gram_newton import GramProblem, Scratch
+from lhb_engine.lasso.least_squares import LeastSquares
 
 MAX_COLUMNS = 500
 MAX_COLUMNS_WELL_POSED = 200  # with more rows than unknowns the matrix-free method needs few steps

@@ -13,7 +13,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats
 
 if TYPE_CHECKING:
-    from lhb_engine.rows import Rows
+    from lhb_engine.design.fit_rows import Rows
 
 OUT_OF_RANGE = "Rewards and contexts are so far apart in size that no number holds a lag weight."
 

@@ -74,10 +74,10 @@ def serve(
 @app.command()
 def worker() -> None:
     """Fit what is due in the PostgreSQL database of LHB_DATABASE_URL; any number may run."""
+    from service.fits.worker import run
     from service.problems import Unavailable
     from service.settings import Settings
     from service.storage.ports import Refused
-    from service.worker import run
 
     try:
         run(Settings())

@@ -24,8 +24,8 @@ def create(
     ] = "",
 ) -> None:
     """Make a key and print it, this once: the database keeps a digest only."""
-    from service.auth import SaveKey, new_key
-    from service.offline import run
+    from service.web.api_keys import SaveKey, new_key
+    from service.without_server import run
 
     if "\0" in tenant + label or max(len(tenant), len(label)) > 256:
         raise typer.BadParameter("tenant and label have at most 256 characters, none of them zero")
@@ -54,8 +54,8 @@ def list_keys(
 @keys.command()
 def revoke(key_id: Annotated[str, typer.Argument(help="As `lhb keys list` shows it.")]) -> None:
     """Let nobody in by this key any more."""
-    from service.auth import SaveKey, revoked
-    from service.offline import run
+    from service.web.api_keys import SaveKey, revoked
+    from service.without_server import run
 
     with refusals("revoke"):
         run(_url(), SaveKey(revoked(_read(), key_id, time.time())), WHILE_SERVED)
@@ -74,7 +74,7 @@ def refusals(command: str) -> Iterator[None]:
 
 
 def _read() -> list[Any]:
-    from service.storage.urls import open_reader
+    from service.storage.database_url import open_reader
 
     with open_reader(_url()) as reader:
         return reader.api_keys()

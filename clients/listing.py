@@ -15,9 +15,9 @@ def sessions(url: str | None, archived: bool) -> list[dict[str, Any]]:
         with Client(url) as client:
             return [session.info for session in client.sessions(archived=archived)]
     from service.api.sessions import session_answer
-    from service.offline import all_sessions
     from service.settings import Settings
-    from service.storage.urls import open_reader
+    from service.storage.database_url import open_reader
+    from service.without_server import all_sessions
 
     with open_reader(Settings().database_url) as reader:
         found = all_sessions(reader)

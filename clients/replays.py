@@ -11,10 +11,10 @@ def replay(names: list[str]) -> list[dict[str, Any]]:
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from lhb_engine.blas import one_thread
-    from service.offline import all_sessions, find
     from service.replay import replay_session
     from service.settings import Settings
-    from service.storage.urls import open_reader
+    from service.storage.database_url import open_reader
+    from service.without_server import all_sessions, find
 
     with one_thread(), open_reader(Settings().database_url) as reader:
         sessions = [find(reader, name) for name in names] if names else all_sessions(reader)

@@ -85,10 +85,10 @@ def _reason(answer: httpx.Response) -> str:
 
 
 def _export_here(session: str, target: BinaryIO, move: bool) -> None:
-    from service.events import export_session
-    from service.offline import archive, find
     from service.settings import Settings
-    from service.storage.urls import open_reader
+    from service.storage.database_url import open_reader
+    from service.transfer.ndjson import export_session
+    from service.without_server import archive, find
 
     url = Settings().database_url
     if move:
@@ -102,8 +102,8 @@ def _export_here(session: str, target: BinaryIO, move: bool) -> None:
 def _import_here(source: BinaryIO, name: str | None) -> str:
     import tempfile
 
-    from service.offline import import_file
     from service.settings import Settings
+    from service.without_server import import_file
 
     with tempfile.NamedTemporaryFile(prefix="lhb-import-") as file:
         for chunk in _chunks(source):

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.agents import Agents
+from service.agent_cache import Agents
 from service.api import (
     batch,
     credit,
@@ -23,22 +23,22 @@ from service.api import (
     rank,
     rewards,
     rounds,
-    server_info,
     sessions,
+    status,
 )
-from service.api.documentation import add_definitions
-from service.auth import Keyring
-from service.fit_pool import FitPool
-from service.group_commit import GroupCommit
+from service.api.response_types import add_definitions
+from service.field_types import field_name
+from service.fits.embedded import FitPool
 from service.logs import configure_logs
 from service.metrics import Metrics
-from service.middleware import Front
 from service.problems import MEDIA_TYPE, Problem, Unavailable
-from service.service import Fits, Service
+from service.runtime import Fits, Service
 from service.settings import Settings
+from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
-from service.storage.urls import is_sqlite, open_store
-from service.values import field_name
+from service.web.api_keys import Keyring
+from service.web.middleware import Front
+from service.writer.group_commit import GroupCommit
 
 DESCRIPTION = """
 Decisions whose rewards come late, mixed together and without saying which action earned them.
@@ -49,7 +49,7 @@ A session is one durable agent: ask it for decisions, tell it what was measured.
 RELOAD_SECONDS = 5.0  # after so long every server knows a new key, and that one is revoked
 ROUTERS = (
     *(events, sessions, decisions, rewards, batch, history),
-    *(estimates, rank, rounds, credit, server_info),
+    *(estimates, rank, rounds, credit, status),
 )
 
 
@@ -161,8 +161,8 @@ def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics
         fits = FitPool(settings, agents)
         fits.on_finish = metrics.observe_fit
         return fits
-    from service.fit_signals import FitSignals
-    from service.storage.postgres import PostgresStore
+    from service.fits.listener import FitSignals
+    from service.storage.postgres.store import PostgresStore
 
     assert isinstance(store, PostgresStore)
     return FitSignals(store)

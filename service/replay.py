@@ -17,8 +17,8 @@ from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
 from lhb_engine.randomness import Draw
-from service.agents import build_agent
-from service.fit_job import fingerprint
+from service.agent_cache import build_agent
+from service.fits.job import fingerprint
 from service.records import Decision, DueFit, EstimateRecord, Session
 from service.storage.ports import Reader
 

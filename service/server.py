@@ -9,10 +9,10 @@ from typing import Any
 import uvicorn
 
 from service.app import create_app
-from service.connection import connection_class
 from service.settings import Settings
+from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
-from service.storage.urls import is_sqlite, open_store
+from service.web.connection import connection_class
 
 # What is not brief on PostgreSQL wakes the thread for every answer, and that then waits for
 # the interpreter, 5 ms by default while requests are parsed. On SQLite this only costs.

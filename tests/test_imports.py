@@ -80,8 +80,8 @@ def test_imports_point_one_way(name: str, path: Path) -> None:
 
 def test_the_rules_catch_a_wrong_arrow(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("from service.sessions import decide\n")
-    assert list(imports_of("lhb_engine.wrong", wrong)) == ["service.sessions"]
+    wrong.write_text("from service.commands.sessions import decide\n")
+    assert list(imports_of("lhb_engine.wrong", wrong)) == ["service.commands.sessions"]
     assert "service" not in (rule_for("lhb_engine.wrong", ALLOWED) or ())
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import service.app
-import service.fit_pool
-from service.fit_job import run_fit
+import service.fits.embedded
+from service.fits.job import run_fit
 from service.server import run
 
 SECONDS = 6.0
@@ -34,7 +34,7 @@ def long_fit(
             return fitted
 
 
-class WatchedPool(service.fit_pool.FitPool):
+class WatchedPool(service.fits.embedded.FitPool):
     """The pool as it is, in a loop that is watched."""
 
     def start(self, *parts: Any) -> None:
@@ -54,6 +54,6 @@ class WatchedPool(service.fit_pool.FitPool):
 
 def serve() -> None:
     """Run the server. Called, not run as a module: the fitting process finds `long_fit` by name."""
-    service.fit_pool.FitPool.__init__.__defaults__ = (long_fit,)
+    service.fits.embedded.FitPool.__init__.__defaults__ = (long_fit,)
     setattr(service.app, "FitPool", WatchedPool)  # noqa: B010
     run(port=0)

@@ -4,7 +4,7 @@ import time
 
 from service.server import run
 from service.storage.ports import Changes
-from service.storage.sqlite_transaction import SqliteTransaction
+from service.storage.sqlite.transaction import SqliteTransaction
 
 SECONDS = 0.002
 
@@ -19,7 +19,7 @@ class SlowTransaction(SqliteTransaction):
 
 
 if __name__ == "__main__":
-    import service.storage.sqlite as sqlite
+    import service.storage.sqlite.store as sqlite
 
     setattr(sqlite, "SqliteTransaction", SlowTransaction)  # noqa: B010
     run(port=0)

@@ -11,7 +11,9 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from service.api.bodies import (
+from service.api.decisions import decision_answer, read_decision, wait_and_take
+from service.api.quick_bodies import count_batch_keys, read_batch_body
+from service.api.request_bodies import (
     BATCH,
     DECISION,
     REWARDS,
@@ -19,16 +21,14 @@ from service.api.bodies import (
     parse,
     refuse_duplicates,
 )
-from service.api.decisions import decision_answer, read_decision, wait_and_take
-from service.api.documentation import BatchAnswer, documented, takes
-from service.api.quick_bodies import count_batch_keys, read_batch_body
+from service.api.response_types import BatchAnswer, documented, takes
 from service.api.rewards import accepted_answer, read_receive
-from service.decisions import Blocked, Decide, Taken
+from service.commands.decisions import Blocked, Decide, Taken
+from service.commands.rewards import Receive
+from service.field_types import STRICT, Key
 from service.logs import REQUEST_ID
 from service.problems import Problem, defect
-from service.rewards import Receive
-from service.service import Service, service_of, tenant_of
-from service.values import STRICT, Key
+from service.runtime import Service, service_of, tenant_of
 
 router = APIRouter(tags=["decisions"])
 log = structlog.get_logger()

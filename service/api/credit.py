@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
-from service.api.documentation import Page, documented
-from service.api.pages import CURSOR, LIMIT, cut, page
+from service.api.paging import CURSOR, LIMIT, cut, page
+from service.api.response_types import Page, documented
 from service.api.sessions import read_session
 from service.records import Decision, Session
 from service.storage.ports import Reader

@@ -5,16 +5,16 @@ from typing import Any
 from fastapi import APIRouter, Query, Request, Response
 from msgspec.json import encode
 
-from service.api.bodies import DECISION, DecisionBody
-from service.api.contexts import read_contexts
-from service.api.documentation import DecisionAnswer, documented, takes
+from service.api.context_arrays import read_contexts
 from service.api.quick_bodies import read_decision_body
+from service.api.request_bodies import DECISION, DecisionBody
+from service.api.response_types import DecisionAnswer, documented, takes
 from service.api.rewards import read_rewards
 from service.api.sessions import read_session
-from service.decisions import Blocked, Decide, Taken, request_digest
+from service.commands.decisions import Blocked, Decide, Taken, request_digest
 from service.problems import Problem, not_found
 from service.records import SERVER_EVENT, Decision, Session
-from service.service import Service, service_of, tenant_of
+from service.runtime import Service, service_of, tenant_of
 from service.storage.ports import Reader
 
 router = APIRouter(tags=["decisions"])

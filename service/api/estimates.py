@@ -5,8 +5,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.api.documentation import EstimateAnswer, Page, documented
-from service.api.pages import CURSOR, LIMIT, cut, page
+from service.api.paging import CURSOR, LIMIT, cut, page
+from service.api.response_types import EstimateAnswer, Page, documented
 from service.api.sessions import read_session, timestamp
 from service.records import DueFit, EstimateRecord, OpenWindow, Session, window_to_json
 from service.storage.ports import Reader

@@ -12,14 +12,14 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
-from service.api.documentation import SessionAnswer, documented
+from service.api.response_types import SessionAnswer, documented
 from service.api.sessions import found_session, json_response, session_answer
-from service.events import export_session
+from service.field_types import NO_ZERO_BYTE
 from service.problems import Problem
-from service.service import Service, service_of, tenant_of
-from service.session_import import ImportSession, check_import
+from service.runtime import Service, service_of, tenant_of
 from service.storage.ports import MOST_EXPORTS
-from service.values import NO_ZERO_BYTE
+from service.transfer.import_session import ImportSession, check_import
+from service.transfer.ndjson import export_session
 
 router = APIRouter(tags=["sessions"])
 NDJSON = "application/x-ndjson"

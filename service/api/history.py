@@ -2,15 +2,15 @@
 
 from fastapi import APIRouter, Request, Response
 
-from service.api.bodies import HISTORY, parse, refuse_duplicates
-from service.api.contexts import read_contexts
-from service.api.documentation import HistoryAnswer, documented, takes
+from service.api.context_arrays import read_contexts
+from service.api.request_bodies import HISTORY, parse, refuse_duplicates
+from service.api.response_types import HistoryAnswer, documented, takes
 from service.api.sessions import json_response
-from service.decisions import body_digest
-from service.imports import ImportHistory
+from service.commands.append_history import ImportHistory
+from service.commands.decisions import body_digest
 from service.problems import Problem
 from service.records import SERVER_EVENT
-from service.service import service_of, tenant_of
+from service.runtime import service_of, tenant_of
 
 router = APIRouter(tags=["sessions"])
 MOST = 10_000  # rounds in one call: they are one transaction, and others wait for it

@@ -12,7 +12,7 @@ from msgspec import Meta, MsgspecError
 from msgspec.json import Decoder
 from pydantic import TypeAdapter
 
-from service.api.bodies import (
+from service.api.request_bodies import (
     DECISION,
     MOST_ARMS,
     REWARDS,
@@ -23,7 +23,7 @@ from service.api.bodies import (
     parse,
     refuse_duplicates,
 )
-from service.values import LARGEST, NO_ZERO_BYTE
+from service.field_types import LARGEST, NO_ZERO_BYTE
 
 _Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 _Key = Annotated[str, Meta(max_length=256, pattern=NO_ZERO_BYTE)]

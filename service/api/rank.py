@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from service.agents import build_agent
-from service.api.bodies import RANK, parse, refuse_duplicates
-from service.api.contexts import read_contexts
+from service.agent_cache import build_agent
+from service.api.context_arrays import read_contexts
 from service.api.decisions import check_arms
-from service.api.documentation import RankAnswer, documented, takes
+from service.api.request_bodies import RANK, parse, refuse_duplicates
+from service.api.response_types import RankAnswer, documented, takes
 from service.api.sessions import read_session
+from service.commands.sessions import refuse_width
 from service.records import Session
-from service.sessions import refuse_width
 from service.storage.ports import Reader
 
 router = APIRouter(tags=["estimates"])

@@ -5,12 +5,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
-from service.api.bodies import REWARDS, RewardItem, RewardsBody
-from service.api.documentation import AcceptedAnswer, documented, takes
 from service.api.quick_bodies import read_rewards_body
+from service.api.request_bodies import REWARDS, RewardItem, RewardsBody
+from service.api.response_types import AcceptedAnswer, documented, takes
+from service.commands.rewards import Accepted, Receive, Reward
 from service.problems import Problem
-from service.rewards import Accepted, Receive, Reward
-from service.service import Service, service_of, tenant_of
+from service.runtime import Service, service_of, tenant_of
 
 router = APIRouter(tags=["rewards"])
 _WAYS = ("round", "event_id", "at")

@@ -7,12 +7,12 @@ from typing import Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic_core import to_json
 
-from service.api.bodies import PATCH, SESSION, parse, refuse_duplicates
-from service.api.documentation import Page, SessionAnswer, documented, takes
-from service.api.pages import LIMIT, cut, page
+from service.api.paging import LIMIT, cut, page
+from service.api.request_bodies import PATCH, SESSION, parse, refuse_duplicates
+from service.api.response_types import Page, SessionAnswer, documented, takes
+from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
 from service.records import Session
-from service.service import service_of, tenant_of
-from service.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
+from service.runtime import service_of, tenant_of
 from service.storage.ports import Reader
 
 router = APIRouter(tags=["sessions"])

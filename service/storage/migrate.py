@@ -12,9 +12,9 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.pool import NullPool
 
-from service.storage.file_lock import FileLock
+from service.storage.database_url import is_sqlite, sqlite_path
 from service.storage.schema import script
-from service.storage.urls import is_sqlite, sqlite_path
+from service.storage.sqlite.file_lock import FileLock
 
 ONE_AT_A_TIME = 0x6C6862  # of any number of processes that migrate: an advisory lock
 
@@ -87,7 +87,7 @@ def _connected(url: str) -> Iterator[Connection]:
 def _connect(url: str) -> Any:
     import psycopg
 
-    from service.storage.postgres_reader import translated
+    from service.storage.postgres.reader import translated
 
     with translated():
         return psycopg.connect(url, connect_timeout=10, application_name="lhb migrate")

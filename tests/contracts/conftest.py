@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from service.storage.database_url import open_store
 from service.storage.ports import Store
-from service.storage.urls import open_store
 
 
 @pytest.fixture

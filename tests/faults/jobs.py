@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from service.fit_job import run_fit
+from service.fits.job import run_fit
 
 
 def held_fit(

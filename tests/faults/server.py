@@ -12,9 +12,9 @@ from typing import Any, Self
 import httpx
 
 from lhb_engine.blas import one_thread
-from service.offline import all_sessions
 from service.replay import replay_session
-from service.storage.urls import open_reader
+from service.storage.database_url import open_reader
+from service.without_server import all_sessions
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,7 +107,7 @@ class WorkerProcess(Server):
     """A real worker process."""
 
     leaves_sessions = False
-    code = "from service.worker import run; run()"
+    code = "from service.fits.worker import run; run()"
     ready = "working"
 
 

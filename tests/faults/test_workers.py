@@ -21,9 +21,11 @@ ARMS = [[1.0, 0.25], [-0.5, 1.0]]
 class HeldWorker(WorkerProcess):
     """Its fits wait for a gate."""
 
-    code = (
-        "from service.worker import run; from tests.faults.jobs import held_fit; run(job=held_fit)"
-    )
+    code = """
+from service.fits.worker import run
+from tests.faults.jobs import held_fit
+run(job=held_fit)
+"""
 
 
 def estimates(client: httpx.Client, session: str) -> list[Any]:
@@ -86,7 +88,7 @@ class FailingWorker(WorkerProcess):
     """Its fits cannot read their data."""
 
     code = (
-        "from service.worker import run; from tests.faults.jobs import failing_fit;"
+        "from service.fits.worker import run; from tests.faults.jobs import failing_fit;"
         " run(job=failing_fit)"
     )
 

@@ -1,7 +1,7 @@
 """Commands that tests of the writer hand to it."""
 
-from service.decisions import Decide
-from service.storage.unit_of_work import UnitOfWork
+from service.commands.decisions import Decide
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.room import CONTEXTS, Room
 
 

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from service.app import create_app
-from service.service import Service
+from service.fits.worker import Worker
+from service.runtime import Service
 from service.settings import Settings
-from service.storage.postgres import PostgresStore
-from service.storage.urls import is_sqlite
-from service.worker import Worker
+from service.storage.database_url import is_sqlite
+from service.storage.postgres.store import PostgresStore
 from tests.service.room import Room
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from service.fit_processes import Job
+from service.fits.processes import Job
 from tests.service.conftest import Client, until
 from tests.service.jobs import gate_of
 

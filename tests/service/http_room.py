@@ -9,11 +9,11 @@ import httpx
 
 from service.api.decisions import decision_answer
 from service.app import create_app
-from service.fit_pool import FitPool
+from service.commands.rewards import Accepted
+from service.fits.embedded import FitPool
 from service.problems import Problem
 from service.records import Decision, Session, SessionKey
-from service.rewards import Accepted
-from service.service import Service
+from service.runtime import Service
 from service.settings import Settings
 from tests.service.room import CONTEXTS, Room
 

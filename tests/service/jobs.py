@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from service.fit_job import in_idle_time, run_fit
+from service.fits.job import in_idle_time, run_fit
 
 
 def gate_of(database_url: str) -> Path:

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.estimate import Estimate
-from service.agents import Agents
+from service.agent_cache import Agents
 from service.api.sessions import DEFAULTS
-from service.decisions import Blocked, Decide, Taken
-from service.fit_records import Fitted
-from service.fit_results import FinishFit, RetryPolicy
-from service.fits import Tick
-from service.group_commit import GroupCommit
+from service.commands.decisions import Blocked, Decide, Taken
+from service.commands.rewards import Receive, Reward
+from service.commands.sessions import CreateSession
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.record import Fitted
+from service.fits.schedule import Tick
 from service.records import Decision, EstimateRecord, Session, SessionKey
-from service.rewards import Receive, Reward
-from service.sessions import CreateSession
 from service.storage.ports import Store
-from service.storage.sqlite import SqliteStore
-from service.storage.unit_of_work import Effects
+from service.storage.sqlite.store import SqliteStore
+from service.writer.group_commit import GroupCommit
+from service.writer.unit_of_work import Effects
 
 CONTEXTS = np.array([[1.0, 0.0], [0.0, 1.0]])
 OK = Estimate(status="ok", lag_weights=np.ones(4) / 4, theta=np.array([0.6, 0.8]))

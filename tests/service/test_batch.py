@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from service.decisions import Decide
+from service.commands.decisions import Decide
 from service.records import Decision, Session
-from service.storage.unit_of_work import UnitOfWork
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio

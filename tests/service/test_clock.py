@@ -1,7 +1,7 @@
 """The stored time never goes back."""
 
 from service.api.sessions import timestamp
-from service.clock import Clock
+from service.writer.clock import Clock
 
 
 class Times:

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from service.problems import Unavailable
-from service.storage.sqlite_transaction import SqliteTransaction
-from service.storage.unit_of_work import UnitOfWork
+from service.storage.sqlite.transaction import SqliteTransaction
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.commands import WritesThenFails, decide
 from tests.service.room import Room
 

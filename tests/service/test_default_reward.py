@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from service.storage.unit_of_work import UnitOfWork
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.room import Room
 
 WAIT = 1e6

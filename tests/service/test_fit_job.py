@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import service.fit_job
-from service.fit_job import STARVED, in_idle_time, run_fit
+import service.fits.job
+from service.fits.job import STARVED, in_idle_time, run_fit
 from tests.service.room import Room
 
 
@@ -35,7 +35,7 @@ def test_what_work_raises_in_idle_time_is_raised() -> None:
 
 def test_work_that_gets_its_time_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count()
-    monkeypatch.setattr(service.fit_job.time, "process_time", lambda: float(next(seconds)))
+    monkeypatch.setattr(service.fits.job.time, "process_time", lambda: float(next(seconds)))
     assert in_idle_time(lambda _: time.sleep(0.5), None, 0.1) is None
     assert next(seconds) > 2
 
@@ -66,7 +66,7 @@ def test_a_fit_that_a_decision_waits_for_waits_for_nobody(
         asked.append(seconds)
         return work(argument)
 
-    monkeypatch.setattr(service.fit_job, "in_idle_time", noted)
+    monkeypatch.setattr(service.fits.job, "in_idle_time", noted)
     room.create(refit=refit, options={"L": 1})
     for _ in range(4):
         room.decide()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.fit_pool import FitPool
+from service.fits.embedded import FitPool
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.fitting import ARMS, close_gate, installed, play
 from tests.service.jobs import failing_fit, gated_fit

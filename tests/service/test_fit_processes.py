@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import service.fit_processes
+import service.fits.processes
 from tests.service.conftest import Client, Serve, until
 from tests.service.fitting import ARMS, close_gate, installed, play, process_at
 from tests.service.jobs import dying_fit, gated_fit, starved_fit, tries_of
@@ -87,7 +87,7 @@ async def test_where_one_fit_found_no_idle_time_others_do_not_look(
         assert tries(client) == 1  # the second was due while the first looked
         await fit_starved(client, sessions[2])
         assert tries(client) == 1
-        monkeypatch.setattr(service.fit_processes, "BUSY_SECONDS", -1.0)
+        monkeypatch.setattr(service.fits.processes, "BUSY_SECONDS", -1.0)
         client.service.fits._busy_until = 0.0
         for n in (2, 3):
             await fit_starved(client, await client.create(algorithm="ad_lasso"))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents.anytime import anytime_windows
-from service.decisions import Blocked
-from service.fits import MOST_WAITING
+from service.commands.decisions import Blocked
+from service.fits.schedule import MOST_WAITING
 from tests.service.room import OK, ZERO, Room
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from service.decisions import Decide
+from service.commands.decisions import Decide
+from service.commands.rewards import Receive, Reward
 from service.problems import Problem
-from service.rewards import Receive, Reward
-from service.storage.unit_of_work import UnitOfWork
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.commands import WritesThenFails, decide
 from tests.service.room import CONTEXTS, Room
 
@@ -150,7 +150,7 @@ def test_brief_commands_run_in_the_event_loop_and_the_rest_in_the_thread(room: R
 def test_a_batch_that_takes_too_long_goes_on_in_the_thread(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.group_commit.BRIEF_SECONDS", -1.0)
+    monkeypatch.setattr("service.writer.group_commit.BRIEF_SECONDS", -1.0)
     command = Brief()
 
     async def play() -> None:

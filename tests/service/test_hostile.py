@@ -10,9 +10,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from structlog.testing import capture_logs
 
-from service.api.bodies import DECISION, HISTORY, MOST_ARMS, MOST_NAMED, PATCH, RANK, parse
-from service.middleware import SlowBodies
+from service.api.request_bodies import DECISION, HISTORY, MOST_ARMS, MOST_NAMED, PATCH, RANK, parse
 from service.problems import Problem
+from service.web.middleware import SlowBodies
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.events import export_session
 from service.problems import Problem
 from service.records import Session
-from service.session_import import check_import
+from service.transfer.import_session import check_import
+from service.transfer.ndjson import export_session
 from tests.service.conftest import Serve, problem
 from tests.service.room import Room
 
@@ -241,7 +241,7 @@ def test_a_line_without_an_end_is_not_read_to_its_end(
     true_file: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     longest = max(map(len, true_file.splitlines(keepends=True)))
-    monkeypatch.setattr("service.session_import.MOST_OF_A_LINE", longest)
+    monkeypatch.setattr("service.transfer.import_session.MOST_OF_A_LINE", longest)
     checked(true_file)
     with pytest.raises(Problem, match="line is longer"):
         checked(b"[" * (longest + 1))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import ALGORITHMS
-from service.agents import build_agent
-from service.decisions import Blocked
-from service.session_import import check_import
+from service.agent_cache import build_agent
+from service.commands.decisions import Blocked
+from service.transfer.import_session import check_import
 from tests.service.room import ZERO, Room
 from tests.service.test_import_forgeries import exported
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from service.app import RELOAD_SECONDS
-from service.auth import PREFIX, Keyring, SaveKey, new_key, revoked
-from service.offline import NotPossible, all_sessions, find
 from service.problems import Problem
 from service.records import ApiKey
+from service.web.api_keys import PREFIX, Keyring, SaveKey, new_key, revoked
+from service.without_server import NotPossible, all_sessions, find
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio

@@ -9,11 +9,11 @@ import pytest
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
-from service.agents import build_agent
-from service.decisions import Blocked
+from service.agent_cache import build_agent
+from service.commands.decisions import Blocked
+from service.commands.rewards import Receive, Reward
+from service.commands.sessions import DeleteSession
 from service.problems import Problem
-from service.rewards import Receive, Reward
-from service.sessions import DeleteSession
 from tests.service.room import Room
 
 LEARNERS = sorted(name for name, kind in ALGORITHMS.items() if kind.learns_within_epoch)

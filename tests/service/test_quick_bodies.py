@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from service.api import quick_bodies as quick
-from service.api.bodies import BATCH, DECISION, REWARDS, parse, refuse_duplicates
-from service.api.contexts import read_contexts
+from service.api.context_arrays import read_contexts
+from service.api.request_bodies import BATCH, DECISION, REWARDS, parse, refuse_duplicates
 from service.problems import Problem
 
 HOT: dict[str, tuple[Any, TypeAdapter[Any], Any]] = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from service.auth import SaveKey, new_key
 from service.problems import Problem
-from service.rates import N_CALLERS, Rates
+from service.web.api_keys import SaveKey, new_key
+from service.web.rate_limit import N_CALLERS, Rates
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio

@@ -23,9 +23,9 @@ from hypothesis.stateful import (
 
 from lhb_engine.agents.epochs import ad_windows
 from lhb_engine.history import FitWindow
+from service.commands.sessions import ChangeSession
 from service.problems import Problem
-from service.sessions import ChangeSession
-from service.storage.urls import open_store
+from service.storage.database_url import open_store
 from tests.service.room import OK, ZERO, Room
 
 HORIZON, NAMES = 4, ("", "b")

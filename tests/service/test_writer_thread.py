@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.writer_thread import SLICE_NS, WriterThread
+from service.writer.thread import SLICE_NS, WriterThread
 
 
 def test_jobs_run_one_by_one_in_one_thread_and_end_with_it() -> None:

@@ -9,9 +9,8 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from service.storage.file_lock import OwnedElsewhere
 from service.storage.migrate import migrate
-from service.storage.postgres import NotDurable, PostgresStore
+from service.storage.postgres.store import NotDurable, PostgresStore
 from service.storage.schema import (
     VERSION_TABLE,
     WrongSchema,
@@ -20,7 +19,8 @@ from service.storage.schema import (
     revisions,
     script,
 )
-from service.storage.sqlite import SqliteStore
+from service.storage.sqlite.file_lock import OwnedElsewhere
+from service.storage.sqlite.store import SqliteStore
 
 
 def shape(path: Path) -> list[tuple[str, str]]:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-import service.storage.pipeline
-from service.storage.pipeline import Pipeline, Rows, Statement
-from service.storage.postgres import connect
-from service.storage.postgres_reader import Connection
+import service.storage.postgres.pipeline
+from service.storage.postgres.pipeline import Pipeline, Rows, Statement
+from service.storage.postgres.reader import Connection
+from service.storage.postgres.store import connect
 
 QUERIES = {
     "number": "select $1::bigint",
@@ -27,7 +27,7 @@ def run(pipeline: Pipeline, statements: list[Statement]) -> list[Rows]:
 @pytest.fixture
 def connection(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
     for name, query in QUERIES.items():
-        monkeypatch.setitem(service.storage.pipeline.SQL, name, query)
+        monkeypatch.setitem(service.storage.postgres.pipeline.SQL, name, query)
     with connect(postgres_server, "test") as connection:
         yield connection
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from psycopg import RawCursor
 
 from lhb_engine.history import FitWindow
-from service.decisions import Decide
+from service.commands.decisions import Decide
+from service.commands.rewards import Receive, Reward
+from service.commands.sessions import CreateSession
 from service.problems import Problem, Unavailable
 from service.records import SessionKey
-from service.rewards import Receive, Reward
-from service.sessions import CreateSession
-from service.storage.array_literals import columns
 from service.storage.ports import Contended, Keys
-from service.storage.postgres import N_READERS, PostgresStore, open_reader
-from service.storage.postgres_reader import PostgresReader
+from service.storage.postgres.array_literals import columns
+from service.storage.postgres.reader import PostgresReader
+from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
 from tests.service.room import CONTEXTS, Room
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -149,7 +149,7 @@ def test_a_lost_connection_is_503_once_at_most_and_nothing_is_half_written(
 def test_readers_are_limited_and_come_back(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.storage.postgres.WAIT_FOR_READER_SECONDS", 0.05)
+    monkeypatch.setattr("service.storage.postgres.store.WAIT_FOR_READER_SECONDS", 0.05)
     held = [store.reader() for _ in range(N_READERS)]
     for reader in held:
         reader.__enter__().check()

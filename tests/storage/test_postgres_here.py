@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from lhb_engine.estimate import Estimate
-from service.decisions import Decide
+from service.commands.decisions import Decide
+from service.commands.rewards import Receive, Reward
 from service.problems import Unavailable
-from service.rewards import Receive, Reward
 from service.storage.ports import Keys, MustWait
-from service.storage.postgres import PostgresStore
+from service.storage.postgres.store import PostgresStore
 from tests.service.commands import decide
 from tests.service.room import CONTEXTS, OK, Room
 

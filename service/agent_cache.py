@@ -1,0 +1,86 @@
+"""Agents in memory, rebuilt from stored state whenever that has moved on."""
+
+import json
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import ALGORITHMS, Agent, make_options
+from lhb_engine.history import History, Measurements
+from lhb_engine.history import Trajectory as Rounds
+from service.records import Session, SessionKey, Trajectory
+from service.writer.unit_of_work import LiveAgent, UnitOfWork
+
+N_CACHED = 4096
+
+
+def build_agent(session: Session, state: str | dict[str, Any] | None) -> Agent:
+    """The session's agent as `state` describes it, or a fresh one."""
+    kind = ALGORITHMS[session.algorithm]
+    options = make_options(session.algorithm, session.options)
+    if state is None:
+        return kind(session.dim, session.horizon, options)
+    read = json.loads(state) if isinstance(state, str) else state
+    return kind.from_state(session.dim, session.horizon, options, read)
+
+
+class Agents:
+    """The agents of recently active sessions.
+
+    Each transaction checks once that the stored state is the one they had: by the number of fits
+    recorded, or by the state itself where it changes with every reward.
+    """
+
+    def __init__(self) -> None:
+        self._agents: OrderedDict[SessionKey, LiveAgent] = OrderedDict()
+
+    def get(self, uow: UnitOfWork, session: Session) -> Agent:
+        """The session's agent as of this transaction."""
+        key = session.key
+        live = uow.agents.get(key)
+        if live is None:
+            live = uow.agents[key] = self._current(uow, session)
+            if self._agents.get(key) is not live:
+                self._agents[key] = live
+                while len(self._agents) > N_CACHED:
+                    self._agents.popitem(last=False)
+            self._agents.move_to_end(key)
+        return live.agent
+
+    def has(self, session: Session) -> bool:
+        """Whether the session's agent is here, and nothing has to be read to know that it is."""
+        live = self._agents.get(session.key)
+        learns = ALGORITHMS[session.algorithm].learns_within_epoch
+        return live is not None and not learns and live.n_estimates == session.n_estimates
+
+    def _current(self, uow: UnitOfWork, session: Session) -> LiveAgent:
+        live = self._agents.get(session.key)
+        if ALGORITHMS[session.algorithm].learns_within_epoch:
+            state = uow.agent_state(session.key)
+            if live is None or live.state != state:
+                live = LiveAgent(build_agent(session, state), session.n_estimates, state)
+        elif live is None or live.n_estimates != session.n_estimates:
+            state = uow.agent_state(session.key)
+            live = LiveAgent(build_agent(session, state), session.n_estimates, state)
+        return live
+
+    def observe(
+        self, uow: UnitOfWork, session: Session, trajectory: Trajectory, round: int, value: float
+    ) -> None:
+        """Tell an agent that learns within its epoch of one round's reward."""
+        agent = self.get(uow, session)
+        key = (*session.key, trajectory.key)
+        first = max(1, round - session.horizon + 1)
+        contexts = np.zeros((round - first + 1, session.dim))
+        for number, _, context in uow.selected_contexts(key, first, round):
+            if context:
+                contexts[number - first] += np.frombuffer(context)
+        measured = Measurements.single(np.array([round]), np.array([value]))
+        history = History(session.dim, {trajectory.key: Rounds(contexts, measured, first)})
+        agent.observe(history, trajectory.key, round, value)
+        uow.save_agent(session.key)
+
+    def forget(self) -> None:
+        """Forget all: after a rollback, memory may be ahead of the truth."""
+        self._agents.clear()

@@ -1,0 +1,86 @@
+"""Algorithms, health, metrics."""
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import generate_latest
+from pydantic import TypeAdapter
+from starlette.responses import PlainTextResponse
+
+from lhb_engine.agents import ALGORITHMS, Agent
+from service.api.response_types import documented
+from service.api.sessions import json_response, timestamp
+from service.records import FitQueue
+from service.runtime import service_of
+
+router = APIRouter(tags=["server"])
+
+
+def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
+    """An algorithm with its options and their JSON schema."""
+    schema = TypeAdapter(agent.options_type).json_schema()
+    schema["additionalProperties"] = False
+    for field in fields(agent.options_type):
+        described = schema["properties"][field.name]
+        described.update({k: v for k, v in field.metadata.items() if isinstance(v, str)})
+        if field.default is not MISSING and isinstance(field.default, str | int | float | None):
+            described["default"] = field.default
+    return {
+        "name": agent.name,
+        "summary": agent.summary,
+        "needs_truth": agent.needs_truth,
+        "served": served,
+        "learns_within_epoch": agent.learns_within_epoch,
+        "options": schema,
+    }
+
+
+@router.get("/v1/algorithms", summary="Algorithms and their options", responses=documented({}))
+async def get_algorithms(request: Request) -> Response:
+    """What `algorithm` and `options` of a session may say."""
+    allow = service_of(request).settings.allow_oracles
+    items = [algorithm_answer(a, allow or not a.needs_truth) for a in ALGORITHMS.values()]
+    return json_response({"items": items, "next": None})
+
+
+@router.get("/healthz", summary="Alive")
+async def get_healthz() -> Response:
+    """The process answers."""
+    return json_response({"status": "ok"})
+
+
+@router.get("/readyz", summary="Ready", responses=documented({}))
+async def get_readyz(request: Request) -> Response:
+    """The database answers, and how much waits."""
+    service = service_of(request)
+
+    def check() -> FitQueue:
+        with service.store.reader() as reader:
+            reader.check()
+        return service.fits.queue()
+
+    queue = await service.read(check)
+    return json_response(
+        {
+            "status": "ok",
+            "database": "ok",
+            "commands_waiting": service.writer.n_waiting,
+            "fits_due": queue.n_due,
+            "oldest_due_fit_at": timestamp(queue.oldest_at),
+            "workers": queue.n_workers,
+        }
+    )
+
+
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=PlainTextResponse,
+    responses=documented({}),
+)
+async def get_metrics(request: Request) -> Response:
+    """In Prometheus' text format."""
+    service = service_of(request)
+    text = await service.read(lambda: generate_latest(service.metrics.registry))
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,95 @@
+"""Starting warm: rounds that were decided and measured elsewhere become rounds of a session."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lhb_engine.history import Floats
+from service.agent_cache import Agents
+from service.commands.decisions import Decide
+from service.commands.rewards import Reward, apply_rewards, plan_rewards
+from service.commands.sessions import find_session, refuse_archived, refuse_width
+from service.problems import Problem
+from service.records import SessionKey
+from service.storage.ports import Keys
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Which rounds the log became, and whether just now."""
+
+    first_round: int
+    last_round: int
+    n_rewards: int
+    is_new: bool
+
+
+@dataclass(slots=True)
+class ImportHistory:
+    """Command: append logged rounds to a trajectory, all or nothing.
+
+    Attributes
+    ----------
+    contexts : (n_rounds, dim) array of selected contexts
+    rewards : one a round, None where none is known
+    import_id : makes a repeat safe; `digest` is of the whole body
+    """
+
+    key: SessionKey
+    trajectory: str
+    contexts: Floats
+    rewards: list[float | None]
+    agents: Agents
+    import_id: str | None = None
+    digest: bytes | None = None
+
+    def keys(self, keys: Keys) -> None:
+        """Add what this command reads."""
+        keys.sessions.add(self.key)
+        trajectory = (*self.key, self.trajectory)
+        keys.trajectories.add(trajectory)
+        if self.import_id is not None:
+            keys.events.update((trajectory, self._id(i)) for i in range(len(self.contexts)))
+
+    def __call__(self, uow: UnitOfWork) -> Imported:
+        """The schedule sees all rounds at once: of windows due together the latest is fitted."""
+        session = find_session(uow, self.key)
+        key = (*self.key, self.trajectory)
+        n = len(self.contexts)
+        if self.import_id is not None:
+            known = uow.decision_by_event(key, self._id(0))
+            if known is not None:
+                if known.digest != self.digest:
+                    detail = f"import {self.import_id!r} was made already, with another body"
+                    raise Problem(409, "event_conflict", detail, "import_id")
+                n_rewards = sum(value is not None for value in self.rewards)
+                return Imported(known.round, known.round + n - 1, n_rewards, False)
+            for name in map(self._id, range(1, n)):
+                if uow.decision_by_event(key, name) is not None:
+                    detail = f"event {name!r} of this import was decided already"
+                    raise Problem(409, "event_conflict", detail, "import_id")
+        refuse_archived(session)
+        refuse_width(session, self.contexts)
+        first = uow.trajectory(key).n_rounds + 1
+        for i, context in enumerate(self.contexts):
+            event_id = None if self.import_id is None else self._id(i)
+            decide = Decide(self.key, self.trajectory, context[np.newaxis], self.agents)
+            decide.event_id, decide.digest, decide.forced_arm = event_id, self.digest, 0
+            decide.take(uow, session)
+        received = [
+            Reward(value, self.trajectory, round=first + i, reward_id=self._reward_id(i, first))
+            for i, value in enumerate(self.rewards)
+            if value is not None
+        ]
+        planned = plan_rewards(uow, session, received, "rewards")
+        apply_rewards(uow, session, planned, self.agents)
+        return Imported(first, first + n - 1, len(planned), True)
+
+    def _reward_id(self, i: int, first: int) -> str | None:
+        """Sum mode wants one of every reward."""
+        return f"history-{first}/{i + 1}" if self.import_id is None else self._id(i)
+
+    def _id(self, i: int) -> str:
+        """What the i-th round and its reward are called, from 0."""
+        return f"{self.import_id}/{i + 1}"

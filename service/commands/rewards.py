@@ -1,0 +1,290 @@
+"""Taking rewards. They are planned first, all of them, and written only if all can be."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+
+from lhb_engine.agents import ALGORITHMS
+from service.agent_cache import Agents
+from service.commands.sessions import find_session, refuse_archived
+from service.fits.schedule import after_measurement, is_between_boundaries
+from service.problems import Problem, not_found
+from service.records import Measurement, Session, SessionKey, Trajectory, TrajectoryKey
+from service.storage.ports import Keys
+from service.writer.round_spans import Spans
+from service.writer.unit_of_work import UnitOfWork
+
+FEW = 32
+Planned = tuple[Trajectory, int, int, float, str | None]
+Known = tuple[int, int, float]  # first round, last round, value
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A value and the one way in which it says when it was measured."""
+
+    value: float
+    trajectory: str
+    round: int | None = None
+    event_id: str | None = None
+    first_round: int | None = None
+    last_round: int | None = None
+    at: datetime | None = None
+    reward_id: str | None = None
+
+    def asked(self) -> tuple[object, ...]:
+        """All that was asked, for comparison."""
+        return (
+            *(self.value, self.trajectory, self.round, self.event_id),
+            *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
+        )
+
+    def keys(self, session: SessionKey, keys: Keys) -> None:
+        """Add what this reward's check reads."""
+        trajectory = (*session, self.trajectory)
+        keys.sessions.add(session)
+        keys.trajectories.add(trajectory)
+        if self.round is not None and self.round > 0:
+            keys.rounds.add((trajectory, self.round))
+        if self.event_id is not None:
+            keys.add_event(trajectory, self.event_id)
+        if self.reward_id is not None:
+            keys.rewards.add((trajectory, self.reward_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """How many rewards were new, and how many had been received before."""
+
+    accepted: int
+    repeated: int
+
+
+@dataclass(slots=True)
+class Receive:
+    """Command: one or several rewards, all or nothing."""
+
+    key: SessionKey
+    rewards: list[Reward]
+    agents: Agents
+    field: str = ""
+
+    def keys(self, keys: Keys) -> None:
+        """Add what this command reads."""
+        for reward in self.rewards:
+            reward.keys(self.key, keys)
+
+    def is_brief(self, uow: UnitOfWork) -> bool:
+        """Whether a few rows are all that this reads and writes."""
+        session = uow.session(self.key)
+        return session is None or (
+            is_between_boundaries(session) and are_few(uow, session, self.rewards)
+        )
+
+    def __call__(self, uow: UnitOfWork) -> Accepted:
+        """Checks come first: a Problem leaves nothing written."""
+        session = find_session(uow, self.key)
+        planned = plan_rewards(uow, session, self.rewards, self.field)
+        if planned:
+            refuse_archived(session)
+        apply_rewards(uow, session, planned, self.agents)
+        return Accepted(len(planned), len(self.rewards) - len(planned))
+
+
+def are_few(uow: UnitOfWork, session: Session, rewards: list[Reward]) -> bool:
+    """Whether it takes little to store them: an agent that learns takes milliseconds for each,
+    where there are many trajectories every round of a span is looked up, and a time always is."""
+    learns = ALGORITHMS[session.algorithm].learns_within_epoch
+    if len(rewards) > FEW or learns or (uow.is_here and any(reward.at for reward in rewards)):
+        return False
+    return session.n_trajectories == 1 or all(reward.last_round is None for reward in rewards)
+
+
+def plan_rewards(
+    uow: UnitOfWork, session: Session, rewards: list[Reward], field: str
+) -> list[Planned]:
+    """What there is to write; rewards received before are left out.
+
+    Raises
+    ------
+    Problem
+        For the first reward that cannot be; `field` leads the name of its field.
+    """
+    planned: list[Planned] = []
+    spans: defaultdict[str, Spans[Known]] = defaultdict(Spans)
+    ids: dict[tuple[str, str], Known] = {}
+    for i, reward in enumerate(rewards):
+        prefix = f"{field}[{i}]." if field else ""
+        trajectory = uow.trajectory((*session.key, reward.trajectory))
+        first, last = _span(uow, session, trajectory, reward, prefix)
+        new = (first, last, reward.value)
+        known = None
+        if reward.reward_id is not None:
+            name = (reward.trajectory, reward.reward_id)
+            known = ids.get(name) or _received(uow, session, reward)
+            if known is not None and known != new:
+                raise _id_conflict(known, reward.reward_id, prefix)
+            ids[name] = new
+        if known is None and session.reward_mode == "single":
+            known = spans[trajectory.key].over(first, last) or _measured(
+                uow, trajectory, first, last
+            )
+            if known is not None and known != new:
+                raise _conflict(known, first, last, reward, prefix)
+        if known is None:
+            planned.append((trajectory, *new, reward.reward_id))
+            spans[trajectory.key].add(first, last, new)
+    return planned
+
+
+def apply_rewards(
+    uow: UnitOfWork, session: Session, planned: list[Planned], agents: Agents
+) -> None:
+    """Write what was planned, and let the schedule know, and an agent that learns at once."""
+    now = uow.now
+    learns = ALGORITHMS[session.algorithm].learns_within_epoch
+    positions: list[tuple[int, int]] = []
+    for trajectory, first, last, value, reward_id in planned:
+        trajectory.n_measurements += 1
+        trajectory.measured_through = max(trajectory.measured_through, last)
+        uow.add_measurement(
+            Measurement(
+                *(session.tenant, session.id, trajectory.key, first, last),
+                *(trajectory.n_measurements, value, reward_id, now),
+            )
+        )
+        uow.save_trajectory(trajectory)
+        if learns and first == last:
+            agents.observe(uow, session, trajectory, first, value)
+        now = max(now, trajectory.last_at)
+        positions += _positions(uow, session, trajectory, first, last)
+    if planned:
+        after_measurement(uow, session, positions, now)
+
+
+def _span(
+    uow: UnitOfWork, session: Session, trajectory: Trajectory, reward: Reward, prefix: str
+) -> tuple[int, int]:
+    """The rounds a reward names."""
+    key = (*session.key, reward.trajectory)
+    if session.reward_mode == "sum":
+        if reward.reward_id is None:
+            detail = "in sum mode a reward needs a reward_id: without one a retry would add twice"
+            raise Problem(422, "missing", detail, f"{prefix}reward_id")
+        if reward.first_round is not None:
+            detail = "in sum mode values belong to one round; spans need reward_mode single"
+            raise Problem(422, "span_in_sum_mode", detail, f"{prefix}first_round")
+    if reward.event_id is not None:
+        decision = uow.decision_by_event(key, reward.event_id)
+        if decision is None:
+            detail = f"no decision has the event id {reward.event_id!r}"
+            raise not_found("event", detail, f"{prefix}event_id")
+        return decision.round, decision.round
+    if reward.at is not None:
+        return _round_at(uow, session, key, reward, prefix)
+    if reward.round is not None:
+        _check_round(trajectory, reward.round, f"{prefix}round")
+        return reward.round, reward.round
+    assert reward.first_round is not None
+    assert reward.last_round is not None
+    _check_round(trajectory, reward.first_round, f"{prefix}first_round")
+    _check_round(trajectory, reward.last_round, f"{prefix}last_round")
+    if reward.last_round < reward.first_round:
+        detail = f"last_round {reward.last_round} is before first_round {reward.first_round}"
+        raise Problem(422, "last_before_first", detail, f"{prefix}last_round")
+    return reward.first_round, reward.last_round
+
+
+def _check_round(trajectory: Trajectory, round: int, field: str) -> None:
+    if round < 1:
+        raise Problem(422, "unknown_round", f"rounds count from 1, not {round}", field)
+    if round > trajectory.n_rounds:
+        detail = f"round {round} has not been decided; the last one is {trajectory.n_rounds}"
+        raise Problem(422, "future_round", detail, field)
+
+
+def _round_at(
+    uow: UnitOfWork, session: Session, key: TrajectoryKey, reward: Reward, prefix: str
+) -> tuple[int, int]:
+    if session.reward_mode != "sum":
+        detail = "at needs reward_mode sum: a single value belongs to a round or a span"
+        raise Problem(422, "at_in_single_mode", detail, f"{prefix}at")
+    assert reward.at is not None
+    at = reward.at.timestamp()
+    if reward.reward_id is not None:
+        known = uow.measurement_by_id(key, reward.reward_id)
+        if known is not None and _was_under_way(uow, key, known, at):
+            return known.first_round, known.last_round
+    decision = uow.decision_before(key, at)
+    if decision is None or at > uow.now + 60:
+        detail = "no round was under way at that time"
+        raise Problem(422, "unknown_round", detail, f"{prefix}at")
+    return decision.round, decision.round
+
+
+def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: Measurement, at: float) -> bool:
+    """Whether `at` named the round when this was received: a clock that is ahead of the server's
+    names the latest round, and a decision taken since does not change which one that was."""
+    began = uow.decision_by_round(key, known.first_round)
+    ended = uow.decision_by_round(key, known.first_round + 1)
+    in_time = began is not None and began.at <= at
+    return in_time and (ended is None or ended.at > at or ended.at >= known.at)
+
+
+def _measured(uow: UnitOfWork, trajectory: Trajectory, first: int, last: int) -> Known | None:
+    """What is measured on any of these rounds."""
+    known = uow.measurement_over(trajectory, first, last)
+    return None if known is None else (known.first_round, known.last_round, known.value)
+
+
+def _received(uow: UnitOfWork, session: Session, reward: Reward) -> Known | None:
+    """What was received under the same reward id."""
+    assert reward.reward_id is not None
+    known = uow.measurement_by_id((*session.key, reward.trajectory), reward.reward_id)
+    return None if known is None else (known.first_round, known.last_round, known.value)
+
+
+def _id_conflict(known: Known, reward_id: str, prefix: str) -> Problem:
+    detail = f"reward {reward_id!r} has the value {known[2]!r} for {_rounds(known)}"
+    return Problem(409, "reward_conflict", detail, f"{prefix}reward_id")
+
+
+def _conflict(known: Known, first: int, last: int, reward: Reward, prefix: str) -> Problem:
+    rounds, value = _rounds(known), known[2]
+    if known[:2] != (first, last):
+        detail = f"there is a value for {rounds} already, {value!r}; it shares a round with this"
+        return Problem(409, "reward_conflict", detail, prefix + _span_field(reward))
+    detail = f"{rounds} has the value {value!r} already, not {reward.value!r}"
+    return Problem(409, "reward_conflict", detail, f"{prefix}value")
+
+
+def _rounds(known: Known) -> str:
+    start, end, _ = known
+    return f"round {start}" if start == end else f"rounds {start} to {end}"
+
+
+def _span_field(reward: Reward) -> str:
+    if reward.event_id is not None:
+        return "event_id"
+    return "round" if reward.round is not None else "first_round"
+
+
+def _positions(
+    uow: UnitOfWork, session: Session, trajectory: Trajectory, first: int, last: int
+) -> list[tuple[int, int]]:
+    """The rounds' numbers in the session as a whole, as ranges."""
+    if session.reward_mode == "sum" or not session.schedule.open:
+        return []
+    if session.n_trajectories == 1:
+        return [(first, last)]
+    key = (*session.key, trajectory.key)
+    if first == last:
+        decision = uow.decision_by_round(key, first)
+        return [] if decision is None else [(decision.position, decision.position)]
+    ranges: list[tuple[int, int]] = []
+    for position in uow.positions(key, first, last):
+        if ranges and position == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], position)
+        else:
+            ranges.append((position, position))
+    return ranges

@@ -1,0 +1,237 @@
+"""A session's life: create, change, delete. Commands over a unit of work."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lhb_engine.agents import ALGORITHMS, Agent, OptionError
+from lhb_engine.history import Floats
+from lhb_engine.randomness import SEED_LIMIT
+from service.agent_cache import build_agent
+from service.fits.schedule import open_schedule
+from service.problems import Problem, not_found
+from service.records import Session, SessionKey
+from service.writer.unit_of_work import UnitOfWork
+
+# of agents that learn within an epoch: with every reward they store dim x dim numbers (360 kB, 3 ms
+# of the writer), and read as many rounds as there are lags
+LEARNERS_DIM, LEARNERS_HORIZON = 128, 10_000
+
+
+def find_session(uow: UnitOfWork, key: SessionKey) -> Session:
+    """The session.
+
+    Raises
+    ------
+    Problem
+        404 unknown_session.
+    """
+    session = uow.session(key)
+    if session is None:
+        raise unknown_session(key[1])
+    return session
+
+
+def unknown_session(session_id: str) -> Problem:
+    """404: there is no such session."""
+    return not_found("session", f"there is no session {session_id!r}", "session_id")
+
+
+def refuse_archived(session: Session) -> None:
+    """409 where the session is archived."""
+    if session.archived_at is not None:
+        raise Problem(409, "archived", "the session is archived: it can be read, not changed")
+
+
+def refuse_width(session: Session, contexts: Floats) -> None:
+    """422 where contexts are of another dimension than the session's."""
+    if contexts.shape[1] != session.dim:
+        width = contexts.shape[1]
+        detail = f"a context of this session has {session.dim} numbers, not {width}"
+        raise Problem(422, "wrong_shape", detail, "contexts")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSession:
+    """Command: a new session, or the one of the same name that was asked for in the same words."""
+
+    tenant: str
+    request: dict[str, Any]
+    allow_oracles: bool
+
+    def __call__(self, uow: UnitOfWork) -> tuple[Session, bool]:
+        """The session, and whether it is new."""
+        request = _in_order(self.request)
+        name = self.request["name"]
+        if name is not None:
+            known = self._known(uow, name, request)
+            if known is not None:
+                return known, False
+        session = self._session(uow, request)
+        agent = first_agent(session, self.allow_oracles)
+        open_schedule(session, agent)
+        uow.add_session(session)
+        return session, True
+
+    def _known(self, uow: UnitOfWork, name: str, request: str) -> Session | None:
+        """The session that was asked for in these words before; a new name since changes nothing.
+
+        Raises
+        ------
+        Problem
+            409 session_conflict: there is none, and another session bears the name.
+        """
+        bearer = uow.session_named(self.tenant, name)
+        if bearer is not None and _canonical(bearer.request) == request:
+            return bearer
+        for session_id, asked in uow.created_as(self.tenant, name):
+            if _canonical(asked) == request:
+                return find_session(uow, (self.tenant, session_id))
+        if bearer is None:
+            return None
+        detail = f"there is a session {name!r} already, asked for differently"
+        raise Problem(409, "session_conflict", detail, "name")
+
+    def _session(self, uow: UnitOfWork, request: str) -> Session:
+        asked = self.request
+        check_modes(asked)
+        seed, default = asked["seed"], asked["default_reward"]
+        return Session(
+            tenant=self.tenant,
+            id=new_id(uow.now),
+            name=asked["name"],
+            algorithm=asked["algorithm"],
+            dim=asked["dim"],
+            horizon=asked["horizon"],
+            seed=secrets.randbelow(SEED_LIMIT) if seed is None else seed,
+            options=asked["options"],
+            reward_mode=asked["reward_mode"],
+            reward_wait_seconds=asked["reward_wait_seconds"] + 0.0,
+            default_reward=None if default is None else default + 0.0,  # no negative zero
+            refit=asked["refit"],
+            request=request,
+            created_at=uow.now,
+            created_as=asked["name"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSession:
+    """Command: rename, archive or take out of the archive."""
+
+    key: SessionKey
+    changes: dict[str, Any]
+
+    def __call__(self, uow: UnitOfWork) -> Session:
+        """The session as it is then."""
+        session = find_session(uow, self.key)
+        name = self.changes.get("name")
+        if name is not None and name != session.name:
+            if uow.session_named(session.tenant, name) is not None:
+                raise Problem(409, "session_conflict", f"the name {name!r} is taken", "name")
+            session.name = name
+        archived = self.changes.get("archived")
+        if archived is True and session.archived_at is None:
+            session.archived_at = uow.now
+        elif archived is False and session.archived_at is not None:
+            session.archived_at = None
+            uow.effects.timed[session.key] = uow.now
+        uow.save(session)
+        return session
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSession:
+    """Command: delete the session and everything of it."""
+
+    key: SessionKey
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        """404 where there is none."""
+        uow.delete_session(find_session(uow, self.key))
+
+
+def check_modes(asked: Mapping[str, Any]) -> None:
+    """422 where what was asked for does not go together."""
+    if asked["refit"] == "blocking" and asked["reward_wait_seconds"] != 0:
+        detail = 'refit "blocking" waits for fits only: reward_wait_seconds must be 0'
+        raise Problem(422, "bad_option", detail, "reward_wait_seconds")
+    if asked["reward_mode"] == "sum" and asked["default_reward"] is not None:
+        detail = "in sum mode a round that received nothing counts 0; there is no default"
+        raise Problem(422, "bad_option", detail, "default_reward")
+    kind = ALGORITHMS.get(asked["algorithm"])
+    if asked["reward_mode"] == "sum" and kind is not None and kind.learns_within_epoch:
+        detail = "it learns from single rewards as they come, and cannot take sums"
+        raise Problem(422, "bad_option", detail, "reward_mode")
+
+
+def first_agent(session: Session, allow_oracles: bool) -> Agent:
+    """The new session's agent.
+
+    Raises
+    ------
+    Problem
+        422 for an unknown algorithm or option, and for an algorithm that must be told the truth.
+    """
+    algorithm = session.algorithm
+    kind = ALGORITHMS.get(algorithm)
+    if kind is None:
+        listed = ", ".join(sorted(ALGORITHMS))
+        detail = f"there is no algorithm {algorithm!r}; there are {listed}"
+        raise Problem(422, "unknown_algorithm", detail, "algorithm")
+    if kind.needs_truth and not allow_oracles:
+        detail = f"{algorithm} must be told the truth; this server does not serve oracles"
+        raise Problem(422, "oracle_refused", detail, "algorithm")
+    if kind.learns_within_epoch:
+        _refuse_large_learner(session)
+    try:
+        agent = build_agent(session, None)
+        agent.next_fit(0)  # a schedule that cannot begin is an option's fault too
+        return agent
+    except OptionError as error:
+        of_dim = error.option == "dim" and "dim" not in session.options  # no option: too large
+        field = "dim" if of_dim else f"options.{error.option}"
+        raise Problem(422, "bad_option", f"{field}: {error.message}", field) from None
+    except TypeError as error:
+        detail = f"an option has the wrong type: {error}"
+        raise Problem(422, "bad_option", detail, "options") from None
+    except (OverflowError, MemoryError):
+        raise Problem(422, "bad_option", "an option is too large", "options") from None
+
+
+def _refuse_large_learner(session: Session) -> None:
+    """422 for what would be too much to store and to read with every single reward."""
+    bounds = (("dim", session.dim, LEARNERS_DIM), ("horizon", session.horizon, LEARNERS_HORIZON))
+    for field, value, most in bounds:
+        if value > most:
+            learns = f"{session.algorithm} learns from every reward as it comes"
+            detail = f"{field}: {learns}, and is served up to {most}, not {value}"
+            raise Problem(422, "bad_option", detail, field)
+
+
+def _canonical(request: str) -> str:
+    """A stored request as it would be stored now; an imported one may have come in other words."""
+    try:
+        return _in_order(json.loads(request))
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _in_order(request: Any) -> str:
+    return json.dumps(_plain(request), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """Equal numbers as one and the same: 1.0 as 1, and -0.0 as 0."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def new_id(now: float, mark: str | None = None) -> str:
+    """An id that sorts by the time of creation; it ends in 12 hexadecimal digits, or in `mark`."""
+    return f"{int(now * 1000):011x}{mark or secrets.token_hex(6)}"

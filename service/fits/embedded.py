@@ -1,0 +1,128 @@
+"""Fits of an embedded server: the database says which, this is only the wake-up."""
+
+import asyncio
+import time
+
+import structlog
+
+from service.agent_cache import Agents
+from service.fits.job import run_fit
+from service.fits.processes import FitProcesses, Job
+from service.fits.schedule import Tick
+from service.records import FitQueue, SessionKey
+from service.settings import Settings
+from service.storage.ports import Store
+from service.writer.group_commit import GroupCommit
+from service.writer.unit_of_work import Effects
+
+log = structlog.get_logger()
+
+
+class FitPool(FitProcesses):
+    """Runs due fits, installs what they find, wakes who waits for it."""
+
+    def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
+        super().__init__(settings, agents, job)
+        self._timers: dict[SessionKey, asyncio.TimerHandle] = {}
+        self._due: dict[SessionKey, tuple[int, float]] = {}
+        self._waiters: dict[SessionKey, asyncio.Event] = {}
+        self._is_closed = False
+
+    @property
+    def n_jobs(self) -> int:
+        """Fits at work or queued for a process."""
+        return len(self._due)
+
+    def queue(self) -> FitQueue:
+        """What is due, and who fits it."""
+        oldest = min((since for _, since in list(self._due.values())), default=None)
+        return FitQueue(len(self._due), oldest, self._settings.fit_workers)
+
+    def start(self, writer: GroupCommit, store: Store) -> None:
+        """Take up what the database says is due, and what time will make due."""
+        self._writer = writer
+        with store.reader() as reader:
+            unfinished = reader.unfinished()
+        for key, due, wake_at in unfinished:
+            if due is not None:
+                self._run(key, due)
+            if wake_at is not None:
+                self._wake_at(key, wake_at)
+
+    def after_commit(self, effects: Effects) -> None:
+        """Act on what a batch has made durable."""
+        for key in effects.installed | effects.removed:
+            self._due.pop(key, None)
+            event = self._waiters.pop(key, None)
+            if event is not None:
+                event.set()
+        for key in effects.removed:
+            timer = self._timers.pop(key, None)
+            if timer is not None:
+                timer.cancel()
+        for key, due in effects.due.items():
+            if key not in effects.removed:
+                self._run(key, due)
+        for key, at in effects.timed.items():
+            if key not in effects.removed:
+                self._wake_at(key, at)
+
+    async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
+        """Wait until the session's fit is installed; False after so many seconds."""
+        if self._due.get(key, (None, 0.0))[0] != due:
+            return True
+        event = self._waiters.setdefault(key, asyncio.Event())
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Stop the processes; due marks stay, so that the next start takes the fits up.
+
+        What is committed from now on, for clients that have gone, starts nothing.
+        """
+        self._is_closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        await super().close()
+
+    def _run(self, key: SessionKey, due: int) -> None:
+        self._due[key] = (due, time.time())
+        if self._is_closed:
+            return
+        self._spawn(self._fit_or_forget(key, due))
+
+    async def _fit_or_forget(self, key: SessionKey, due: int) -> None:
+        """A fit whose due mark has gone meanwhile (the session was deleted) is at work no more."""
+        await self._fit(key, due)
+        if self._due.get(key, (None, 0.0))[0] == due:
+            del self._due[key]
+            event = self._waiters.pop(key, None)
+            if event is not None:
+                event.set()
+
+    def _wake_at(self, key: SessionKey, at: float) -> None:
+        loop = asyncio.get_running_loop()
+        pending = self._timers.pop(key, None)
+        if pending is not None:
+            pending.cancel()
+        if self._is_closed:
+            return
+        assert self._writer is not None
+        delay = max(0.0, at - self._writer.clock()) + 0.001
+        self._timers[key] = loop.call_later(delay, self._tick, key)
+
+    def _tick(self, key: SessionKey) -> None:
+        self._timers.pop(key, None)
+        self._spawn(self._submit_tick(key))
+
+    async def _submit_tick(self, key: SessionKey) -> None:
+        assert self._writer is not None
+        try:
+            await self._writer.submit(Tick(key))
+        except Exception as error:
+            log.warning("tick_failed", session=key[1], reason=str(error))
+            self._wake_at(key, self._writer.clock() + 1.0)

@@ -1,0 +1,84 @@
+"""What happens with a fit's result: an installation, or a reason and another try."""
+
+from dataclasses import dataclass
+
+from lhb_engine.estimate import Estimate
+from service.agent_cache import Agents
+from service.fits.record import Fitted, record_fit
+from service.fits.schedule import start_next
+from service.records import DueFit, Session, SessionKey
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often, and after what pause, a failed fit is tried again."""
+
+    attempts: int = 5
+    seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FinishFit:
+    """Command: record the result of the fit at work and decide by it from now on."""
+
+    key: SessionKey
+    due: int
+    fitted: Fitted
+    agents: Agents
+    retry: RetryPolicy
+
+    def __call__(self, uow: UnitOfWork) -> str | None:
+        """Returns the recorded status, or None where the result came too late to matter."""
+        session = uow.session(self.key)
+        if session is None or session.fit_due != self.due:
+            return None
+        due = session.schedule.current
+        assert due is not None
+        session.schedule.current = None
+        if self.fitted.estimate is None:
+            status = self._fail(uow, session, due)
+        else:
+            status = self._install(uow, session, due)
+        start_next(uow, session, uow.now)
+        uow.save(session)
+        uow.effects.installed.add(session.key)
+        return status
+
+    def _fail(self, uow: UnitOfWork, session: Session, due: DueFit) -> str:
+        due.attempts += 1
+        if due.attempts < self.retry.attempts:
+            due.retry_at = uow.now + self.retry.seconds * 2 ** (due.attempts - 1)
+            session.schedule.waiting.append(due)
+        self.agents.get(uow, session)
+        record_fit(uow, session, due, "failed", self.fitted.reason)
+        return "failed"
+
+    def _install(self, uow: UnitOfWork, session: Session, due: DueFit) -> str:
+        assert self.fitted.estimate is not None
+        estimate = Estimate.from_json(self.fitted.estimate)
+        agent = self.agents.get(uow, session)
+        agent.install(estimate)
+        parent = session.estimate
+        if estimate.theta is not None:
+            session.model_version += 1
+            session.estimate = session.n_estimates + 1
+        record_fit(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
+        if estimate.theta is not None:
+            _skip_before(uow, session, due)
+        uow.save_agent(session.key)
+        return estimate.status
+
+
+def _skip_before(uow: UnitOfWork, session: Session, installed: DueFit) -> None:
+    """Record what the installed estimate has overtaken: it never goes backwards."""
+    schedule = session.schedule
+    reason = f"overtaken by the fit of epoch {installed.window.epoch}"
+    for due in sorted(schedule.waiting, key=lambda due: due.key):
+        if due.key < installed.key:
+            schedule.waiting.remove(due)
+            record_fit(uow, session, due, "skipped", reason)
+    for window in [w for w in schedule.open if w.window.due < installed.key]:
+        schedule.open.remove(window)
+        due = DueFit(window.window, {}, {}, "never", uow.now)
+        record_fit(uow, session, due, "skipped", reason)

@@ -1,0 +1,83 @@
+"""Fits that workers run elsewhere: this process only hears of them, and wakes who waits."""
+
+import asyncio
+import contextlib
+
+import structlog
+
+from service.problems import Unavailable
+from service.records import FitQueue, SessionKey
+from service.storage.ports import Store
+from service.storage.postgres.fits import changes, listening
+from service.storage.postgres.store import PostgresStore
+from service.writer.group_commit import GroupCommit
+from service.writer.unit_of_work import Effects
+
+log = structlog.get_logger()
+POLL_SECONDS = 2.0  # a wake-up may be lost with a connection; the due mark is not
+
+
+class FitSignals:
+    """The database tells every process when a due mark changes, in the commit that changes it."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._waiters: dict[SessionKey, asyncio.Future[int | None]] = {}
+        self._listener: asyncio.Task[None] | None = None
+
+    def queue(self) -> FitQueue:
+        """What is due, and how many workers are connected."""
+        return self._store.fit_queue()
+
+    def start(self, writer: GroupCommit, store: Store) -> None:
+        """Begin to listen."""
+        self._listener = asyncio.get_running_loop().create_task(self._listen())
+
+    def after_commit(self, effects: Effects) -> None:
+        """Nothing: the database sends what there is to know, to this process too."""
+
+    async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
+        """Wait until the session's fit is installed; False after so many seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            heard = self._waiters.get(key)  # from before the look, so that nothing falls between
+            if heard is None:
+                heard = self._waiters[key] = loop.create_future()
+            if await loop.run_in_executor(None, self._due, key) != due:
+                return True
+            remaining = deadline - loop.time()
+            if remaining <= 0:
+                return False
+            done, _ = await asyncio.wait([heard], timeout=min(remaining, POLL_SECONDS))
+            if done and heard.result() != due:
+                return True
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._listener is not None:
+            self._listener.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._listener
+
+    def _due(self, key: SessionKey) -> int | None:
+        with self._store.reader() as reader:
+            session = reader.session(key)
+        return None if session is None else session.fit_due
+
+    async def _listen(self) -> None:
+        pause = 0.1
+        while True:
+            try:
+                async with listening(self._store.url, "signals") as connection:
+                    pause = 0.1
+                    while True:
+                        async for change in changes(connection, POLL_SECONDS):
+                            waiter = self._waiters.pop(change.key, None)
+                            if waiter is not None:
+                                waiter.set_result(change.due)
+                        await connection.execute("select 1")
+            except Unavailable as error:
+                log.warning("signals_lost", reason=error.detail)
+            await asyncio.sleep(pause)
+            pause = min(5.0, 2 * pause)

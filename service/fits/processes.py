@@ -1,0 +1,134 @@
+"""Fits in supervised processes of their own: run one, survive its death, record what it found."""
+
+import asyncio
+import json
+import multiprocessing
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from pebble import ProcessExpired, ProcessPool
+
+from service.agent_cache import Agents
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import STARVED, prepare_process, run_fit
+from service.fits.record import Fitted
+from service.records import SessionKey
+from service.settings import Settings
+from service.writer.group_commit import GroupCommit
+
+log = structlog.get_logger()
+Job = Callable[[str, str, str, int, float], str | None]
+TRIES = 3  # of a fit whose process dies under it, before that counts as a failure
+BUSY_SECONDS = 60.0  # after a fit that found no idle time, others do not look for it
+
+
+class FitProcesses:
+    """A pool of processes that fit.
+
+    Parameters
+    ----------
+    settings : Settings
+        Number of processes, niceness, time limits.
+    job : callable
+        What a process runs: database URL, tenant, session id, due round, seconds of idle time
+        -> JSON or None.
+    """
+
+    def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
+        self.job = job
+        self.on_finish: Callable[[str, float], None] = lambda status, seconds: None
+        self._settings = settings
+        self._agents = agents
+        self._retry = RetryPolicy(settings.fit_attempts, settings.fit_retry_seconds)
+        self._writer: GroupCommit | None = None
+        self._pool: ProcessPool | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._free = asyncio.Semaphore(settings.fit_workers)
+        self._busy_until = 0.0
+
+    def warm_up(self) -> None:
+        """Start the processes before the first fit asks for them."""
+        self._processes()
+
+    async def close(self) -> None:
+        """Stop the processes; due marks stay, so that the next start takes the fits up."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._pool is not None:
+            self._pool.stop()  # type: ignore[no-untyped-call]
+            await asyncio.to_thread(self._pool.join, 5)
+
+    def _processes(self) -> ProcessPool:
+        if self._pool is None or not self._pool.active:
+            self._pool = ProcessPool(
+                max_workers=self._settings.fit_workers,
+                initializer=prepare_process,
+                initargs=(self._settings.fit_niceness,),
+                context=multiprocessing.get_context("spawn"),
+            )
+        return self._pool
+
+    def _spawn(self, work: Any) -> "asyncio.Task[Any]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _fit(self, key: SessionKey, due: int) -> None:
+        assert self._writer is not None
+        began = time.monotonic()
+        async with self._free:  # fits that wait learn what those before them met
+            fitted = await self._fitted(key, due)
+        if fitted is None:
+            return
+        finish = FinishFit(key, due, fitted, self._agents, self._retry)
+        status = await self._persist(finish)
+        seconds = time.monotonic() - began
+        if status is not None:
+            self.on_finish(status, seconds)
+            log.info("fit", session=key[1], due=due, status=status, seconds=round(seconds, 4))
+
+    async def _persist(self, finish: FinishFit) -> str | None:
+        """Installation waits for a store that cannot write just now."""
+        assert self._writer is not None
+        pause = 0.1
+        while True:
+            try:
+                status: str | None = await self._writer.submit(finish)
+                return status
+            except Exception as error:
+                log.warning("fit_not_recorded", session=finish.key[1], reason=str(error))
+            await asyncio.sleep(pause)
+            pause = min(5.0, 2 * pause)
+
+    async def _fitted(self, key: SessionKey, due: int) -> Fitted | None:
+        is_busy = time.monotonic() < self._busy_until
+        idle_seconds, n_died = 0.0 if is_busy else self._settings.fit_idle_seconds, 0
+        while True:
+            future = self._processes().schedule(
+                self.job,
+                args=(self._settings.database_url, *key, due, idle_seconds),
+                timeout=self._settings.fit_timeout_seconds,
+            )
+            try:
+                text = await asyncio.wrap_future(future)
+            except ProcessExpired as error:
+                if error.exitcode == STARVED and idle_seconds:
+                    log.info("fit_begun_anew", session=key[1], due=due, reason="no idle time")
+                    self._busy_until, idle_seconds = time.monotonic() + BUSY_SECONDS, 0.0
+                    continue
+                log.warning("fit_process_died", session=key[1], due=due, reason=str(error))
+                n_died += 1
+                if n_died == TRIES:
+                    return Fitted(None, reason=f"the fitting process died {TRIES} times: {error}")
+                continue
+            except TimeoutError:
+                seconds = self._settings.fit_timeout_seconds
+                return Fitted(None, reason=f"the fit took longer than {seconds} s")
+            except Exception as error:  # the job could not read its data
+                return Fitted(None, reason=f"{type(error).__name__}: {error}")
+            return None if text is None else Fitted(**{"estimate": None, **json.loads(text)})

@@ -1,0 +1,57 @@
+"""The row that is kept of every fit, whatever came of it."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from service.records import DueFit, EstimateRecord, Session, window_to_json
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a fitting process hands back: an estimate and where it was computed, or a reason."""
+
+    estimate: dict[str, Any] | None
+    fingerprint: dict[str, Any] | None = None
+    reason: str | None = None
+
+
+def record_fit(
+    uow: UnitOfWork,
+    session: Session,
+    due: DueFit,
+    status: str,
+    reason: str | None,
+    parent: int | None = None,
+    fitted: Fitted | None = None,
+) -> None:
+    """Add an estimate's row, with the manifest that it can be computed from again."""
+    session.n_estimates += 1
+    live = uow.agents.get(session.key)
+    if live is not None:
+        live.n_estimates = session.n_estimates
+    manifest = {
+        "window": window_to_json(due.window),
+        "measured": due.measured,
+        "closed": due.closed,
+        "reason": due.reason,
+        "due_at": due.due_at,
+        "attempts": due.attempts,
+    }
+    uow.add_estimate(
+        EstimateRecord(
+            *session.key,
+            number=session.n_estimates,
+            epoch=due.window.epoch,
+            due=due.key,
+            status=status,
+            reason=reason or None,
+            manifest=json.dumps(manifest),
+            parent=session.estimate if parent is None else parent,
+            model_version=session.model_version,
+            fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),
+            estimate=None if fitted is None else json.dumps(fitted.estimate),
+            at=uow.now,
+        )
+    )

@@ -1,0 +1,190 @@
+"""When a fit is due.
+
+The schedule of a session lives in its row: windows to come (`open`), the fit at work (`current`,
+the due mark) and fits that wait for it (`waiting`). Everything here changes that row inside a
+transaction; processes that fit are someone else's business.
+"""
+
+from dataclasses import dataclass
+
+from lhb_engine.agents import Agent
+from lhb_engine.history import FitWindow
+from service.fits.record import record_fit
+from service.records import DueFit, OpenWindow, Session, SessionKey
+from service.writer.unit_of_work import UnitOfWork
+
+MOST_WAITING = 32  # fits that wait, and windows past their boundary that rewards are missing in
+
+
+def open_schedule(session: Session, agent: Agent) -> None:
+    """Open the first window of a new session."""
+    window = agent.next_fit(0)
+    if window is not None:
+        session.schedule.open.append(OpenWindow(window))
+
+
+def is_between_boundaries(session: Session) -> bool:
+    """Whether one more decision or value reaches no boundary, where windows are counted."""
+    windows = session.schedule.open
+    return not windows or session.n_rounds + 1 < windows[0].window.due
+
+
+def after_decision(uow: UnitOfWork, session: Session, agent: Agent, at: float) -> None:
+    """A round has begun: open the next window at a boundary, note what is overdue."""
+    windows = session.schedule.open
+    if not windows or session.n_rounds < windows[0].window.due:
+        return
+    for window in windows:
+        if window.overdue_at is None and session.n_rounds > window.window.due:
+            window.overdue_at = at + session.reward_wait_seconds
+            _wake(uow, session)
+            uow.save(session)
+        if session.n_rounds == window.window.due:
+            _close_by_default(uow, session, window)
+    while session.n_rounds >= windows[-1].window.due:
+        following = agent.next_fit(windows[-1].window.due)
+        if following is None:
+            break
+        windows[-1].n_complete = session.n_complete
+        windows.append(OpenWindow(following))
+        session.n_complete = _count(uow, session, following)
+        uow.save(session)
+    mark_due(uow, session, at)
+    _give_up_oldest(uow, session)
+
+
+def after_measurement(
+    uow: UnitOfWork, session: Session, positions: list[tuple[int, int]], at: float
+) -> None:
+    """Rounds in the given ranges of positions have become complete."""
+    windows = session.schedule.open
+    if not windows or session.reward_mode == "sum":
+        return
+    for window in windows:
+        lo, hi = window.window.first, window.window.last
+        n = sum(max(0, min(last, hi) - max(first, lo) + 1) for first, last in positions)
+        if n and window is windows[-1]:
+            session.n_complete += n
+            uow.count(session)
+        elif n:
+            window.n_complete += n
+            uow.save(session)
+        if n and session.n_rounds >= window.window.due:
+            _close_by_default(uow, session, window)
+    if session.n_rounds >= windows[0].window.due:
+        mark_due(uow, session, at)
+
+
+def mark_due(uow: UnitOfWork, session: Session, now: float) -> None:
+    """Turn open windows that are complete or overdue into due fits with their manifests."""
+    schedule = session.schedule
+    ready = []
+    for window in schedule.open:
+        if session.n_rounds < window.window.due:
+            break
+        if _is_complete(session, window):
+            ready.append((window, "complete"))
+        elif window.overdue_at is not None and window.overdue_at <= now:
+            ready.append((window, "overdue"))
+    if not ready:
+        return
+    measured = {t.key: t.n_measurements for t in uow.trajectories(session.key)}
+    closed = {}
+    if session.reward_mode == "sum" or session.default_reward is not None:
+        closed = uow.closed_rounds(session.key, now - session.reward_wait_seconds)
+    for window, reason in ready:
+        schedule.open.remove(window)
+        schedule.waiting.append(DueFit(window.window, measured, closed, reason, now))
+    start_next(uow, session, now)
+    uow.save(session)
+    _give_up_oldest(uow, session)
+
+
+def start_next(uow: UnitOfWork, session: Session, now: float) -> None:
+    """Let the latest fit that may run be the one at work; this batch's choice is not final."""
+    schedule = session.schedule
+    if schedule.current is not None:
+        if session.key not in uow.effects.due:
+            return
+        schedule.waiting.append(schedule.current)
+        schedule.current = None
+    ready = [due for due in schedule.waiting if due.retry_at is None or due.retry_at <= now]
+    if ready:
+        schedule.current = max(ready, key=lambda due: due.key)
+        schedule.current.retry_at = None
+        schedule.waiting.remove(schedule.current)
+        uow.effects.due[session.key] = schedule.current.key
+    _wake(uow, session)
+
+
+def _wake(uow: UnitOfWork, session: Session) -> None:
+    """One timer a session: it has to be that of whatever comes first."""
+    if session.wake_at is not None:
+        uow.effects.timed[session.key] = session.wake_at
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Command: time has passed; mark what it makes due."""
+
+    key: SessionKey
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        """Nothing happens where nothing is due."""
+        session = uow.session(self.key)
+        if session is None or session.archived_at is not None:
+            return
+        mark_due(uow, session, uow.now)
+        start_next(uow, session, uow.now)
+        uow.save(session)
+
+
+def is_blocked(session: Session) -> bool:
+    """Whether a decision has to wait for a fit."""
+    return session.refit == "blocking" and session.schedule.current is not None
+
+
+def _is_complete(session: Session, window: OpenWindow) -> bool:
+    if session.reward_mode == "sum":
+        return False  # sums are closed by time alone
+    is_last = window is session.schedule.open[-1]
+    n_complete = session.n_complete if is_last else window.n_complete
+    return n_complete >= window.window.last - window.window.first + 1
+
+
+def _close_by_default(uow: UnitOfWork, session: Session, window: OpenWindow) -> None:
+    """A default reward completes a round `reward_wait_seconds` after its successor began.
+
+    Looked up when the window's last round begins and when a value comes for one of its rounds:
+    a decision beyond the window closes nothing sooner than `overdue_at`, which it sets itself.
+    """
+    if session.default_reward is None or _is_complete(session, window):
+        return
+    closed_at = uow.closed_at(session.key, window.window.first, window.window.last)
+    if closed_at:
+        at = closed_at + session.reward_wait_seconds
+        if window.overdue_at is None or at < window.overdue_at:
+            window.overdue_at = at
+            _wake(uow, session)
+            uow.save(session)
+
+
+def _count(uow: UnitOfWork, session: Session, window: FitWindow) -> int:
+    if session.reward_mode == "sum" or window.first > session.n_rounds:
+        return 0
+    return uow.count_measured(session.key, window.first, window.last)
+
+
+def _give_up_oldest(uow: UnitOfWork, session: Session) -> None:
+    """Keep the row short, whatever never comes: rewards, workers, an end of failures."""
+    schedule = session.schedule
+    reason = f"given up: {MOST_WAITING} later ones wait"
+    given_up = []
+    while len(schedule.open) > MOST_WAITING + 1:  # and the one that is still ahead
+        given_up.append(DueFit(schedule.open.pop(0).window, {}, {}, "never", uow.now))
+    while len(schedule.waiting) > MOST_WAITING:
+        given_up.append(min(schedule.waiting, key=lambda due: due.key))
+        schedule.waiting.remove(given_up[-1])
+    for due in given_up:
+        record_fit(uow, session, due, "skipped", reason)
+        uow.save(session)

@@ -1,0 +1,128 @@
+"""Statements that go to PostgreSQL together and come back together: one round trip, and one wait.
+
+The driver's own pipeline waits ten times a batch, which in a thread means: for the interpreter's
+lock, against a busy event loop.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors, pq
+from psycopg.abc import Buffer
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.waiting import Wait, wait_async
+
+from service.storage.postgres.reader import SQL, Connection
+
+Statement = tuple[str, Sequence[Any]]  # a query's name, and its values
+Rows = list[tuple[Any, ...]]
+Found = TypeVar("Found")
+Exchange = Generator[Wait, Any, Found]  # yields whenever it can only wait for the server
+LOOK_SECONDS = 1.0  # how often the driver looks whether something came that it was not told of
+_FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.PIPELINE_ABORTED)
+
+
+class Pipeline:
+    """One connection, and the queries that it has prepared."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._prepared: dict[str, bytes] = {}
+        self._numbers = count()
+
+    def wait(self, exchange: Exchange[Found]) -> Found:
+        """Run an exchange, in a thread that may wait."""
+        return self.connection.wait(exchange)
+
+    async def wait_here(self, exchange: Exchange[Found]) -> Found:
+        """Run an exchange in the event loop."""
+        return await wait_async(exchange, self.connection.pgconn.socket, LOOK_SECONDS)
+
+    def exchange(self, statements: Iterable[Statement]) -> Exchange[list[Rows]]:
+        """The rows of each statement; a transaction begins with the first.
+
+        Raises
+        ------
+        psycopg.Error
+            What the first statement that failed met; the ones after it were not run.
+        """
+        server = self.connection.pgconn
+        if server.transaction_status == pq.TransactionStatus.INERROR:
+            raise errors.InFailedSqlTransaction("a statement before these has failed")
+        sent = [(name, self._dumped(values)) for name, values in statements]
+        begins = server.transaction_status == pq.TransactionStatus.IDLE
+        if begins:
+            sent.insert(0, ("begin", []))
+        unknown = dict.fromkeys(name for name, _ in sent if name not in self._prepared)
+        new = {name: b"lhb_%d" % next(self._numbers) for name in unknown}
+        known = {**self._prepared, **new}
+        try:
+            server.enter_pipeline_mode()
+            for name, number in new.items():
+                server.send_prepare(number, SQL[name].encode())
+            for name, values in sent:
+                server.send_query_prepared(known[name], values, None, pq.Format.BINARY)
+            server.pipeline_sync()
+            results = yield from self._results()
+            server.exit_pipeline_mode()
+        except BaseException:
+            self.connection.close()  # nobody knows what it would say next
+            raise
+        for result in results:
+            if result.status not in _FINE:
+                raise self._error(result)
+        self._prepared = known
+        return self._rows(results[len(new) + begins :])
+
+    def rollback(self) -> None:
+        """Leave the transaction; a connection that cannot is closed. The driver's own rollback
+        would have the server forget what is prepared."""
+        server = self.connection.pgconn
+        try:
+            left = server.transaction_status == pq.TransactionStatus.IDLE or (
+                server.exec_(b"rollback").status == pq.ExecStatus.COMMAND_OK
+            )
+        except psycopg.Error:
+            left = False
+        if not left:
+            self.connection.close()
+
+    def _dumped(self, values: Sequence[Any]) -> Sequence[Buffer | None]:
+        """As text: the server knows each value's type from its place in the query."""
+        formats = [PyFormat.TEXT] * len(values)
+        return Transformer(self.connection).dump_sequence(values, formats)
+
+    def _results(self) -> Exchange[list[pq.abc.PGresult]]:
+        """What comes back, one result a message, until all has."""
+        server = self.connection.pgconn
+        while server.flush():
+            yield Wait.RW
+            server.consume_input()  # a server that cannot answer does not read on
+        results: list[pq.abc.PGresult] = []
+        while True:
+            while server.is_busy():
+                yield Wait.R
+                server.consume_input()
+            result = server.get_result()
+            if result is None:  # between two results
+                if server.status == pq.ConnStatus.BAD:
+                    raise psycopg.OperationalError("the connection is lost")
+            elif result.status == pq.ExecStatus.PIPELINE_SYNC:
+                return results
+            else:
+                results.append(result)
+
+    def _rows(self, results: list[pq.abc.PGresult]) -> list[Rows]:
+        load = Transformer(self.connection)
+        found: list[Rows] = []
+        for result in results:
+            load.set_pgresult(result)
+            found.append(load.load_rows(0, result.ntuples, tuple))
+        return found
+
+    def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
+        if self.connection.pgconn.status == pq.ConnStatus.BAD:
+            return psycopg.OperationalError(result.get_error_message())
+        return errors.error_from_result(result)

@@ -1,0 +1,94 @@
+"""Reading from PostgreSQL, and what its driver's errors mean to us."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.rows import TupleRow
+
+from service.problems import Unavailable
+from service.records import FitQueue
+from service.storage.ports import Contended
+from service.storage.sql.queries import load_queries
+from service.storage.sql.reader import SqlReader
+
+SQL = load_queries(__package__)
+Connection = psycopg.Connection[TupleRow]
+_NUMBER = count()  # of cursors: several may be open at once
+FIRST_ROWS, N_ROWS_AT_ONCE = 8, 1000  # a page of large rows is cut after a few
+
+
+@contextmanager
+def translated(doing: str = "nothing was written") -> Iterator[None]:
+    """Turn the driver's errors about the world, not about us, into ours.
+
+    Raises
+    ------
+    Contended
+        Another process was at the same rows: the batch must run again.
+    Unavailable
+        The database is away, full, read-only or too slow.
+    """
+    try:
+        yield
+    except (
+        errors.DeadlockDetected,
+        errors.SerializationFailure,
+        errors.UniqueViolation,
+        errors.LockNotAvailable,
+    ) as error:
+        raise Contended(str(error)) from error
+    except errors.DiskFull as error:
+        raise Unavailable("storage_full", f"the disk is full ({_line(error)}); {doing}") from error
+    except errors.ReadOnlySqlTransaction as error:
+        reason = f"the database cannot be written ({_line(error)})"
+        raise Unavailable("storage_readonly", f"{reason}; {doing}") from error
+    except errors.QueryCanceled as error:
+        raise Unavailable("storage_busy", f"the database is too slow just now; {doing}") from error
+    except psycopg.OperationalError as error:
+        reason = f"the database does not answer ({_line(error)})"
+        raise Unavailable("storage_unreachable", f"{reason}; {doing}") from error
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _holds_zero_byte(values: tuple[Any, ...]) -> bool:
+    """No text here does, so there is no row with such a key."""
+    return any(isinstance(value, str) and "\0" in value for value in values)
+
+
+class PostgresReader(SqlReader):
+    """Reads on one connection, inside the transaction that the caller has begun."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def _all(self, name: str, *values: Any) -> list[Any]:
+        with translated():
+            try:
+                return self.connection.execute(SQL[name], values, binary=True).fetchall()
+            except psycopg.DataError:
+                if _holds_zero_byte(values):
+                    return []
+                raise
+
+    def _each(self, name: str, *values: Any) -> Iterator[Any]:
+        if _holds_zero_byte(values):
+            return
+        # not `stream`: left early, it cancels the statement, and with it the reader's transaction
+        portal = psycopg.RawServerCursor(self.connection, f"each_{next(_NUMBER)}")
+        with translated(), portal as cursor:
+            cursor.execute(SQL[name], values, binary=True)
+            n = FIRST_ROWS
+            while rows := cursor.fetchmany(n):
+                yield from rows
+                n = min(8 * n, N_ROWS_AT_ONCE)
+
+    def fit_queue(self) -> FitQueue:
+        """What is due, and how many workers are connected."""
+        return FitQueue(*self._one("queue"))

@@ -1,0 +1,26 @@
+"""Reading from SQLite, for the writer's transaction and for everyone else."""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from service.storage.sql.queries import load_queries
+from service.storage.sql.reader import SqlReader
+
+SQL = load_queries(__package__)
+
+
+class SqliteReader(SqlReader):
+    """Reads on one connection, inside the transaction that the caller has begun."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def _one(self, name: str, *values: Any) -> Any:
+        return self.connection.execute(SQL[name], values).fetchone()
+
+    def _all(self, name: str, *values: Any) -> list[Any]:
+        return self.connection.execute(SQL[name], values).fetchall()
+
+    def _each(self, name: str, *values: Any) -> Iterator[Any]:
+        return iter(self.connection.execute(SQL[name], values))

@@ -1,0 +1,98 @@
+"""Work on a database without a server: what `lhb export`, `import` and `replay` do by themselves.
+
+Reading goes beside a running server. Writing needs the database: where a server owns the file, the
+refusal says so, and the same command with `--url` goes through that server.
+"""
+
+from pathlib import Path
+
+from service.agent_cache import Agents
+from service.commands.sessions import ChangeSession, unknown_session
+from service.problems import Problem
+from service.records import Session
+from service.settings import Settings
+from service.storage.database_url import open_store
+from service.storage.ports import Reader, Refused
+from service.storage.sqlite.file_lock import OwnedElsewhere
+from service.transfer.import_session import check_import
+from service.writer.group_commit import Command, GroupCommit
+
+TENANT = ""
+
+
+class NotPossible(Refused):
+    """It cannot be done here; the message says what to do instead."""
+
+
+def find(reader: Reader, session_id: str) -> Session:
+    """A session of whichever tenant by id, or by name where no id fits."""
+    for tenant in _tenants(reader):
+        found = reader.session((tenant, session_id))
+        if found is not None:
+            return found
+    named = [session for session in all_sessions(reader) if session.name == session_id]
+    if len(named) > 1:
+        ids = " and ".join(session.id for session in named)
+        raise NotPossible(f"several tenants have a session {session_id!r}: {ids}; give the id")
+    if not named:
+        raise NotPossible(str(unknown_session(session_id)))
+    return named[0]
+
+
+def all_sessions(reader: Reader) -> list[Session]:
+    """All of them, every tenant's, archived ones too."""
+    sessions: list[Session] = []
+    for tenant in _tenants(reader):
+        after = ""
+        while page := reader.sessions(tenant, after, 1000, True):
+            sessions += page
+            after = page[-1].id
+    return sessions
+
+
+def _tenants(reader: Reader) -> list[str]:
+    """Whoever can have sessions: those who had keys once, and who came without."""
+    return sorted({TENANT, *(key.tenant for key in reader.api_keys())})
+
+
+def archive(url: str, session_id: str) -> None:
+    """Archive a session, so that nothing is added to it any more."""
+    from service.storage.database_url import open_reader
+
+    with open_reader(url) as reader:
+        key = find(reader, session_id).key
+    run(url, ChangeSession(key, {"archived": True}))
+
+
+def import_file(settings: Settings, path: Path, name: str | None) -> str:
+    """The id of the new session that a file describes."""
+    try:
+        command = check_import(lambda: path.open("rb"), TENANT, name, settings.allow_oracles)
+    except Problem as problem:
+        raise NotPossible(problem.detail) from None
+    result = run(settings.database_url, command)
+    assert isinstance(result, tuple)
+    session, _ = result
+    return str(session.id)
+
+
+THROUGH_SERVER = "or give --url, and it goes through the server that owns it"
+
+
+def run(url: str, command: Command, otherwise: str = THROUGH_SERVER) -> object:
+    """One command in a transaction of its own; `otherwise`: what to do while a server owns it."""
+    try:
+        store = open_store(url)
+    except OwnedElsewhere as owned:
+        raise NotPossible(f"{owned}; {otherwise}") from None
+    try:
+        agents = Agents()
+        writer = GroupCommit(store, after_commit=lambda effects: None, on_rollback=agents.forget)
+        [(result, error)], _ = writer.run([command])
+    finally:
+        store.close()
+    if isinstance(error, Problem):
+        raise NotPossible(error.detail)
+    if error is not None:
+        raise error
+    return result

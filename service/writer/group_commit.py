@@ -1,0 +1,289 @@
+"""Many requests, one transaction: everything that waits is committed together, then answered.
+
+A command is a callable over a unit of work that checks before it writes. A `Problem` it raises is
+its own answer and leaves no write; should one write first, or anything else go wrong, the batch is
+rolled back and its commands run one by one.
+
+Brief commands run in the event loop; what has to wait otherwise than for a socket, in the writer's
+thread: every statement gives the interpreter's lock away, and two busy threads lose more by
+fighting for it than the statements take.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import structlog
+
+from service.problems import Problem, Unavailable
+from service.storage.ports import Contended, InThread, Keys, Store, Transaction
+from service.writer.clock import Clock
+from service.writer.thread import WriterThread
+from service.writer.unit_of_work import Effects, UnitOfWork
+
+log = structlog.get_logger()
+Command = Callable[[UnitOfWork], Any]
+Outcome = tuple[Any, BaseException | None]
+Committed = tuple[list[Outcome], list[Effects]]
+TRIES = 10  # of a batch that meets other processes at the same rows
+BRIEF_SECONDS = 0.005  # that a batch may take of the event loop's time
+
+
+class Spoiled(Exception):
+    """A command wrote and then failed: the transaction cannot be kept."""
+
+
+class Attempt:
+    """A batch's commands in one transaction; two threads may take turns on it."""
+
+    def __init__(self, transaction: Transaction, commands: list[Command], now: float) -> None:
+        self.transaction = transaction
+        self.commands = commands
+        self._outcomes: list[Outcome] = []
+        self._uow = UnitOfWork(transaction, round(now, 6))  # as exact as a timestamp in an answer
+
+    def run_brief(self) -> bool:
+        """Run commands until one may take long, or all together do; whether all have been run."""
+        until = perf_counter() + BRIEF_SECONDS
+        for command in self.commands:
+            is_brief = getattr(command, "is_brief", None)
+            if is_brief is None or not is_brief(self._uow) or perf_counter() > until:
+                return False
+            self._outcomes.append(_outcome(command, self._uow))
+        return True
+
+    async def commit_here(self, in_thread: InThread) -> Committed:
+        """Commit, once all have been run."""
+        await self._uow.commit_here(in_thread)
+        return self._outcomes, [self._uow.effects]
+
+    def finish(self) -> Committed:
+        """Run what is left, and commit, in a thread."""
+        self.transaction.is_here = False
+        for command in self.commands[len(self._outcomes) :]:
+            self._outcomes.append(_outcome(command, self._uow))
+        self._uow.commit()
+        return self._outcomes, [self._uow.effects]
+
+
+class GroupCommit:
+    """The writer: one transaction at a time, and a thread for what may take long.
+
+    Parameters
+    ----------
+    store : Store
+        Where to.
+    after_commit : callable
+        Is given the effects of every committed batch, in the event loop.
+    on_rollback : callable
+        Is called whenever memory may be ahead of the store.
+    clock : callable
+        Seconds since 1970; by default a `Clock`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        after_commit: Callable[[Effects], None],
+        on_rollback: Callable[[], None],
+        clock: Callable[[], float] | None = None,
+        max_batch: int = 512,
+        max_queue: int = 10_000,
+    ) -> None:
+        self._store = store
+        self._after_commit = after_commit
+        self._on_rollback = on_rollback
+        self.clock = clock or Clock()
+        self._max_batch = max_batch
+        self._max_queue = max_queue
+        self._waiting: deque[tuple[list[Command], asyncio.Future[list[Outcome]]]] = deque()
+        self._n_waiting = 0
+        self._thread = WriterThread()
+        self._pump: asyncio.Task[None] | None = None
+        self.n_batches = 0
+        self.n_commands = 0
+
+    @property
+    def n_waiting(self) -> int:
+        """Commands that wait for a transaction."""
+        return self._n_waiting
+
+    async def submit(self, command: Command) -> Any:
+        """The command's result, once its writes are durable.
+
+        Cancelling does not take the command back.
+        """
+        [(result, error)] = await self.submit_all([command])
+        if error is not None:
+            raise error
+        return result
+
+    def submit_all(self, commands: list[Command]) -> "asyncio.Future[list[Outcome]]":
+        """Queue commands for one and the same transaction; the future gets their outcomes."""
+        loop = asyncio.get_running_loop()
+        if self._n_waiting >= self._max_queue:
+            raise Problem(503, "overloaded", "too many requests wait for the disk", retry_after=1)
+        future: asyncio.Future[list[Outcome]] = loop.create_future()
+        self._waiting.append((commands, future))
+        self._n_waiting += len(commands)
+        if self._pump is None:
+            self._pump = loop.create_task(self._run())
+        return future
+
+    async def close(self) -> None:
+        """Commit what waits, then stop."""
+        while self._pump is not None:
+            await asyncio.wait([self._pump])
+        self._thread.close()
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                commands, futures = self._take()
+                try:
+                    outcomes, effects = await self._commit(commands)
+                except Exception as error:  # no thread, say: they wait for an answer all the same
+                    outcomes, effects = [(None, error)] * len(commands), []
+                start = 0
+                for future, n in futures:
+                    if not future.done():
+                        future.set_result(outcomes[start : start + n])
+                    start += n
+                self.n_batches += 1
+                self.n_commands += len(commands)
+                for one in effects:
+                    self._tell(one)
+                if self._store.is_local:  # what is begun here: first let these be answered
+                    await asyncio.sleep(0)
+        finally:
+            self._pump = None
+
+    def _tell(self, effects: Effects) -> None:
+        """What follows from a commit; should that fail, the commit stands and others wait."""
+        try:
+            self._after_commit(effects)
+        except Exception:
+            log.exception("defect", of="after a commit")
+
+    def _take(self) -> tuple[list[Command], list[tuple[asyncio.Future[list[Outcome]], int]]]:
+        """Everything that waits, up to a full batch."""
+        commands: list[Command] = []
+        futures = []
+        while self._waiting and len(commands) < self._max_batch:
+            more, future = self._waiting.popleft()
+            commands += more
+            futures.append((future, len(more)))
+        self._n_waiting -= len(commands)
+        return commands, futures
+
+    async def _commit(self, commands: list[Command]) -> Committed:
+        """One batch: brief commands in the event loop, others in the thread."""
+        try:
+            transaction = self._store.begin(wait=False)
+        except Exception:  # the thread tries too, and answers what goes wrong
+            return await self._thread.call(self.run, commands)
+        try:
+            return await self._commit_here(transaction, commands)
+        except Exception:  # there is no thread
+            self._undo(transaction)
+            raise
+
+    async def _commit_here(self, transaction: Transaction, commands: list[Command]) -> Committed:
+        try:
+            await transaction.prefetch_here(_keys(commands))
+            attempt = Attempt(transaction, commands, self.clock())
+            is_done = attempt.run_brief()
+        except Exception:
+            return await self._thread.call(self._again, (transaction, commands))
+        if not is_done:
+            return await self._thread.call(self._finish, attempt)
+        try:
+            return await attempt.commit_here(self._thread.call)
+        except Exception as error:
+            return await self._thread.call(self._failed, (attempt, error))
+
+    def _again(self, begun: tuple[Transaction, list[Command]]) -> Committed:
+        """What the event loop could not do, in the writer's thread."""
+        transaction, commands = begun
+        self._undo(transaction)
+        return self.run(commands)
+
+    def _finish(self, attempt: Attempt) -> Committed:
+        """The rest of a batch that the event loop has begun, in the writer's thread."""
+        try:
+            return attempt.finish()
+        except Exception as error:
+            return self._failed((attempt, error))
+
+    def _failed(self, failed: tuple[Attempt, Exception]) -> Committed:
+        attempt, error = failed
+        self._undo(attempt.transaction)
+        if isinstance(error, Contended):
+            return self.run(attempt.commands)
+        return self._apart(attempt.commands, error)
+
+    def run(self, commands: list[Command]) -> Committed:
+        """One batch, in the writer's thread."""
+        try:
+            return self._transact(commands)
+        except Exception as error:
+            return self._apart(commands, error)
+
+    def _apart(self, commands: list[Command], error: Exception) -> Committed:
+        """What becomes of commands that could not be committed together."""
+        if isinstance(error, Unavailable):
+            return [(None, error)] * len(commands), []
+        if len(commands) == 1:
+            return [(None, error.__cause__ if isinstance(error, Spoiled) else error)], []
+        results = [self.run([command]) for command in commands]
+        return [one[0] for one, _ in results], [e for _, effects in results for e in effects]
+
+    def _transact(self, commands: list[Command]) -> Committed:
+        keys = _keys(commands)
+        for _ in range(TRIES):
+            transaction = self._store.begin()
+            try:
+                transaction.prefetch(keys)
+                return Attempt(transaction, commands, self.clock()).finish()
+            except Contended as contended:
+                self._undo(transaction)
+                if contended.session is not None:
+                    keys.sessions.add(contended.session)
+            except BaseException:
+                self._undo(transaction)
+                raise
+        raise Unavailable("storage_busy", "other processes hold these rows; nothing was written")
+
+    def _undo(self, transaction: Transaction) -> None:
+        """Roll back. A store that cannot leaves its transaction before it begins another one."""
+        self._on_rollback()
+        try:
+            transaction.rollback()
+        except Exception:  # what went wrong before is the answer
+            log.exception("defect", of="a rollback")
+
+
+def _keys(commands: list[Command]) -> Keys:
+    keys = Keys()
+    for command in commands:
+        add_keys = getattr(command, "keys", None)
+        if add_keys is not None:
+            add_keys(keys)
+        elif (key := getattr(command, "key", None)) is not None:
+            keys.sessions.add(key)
+    return keys
+
+
+def _outcome(command: Command, uow: UnitOfWork) -> Outcome:
+    before = uow.n_writes
+    try:
+        return command(uow), None
+    except Unavailable:  # no business of this command: the transaction may be gone
+        raise
+    except Problem as problem:
+        if uow.n_writes != before:
+            raise Spoiled from problem
+        return None, problem

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from clients.progress import OnRound, progress
-from clients.sdk import Client, Session
+from clients.sdk.client import Client, Session
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate

@@ -18,28 +18,28 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "service": ("service", "lhb_engine"),
     # adapters know the records and the problems, never a use case
     "service.storage": ("service.storage", "service.records", "service.problems", "lhb_engine"),
-    "clients.wire": (),
-    "clients.sdk": ("clients.wire",),
+    "clients.sdk.wire": (),
+    "clients.sdk.client": ("clients.sdk.wire",),
     "clients.progress": (),
-    "clients.simulator": ("clients.sdk", "clients.progress", "lhb_engine"),
-    "clients.report": ("clients.simulator", "lhb_engine"),
-    "clients.demo": ("clients.simulator", "clients.report", "lhb_engine"),
+    "clients.simulator": ("clients.sdk.client", "clients.progress", "lhb_engine"),
+    "clients.simulation_report": ("clients.simulator", "lhb_engine"),
+    "clients.cli.demo": ("clients.simulator", "clients.simulation_report", "lhb_engine"),
     "clients.experiments": (
         "clients.experiments",
         "clients.simulator",
-        "clients.report",
+        "clients.simulation_report",
         "clients.progress",
         "lhb_engine",
     ),
     "clients.bench": ("clients", "service", "lhb_engine"),
-    "clients.keys": ("service",),
-    "clients.cli": OURS,
+    "clients.cli.keys": ("service",),
+    "clients.cli.main": OURS,
 }
 # what each package may take from outside, beyond the standard library; None: anything declared
 OUTSIDE: dict[str, set[str] | None] = {
     "lhb_engine": {"numpy", "scipy", "sklearn", "threadpoolctl"},
-    "clients.sdk": {"httpx"},
-    "clients.wire": {"httpx"},
+    "clients.sdk.client": {"httpx"},
+    "clients.sdk.wire": {"httpx"},
 }
 
 

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clients.experiments.experiment import Experiment
+    from clients.experiments.framework.experiment import Experiment
 
 EXPERIMENTS = (
     "recovery",

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import band, panels
-from clients.experiments.regret_runs import cases_of, final, lower, verdict
-from clients.experiments.table import Row, Table, paired
-from clients.experiments.worlds import data_poor
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.plot_style import band, panels
+from clients.experiments.framework.regret_runs import cases_of, final, lower, verdict
+from clients.experiments.framework.table import Row, Table, paired
+from clients.experiments.framework.worlds import data_poor
 from clients.simulator import Player, Settings
 from lhb_engine.agents import Agent
 from lhb_engine.agents.epochs import quarter_of

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import band
-from clients.experiments.regret_runs import (
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.plot_style import band
+from clients.experiments.framework.regret_runs import (
     Contender,
     cases_of,
     final,
@@ -14,8 +14,8 @@ from clients.experiments.regret_runs import (
     play,
     verdict,
 )
-from clients.experiments.table import Row, Table, paired
-from clients.experiments.worlds import data_poor
+from clients.experiments.framework.table import Row, Table, paired
+from clients.experiments.framework.worlds import data_poor
 from clients.simulator import Player, Settings
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Flat and spiking lag weights at four sparsities, T = 2000 (Fig. data_rich_diff_spars)."""
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.regret_runs import (
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.regret_runs import (
     CONTENDERS,
     Contender,
     better_rows,
@@ -14,8 +14,8 @@ from clients.experiments.regret_runs import (
     play,
     verdict,
 )
-from clients.experiments.table import Row, Table, paired
-from clients.experiments.worlds import data_rich
+from clients.experiments.framework.table import Row, Table, paired
+from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player, Settings
 
 THEORY = "ad_lasso, theory c=1"

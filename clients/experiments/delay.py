@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import band
-from clients.experiments.regret_runs import Contender, play
-from clients.experiments.slopes import slope_by_seed
-from clients.experiments.table import Row, Table, mean_of, paired
-from clients.experiments.worlds import world
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.plot_style import band
+from clients.experiments.framework.regret_runs import Contender, play
+from clients.experiments.framework.slopes import slope_by_seed
+from clients.experiments.framework.table import Row, Table, mean_of, paired
+from clients.experiments.framework.worlds import world
 from clients.simulator import Player, Settings
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 

@@ -3,12 +3,12 @@
 import math
 from typing import TYPE_CHECKING
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import band, log_ticks
-from clients.experiments.regret_runs import Contender, play
-from clients.experiments.slopes import log_fit_by_seed, slope_by_seed
-from clients.experiments.table import Row, Table, mean_of
-from clients.experiments.worlds import DIM, world
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.plot_style import band, log_ticks
+from clients.experiments.framework.regret_runs import Contender, play
+from clients.experiments.framework.slopes import log_fit_by_seed, slope_by_seed
+from clients.experiments.framework.table import Row, Table, mean_of
+from clients.experiments.framework.worlds import DIM, world
 from clients.simulator import Player
 
 if TYPE_CHECKING:

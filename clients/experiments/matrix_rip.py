@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import log_ticks, style
-from clients.experiments.table import Row, Table
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.plot_style import log_ticks, style
+from clients.experiments.framework.table import Row, Table
 from clients.simulator import Player
 
 if TYPE_CHECKING:

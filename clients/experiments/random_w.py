@@ -1,7 +1,7 @@
 """Uniformly random lag weights (Fig. randm_w)."""
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.regret_runs import (
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.regret_runs import (
     CONTENDERS,
     cases_of,
     compare,
@@ -10,8 +10,8 @@ from clients.experiments.regret_runs import (
     lower,
     play,
 )
-from clients.experiments.table import Row, Table
-from clients.experiments.worlds import data_rich
+from clients.experiments.framework.table import Row, Table
+from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player, Settings
 
 SPARSITIES = (2, 5, 15, 30)

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import panels, style
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.plot_style import panels, style
+from clients.experiments.framework.table import Row, Table, mean_of
 from clients.experiments.recovery_methods import METHODS
-from clients.experiments.table import Row, Table, mean_of
 from clients.simulator import Player
 from lhb_engine.history import Floats
 

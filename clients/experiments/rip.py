@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.look import band, log_ticks, panels
-from clients.experiments.slopes import slope_by_seed
-from clients.experiments.table import Mean, Row, Table, mean_of
-from clients.experiments.worlds import one_at_a_time
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.plot_style import band, log_ticks, panels
+from clients.experiments.framework.slopes import slope_by_seed
+from clients.experiments.framework.table import Mean, Row, Table, mean_of
+from clients.experiments.framework.worlds import one_at_a_time
 from clients.simulator import Player
 from lhb_engine.history import Floats, Ints
 

@@ -1,7 +1,7 @@
 """One nonzero lag weight: a contextual bandit with an unknown delay (Fig. only_1_w)."""
 
-from clients.experiments.experiment import Case, Claim, Experiment, Scale
-from clients.experiments.regret_runs import (
+from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.regret_runs import (
     CONTENDERS,
     cases_of,
     compare,
@@ -11,8 +11,8 @@ from clients.experiments.regret_runs import (
     not_higher,
     play,
 )
-from clients.experiments.table import Row, Table
-from clients.experiments.worlds import data_rich
+from clients.experiments.framework.table import Row, Table
+from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player
 
 PANEL = "one lag"

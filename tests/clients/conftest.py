@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.demo import server
+from clients.cli.demo import server
 
 
 @pytest.fixture(scope="session")

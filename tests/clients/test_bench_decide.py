@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clients.bench.decide import BOARD, HARDER, paired_interval, run
+from clients.bench.regret_scoreboard import BOARD, HARDER, paired_interval, run
 from lhb_engine.posterior.settings import AnytimeSettings
 
 SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}

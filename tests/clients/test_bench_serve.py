@@ -5,10 +5,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clients.bench import soaking, starting
-from clients.bench.beside_fits import beside_fits
-from clients.bench.load import DIM, by_asyncio, decide_all
-from clients.bench.processes import SERVE, servers
+from clients.bench.server import soaking, starting
+from clients.bench.server.beside_fits import beside_fits
+from clients.bench.server.load import DIM, by_asyncio, decide_all
+from clients.bench.server.processes import SERVE, servers
 
 
 def test_the_asyncio_load_counts_what_the_server_counts(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_without_wrk_the_load_is_ours(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_stalls_are_noted_with_and_without_a_fit(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clients.bench.beside_fits.generator", lambda: which)
+    monkeypatch.setattr("clients.bench.server.beside_fits.generator", lambda: which)
     found = beside_fits(tmp_path, 1.0, 1)
     for played in found["pairs"][0].values():
         assert 0 < played["requests_per_second"] < 1.5 * played["asked_per_second"]

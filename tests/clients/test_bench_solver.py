@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from clients.bench.cli import _milliseconds
-from clients.bench.peer_process import ask
-from clients.bench.solver import problem, run
-from clients.bench.solver_costs import _in_a_child, _profile
-from clients.cli import app
+from clients.bench.solver.against_peers import problem, run
+from clients.bench.solver.costs import _in_a_child, _profile
+from clients.bench.solver.peer_process import ask
+from clients.cli.bench import _milliseconds
+from clients.cli.main import app
 
 SMALL = "2,6,40"
 
@@ -50,7 +50,8 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     first = run(**some, seeds=1, lams=["0.5"])
     run(**some, seeds=2, lams=["0.5", "path"], gaps=[1e-4])
     assert len(save.read_text().splitlines()) == 2 + 1 + 2
-    monkeypatch.setattr("clients.bench.solver.problem", None)  # nothing is left to measure
+    # nothing is left to measure
+    monkeypatch.setattr("clients.bench.solver.against_peers.problem", None)
     again = run(**some, seeds=1, lams=["0.5"])
     assert again["sizes"] == first["sizes"]
 

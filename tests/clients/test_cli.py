@@ -11,7 +11,7 @@ import pytest
 
 def lhb(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "clients.cli", *arguments], capture_output=True, text=True
+        [sys.executable, "-m", "clients.cli.main", *arguments], capture_output=True, text=True
     )
 
 

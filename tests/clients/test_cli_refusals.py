@@ -12,7 +12,7 @@ import pytest
 
 def lhb(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "clients.cli", *arguments],
+        [sys.executable, "-m", "clients.cli.main", *arguments],
         env={**os.environ, "LHB_DATABASE_URL": f"sqlite:///{folder / 'lhb.db'}", **environment},
         capture_output=True,
         text=True,

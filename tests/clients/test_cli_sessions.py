@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from clients.demo import server
-from clients.sdk import Client
+from clients.cli.demo import server
+from clients.sdk.client import Client
 
 
 def lhb(database: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "clients.cli", "sessions", *arguments],
+        [sys.executable, "-m", "clients.cli.main", "sessions", *arguments],
         env={**os.environ, "LHB_DATABASE_URL": f"sqlite:///{database}"},
         capture_output=True,
         text=True,

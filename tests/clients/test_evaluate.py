@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from clients.cli import app
-from clients.logs import LogError, read_log
-from clients.sdk import Client
+from clients.cli.log_files import LogError, read_log
+from clients.cli.main import app
+from clients.sdk.client import Client
 from clients.simulator import Settings, play_session
 from lhb_engine.evaluation.log_replay import Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment

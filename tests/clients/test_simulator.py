@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clients.report import summary, warnings_of
-from clients.sdk import Client
+from clients.sdk.client import Client
+from clients.simulation_report import summary, warnings_of
 from clients.simulator import Settings, play_session, simulate_all
 
 SMALL = Settings(algorithms=("ad_lasso",), rounds=420, horizon=24, dim=3, arms=4, seeds=2)

@@ -77,7 +77,7 @@ class Compose:
         """As in the file, `lhb` being this one."""
         lhb, *arguments = self.services[name]["command"]
         assert lhb == "lhb"
-        return [sys.executable, "-m", "clients.cli", *(replaced.get(a, a) for a in arguments)]
+        return [sys.executable, "-m", "clients.cli.main", *(replaced.get(a, a) for a in arguments)]
 
     @contextmanager
     def start(self, name: str, ready: str, **replaced: str) -> Iterator[subprocess.Popen[str]]:

@@ -13,7 +13,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from clients.sdk import Client
+from clients.sdk.client import Client
 from clients.simulator import Settings, play_in_process, play_session, settled_estimates
 from service.storage.migrate import migrate
 from tests.conftest import database

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.sdk import Client, Session
+from clients.sdk.client import Client, Session
 from clients.simulator import Settings, play_in_process, settled_estimates
 from tests.faults.server import ROOT, Server, WorkerProcess
 
@@ -21,7 +21,7 @@ SETTINGS = Settings(("ad_lasso",), rounds=240, horizon=20, dim=3, arms=4, sparsi
 
 def lhb(url: str, *arguments: str, stdin: bytes = b"") -> bytes:
     done = subprocess.run(
-        [sys.executable, "-m", "clients.cli", *arguments],
+        [sys.executable, "-m", "clients.cli.main", *arguments],
         env={**os.environ, "LHB_DATABASE_URL": url},
         cwd=ROOT,
         input=stdin,

@@ -15,7 +15,7 @@ ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
 def lhb(database: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "LHB_DATABASE_URL": f"sqlite:///{database}"}
     return subprocess.run(
-        [sys.executable, "-m", "clients.cli", *arguments],
+        [sys.executable, "-m", "clients.cli.main", *arguments],
         env=environment,
         input=stdin,
         capture_output=True,

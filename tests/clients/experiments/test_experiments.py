@@ -7,12 +7,19 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from clients.cli import app
+from clients.cli.main import app
 from clients.experiments import EXPERIMENTS, load_experiment
-from clients.experiments.experiment import Scale, run_case
-from clients.experiments.regret_runs import Contender, compare, lower, not_higher, play, verdict
-from clients.experiments.sweep import Workers, csv_path, run_sweep
-from clients.experiments.table import Mean, Table, mean_of, paired
+from clients.experiments.framework.experiment import Scale, run_case
+from clients.experiments.framework.regret_runs import (
+    Contender,
+    compare,
+    lower,
+    not_higher,
+    play,
+    verdict,
+)
+from clients.experiments.framework.sweep import Workers, csv_path, run_sweep
+from clients.experiments.framework.table import Mean, Table, mean_of, paired
 from clients.simulator import Settings, play_in_process
 
 TOY = Scale(seeds=2, toy=True)
@@ -59,7 +66,7 @@ def test_figures_are_drawn_from_the_csv_alone(
     source = csv_path(results, name, TOY)
     copy = csv_path(tmp_path, name, TOY)
     copy.write_bytes(source.read_bytes())  # no ledger, no JSON beside it
-    monkeypatch.setattr("clients.experiments.experiment.run_case", None)
+    monkeypatch.setattr("clients.experiments.framework.experiment.run_case", None)
     monkeypatch.setattr("lhb_engine.simulation.play.simulate", None)
     options = ["--toy", "--seeds", "2", "--out", str(tmp_path)]
     answer = CliRunner().invoke(app, ["reproduce", "plot", name, *options])

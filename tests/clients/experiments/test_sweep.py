@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from clients.experiments import load_experiment, sweep
-from clients.experiments.experiment import Scale
-from clients.experiments.sweep import Workers, csv_path, run_sweep
-from clients.experiments.table import Table
+from clients.experiments import load_experiment
+from clients.experiments.framework import sweep
+from clients.experiments.framework.experiment import Scale
+from clients.experiments.framework.sweep import Workers, csv_path, run_sweep
+from clients.experiments.framework.table import Table
 
 TOY = Scale(seeds=2, toy=True)
 ALONE = Workers(jobs=1)

@@ -23,7 +23,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Replay a logged trajectory through agents: prediction error, and value where it is sound."""
-    from clients.logs import LogError
+    from clients.cli.log_files import LogError
 
     try:
         given = None if lags is None else tuple(sorted({int(lag) for lag in lags.split(",")}))
@@ -65,7 +65,7 @@ def evaluate_log(
 def _replay(
     path: Path, algorithm: str, horizon: int, lags: tuple[int, ...] | None, seed: int
 ) -> Any:
-    from clients.logs import read_log
+    from clients.cli.log_files import read_log
     from lhb_engine.agents import ALGORITHMS, make_agent
     from lhb_engine.evaluation.log_replay import Replay
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from clients.experiments.experiment import Case, Scale
+from clients.experiments.framework.experiment import Case, Scale
 from clients.simulator import Settings
 
 DIM = 5

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import numpy as np
 
-from clients.bench.beside_fits import beside_fits
-from clients.bench.load import DIM, N_ARMS, N_CONNECTIONS, generator, request_of
-from clients.bench.processes import (
+from clients.bench.server.beside_fits import beside_fits
+from clients.bench.server.load import DIM, N_ARMS, N_CONNECTIONS, generator, request_of
+from clients.bench.server.processes import (
     N_SESSIONS,
     SERVE,
     as_json,
@@ -26,11 +26,11 @@ from clients.bench.processes import (
     servers,
 )
 
-MODULE = "import runpy; runpy.run_module('clients.bench.{}', run_name='__main__')"
+MODULE = "import runpy; runpy.run_module('clients.bench.server.{}', run_name='__main__')"
 SLOW = MODULE.format("slow_disk")
 VARIANTS: dict[str, tuple[str, dict[str, str]]] = {
     "floor A: FastAPI, pydantic body, no storage": (MODULE.format("floor"), {}),
-    "no storage": (MODULE.format("forgetful"), {}),
+    "no storage": (MODULE.format("no_storage"), {}),
     "durable": (SERVE, {}),
     "durable, sync 2 ms slower": (SLOW, {}),
     "one transaction a request, sync 2 ms slower": (SLOW, {"LHB_MAX_BATCH": "1"}),

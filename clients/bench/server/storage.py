@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from clients.bench.load import DIM, N_ARMS, N_CONNECTIONS, generator
-from clients.bench.processes import (
+from clients.bench.server.load import DIM, N_ARMS, N_CONNECTIONS, generator
+from clients.bench.server.processes import (
     N_SESSIONS,
     SERVE,
     Load,
@@ -19,7 +19,7 @@ from clients.bench.processes import (
     servers,
 )
 
-FORGET = "import runpy; runpy.run_module('clients.bench.forgetful', run_name='__main__')"
+FORGET = "import runpy; runpy.run_module('clients.bench.server.no_storage', run_name='__main__')"
 
 
 def run(database: str | None, seconds: int, n_pairs: int, n_processes: int) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from clients.experiments import EXPERIMENTS, load_experiment
-from clients.experiments.experiment import Claim, Experiment, Scale
-from clients.experiments.sweep import csv_path
-from clients.experiments.table import Table
+from clients.experiments.framework.experiment import Claim, Experiment, Scale
+from clients.experiments.framework.sweep import csv_path
+from clients.experiments.framework.table import Table
 
 DPI = 90  # committed pictures stay small
 NOISES, ARMS = (0.05, 0.1, 0.5, 1.0), (3, 10, 30)

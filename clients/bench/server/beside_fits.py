@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import numpy as np
 
-from clients.bench.busy_fits import BEGUN
-from clients.bench.load import (
+from clients.bench.server.busy_fits import BEGUN
+from clients.bench.server.fixed_rate import steady_latencies
+from clients.bench.server.load import (
     DIM,
     N_ARMS,
     N_CONNECTIONS,
@@ -21,10 +22,9 @@ from clients.bench.load import (
     generator,
     request_of,
 )
-from clients.bench.processes import N_SESSIONS, servers
-from clients.bench.steady import steady_latencies
+from clients.bench.server.processes import N_SESSIONS, servers
 
-CODE = "from clients.bench.busy_fits import serve; serve()"
+CODE = "from clients.bench.server.busy_fits import serve; serve()"
 CAPACITY_SECONDS = 2.0  # to find out what half of it is
 ANSWER_MS = 2.0  # what an answer takes at half load, about
 BODY = json.dumps({"contexts": np.random.default_rng(3).uniform(-1, 1, (N_ARMS, DIM)).tolist()})

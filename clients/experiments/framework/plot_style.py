@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.experiments.table import Table, mean_of
-from clients.report import COLOURS, DASHES
+from clients.experiments.framework.table import Table, mean_of
+from clients.simulation_report import COLOURS, DASHES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

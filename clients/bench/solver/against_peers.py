@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from clients.bench.peer_process import ask
+from clients.bench.solver.peer_process import ask
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
 from lhb_engine.lasso.group_lasso import GroupLasso

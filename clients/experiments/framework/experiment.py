@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from clients.experiments.table import Row, Table
+from clients.experiments.framework.table import Row, Table
 from clients.simulator import Player, over_http, play_in_process
 
 if TYPE_CHECKING:

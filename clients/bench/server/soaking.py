@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import numpy as np
 
-from clients.bench.load import DIM, N_ARMS, request_of
-from clients.bench.processes import SERVE, resident_mb, servers
-from clients.bench.steady import connect, post
+from clients.bench.server.fixed_rate import connect, post
+from clients.bench.server.load import DIM, N_ARMS, request_of
+from clients.bench.server.processes import SERVE, resident_mb, servers
 
 N_SESSIONS = 40
 RENEWED_SECONDS = 10.0

@@ -35,7 +35,7 @@ def solver(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Certified group-lasso solves against celer, adelie and skglm at an equal duality gap."""
-    from clients.bench.solver import GAPS, LAMS, LARGE, PEERS, SIZES, run
+    from clients.bench.solver.against_peers import GAPS, LAMS, LARGE, PEERS, SIZES, run
 
     result = run(
         sizes=[_size(text) for text in size] if size else [*SIZES, *(LARGE if large else ())],
@@ -71,7 +71,7 @@ def serve(
     With --database, on that PostgreSQL against the same handler without storage.
     """
     if database is None:
-        from clients.bench import serving
+        from clients.bench.server import serving
 
         measured = serving.run(seconds, pairs, fit_pairs)
         if as_json:
@@ -82,7 +82,7 @@ def serve(
                 for name, value in measured[part].items():
                     typer.echo(f"  {name}: {value}")
         return
-    from clients.bench.storage import run
+    from clients.bench.server.storage import run
 
     result = run(database, seconds, pairs, processes)
     if as_json:
@@ -103,7 +103,7 @@ def start(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Cold start to the first durable decision, memory before and after, latency of one client."""
-    from clients.bench import starting
+    from clients.bench.server import starting
 
     _print(starting.run(runs, sessions), as_json)
 
@@ -115,7 +115,7 @@ def soak(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Memory of a server under sustained load: decisions, rewards, fits, sessions renewed."""
-    from clients.bench import soaking
+    from clients.bench.server import soaking
 
     _print(soaking.run(minutes, rate), as_json)
 
@@ -184,7 +184,7 @@ def decide(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Regret against that of an oracle which knows the lag weights (docs/anytime.md)."""
-    from clients.bench import decide as scoreboard
+    from clients.bench import regret_scoreboard as scoreboard
     from lhb_engine.posterior.settings import AnytimeSettings
 
     boards = {"main": scoreboard.BOARD, "harder": scoreboard.HARDER, "poor": scoreboard.POOR}
@@ -227,7 +227,7 @@ def costs(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """The solver's memory, what incomplete rewards cost, and where a solve's time goes."""
-    from clients.bench.solver_costs import run
+    from clients.bench.solver.costs import run
 
     result = run()
     if as_json:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clients.experiments.table import Table
+from clients.experiments.framework.table import Table
 from lhb_engine.history import Floats
 
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.bench.cli import bench
-from clients.evaluate import evaluate
-from clients.experiments.cli import reproduce
-from clients.keys import keys
+from clients.cli.bench import bench
+from clients.cli.evaluate import evaluate
+from clients.cli.keys import keys
+from clients.cli.reproduce import reproduce
 
 app = typer.Typer(
     help="Long-horizon bandits as a service.",
@@ -42,7 +42,7 @@ def _reason(error: Exception) -> str | None:
     import httpx
     from pydantic import ValidationError
 
-    from clients.sdk import ApiError
+    from clients.sdk.client import ApiError
 
     if isinstance(error, OSError | ApiError):
         return str(error)
@@ -123,7 +123,7 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Play simulated worlds and report the regret, in process or against a server."""
-    from clients.report import print_table, save_plot, summary, warnings_of
+    from clients.simulation_report import print_table, save_plot, summary, warnings_of
     from clients.simulator import Settings, simulate_all
 
     try:
@@ -159,7 +159,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for database and plot.")] = Path("out/demo"),
 ) -> None:
     """Start a server, play one regret experiment against it over HTTP, show what it learned."""
-    from clients.demo import run
+    from clients.cli.demo import run
 
     run(seeds, out)
 
@@ -171,7 +171,7 @@ def list_sessions(
     as_json: AsJson = False,
 ) -> None:
     """List sessions. Without --url, from the database of LHB_DATABASE_URL, beside its server."""
-    from clients.listing import line, sessions
+    from clients.cli.sessions import line, sessions
     from service.problems import Unavailable
     from service.storage.ports import Refused
 
@@ -195,7 +195,7 @@ def export_session(
     """Write a session whole, as NDJSON. Without --url, from the database of LHB_DATABASE_URL."""
     import sys
 
-    from clients.transfer import TransferError, export_to, replacing
+    from clients.cli.transfer import TransferError, export_to, replacing
     from service.problems import Unavailable
     from service.storage.ports import Refused
 
@@ -216,7 +216,7 @@ def import_session(
     name: Annotated[str | None, typer.Option(help="Name of the new session.")] = None,
 ) -> None:
     """Make a new session of an export; it goes on where the other one was. Prints its id."""
-    from clients.transfer import TransferError, binary_stdin, import_from
+    from clients.cli.transfer import TransferError, binary_stdin, import_from
     from service.problems import Unavailable
     from service.storage.ports import Refused
 
@@ -237,7 +237,7 @@ def replay_sessions(
     as_json: AsJson = False,
 ) -> None:
     """Compute stored decisions and estimates again, and compare. Reads beside a running server."""
-    from clients.replays import lines, replay
+    from clients.cli.replay import lines, replay
     from service.problems import Unavailable
     from service.storage.ports import Refused
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import httpx
 
-from clients.wire import authorization
+from clients.sdk.wire import authorization
 
 TIMEOUT = httpx.Timeout(600.0, connect=10.0)
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clients.experiments.experiment import Case, Claim, Scale
-from clients.experiments.look import band, panels
-from clients.experiments.table import Mean, Row, Table, mean_of, paired
+from clients.experiments.framework.experiment import Case, Claim, Scale
+from clients.experiments.framework.plot_style import band, panels
+from clients.experiments.framework.table import Mean, Row, Table, mean_of, paired
 from clients.simulator import Player, Settings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from clients.bench.solver import Size, ours, problem
+from clients.bench.solver.against_peers import Size, ours, problem
 from lhb_engine.design.fit_rows import span_matrix
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
@@ -39,13 +39,13 @@ PARTS = {
     "ffts": {("~", "r2c"), ("~", "c2r")},
     "operator": {
         (file, name)
-        for file in ("segments.py", "short_trajectories.py")
+        for file in ("overlap_save.py", "short_trajectories.py")
         for name in ("convolve", "correlate")
     },
     "set_up": {("lagged_design.py", "_banks"), ("lagged_design.py", "__init__")},
     "columns_and_gram": {("working_set.py", "add"), ("normal_equations.py", "normal_equations")},
-    "newton": {("gram.py", "_newton")},
-    "gram_products": {("gram.py", "_proximal"), ("normal_equations.py", "predict")},
+    "newton": {("gram_newton.py", "_newton")},
+    "gram_products": {("gram_newton.py", "_proximal"), ("normal_equations.py", "predict")},
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from clients.report import print_lag_weights, print_table, save_plot, warnings_of
+from clients.simulation_report import print_lag_weights, print_table, save_plot, warnings_of
 from clients.simulator import Settings, simulate_all
 
 ALGORITHMS = ("anytime", "ad_lasso", "uniform", "oracle_w", "oracle")
@@ -28,7 +28,7 @@ def server(database: Path) -> Iterator[str]:
     log = database.with_suffix(".log")
     with log.open("w") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "clients.cli", "serve", "--port", "0"],
+            [sys.executable, "-m", "clients.cli.main", "serve", "--port", "0"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -19,16 +19,16 @@ from typing import Any
 
 import joblib
 
-from clients.experiments.experiment import (
+from clients.experiments.framework.experiment import (
     Case,
     Experiment,
     Scale,
     run_case,
     settings_of,
 )
-from clients.experiments.table import Row, Table
+from clients.experiments.framework.table import Row, Table
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LIBRARIES = ("numpy", "scipy", "joblib", "long-horizon-bandits")
 
 
@@ -212,7 +212,7 @@ def commit() -> str:
 def code_digest(experiment: str) -> str:
     """A digest of the sources that decide the numbers: what is not committed counts too."""
     here = ROOT / "clients" / "experiments"
-    shared = ("regret_runs", "recovery_methods")
+    shared = ("framework/regret_runs", "recovery_methods")
     sources = [ROOT / "clients" / "simulator.py", *(ROOT / "lhb_engine").rglob("*.py")]
     sources += [here / f"{name}.py" for name in (experiment, *shared)]
     digest = hashlib.sha256()

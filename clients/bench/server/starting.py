@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from clients.bench.load import DIM, N_ARMS
-from clients.bench.processes import SERVE, cpu_seconds, resident_mb, servers
+from clients.bench.server.load import DIM, N_ARMS
+from clients.bench.server.processes import SERVE, cpu_seconds, resident_mb, servers
 
 N_ACTIVE = 300
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import httpx
 
-from clients.wire import (
+from clients.sdk.wire import (
     RETRY_STATUS,
     ApiError,
     Decision,

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from clients.bench.load import DIM, decide_all
+from clients.bench.server.load import DIM, decide_all
 
 N_SESSIONS = 64
 SERVE = "from service.server import run; run(port=0)"

@@ -10,8 +10,8 @@ from clients.experiments import EXPERIMENTS, load_experiment
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from clients.experiments.experiment import Scale
-    from clients.experiments.sweep import Workers
+    from clients.experiments.framework.experiment import Scale
+    from clients.experiments.framework.sweep import Workers
 
 NAMES = f"all | {' | '.join(EXPERIMENTS)}; or plot NAME ..., or report"
 
@@ -39,8 +39,8 @@ def reproduce(
 
     A stopped run goes on where it was. `plot` and `report` read the CSVs alone.
     """
-    from clients.experiments.experiment import Scale
-    from clients.experiments.sweep import Workers
+    from clients.experiments.framework.experiment import Scale
+    from clients.experiments.framework.sweep import Workers
 
     scale = Scale(seeds, noise, arms, toy)
     if backend not in ("loky", "dask"):
@@ -82,8 +82,8 @@ def _run(
         TimeRemainingColumn,
     )
 
-    from clients.experiments.report import draw_figure, sensitivity_scales
-    from clients.experiments.sweep import csv_path, run_sweep
+    from clients.experiments.framework.report import draw_figure, sensitivity_scales
+    from clients.experiments.framework.sweep import csv_path, run_sweep
 
     columns = (
         TextColumn("{task.description}"),
@@ -112,9 +112,9 @@ def _run(
 
 
 def _plot(names: list[str], out: Path, scale: "Scale") -> None:
-    from clients.experiments.report import draw_figure
-    from clients.experiments.sweep import csv_path
-    from clients.experiments.table import Table
+    from clients.experiments.framework.report import draw_figure
+    from clients.experiments.framework.sweep import csv_path
+    from clients.experiments.framework.table import Table
 
     for name in names:
         path = csv_path(out, name, scale)
@@ -126,7 +126,7 @@ def _plot(names: list[str], out: Path, scale: "Scale") -> None:
 
 
 def _report(out: Path, docs: Path, scale: "Scale") -> None:
-    from clients.experiments.report import write_report
+    from clients.experiments.framework.report import write_report
 
     for name in write_report(out, docs, scale):
         typer.echo(f"warning: no results of {name} in {out}", err=True)

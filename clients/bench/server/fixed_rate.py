@@ -5,7 +5,7 @@ import time
 from collections import deque
 from typing import Any
 
-from clients.bench.load import answer_length
+from clients.bench.server.load import answer_length
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from service.storage.migrate import migrate
-from tests.postgres import PostgresServer
+from tests.postgres_server import PostgresServer
 
 # a check of scikit-learn's that concerns other arrays than numpy's
 NOT_OURS = "SCIPY_ARRAY_API"

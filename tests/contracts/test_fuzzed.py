@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.faults.server import Server
+from tests.faults.server_process import Server
 
 ARMS = [[0.5, -0.25], [1.0, 2.0]]
 NOT_WRITTEN = "/v1/sessions/import"  # schemathesis cannot write NDJSON

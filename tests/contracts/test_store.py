@@ -12,7 +12,7 @@ from service.records import (
     Schedule,
 )
 from service.storage.ports import Store
-from tests.contracts.rows import (
+from tests.contracts.sample_rows import (
     S1,
     T1,
     WINDOW,

@@ -12,7 +12,7 @@ from service.records import (
     DueFit,
 )
 from service.storage.ports import PAGE_BYTES, Store, n_bytes
-from tests.contracts.rows import (
+from tests.contracts.sample_rows import (
     S1,
     T1,
     WINDOW,

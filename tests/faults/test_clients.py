@@ -16,8 +16,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.faults.load import check_all, make_players, play_all
-from tests.faults.server import Server
+from tests.faults.load_generator import check_all, make_players, play_all
+from tests.faults.server_process import Server
 
 ARMS = [[0.5, -0.25], [1.0, 2.0]]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.faults.server import Server, WorkerProcess
+from tests.faults.server_process import Server, WorkerProcess
 
 ARMS = [[1.0, 0.25], [-0.5, 1.0]]
 HOUR = 3600.0

@@ -27,7 +27,7 @@ import pytest
 import yaml
 
 from clients.simulator import Settings, simulate_all
-from tests.postgres import PostgresServer
+from tests.postgres_server import PostgresServer
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = Settings(

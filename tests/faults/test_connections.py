@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.faults.server import Server
+from tests.faults.server_process import Server
 from tests.faults.test_clients import ARMS, connect, create, request_of
 
 LIMITS = {

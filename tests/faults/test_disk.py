@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.server import Server
+from tests.faults.server_process import Server
 
 ARMS = [[0.5, -0.25], [1.0, 2.0]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.server import Connection, Server
+from tests.faults.server_process import Connection, Server
 
 TRACE = "pwrite64,pwritev,fdatasync,fsync,write,writev,sendto,sendmsg,openat"
 CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")

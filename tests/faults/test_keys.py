@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.faults.server import Server
+from tests.faults.server_process import Server
 from tests.faults.test_offline import lhb
 
 EVERYWHERE = "from service.server import run; run(host='0.0.0.0', port=0)"

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.load import check_all, make_players, play_all
-from tests.faults.server import Server, assert_replay_equals_live, url_of
+from tests.faults.load_generator import check_all, make_players, play_all
+from tests.faults.server_process import Server, assert_replay_equals_live, url_of
 
 
 def kill_under_load(database: Path | str, seed: int) -> None:

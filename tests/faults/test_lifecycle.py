@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.faults.server import Server, WorkerProcess
+from tests.faults.server_process import Server, WorkerProcess
 
 DIM, HORIZON = 2, 4
 ALGORITHMS = ("anytime", "ad_lasso", "doubling_lasso", "sw_mp", "sa_gd", "ucb_mp", "lin_ucb")

@@ -17,10 +17,10 @@ from clients.sdk.client import Client
 from clients.simulator import Settings, play_in_process, play_session, settled_estimates
 from service.storage.migrate import migrate
 from tests.conftest import database
-from tests.faults.load import Count, Player, check_all, make_players, play_all
-from tests.faults.server import Server, WorkerProcess
+from tests.faults.load_generator import Count, Player, check_all, make_players, play_all
+from tests.faults.server_process import Server, WorkerProcess
 from tests.faults.test_kill import kill_under_load, wait_for_fits
-from tests.postgres import PostgresServer
+from tests.postgres_server import PostgresServer
 
 ARMS = [[1.0, 0.25], [-0.5, 1.0]]
 

@@ -14,7 +14,7 @@ import pytest
 
 from clients.sdk.client import Client, Session
 from clients.simulator import Settings, play_in_process, settled_estimates
-from tests.faults.server import ROOT, Server, WorkerProcess
+from tests.faults.server_process import ROOT, Server, WorkerProcess
 
 SETTINGS = Settings(("ad_lasso",), rounds=240, horizon=20, dim=3, arms=4, sparsity=2)
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.faults.server import Server
+from tests.faults.server_process import Server
 from tests.faults.test_kill import wait_for_fits
 
 ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]

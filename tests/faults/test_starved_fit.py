@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.faults.server import Server
+from tests.faults.server_process import Server
 from tests.faults.test_clock import create, play, wait_until_fitted
 
 BUSY = "import os; os.nice(10)\nwhile True: pass"  # a fit in idle time starves, other tests do not

@@ -12,7 +12,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.faults.server import Server, WorkerProcess
+from tests.faults.server_process import Server, WorkerProcess
 from tests.faults.test_kill import wait_for_fits
 
 ARMS = [[1.0, 0.25], [-0.5, 1.0]]
@@ -23,7 +23,7 @@ class HeldWorker(WorkerProcess):
 
     code = """
 from service.fits.worker import run
-from tests.faults.jobs import held_fit
+from tests.faults.gated_jobs import held_fit
 run(job=held_fit)
 """
 
@@ -88,7 +88,7 @@ class FailingWorker(WorkerProcess):
     """Its fits cannot read their data."""
 
     code = (
-        "from service.fits.worker import run; from tests.faults.jobs import failing_fit;"
+        "from service.fits.worker import run; from tests.faults.gated_jobs import failing_fit;"
         " run(job=failing_fit)"
     )
 

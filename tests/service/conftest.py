@@ -16,7 +16,7 @@ from service.runtime import Service
 from service.settings import Settings
 from service.storage.database_url import is_sqlite
 from service.storage.postgres.store import PostgresStore
-from tests.service.room import Room
+from tests.service.service_harness import Room
 
 
 class Client(httpx.AsyncClient):

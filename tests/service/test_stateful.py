@@ -15,7 +15,7 @@ from lhb_engine.agents.epochs import ad_windows
 from lhb_engine.history import FitWindow
 from service.problems import Problem
 from service.records import DueFit
-from tests.service.room import OK, ZERO, Room
+from tests.service.service_harness import OK, ZERO, Room
 
 NAMES = st.sampled_from(["", "b"])
 VALUES = st.sampled_from([0.0, 1.5, -2.0])

@@ -4,8 +4,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from tests.service.http_room import HttpRoom
-from tests.service.room import CONTEXTS
+from tests.service.http_harness import HttpRoom
+from tests.service.service_harness import CONTEXTS
 from tests.service.test_stateful import NAMES, VALUES, Machine
 
 ITEMS = st.tuples(NAMES, st.none() | st.integers(1, 12), VALUES)  # without a round: a decision

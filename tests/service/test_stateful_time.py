@@ -26,7 +26,7 @@ from lhb_engine.history import FitWindow
 from service.commands.sessions import ChangeSession
 from service.problems import Problem
 from service.storage.database_url import open_store
-from tests.service.room import OK, ZERO, Room
+from tests.service.service_harness import OK, ZERO, Room
 
 HORIZON, NAMES = 4, ("", "b")
 VALUES = (0.0, 1.5, -2.0)

@@ -1,0 +1,126 @@
+"""Starting warm from a log, and the credit of past decisions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.service.api.test_decisions import encoded
+from tests.service.conftest import Client, Serve, problem, until
+
+pytestmark = pytest.mark.anyio
+
+
+def log(n: int, seed: int = 0) -> tuple[Any, Any]:
+    """Rewards are half of this round's and half of the last one's first number."""
+    rng = np.random.default_rng(seed)
+    contexts = rng.uniform(-1, 1, (n, 2))
+    value = contexts[:, 0] + 0.01 * rng.standard_normal(n)
+    rewards = 0.5 * value + 0.5 * np.concatenate([[0.0], value[:-1]])
+    return contexts.tolist(), rewards.tolist()
+
+
+async def fitted(client: Client, session: str) -> Any:
+    state = await client.read(f"/v1/sessions/{session}")
+    return None if state["fit_due"] else await client.read(f"/v1/sessions/{session}/estimates")
+
+
+async def test_a_log_starts_a_session_warm(serve: Serve) -> None:
+    contexts, rewards = log(60)
+    async with serve() as client:
+        session = await client.create(algorithm="ad_lasso")
+        path = f"/v1/sessions/{session}/history"
+        answer = await client.post(path, json={"contexts": contexts, "rewards": rewards})
+        assert answer.status_code == 201
+        assert answer.json() == {"first_round": 1, "last_round": 60, "rewards": 60}
+        page = await until(lambda: fitted(client, session))
+        # all four windows became due at once: the latest is fitted, the others are not
+        assert [(item["epoch"], item["status"]) for item in page["items"]] == [
+            (4, "ok"),
+            (1, "skipped"),
+            (2, "skipped"),
+            (3, "skipped"),
+        ]
+        decision = await client.decide(session)
+        assert (decision["round"], decision["arm"], decision["model_version"]) == (61, 0, 1)
+        rounds = (await client.read(f"/v1/sessions/{session}/rounds?limit=60"))["items"]
+        assert [item["reward"] for item in rounds] == rewards
+        assert all(item["forced"] and item["propensity"] is None for item in rounds)
+
+
+async def test_an_import_is_safe_to_repeat(serve: Serve) -> None:
+    contexts, rewards = log(5)
+    rewards[2] = None
+    async with serve() as client:
+        session = await client.create()
+        path = f"/v1/sessions/{session}/history"
+        body = {"contexts": encoded(contexts), "rewards": rewards, "import_id": "2026"}
+        first = await client.post(path, json=body)
+        again = await client.post(path, json={**body, "contexts": contexts})
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert first.json() == again.json() == {"first_round": 1, "last_round": 5, "rewards": 4}
+        zeros = {**body, "rewards": [0.0] * 5, "import_id": "zeros"}
+        assert (await client.post(path, json=zeros)).status_code == 201
+        assert (await client.post(path, json={**zeros, "rewards": [-0.0] * 5})).status_code == 200
+        other = await client.post(path, json={**body, "rewards": [1.0] * 5})
+        problem(other, 409, "event_conflict", "import_id")
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 10
+
+
+async def test_an_import_does_not_take_the_name_of_a_decision(serve: Serve) -> None:
+    contexts, _ = log(3)
+    async with serve() as client:
+        session = await client.create()
+        await client.decide(session, event_id="2026/3")
+        path = f"/v1/sessions/{session}/history"
+        answer = await client.post(path, json={"contexts": contexts, "import_id": "2026"})
+        problem(answer, 409, "event_conflict", "import_id")
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 1
+        shorter = await client.post(path, json={"contexts": contexts[:2], "import_id": "2026"})
+        assert shorter.status_code == 201
+
+
+async def test_bad_logs_are_refused_whole(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        path = f"/v1/sessions/{session}/history"
+        bad: list[tuple[Any, str, str]] = [
+            ({"contexts": [[1.0, 2.0]], "rewards": [1.0, 2.0]}, "wrong_shape", "rewards"),
+            ({"contexts": [[1.0]]}, "wrong_shape", "contexts"),
+            ({"contexts": [[1.0, 2.0], [1.0]]}, "ragged", "contexts[1]"),
+            ({"contexts": []}, "no_arms", "contexts"),
+            ({"contexts": [[1.0, 2.0]], "rewards": ["x"]}, "invalid", "rewards[0]"),
+            ({"contexts": [[0.0, 0.0]] * 10_001}, "out_of_range", "contexts"),
+        ]
+        for body, code, field in bad:
+            problem(await client.post(path, json=body), 422, code, field)
+        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 0
+
+
+async def test_credit_says_what_was_earned_and_what_is_to_come(serve: Serve) -> None:
+    contexts, rewards = log(60)
+    async with serve() as client:
+        session = await client.create(algorithm="ad_lasso")
+        path = f"/v1/sessions/{session}"
+        await client.post(f"{path}/history", json={"contexts": contexts, "rewards": rewards})
+        await until(lambda: fitted(client, session))
+        estimate = await client.read(f"{path}/estimate")
+        weights, theta = np.array(estimate["lag_weights"]), np.array(estimate["theta"])
+        page = await client.read(f"{path}/credit?cursor=50&limit=20")
+        assert [item["round"] for item in page["items"]] == list(range(51, 61))
+        for item in page["items"]:
+            value = float(np.array(contexts[item["round"] - 1]) @ theta)
+            passed = 60 - item["round"] + 1
+            assert item["earned"] == pytest.approx(value * weights[:passed].sum())
+            assert item["to_come"] == pytest.approx(value * weights[passed:].sum())
+        # half of it is still to come, less what the Lasso shrinks away
+        last = page["items"][-1]
+        assert 0.7 < last["to_come"] / (0.5 * contexts[59][0]) < 1.05
+
+
+async def test_credit_before_the_first_estimate(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        await client.decide(session)
+        [item] = (await client.read(f"/v1/sessions/{session}/credit"))["items"]
+        assert (item["earned"], item["to_come"]) == (None, None)

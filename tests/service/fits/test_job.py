@@ -1,0 +1,77 @@
+"""What a fitting process does with the fit it is given."""
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from itertools import count
+from typing import Any
+
+import pytest
+
+import service.fits.job
+from service.fits.job import STARVED, in_idle_time, run_fit
+from tests.service.service_harness import Room
+
+
+def policy(_: None = None) -> tuple[int, int]:
+    return threading.get_ident(), os.sched_getscheduler(0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a policy of Linux")
+def test_idle_time_is_a_thread_of_its_own() -> None:
+    here, mine = policy()
+    there, its = in_idle_time(policy, None, 60.0)
+    assert its == os.SCHED_IDLE != mine
+    assert there != here
+    assert policy() == (here, mine)
+
+
+def test_what_work_raises_in_idle_time_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_idle_time((1.0).__truediv__, 0.0, 10.0)
+
+
+def test_work_that_gets_its_time_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count()
+    monkeypatch.setattr(service.fits.job.time, "process_time", lambda: float(next(seconds)))
+    assert in_idle_time(lambda _: time.sleep(0.5), None, 0.1) is None
+    assert next(seconds) > 2
+
+
+def test_a_process_whose_work_found_no_idle_time_ends() -> None:
+    process = multiprocessing.get_context("spawn").Process(
+        target=in_idle_time, args=(time.sleep, 60.0, 0.05)
+    )
+    process.start()
+    process.join(30)
+    assert process.exitcode == STARVED
+
+
+@pytest.mark.parametrize(
+    ("refit", "idle_seconds", "used"),
+    [("background", 3.0, [3.0]), ("background", 0.0, []), ("blocking", 3.0, [])],
+)
+def test_a_fit_that_a_decision_waits_for_waits_for_nobody(
+    room: Room,
+    monkeypatch: pytest.MonkeyPatch,
+    refit: str,
+    idle_seconds: float,
+    used: list[float],
+) -> None:
+    asked: list[float] = []
+
+    def noted(work: Any, argument: Any, seconds: float) -> Any:
+        asked.append(seconds)
+        return work(argument)
+
+    monkeypatch.setattr(service.fits.job, "in_idle_time", noted)
+    room.create(refit=refit, options={"L": 1})
+    for _ in range(4):
+        room.decide()
+        room.reward(0.5, round=room.session.n_rounds)
+    text = run_fit(f"sqlite:///{room.store.path}", *room.key, 4, idle_seconds)  # type: ignore[attr-defined]
+    assert text is not None
+    assert "estimate" in text
+    assert asked == used

@@ -1,0 +1,94 @@
+"""Processes that fit: what their deaths cost, how they give way, when they take idle time."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import service.fits.processes
+from tests.service.conftest import Client, Serve, until
+from tests.service.fits.fit_gate import ARMS, close_gate, installed, play, process_at
+from tests.service.fits.fit_jobs import dying_fit, gated_fit, starved_fit, tries_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    """Embedded only: workers have their own tests."""
+    return f"sqlite:///{tmp_path / 'lhb.db'}"
+
+
+async def test_a_killed_fitting_process_costs_only_time(serve: Serve) -> None:
+    async with serve() as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso", refit="blocking")
+        await play(client, session, 4)
+        waiting = asyncio.create_task(client.decide(session, ARMS))
+        first = await process_at(gate)
+        os.kill(first, signal.SIGKILL)
+        gate.unlink()
+        assert (await waiting)["round"] == 5
+        [estimate] = await installed(client, session)
+        assert estimate["epoch"] == 1
+        assert await process_at(gate) != first
+
+
+async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> None:
+    async with serve(fit_attempts=1) as client:
+        client.service.fits.job = dying_fit
+        session = await client.create(algorithm="ad_lasso", refit="blocking")
+        await play(client, session, 4)
+        assert (await client.decide(session, ARMS))["model_version"] == 0
+        [item] = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+        assert item["status"] == "failed"
+        assert "died" in item["reason"]
+
+
+async def test_fits_are_as_nice_as_they_are_told(serve: Serve) -> None:
+    async with serve(fit_niceness=7) as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso")
+        await play(client, session, 4)
+        assert os.getpriority(os.PRIO_PROCESS, await process_at(gate)) >= 7
+        gate.unlink()
+        await until(lambda: installed(client, session))
+
+
+async def fit_starved(client: Client, session: str) -> None:
+    """One fit that finds no idle time, where it looks for any."""
+    await play(client, session, 4)
+    await until(lambda: installed(client, session))
+    [item] = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+    assert item["epoch"] == 1  # once, and without a failure before
+
+
+def tries(client: Client) -> int:
+    """How many fits have looked for idle time."""
+    return len(tries_of(client.service.settings.database_url).read_text())
+
+
+async def test_a_fit_without_idle_time_is_begun_anew(serve: Serve) -> None:
+    async with serve(fit_attempts=1) as client:
+        client.service.fits.job = starved_fit
+        await fit_starved(client, await client.create(algorithm="ad_lasso"))
+        assert tries(client) == 1
+
+
+async def test_where_one_fit_found_no_idle_time_others_do_not_look(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(fit_attempts=1) as client:
+        client.service.fits.job = starved_fit
+        sessions = [await client.create(algorithm="ad_lasso") for _ in range(3)]
+        await asyncio.gather(*(fit_starved(client, session) for session in sessions[:2]))
+        assert tries(client) == 1  # the second was due while the first looked
+        await fit_starved(client, sessions[2])
+        assert tries(client) == 1
+        monkeypatch.setattr(service.fits.processes, "BUSY_SECONDS", -1.0)
+        client.service.fits._busy_until = 0.0
+        for n in (2, 3):
+            await fit_starved(client, await client.create(algorithm="ad_lasso"))
+            assert tries(client) == n

@@ -1,0 +1,93 @@
+"""A `Room` whose doors are HTTP: the whole application, no fitting process."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+
+from service.api.decisions import decision_answer
+from service.app import create_app
+from service.commands.rewards import Accepted
+from service.fits.embedded import FitPool
+from service.problems import Problem
+from service.records import Decision, Session, SessionKey
+from service.runtime import Service
+from service.settings import Settings
+from tests.service.service_harness import CONTEXTS, Room
+
+
+class Unfitted(FitPool):
+    """Fits become due, and the test says what comes of them."""
+
+    def _run(self, key: SessionKey, due: int) -> None:
+        self._due[key] = (due, 0.0)
+
+
+class HttpRoom(Room):
+    """What `Room` offers, asked over ASGI in a loop that runs while something is asked."""
+
+    def __init__(self, path: Path) -> None:
+        self._runner = asyncio.Runner()
+        app = create_app(Settings(database_url=f"sqlite:///{path / 'lhb.db'}", log_level="error"))
+        self._lifespan = app.router.lifespan_context(app)
+        with patch("service.app.FitPool", Unfitted):
+            self._runner.run(self._lifespan.__aenter__())
+        self.service: Service = app.state.service
+        self.store, self.agents = self.service.store, self.service.agents
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), base_url="http://lhb"
+        )
+        self.key = ("", "")
+
+    def close(self) -> None:
+        """Shut the application down."""
+        self._runner.run(self._client.aclose())
+        self._runner.run(self._lifespan.__aexit__(None, None, None))
+        self._runner.close()
+
+    def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
+        """The parsed answer; a problem is raised as the `Problem` it describes."""
+        made = self._client.request(method, path, json=body, params=query)
+        answer: httpx.Response = self._runner.run(made)  # type: ignore[arg-type]
+        if answer.status_code >= 400:
+            said = answer.json()
+            raise Problem(said["status"], said["code"], said["detail"], said["field"])
+        return answer.json()
+
+    def run(self, command: Any) -> Any:
+        """What no route does: the result of a fit."""
+        return self._runner.run(self.service.writer.submit(command))
+
+    def create(self, **body: Any) -> Session:
+        """A new session, which the other methods then mean."""
+        asked = {"algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1, **body}
+        self.key = ("", self.ask("POST", "/v1/sessions", asked)["id"])
+        return self.session
+
+    @property
+    def path(self) -> str:
+        """The session's."""
+        return f"/v1/sessions/{self.key[1]}"
+
+    def decide(self, trajectory: str = "", **more: Any) -> Decision:
+        """A decision, found again by GET and in the database as it was answered."""
+        body = {"contexts": CONTEXTS.tolist(), "trajectory": trajectory}
+        if "event_id" in more:
+            body["event_id"] = more["event_id"]
+            if more["digest"] != b"1":  # another body
+                body["contexts"] = CONTEXTS[::-1].tolist()
+        answer = self.ask("POST", f"{self.path}/decisions", body)
+        page = f"{self.path}/decisions/{answer['event_id']}"
+        assert self.ask("GET", page, trajectory=trajectory) == answer
+        with self.store.reader() as reader:
+            found = reader.decision((*self.key, trajectory), answer["event_id"])
+        assert found is not None
+        assert decision_answer(found) == answer
+        return found._replace(digest=more.get("digest"))  # the caller's word for the body
+
+    def reward(self, value: float, trajectory: str = "", **when: Any) -> Accepted:
+        """One reward."""
+        body = {"value": value, "trajectory": trajectory, **when}
+        return Accepted(**self.ask("POST", f"{self.path}/rewards", body))

@@ -1,0 +1,202 @@
+"""Batches on PostgreSQL in the event loop: it waits for sockets only, and else a thread does."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from lhb_engine.estimate import Estimate
+from service.commands.decisions import Decide
+from service.commands.rewards import Receive, Reward
+from service.problems import Unavailable
+from service.storage.ports import Keys, MustWait
+from service.storage.postgres.store import PostgresStore
+from tests.service.service_harness import CONTEXTS, OK, Room
+from tests.service.writer.sample_commands import decide
+
+
+@pytest.fixture
+def room(postgres_url: str, tmp_path: Path) -> Iterator[Room]:
+    store = PostgresStore(postgres_url)
+    yield Room(tmp_path, store)
+    store.close()
+
+
+class Watched:
+    """What a room's writer has its thread do."""
+
+    def __init__(self, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        thread = room.commit._thread
+        call = thread.call
+
+        def noted(work: Any, argument: Any) -> Any:
+            self.asked.append(work.__name__)
+            return call(work, argument)
+
+        monkeypatch.setattr(thread, "call", noted)
+
+
+def play(room: Room, *commands: Any) -> list[Any]:
+    """Results of one batch."""
+
+    async def answered() -> Any:
+        return await room.commit.submit_all(list(commands))
+
+    outcomes = asyncio.run(answered())
+    assert [error for _, error in outcomes] == [None] * len(commands)
+    return [result for result, _ in outcomes]
+
+
+def rewarded(room: Room, **named: Any) -> Receive:
+    return Receive(room.key, [Reward(0.5, "", **named)], room.agents)
+
+
+def test_brief_commands_ask_no_thread(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.create(algorithm="uniform", horizon=100)
+    watched = Watched(room, monkeypatch)
+    room.decide()
+    first, again, _ = play(room, decide(room, "a"), decide(room, "a"), decide(room))
+    assert first.decision == again.decision
+    play(room, rewarded(room, event_id="a"), rewarded(room, event_id="~1"), rewarded(room, round=3))
+    play(room, rewarded(room, event_id="~1"), rewarded(room, round=2))
+    assert watched.asked == []
+    assert room.session.n_rounds == 3
+    with room.store.reader() as reader:
+        [trajectory] = reader.trajectories(room.key)
+    assert (trajectory.n_decisions, trajectory.n_measurements) == (3, 3)
+
+
+def test_what_would_wait_goes_on_in_the_thread(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.create()  # its first window ends with round 4
+    watched = Watched(room, monkeypatch)
+    play(room, decide(room))  # nobody has made its agent yet
+    play(room, decide(room), rewarded(room, round=1))
+    assert watched.asked == ["_finish"]
+    play(room, decide(room), rewarded(room, round=2), rewarded(room, round=3), decide(room))
+    assert watched.asked == ["_finish"] * 2  # a boundary
+    play(room, rewarded(room, round=4))
+    room.finish(4, OK)
+    del watched.asked[:]
+    taken, later = play(room, decide(room), decide(room))
+    assert [taken.decision.model_version, later.decision.model_version] == [1, 1]
+    assert watched.asked == []  # what this process has installed it need not read
+
+
+@pytest.mark.parametrize("algorithm", ["ucb_mp", "uniform"])
+def test_learners_and_times_are_read_in_the_thread(
+    room: Room, monkeypatch: pytest.MonkeyPatch, algorithm: str
+) -> None:
+    mode = "single" if algorithm == "ucb_mp" else "sum"
+    room.create(algorithm=algorithm, reward_mode=mode, reward_wait_seconds=1.0, horizon=100)
+    room.decide()
+    watched = Watched(room, monkeypatch)
+    at = datetime.fromtimestamp(room.now, UTC)
+    named = {"round": 1} if mode == "single" else {"at": at, "reward_id": "r"}
+    play(room, decide(room))
+    play(room, rewarded(room, **named))
+    assert watched.asked == (["_finish"] * 2 if mode == "single" else ["_finish"])
+
+
+def test_an_unannounced_read_is_refused_and_the_batch_run_again(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.create(algorithm="uniform", horizon=100)
+    room.decide()
+
+    class Hasty(Decide):
+        def keys(self, keys: Keys) -> None:
+            """Announces nothing."""
+
+    hasty = Hasty(room.key, "another", CONTEXTS, room.agents)
+    watched = Watched(room, monkeypatch)
+    results = play(room, decide(room), hasty, decide(room))
+    assert [taken.decision.position for taken in results] == [2, 3, 4]
+    assert watched.asked == ["_again"]
+    with pytest.raises(MustWait):
+        asyncio.run(_read_here(room))
+
+
+async def _read_here(room: Room) -> None:
+    transaction = room.store.begin(wait=False)
+    try:
+        await transaction.prefetch_here(Keys())
+        transaction.session(room.key)
+    finally:
+        transaction.rollback()
+
+
+def test_the_loop_goes_on_while_others_hold_the_row(room: Room, postgres_url: str) -> None:
+    room.create(algorithm="uniform", horizon=100)
+    room.decide()
+
+    async def answered_late() -> tuple[int, int]:
+        with psycopg.connect(postgres_url) as other:
+            other.execute("select 1 from sessions where id = %s for update", [room.key[1]])
+            future = room.commit.submit_all([decide(room)])
+            n, began = 0, time.monotonic()
+            while time.monotonic() - began < 0.3:
+                await asyncio.sleep(0.001)
+                n += 1
+            assert not future.done()
+            other.rollback()
+        [(taken, error)] = await future
+        assert error is None
+        return n, taken.decision.round
+
+    n, round = asyncio.run(answered_late())
+    assert round == 2
+    assert n > 50
+
+
+def test_a_connection_that_is_lost_meanwhile_comes_back(room: Room, postgres_url: str) -> None:
+    room.create(algorithm="uniform", horizon=100)
+    room.decide()
+
+    def lose() -> None:
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute(
+                "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+                " where application_name = 'lhb writer' and datname = current_database()"
+            )
+
+    async def lost_in_a_commit() -> list[Any]:
+        transaction = room.store.begin(wait=False)
+        await transaction.prefetch_here(Keys(sessions={room.key}))
+        lose()
+        with pytest.raises(Unavailable, match="unknown"):
+            await transaction.commit_here(None, room.commit._thread.call)
+        transaction.rollback()
+        lost = await room.commit.submit_all([decide(room)])
+        lose()
+        return [*lost, *await room.commit.submit_all([decide(room)])]
+
+    outcomes = asyncio.run(lost_in_a_commit())
+    assert [error for _, error in outcomes] == [None, None]
+    assert [taken.decision.round for taken, _ in outcomes] == [2, 3]
+    assert room.session.n_rounds == 3
+
+
+def test_an_estimate_of_another_process_is_decided_by_at_once(
+    room: Room, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.create()
+    room.rounds(4)
+    play(room, decide(room))
+    other = Room(tmp_path, PostgresStore(postgres_url))
+    other.key = room.key
+    theta = Estimate(status="ok", lag_weights=OK.lag_weights, theta=-OK.theta)  # type: ignore[operator]
+    other.finish(4, theta)
+    other.close()
+    watched = Watched(room, monkeypatch)
+    [taken] = play(room, decide(room))
+    assert watched.asked == ["_finish"]
+    play(room, decide(room))
+    assert watched.asked == ["_finish"]
+    assert taken.decision.model_version == 1
+    assert memoryview(taken.decision.scores).cast("d").tolist() == [-0.6, -0.8]

@@ -1,0 +1,188 @@
+"""What is PostgreSQL's own: locks, round trips, lost connections. The rest is in the contract."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import RawCursor
+
+from lhb_engine.history import FitWindow
+from service.commands.decisions import Decide
+from service.commands.rewards import Receive, Reward
+from service.commands.sessions import CreateSession
+from service.problems import Problem, Unavailable
+from service.records import SessionKey
+from service.storage.ports import Contended, Keys
+from service.storage.postgres.array_literals import columns
+from service.storage.postgres.reader import PostgresReader
+from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
+from tests.service.service_harness import CONTEXTS, Room
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[PostgresStore]:
+    opened = PostgresStore(postgres_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def room(store: PostgresStore, tmp_path: Path) -> Room:
+    return Room(tmp_path, store)
+
+
+@given(
+    st.lists(
+        st.tuples(TEXT, st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False)), min_size=1
+    )
+)
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_columns_come_back_as_rows(migrated: str, rows: list[tuple[str, int, float]]) -> None:
+    rows = [("NULL", 0, -0.0), ("{a,\"b\\c'}", 1, 1e-320), ("", 2, 0.1), *rows]
+    with psycopg.connect(migrated, cursor_factory=RawCursor) as connection:
+        sql = "select * from unnest($1::text[], $2::bigint[], $3::float8[])"
+        assert connection.execute(sql, columns(rows, 3)).fetchall() == rows
+
+
+def test_a_batch_asks_for_nothing_one_by_one(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.create(horizon=100)
+    for trajectory in ("a", "b", "c"):
+        room.rounds(4, rewarded=False, trajectory=trajectory)
+        room.run(Receive(room.key, [Reward(1.0, trajectory, round=3)], room.agents))
+    commands: list[Any] = []
+    for i, trajectory in enumerate(("a", "b", "c", "new")):
+        late = [] if trajectory == "new" else [Reward(0.5, trajectory, round=2, reward_id="r")]
+        more = {"event_id": f"e{i}", "digest": b"d"}
+        commands.append(Decide(room.key, trajectory, CONTEXTS, room.agents, rewards=late, **more))
+        if late:
+            commands.append(Receive(room.key, [Reward(1.0, trajectory, round=3)], room.agents))
+    asked: list[str] = []
+    read = PostgresReader._all
+
+    def counted(self: PostgresReader, name: str, *values: Any) -> list[Any]:
+        asked.append(name)
+        return read(self, name, *values)
+
+    monkeypatch.setattr(PostgresReader, "_all", counted)
+    outcomes, _ = room.commit.run(commands)
+    assert [error for _, error in outcomes] == [None] * 7
+    repeated = [result.repeated for result, _ in outcomes if hasattr(result, "repeated")]
+    assert repeated == [1, 1, 1]
+    by_event = [("a", "e0", 0.25), ("b", "~4", 0.25), ("c", "~2", 0.5), ("a", "~5", 0.25)]
+    commands = [
+        Receive(room.key, [Reward(value, trajectory, event_id=event)], room.agents)
+        for trajectory, event, value in by_event
+    ]
+    decided, *outcomes = room.commit.run([Decide(room.key, "b", CONTEXTS, room.agents), *commands])[
+        0
+    ]
+    assert decided[0].decision.round == 6
+    errors = [error for _, error in outcomes]
+    assert [result.repeated for result, error in outcomes if error is None] == [0, 0, 1]
+    assert [error.field for error in errors if isinstance(error, Problem)] == ["event_id"]
+    assert asked == []
+
+
+def named(room: Room, name: str) -> SessionKey:
+    request = {"name": name}
+    room.create(**request)
+    return room.key
+
+
+def test_an_unannounced_row_is_not_waited_for(room: Room, postgres_url: str) -> None:
+    """Waiting out of key order could close a circle; the batch runs again, announcing it."""
+    key = named(room, "one")
+    with psycopg.connect(postgres_url) as other:
+        other.execute("select 1 from sessions where id = %s for update", [key[1]])
+        transaction = room.store.begin()
+        transaction.prefetch(Keys())
+        with pytest.raises(Contended) as contended:
+            transaction.session(key)
+        assert contended.value.session == key
+        transaction.rollback()
+        release = threading.Timer(0.5, other.rollback)
+        release.start()
+        asked = {**_request(), "name": "one"}
+        began = time.monotonic()
+        with pytest.raises(Exception, match="asked for differently"):
+            room.run(CreateSession("", {**asked, "dim": 3}, False))
+        assert time.monotonic() - began > 0.3  # it waited, once it could
+        release.join()
+
+
+def _request() -> dict[str, Any]:
+    from service.api.sessions import DEFAULTS
+
+    return {**DEFAULTS, "algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1}
+
+
+def test_a_lost_connection_is_503_once_at_most_and_nothing_is_half_written(
+    room: Room, store: PostgresStore, postgres_url: str
+) -> None:
+    room.create()
+    room.rounds(2)
+    transaction = store.begin()
+    transaction.prefetch(Keys(sessions={room.key}))
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where application_name = 'lhb writer' and datname = current_database()"
+        )
+    with pytest.raises(Unavailable, match="unknown"):
+        transaction.commit()
+    transaction.rollback()
+    assert room.decide().round == 3
+    np.testing.assert_equal(room.session.n_rounds, 3)
+
+
+def test_readers_are_limited_and_come_back(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.storage.postgres.store.WAIT_FOR_READER_SECONDS", 0.05)
+    held = [store.reader() for _ in range(N_READERS)]
+    for reader in held:
+        reader.__enter__().check()
+    with pytest.raises(Unavailable, match="too many reads"), store.reader():
+        pass
+    for reader in held:
+        reader.__exit__(None, None, None)
+    with store.reader() as reader:
+        reader.check()
+
+
+def test_two_processes_never_serve_a_session_from_an_old_cache(
+    room: Room, postgres_url: str, tmp_path: Path
+) -> None:
+    room.create()
+    other_store = PostgresStore(postgres_url)
+    other = Room(tmp_path, other_store)
+    other.key = room.key
+    for round in range(1, 9):
+        mine = room if round % 2 else other
+        assert mine.decide().round == round
+    assert room.session.n_rounds == 8
+    other_store.close()
+
+
+def test_a_history_is_in_key_order_whatever_the_planner_does(room: Room, postgres_url: str) -> None:
+    """A fit adds up in this order: another one has other last bits."""
+    room.create(horizon=100)
+    names = [f"t{i * 37 % 101}" for i in range(100)]
+    for name in names:
+        room.decide(name)
+    off = "".join(f"-cenable_{how}%3Doff%20" for how in ("sort", "indexscan", "bitmapscan"))
+    window = FitWindow(1, 1, 100, 4, 100)
+    with open_reader(f"{postgres_url}?options={off}") as reader:
+        history = reader.history(room.session, window)
+    assert list(history.trajectories) == sorted(names)

@@ -1,0 +1,275 @@
+"""A file with a right digest proves nothing: whatever it claims is checked, and true files pass."""
+
+import io
+import json
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.problems import Problem
+from service.records import Session
+from service.transfer.import_session import check_import
+from service.transfer.ndjson import export_session
+from tests.service.conftest import Serve, problem
+from tests.service.service_harness import Room
+
+Records = list[dict[str, Any]]
+Forge = Callable[[Records], Any]
+
+
+def resealed(records: Records) -> bytes:
+    """A file with a right count and digest, whatever is in it."""
+    body = b"".join(json.dumps(record).encode() + b"\n" for record in records)
+    digest = blake2b(body, digest_size=16).hexdigest()
+    end = {"record": "end", "count": len(records), "digest": digest}
+    return body + json.dumps(end).encode() + b"\n"
+
+
+def exported(room: Room) -> bytes:
+    with room.store.reader() as reader:
+        session = reader.session(room.key)
+        assert session is not None
+        return b"".join(export_session(reader, session))
+
+
+def lived(path: Path) -> bytes:
+    """Two trajectories, a span, a gap, rounds without action and forced, an estimate, a due fit."""
+    room = Room(path)
+    room.create(algorithm="ad_lasso", reward_wait_seconds=2.0)
+    rng = np.random.default_rng(5)
+    for round in range(1, 30):
+        room.now += 1.0
+        for name in ("", "b"):
+            contexts = rng.standard_normal((3, 2))
+            more: dict[str, Any] = {"event_id": f"e{round}", "digest": bytes(16)}
+            if round == 7:
+                contexts = None
+            elif round == 8:
+                more["forced_arm"] = 1
+            decision = room.decide(name, contexts=contexts, **more)
+            if round % 10 not in (4, 5):
+                value = float(np.frombuffer(decision.context).sum())
+                room.reward(value, name, round=round, reward_id=f"r{round}")
+        due = room.session.fit_due
+        if due is not None and round < 14:
+            room.finish(due)
+    room.reward(2.0, first_round=4, last_round=5)
+    assert room.session.estimate
+    assert room.session.fit_due == 28
+    content = exported(room)
+    room.store.close()
+    return content
+
+
+@pytest.fixture(scope="module")
+def true_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return lived(tmp_path_factory.mktemp("lived"))
+
+
+def checked(content: bytes) -> Session:
+    return check_import(lambda: io.BytesIO(content), "", None, False).session
+
+
+def header(**values: Any) -> Forge:
+    return lambda records: records[0]["session"].update(values)
+
+
+def part(kind: str, n: int = 0, **values: Any) -> Forge:
+    return lambda records: [r for r in records if r["record"] == kind][n].update(values)
+
+
+def deeper(kind: str, *path: Any, value: Any) -> Forge:
+    def forge(records: Records) -> None:
+        place: Any = next(r for r in records if r["record"] == kind)
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = value
+
+    return forge
+
+
+NAN, INF = float("nan"), float("inf")
+FORGERIES: list[tuple[str, Forge]] = [
+    *(("header.session.seed", header(seed=v)) for v in (-1, 2**80, "x", 2**53, True, None)),
+    *(("header.session.n_rounds", header(n_rounds=v)) for v in (10**13, 10**30, -1, 1.0)),
+    *(("header.session.n_rounds", header(n_rounds=v)) for v in (59,)),
+    ("decision.position", header(n_rounds=57)),
+    *(("header.session.created_at", header(created_at=v)) for v in (1e300, -1, "x", NAN, 10**400)),
+    *(
+        ("header.session.reward_wait_seconds", header(reward_wait_seconds=v))
+        for v in (NAN, -5, INF)
+    ),
+    *(("header.session.default_reward", header(default_reward=v)) for v in (INF, NAN, 1e13)),
+    *(("header.session.horizon", header(horizon=v)) for v in (0, "1", 10**7)),
+    *(("header.session.dim", header(dim=v)) for v in (0, True, 10**9)),
+    *(("header.session.name", header(name=v)) for v in ("a\0", 5, "a" * 5000, "", "\ud800")),
+    *(("header.session.request", header(request=v)) for v in ({"a": 1}, None, "\0")),
+    *(("header.session.options", header(options=v)) for v in ([1], {"c": 10**400})),
+    ("header.session.options.c", header(options={"c": NAN})),
+    ("header.session.options.zz", header(options={"zz": 1})),
+    ("header.session.zz", header(zz=1)),
+    ("header.session.algorithm", header(algorithm="zz")),
+    ("header.session.algorithm", header(algorithm="oracle", options={"theta": [1.0, 0.0]})),
+    ("header.session.reward_wait_seconds", header(refit="blocking", reward_wait_seconds=9.0)),
+    ("header.session.refit", header(refit="now")),
+    ("header.session.reward_mode", header(reward_mode="sum", algorithm="lin_ucb")),
+    ("header.session.estimate", header(estimate=99)),
+    ("header.session.estimate", header(estimate=1)),
+    ("header.session.model_version", header(model_version=-1)),
+    ("header.session.model_version", header(model_version=50)),
+    ("header.session.n_estimates", header(n_estimates=0)),
+    ("header.session.n_trajectories", header(n_trajectories=1)),
+    ("header.session.n_complete", header(n_complete=10**9)),
+    ("header.session.n_complete", header(n_complete=0)),
+    ("header.session.schedule.open", header(schedule={})),
+    (
+        "header.session.schedule.open",
+        header(schedule={"open": [], "current": None, "waiting": []}),
+    ),
+    (
+        "header.session.schedule.open[0][0].due",
+        deeper("header", "session", "schedule", "open", 0, 0, "due", value=10**30),
+    ),
+    (
+        "header.session.schedule.open",
+        deeper("header", "session", "schedule", "open", 0, 0, "n_lags", value=10**9),
+    ),
+    (
+        "header.session.schedule.open[0][2]",
+        deeper("header", "session", "schedule", "open", 0, 2, value=9.0),
+    ),
+    (
+        "header.session.schedule.current.measured",
+        deeper("header", "session", "schedule", "current", "measured", value={"zz": 1}),
+    ),
+    (
+        "header.session.schedule.current.window",
+        deeper("header", "session", "schedule", "current", "window", "first", value=1),
+    ),
+    (
+        "header.session.schedule.current.retry_at",
+        deeper("header", "session", "schedule", "current", "retry_at", value=5.0),
+    ),
+    *(("trajectory.last_at", part("trajectory", last_at=v)) for v in ("x", 0.0, 1e300)),
+    *(("trajectory.measured_through", part("trajectory", measured_through=v)) for v in (0, 10**30)),
+    *(("trajectory.key", part("trajectory", key=v)) for v in ("b", "\0", 5, "k" * 300)),
+    ("trajectory.n_decisions", part("trajectory", n_decisions=10**13)),
+    ("trajectory.n_measurements", part("trajectory", n_measurements=0)),
+    ("decision.client_event_id", part("decision", 1, client_event_id="e1")),
+    *(
+        ("decision.client_event_id", part("decision", 1, client_event_id=v))
+        for v in ("~1", "\0", "", 5)
+    ),
+    *(("decision.digest", part("decision", digest=v)) for v in ("zz", None, 5)),
+    *(("decision.at", part("decision", 1, at=v)) for v in (1e300, 0.0, "x", NAN, INF)),
+    *(("decision.arm", part("decision", 1, arm=v)) for v in (0.5, "0", 3, -1, True)),
+    ("decision.context", part("decision", 1, arm=None)),
+    *(("decision.context", part("decision", 6, context=v)) for v in ([1.0, 1.0],)),
+    *(("decision.context", part("decision", context=v)) for v in ([], [1.0], "x", None)),
+    *(("decision.context[0]", part("decision", context=[v, 1.0])) for v in (NAN, 1e300, "a")),
+    *(("decision.scores[0]", part("decision", scores=[v] * 3)) for v in ("a", NAN, 10**400)),
+    *(("decision.propensity", part("decision", propensity=v)) for v in ("x", 0.0, 1.5, None)),
+    *(("decision.epoch", part("decision", epoch=v)) for v in (10**30, 0, 9)),
+    *(("decision.round", part("decision", round=v)) for v in (True, 2, 0)),
+    ("decision.position", part("decision", 1, position=1)),
+    ("decision.model_version", part("decision", model_version=9)),
+    ("decision.next_fit_round", part("decision", 4, next_fit_round=1)),
+    ("decision.explored", part("decision", explored=1)),
+    ("decision.forced", part("decision", 6, forced=True)),
+    ("decision.arm_id", part("decision", arm_id="\0")),
+    ("decision.trajectory", part("decision", trajectory="nobody")),
+    ("decision.trajectory", part("decision", trajectory=["x"])),
+    ("measurement.reward_id", part("measurement", 1, reward_id="r1")),
+    ("measurement.reward_id", part("measurement", 1, reward_id="\0")),
+    ("measurement.first_round", part("measurement", 1, first_round=1, last_round=2)),
+    ("measurement.last_round", part("measurement", 1, last_round=1)),
+    ("measurement.last_round", part("measurement", 1, last_round=10**12)),
+    ("measurement.number", part("measurement", number=2)),
+    *(("measurement.value", part("measurement", value=v)) for v in (NAN, INF, "1", None, 10**400)),
+    *(("measurement.at", part("measurement", at=v)) for v in (NAN, -1.0, 1e300)),
+    *(("estimate.estimate", part("estimate", estimate=v)) for v in ("x", None)),
+    *(("estimate.manifest", part("estimate", manifest=v)) for v in (5, None)),
+    ("estimate.status", part("estimate", status="fine")),
+    ("estimate.parent", part("estimate", parent=1)),
+    ("estimate.model_version", part("estimate", model_version=7)),
+    ("estimate.number", part("estimate", number=2)),
+    ("estimate.fingerprint", part("estimate", fingerprint=1)),
+    ("estimate.at", part("estimate", at=1e300)),
+    ("estimate.manifest.window", part("estimate", due=10**6)),
+    ("estimate.estimate.lag_weights", deeper("estimate", "estimate", "lag_weights", value=[0] * 9)),
+    ("estimate.estimate.theta[0]", deeper("estimate", "estimate", "theta", value=[NAN])),
+    ("estimate.estimate.theta", deeper("estimate", "estimate", "theta", value=[1.0])),
+    *(("agent.state", part("agent", state=v)) for v in (5, {}, {"version": 9, "theta": None})),
+    ("agent.state.theta", part("agent", state={"version": 1, "theta": [1, 2, 3]})),
+    ("agent.state.theta", part("agent", state={"version": 1, "theta": [1.0, 0.0]})),
+    ("agent.state.theta[0]", part("agent", state={"version": 1, "theta": [NAN, 0.0]})),
+    ("agent.state.zz", part("agent", state={"version": 1, "theta": None, "zz": 1})),
+    ("agent.record", lambda records: records.append(records[-1])),
+    ("header.session.estimate", lambda records: records.pop()),
+    ("header.record", lambda records: records.append(records[0])),
+    ("zz.record", lambda records: records.append({"record": "zz"})),
+    ("['x'].record", lambda records: records.append({"record": ["x"]})),
+]
+
+
+def forged(true_file: bytes, forge: Forge) -> bytes:
+    records = [json.loads(line) for line in true_file.splitlines()[:-1]]
+    forge(records)
+    return resealed(records)
+
+
+@pytest.mark.parametrize(("field", "forge"), FORGERIES)
+def test_a_forgery_is_refused_by_name(true_file: bytes, field: str, forge: Forge) -> None:
+    content = forged(true_file, forge)
+    with pytest.raises(Problem) as caught:
+        checked(content)
+    assert caught.value.status == 422
+    named = caught.value.field or ""
+    assert named == field or named.startswith((f"{field}[", f"{field}.")), caught.value.detail
+
+
+def test_the_file_that_is_forged_is_accepted_as_it_is(true_file: bytes) -> None:
+    assert checked(true_file).n_rounds == 58
+    assert checked(resealed([json.loads(x) for x in true_file.splitlines()[:-1]])).dim == 2
+
+
+def test_a_line_without_an_end_is_not_read_to_its_end(
+    true_file: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = max(map(len, true_file.splitlines(keepends=True)))
+    monkeypatch.setattr("service.transfer.import_session.MOST_OF_A_LINE", longest)
+    checked(true_file)
+    with pytest.raises(Problem, match="line is longer"):
+        checked(b"[" * (longest + 1))
+
+
+@pytest.mark.anyio
+async def test_over_http_nothing_is_written(serve: Serve, true_file: bytes) -> None:
+    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n"
+    files = [forged(true_file, forge) for _, forge in FORGERIES[::8]]
+    async with serve() as client:
+        for content in [*files, deep, b"\xff\n", b"[" * 100_000]:
+            answer = await client.post("/v1/sessions/import", content=content)
+            assert answer.status_code == 422, answer.text
+            problem(answer, 422, answer.json()["code"])
+            assert answer.json()["field"]
+        assert (await client.read("/v1/sessions"))["items"] == []
+        answer = await client.post("/v1/sessions/import?name=a%00", content=true_file)
+        assert answer.status_code == 422
+
+
+@pytest.mark.anyio
+async def test_a_named_import_is_safe_to_repeat(serve: Serve, true_file: bytes) -> None:
+    async with serve() as client:
+        first = await client.post("/v1/sessions/import?name=shop", content=true_file)
+        again = await client.post("/v1/sessions/import?name=shop", content=true_file)
+        assert (first.status_code, again.status_code) == (201, 200)
+        assert first.json()["id"] == again.json()["id"]
+        assert len((await client.read("/v1/sessions"))["items"]) == 1
+        other = forged(true_file, header(created_at=5.0))
+        answer = await client.post("/v1/sessions/import?name=shop", content=other)
+        problem(answer, 409, "session_conflict", "name")

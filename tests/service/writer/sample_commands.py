@@ -1,0 +1,22 @@
+"""Commands that tests of the writer hand to it."""
+
+from service.commands.decisions import Decide
+from service.writer.unit_of_work import UnitOfWork
+from tests.service.service_harness import CONTEXTS, Room
+
+
+def decide(room: Room, event_id: str | None = None) -> Decide:
+    digest = None if event_id is None else event_id.encode()
+    return Decide(room.key, "", CONTEXTS, room.agents, event_id, digest=digest)
+
+
+class WritesThenFails:
+    """A command against the rules: its transaction cannot be kept."""
+
+    def __init__(self, room: Room, error: Exception) -> None:
+        self.decide = decide(room)
+        self.error = error
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        self.decide(uow)
+        raise self.error

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from clients.simulator import Run, Settings
+from clients.simulator import Run, SimulationSettings
 from lhb_engine.history import Floats
 
 Runs = Mapping[str, Sequence[Run]]
@@ -19,7 +19,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 
-def summary(settings: Settings, runs: Runs) -> dict[str, Any]:
+def summary(settings: SimulationSettings, runs: Runs) -> dict[str, Any]:
     """Final regrets with mean and standard error (null for one world), as JSON-able numbers."""
     algorithms = {}
     for name, of_name in runs.items():
@@ -51,7 +51,7 @@ def warnings_of(runs: Runs) -> list[str]:
     return found
 
 
-def print_table(settings: Settings, runs: Runs, console: Console | None = None) -> None:
+def print_table(settings: SimulationSettings, runs: Runs, console: Console | None = None) -> None:
     """Final regret of each algorithm, mean and standard error over the worlds."""
     table = Table(
         title=f"Regret after {settings.rounds} rounds: {settings.weights} weights, "
@@ -94,7 +94,7 @@ def print_lag_weights(
     console.print(f"Learned weight on lags that pay nothing, all together: {off:.3f}")
 
 
-def save_plot(settings: Settings, runs: Runs, path: Path) -> None:
+def save_plot(settings: SimulationSettings, runs: Runs, path: Path) -> None:
     """Mean cumulative regret with a band of one standard error, as a PNG."""
     import matplotlib
 

@@ -29,7 +29,7 @@ BLOCK_ROUNDS = 1024  # contexts drawn at once
 
 
 @dataclass(frozen=True)
-class Settings:
+class SimulationSettings:
     """One experiment: some algorithms on the same `seeds` worlds."""
 
     algorithms: tuple[str, ...]
@@ -95,10 +95,12 @@ class Run:
     seconds: float
 
 
-Player = Callable[[Settings, str, int, OnRound], Run]
+Player = Callable[[SimulationSettings, str, int, OnRound], Run]
 
 
-def play_in_process(settings: Settings, algorithm: str, seed: int, on_round: OnRound) -> Run:
+def play_in_process(
+    settings: SimulationSettings, algorithm: str, seed: int, on_round: OnRound
+) -> Run:
     """Play whole epochs at once with an agent in this process."""
     world = settings.world(seed)
     started = time.perf_counter()
@@ -122,7 +124,7 @@ def play_in_process(settings: Settings, algorithm: str, seed: int, on_round: OnR
 def over_http(url: str, **client_options: Any) -> Player:
     """A player that drives the service at `url`, one request a round."""
 
-    def play(settings: Settings, algorithm: str, seed: int, on_round: OnRound) -> Run:
+    def play(settings: SimulationSettings, algorithm: str, seed: int, on_round: OnRound) -> Run:
         world = settings.world(seed)
         started = time.perf_counter()
         with Client(url, **client_options) as client:
@@ -187,7 +189,7 @@ def settled_estimates(session: Session) -> list[dict[str, Any]]:
 
 
 def simulate_all(
-    settings: Settings,
+    settings: SimulationSettings,
     url: str | None = None,
     *,
     show_progress: bool = False,

@@ -9,13 +9,13 @@ import numpy as np
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from lhb_engine.history import History, Measurements
 from lhb_engine.history import Trajectory as Rounds
-from service.records import Session, SessionKey, Trajectory
+from service.records import SessionKey, SessionRow, TrajectoryRow
 from service.writer.unit_of_work import LiveAgent, UnitOfWork
 
 N_CACHED = 4096
 
 
-def build_agent(session: Session, state: str | dict[str, Any] | None) -> Agent:
+def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
     """The session's agent as `state` describes it, or a fresh one."""
     kind = ALGORITHMS[session.algorithm]
     options = make_options(session.algorithm, session.options)
@@ -35,7 +35,7 @@ class Agents:
     def __init__(self) -> None:
         self._agents: OrderedDict[SessionKey, LiveAgent] = OrderedDict()
 
-    def get(self, uow: UnitOfWork, session: Session) -> Agent:
+    def get(self, uow: UnitOfWork, session: SessionRow) -> Agent:
         """The session's agent as of this transaction."""
         key = session.key
         live = uow.agents.get(key)
@@ -48,13 +48,13 @@ class Agents:
             self._agents.move_to_end(key)
         return live.agent
 
-    def has(self, session: Session) -> bool:
+    def has(self, session: SessionRow) -> bool:
         """Whether the session's agent is here, and nothing has to be read to know that it is."""
         live = self._agents.get(session.key)
         learns = ALGORITHMS[session.algorithm].learns_within_epoch
         return live is not None and not learns and live.n_estimates == session.n_estimates
 
-    def _current(self, uow: UnitOfWork, session: Session) -> LiveAgent:
+    def _current(self, uow: UnitOfWork, session: SessionRow) -> LiveAgent:
         live = self._agents.get(session.key)
         if ALGORITHMS[session.algorithm].learns_within_epoch:
             state = uow.agent_state(session.key)
@@ -66,7 +66,12 @@ class Agents:
         return live
 
     def observe(
-        self, uow: UnitOfWork, session: Session, trajectory: Trajectory, round: int, value: float
+        self,
+        uow: UnitOfWork,
+        session: SessionRow,
+        trajectory: TrajectoryRow,
+        round: int,
+        value: float,
     ) -> None:
         """Tell an agent that learns within its epoch of one round's reward."""
         agent = self.get(uow, session)

@@ -37,7 +37,7 @@ from service.settings import Settings
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
 from service.web.api_keys import Keyring
-from service.web.middleware import Front
+from service.web.middleware import Middleware
 from service.writer.group_commit import GroupCommit
 
 DESCRIPTION = """
@@ -57,7 +57,7 @@ class App(FastAPI):
     """FastAPI behind the one middleware: outside, since even FastAPI's own layers cost more than
     a decision."""
 
-    front: Front
+    front: Middleware
 
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Everything that the front does not answer itself."""
@@ -106,7 +106,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         exception_handlers=HANDLERS,
         redirect_slashes=False,
     )
-    app.front = Front(app.framework, settings, metrics, keys, lambda: app.state.service)
+    app.front = Middleware(app.framework, settings, metrics, keys, lambda: app.state.service)
     for module in ROUTERS:
         app.include_router(module.router)
     describe = app.openapi

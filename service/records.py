@@ -111,7 +111,7 @@ class Schedule:
 
 
 @dataclass(slots=True)
-class Session:
+class SessionRow:
     """One durable agent: what was asked for, and how far it is.
 
     `n_complete` counts the complete rounds of the last open window: it changes with every reward,
@@ -165,7 +165,7 @@ class Session:
 
 
 @dataclass(slots=True)
-class Trajectory:
+class TrajectoryRow:
     """How far one sequence of rounds is. `measured_through`: no measurement reaches beyond it."""
 
     tenant: str
@@ -178,7 +178,7 @@ class Trajectory:
     last_at: float = 0.0
 
 
-class Decision(NamedTuple):
+class DecisionRow(NamedTuple):
     """One decision as first answered. `arm` is None for a round without action."""
 
     tenant: str
@@ -217,7 +217,7 @@ def number_in(event_id: str) -> int | None:
     return int(number) if number == str(int(number)) else None
 
 
-class Measurement(NamedTuple):
+class MeasurementRow(NamedTuple):
     """A value over rounds first_round..last_round; append-only, numbered in its trajectory."""
 
     tenant: str
@@ -239,7 +239,7 @@ class FitQueue(NamedTuple):
     n_workers: int
 
 
-class EstimateRecord(NamedTuple):
+class EstimateRow(NamedTuple):
     """One fit: what it was to read, what came of it. Status adds "failed" and "skipped"."""
 
     tenant: str

@@ -19,7 +19,7 @@ from lhb_engine.history import FitWindow
 from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
 from service.fits.job import fingerprint
-from service.records import Decision, DueFit, EstimateRecord, Session
+from service.records import DecisionRow, DueFit, EstimateRow, SessionRow
 from service.storage.ports import Reader
 
 PAGE = 1000
@@ -28,7 +28,7 @@ TOLD = ("seconds",)  # of an estimate: not what was found, but how the fit went
 
 
 @dataclass(slots=True)
-class Replay:
+class SessionReplay:
     """What was compared, and every difference in words."""
 
     session_id: str
@@ -49,9 +49,9 @@ class Replay:
         }
 
 
-def replay_session(reader: Reader, session: Session) -> Replay:
+def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     """Decide and fit everything again."""
-    replay = Replay(session.id)
+    replay = SessionReplay(session.id)
     agent = build_agent(session, None)
     states = {0: agent.state()}
     for record in _estimates(reader, session):
@@ -82,14 +82,14 @@ def replay_session(reader: Reader, session: Session) -> Replay:
     return replay
 
 
-def _estimates(reader: Reader, session: Session) -> Iterator[EstimateRecord]:
+def _estimates(reader: Reader, session: SessionRow) -> Iterator[EstimateRow]:
     after = 0
     while page := reader.estimates(session.key, after, PAGE):
         yield from page
         after = page[-1].number
 
 
-def _decisions(reader: Reader, session: Session, trajectory: str) -> Iterator[Decision]:
+def _decisions(reader: Reader, session: SessionRow, trajectory: str) -> Iterator[DecisionRow]:
     after = 0
     while page := reader.decisions((*session.key, trajectory), after, PAGE):
         yield from page
@@ -97,7 +97,7 @@ def _decisions(reader: Reader, session: Session, trajectory: str) -> Iterator[De
 
 
 def _decide_again(
-    session: Session, agents: dict[int, Agent], decision: Decision, replay: Replay
+    session: SessionRow, agents: dict[int, Agent], decision: DecisionRow, replay: SessionReplay
 ) -> None:
     replay.n_decisions += 1
     agent = agents.get(decision.model_version)
@@ -123,11 +123,11 @@ def _decide_again(
 
 def _refit(
     reader: Reader,
-    session: Session,
+    session: SessionRow,
     agent: Agent,
-    record: EstimateRecord,
+    record: EstimateRow,
     stored: Estimate,
-    replay: Replay,
+    replay: SessionReplay,
 ) -> None:
     replay.n_estimates += 1
     manifest = json.loads(record.manifest)
@@ -158,5 +158,5 @@ def _is_close(before: Any, again: Any) -> bool:
     return bool(np.all(np.abs(a - b) <= TOLERANCE * size))
 
 
-def _name(decision: Decision) -> str:
+def _name(decision: DecisionRow) -> str:
     return f"decision {decision.event_id!r} of trajectory {decision.trajectory!r}"

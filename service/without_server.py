@@ -9,7 +9,7 @@ from pathlib import Path
 from service.agent_cache import Agents
 from service.commands.sessions import ChangeSession, unknown_session
 from service.problems import Problem
-from service.records import Session
+from service.records import SessionRow
 from service.settings import Settings
 from service.storage.database_url import open_store
 from service.storage.ports import Reader, Refused
@@ -24,7 +24,7 @@ class NotPossible(Refused):
     """It cannot be done here; the message says what to do instead."""
 
 
-def find(reader: Reader, session_id: str) -> Session:
+def find(reader: Reader, session_id: str) -> SessionRow:
     """A session of whichever tenant by id, or by name where no id fits."""
     for tenant in _tenants(reader):
         found = reader.session((tenant, session_id))
@@ -39,9 +39,9 @@ def find(reader: Reader, session_id: str) -> Session:
     return named[0]
 
 
-def all_sessions(reader: Reader) -> list[Session]:
+def all_sessions(reader: Reader) -> list[SessionRow]:
     """All of them, every tenant's, archived ones too."""
-    sessions: list[Session] = []
+    sessions: list[SessionRow] = []
     for tenant in _tenants(reader):
         after = ""
         while page := reader.sessions(tenant, after, 1000, True):

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from clients.simulation_report import print_lag_weights, print_table, save_plot, warnings_of
-from clients.simulator import Settings, simulate_all
+from clients.simulator import SimulationSettings, simulate_all
 
 ALGORITHMS = ("anytime", "ad_lasso", "uniform", "oracle_w", "oracle")
 READY_SECONDS = 30
@@ -50,7 +50,7 @@ def run(seeds: int, out: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     console = Console()
-    settings = Settings(algorithms=ALGORITHMS, seeds=seeds)
+    settings = SimulationSettings(algorithms=ALGORITHMS, seeds=seeds)
     with server(out / "demo.db") as url:
         console.print(
             f"A server on embedded SQLite listens on {url}.\n"

@@ -67,17 +67,17 @@ def _replay(
 ) -> Any:
     from clients.cli.log_files import read_log
     from lhb_engine.agents import ALGORITHMS, make_agent
-    from lhb_engine.evaluation.log_replay import Replay
+    from lhb_engine.evaluation.log_replay import LogReplay
 
     if algorithm not in ALGORITHMS:
         raise typer.BadParameter(f"algorithm: {algorithm!r} is none of {', '.join(ALGORITHMS)}")
     if ALGORITHMS[algorithm].needs_truth:
         raise typer.BadParameter(f"algorithm: {algorithm} needs the truth, which no log holds")
-    replay: Replay | None = None
+    replay: LogReplay | None = None
     for block in read_log(path):
         if replay is None:
             agent = make_agent(algorithm, dim=block.selected.shape[1], horizon=horizon)
-            replay = Replay(agent, seed=seed, lags=lags)
+            replay = LogReplay(agent, seed=seed, lags=lags)
         replay.feed(block)
     if replay is None:
         raise typer.BadParameter(f"{path} holds no rounds")

@@ -124,10 +124,10 @@ def simulate(
 ) -> None:
     """Play simulated worlds and report the regret, in process or against a server."""
     from clients.simulation_report import print_table, save_plot, summary, warnings_of
-    from clients.simulator import Settings, simulate_all
+    from clients.simulator import SimulationSettings, simulate_all
 
     try:
-        settings = Settings(
+        settings = SimulationSettings(
             algorithms=tuple(algorithm or [DEFAULT_ALGORITHM]),
             rounds=rounds,
             horizon=horizon,

@@ -11,10 +11,10 @@ from clients.experiments.framework.plot_style import band, panels
 from clients.experiments.framework.regret_runs import cases_of, final, lower, verdict
 from clients.experiments.framework.table import Row, Table, paired
 from clients.experiments.framework.worlds import data_poor
-from clients.simulator import Player, Settings
+from clients.simulator import Player, SimulationSettings
 from lhb_engine.agents import Agent
 from lhb_engine.agents.epochs import quarter_of
-from lhb_engine.design.fit_rows import Rows, measured_rows
+from lhb_engine.design.fit_rows import FitRows, measured_rows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
@@ -59,7 +59,7 @@ def adjacent(agent: Agent, history: History) -> Estimate:
     value = np.zeros(len(part.contexts))
     value[part.measurements.first - part.first_round] = part.measurements.value
     design = LaggedDesign(part.contexts, window.n_lags).measure(rows)
-    return BlockLasso(None, False).estimate(Rows(design, rows @ value, "differenced", 0), window)
+    return BlockLasso(None, False).estimate(FitRows(design, rows @ value, "differenced", 0), window)
 
 
 def all_rows(agent: Agent, history: History) -> Estimate:
@@ -77,7 +77,7 @@ VARIANTS: dict[str, Callable[[Agent, History], Estimate]] = {
 }
 
 
-def worlds(scale: Scale) -> dict[str, Settings]:
+def worlds(scale: Scale) -> dict[str, SimulationSettings]:
     """Settings by panel."""
     return {pattern: data_poor(scale, pattern) for pattern in ("early_mass", "flat")}
 

@@ -16,7 +16,7 @@ from clients.experiments.framework.regret_runs import (
 )
 from clients.experiments.framework.table import Row, Table, paired
 from clients.experiments.framework.worlds import data_poor
-from clients.simulator import Player, Settings
+from clients.simulator import Player, SimulationSettings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +33,7 @@ EARLY, LATE = "w_1: early mass", "w_2: late mass"
 PATTERNS = {EARLY: "early_mass", LATE: "late_mass"}
 
 
-def worlds(scale: Scale) -> dict[str, Settings]:
+def worlds(scale: Scale) -> dict[str, SimulationSettings]:
     """Settings by panel."""
     return {panel: data_poor(scale, pattern) for panel, pattern in PATTERNS.items()}
 

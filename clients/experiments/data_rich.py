@@ -16,7 +16,7 @@ from clients.experiments.framework.regret_runs import (
 )
 from clients.experiments.framework.table import Row, Table, paired
 from clients.experiments.framework.worlds import data_rich
-from clients.simulator import Player, Settings
+from clients.simulator import Player, SimulationSettings
 
 THEORY = "ad_lasso, theory c=1"
 CENTRED = "ad_lasso, centred"
@@ -33,7 +33,7 @@ def name_of(pattern: str, sparsity: int) -> str:
     return f"{pattern} s={sparsity}"
 
 
-def worlds(scale: Scale) -> dict[str, Settings]:
+def worlds(scale: Scale) -> dict[str, SimulationSettings]:
     """Settings by panel."""
     sparsities = (2, 5) if scale.toy else SPARSITIES
     return {

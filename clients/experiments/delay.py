@@ -11,7 +11,7 @@ from clients.experiments.framework.regret_runs import Contender, play
 from clients.experiments.framework.slopes import slope_by_seed
 from clients.experiments.framework.table import Row, Table, mean_of, paired
 from clients.experiments.framework.worlds import world
-from clients.simulator import Player, Settings
+from clients.simulator import Player, SimulationSettings
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ AGENT = "doubling_lasso, L=8"
 
 
 @dataclass(frozen=True)
-class DelayedSettings(Settings):
+class DelayedSettings(SimulationSettings):
     """Worlds whose one nonzero lag weight is at `delay`."""
 
     delay: int = 0

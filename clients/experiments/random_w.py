@@ -12,12 +12,12 @@ from clients.experiments.framework.regret_runs import (
 )
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_rich
-from clients.simulator import Player, Settings
+from clients.simulator import Player, SimulationSettings
 
 SPARSITIES = (2, 5, 15, 30)
 
 
-def worlds(scale: Scale) -> dict[str, Settings]:
+def worlds(scale: Scale) -> dict[str, SimulationSettings]:
     """Settings by panel."""
     return {
         f"random s={s}": data_rich(scale, "random", s)

@@ -12,7 +12,7 @@ from clients.experiments.framework.slopes import slope_by_seed
 from clients.experiments.framework.table import Row, Table, mean_of
 from clients.experiments.framework.worlds import one_at_a_time
 from clients.simulator import Player
-from lhb_engine.design.fit_rows import Rows
+from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow, Floats
 from lhb_engine.lasso.fit import BlockLasso
@@ -54,7 +54,7 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     keep = np.arange(horizon, n + horizon)
     measured = design.measure(_selection(keep, n + horizon))
     window = FitWindow(1, horizon + 1, n + horizon, n_lags, n + horizon)
-    estimate = BlockLasso(None, False).estimate(Rows(measured, rewards[keep], "full", 0), window)
+    estimate = BlockLasso(None, False).estimate(FitRows(measured, rewards[keep], "full", 0), window)
     if estimate.theta is None:
         return [{"sine": 1.0}]
     cosine = float(np.clip(estimate.theta @ theta, -1.0, 1.0))

@@ -17,7 +17,7 @@ from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
-    from lhb_engine.posterior.prediction_check import Since
+    from lhb_engine.posterior.prediction_check import LaterRows
     from lhb_engine.posterior.rank_one_posterior import Posterior
 
 FIRST_FIT = 8
@@ -178,7 +178,9 @@ class Anytime(Agent):
         until = self._lapse(self.prediction.last_round)
         return f"the last direction stays, up to round {until:.0f} if no fit confirms it"
 
-    def _estimate(self, rows: AlignedRounds, history: History, since: "Since | None") -> Estimate:
+    def _estimate(
+        self, rows: AlignedRounds, history: History, since: "LaterRows | None"
+    ) -> Estimate:
         """In the rows' own units."""
         from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 

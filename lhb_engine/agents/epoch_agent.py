@@ -10,7 +10,7 @@ from lhb_engine.agents.option_checks import check_among, check_whole
 from lhb_engine.history import FitWindow, History
 
 if TYPE_CHECKING:
-    from lhb_engine.design.fit_rows import Rows
+    from lhb_engine.design.fit_rows import FitRows
 
 Share = Literal["epoch", "ad_lasso"]
 
@@ -54,7 +54,7 @@ class OnEpochs(Agent):
         """The first window that is due after more than `n_rounds` rounds."""
         return next(window for window in self.windows() if window.due > n_rounds)
 
-    def rows(self, history: History) -> "Rows":
+    def rows(self, history: History) -> "FitRows":
         """The rows of one fit, undifferenced."""
         from lhb_engine.design.fit_rows import measured_rows
 
@@ -64,7 +64,7 @@ class OnEpochs(Agent):
         return measured_rows(history, quarters=epochs.quarter_of(window) if shared else None)
 
 
-def covered(rows: "Rows", window: FitWindow) -> dict[str, Any]:
+def covered(rows: "FitRows", window: FitWindow) -> dict[str, Any]:
     """The fields of an `Estimate` that say which data a fit has used."""
     return {
         "n_rows": rows.design.n_rows,

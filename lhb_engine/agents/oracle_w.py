@@ -17,7 +17,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History
 
 if TYPE_CHECKING:
-    from lhb_engine.design.fit_rows import Rows
+    from lhb_engine.design.fit_rows import FitRows
 
 Schedule = Literal["ad_lasso", "growing"]
 
@@ -110,7 +110,7 @@ class OracleW(Agent):
         return None
 
 
-def filtered_contexts(rows: "Rows", weights: Floats) -> Floats:
+def filtered_contexts(rows: "FitRows", weights: Floats) -> Floats:
     """Rows of g_t = sum_k w_k xi_{t-k}, (n_rows, dim); `weights` has one number a lag."""
     out = np.zeros((rows.design.n_rows, rows.design.dim))
     for lag in np.flatnonzero(weights):

@@ -10,7 +10,7 @@ from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, T
 
 
 @dataclass(frozen=True)
-class Rows:
+class FitRows:
     """The least-squares rows of one fit.
 
     Attributes
@@ -31,7 +31,7 @@ class Rows:
     n_missing: int
 
 
-def measured_rows(history: History, *, quarters: int | None = None) -> Rows:
+def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
     """A row a measurement inside the window.
 
     Parameters
@@ -59,7 +59,7 @@ def measured_rows(history: History, *, quarters: int | None = None) -> Rows:
     spans = last - first + 1
     whole = LaggedDesign([p.contexts for p in history.trajectories.values()], window.n_lags)
     single = bool((spans == 1).all())
-    return Rows(
+    return FitRows(
         whole.select(first) if single else whole.measure(span_matrix(first, last, n_before)),
         np.concatenate(values) / np.sqrt(spans),
         "undifferenced" if quarters else "full",
@@ -67,7 +67,7 @@ def measured_rows(history: History, *, quarters: int | None = None) -> Rows:
     )
 
 
-def differenced_rows(history: History, quarter: int) -> Rows | None:
+def differenced_rows(history: History, quarter: int) -> FitRows | None:
     """Fourth quarter less second: y = r'' - r', X = P'' - P' (Algorithm 1).
 
     A row exists where both partners were measured, each wholly inside its quarter; None where
@@ -102,7 +102,7 @@ def differenced_rows(history: History, quarter: int) -> Rows | None:
     start = part.first_round
     matrix = span_matrix(kept.first - start, kept.last - start, len(part.contexts))
     design = LaggedDesign(part.contexts, window.n_lags)
-    return Rows(
+    return FitRows(
         design.measure(sparse.csr_array(matrix[plus] - matrix[minus])),
         difference / np.sqrt(spans[plus]),
         "differenced",

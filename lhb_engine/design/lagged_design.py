@@ -14,7 +14,7 @@ from scipy import sparse
 
 from lhb_engine.design.combined_rows import CombinedRows
 from lhb_engine.design.overlap_save import Bank, plan_banks
-from lhb_engine.design.short_trajectories import Stack
+from lhb_engine.design.short_trajectories import ShortTrajectories
 from lhb_engine.history import Floats, Ints
 
 LEAST_RUN = 16  # consecutive rounds, on average, for which the Gram matrix's recursion pays
@@ -249,7 +249,7 @@ class LaggedDesign:
         return self._combine.T.tocsr()
 
     @cached_property
-    def _banks(self) -> list[Bank | Stack]:
+    def _banks(self) -> list[Bank | ShortTrajectories]:
         row_of = np.full(self.n_rounds, -1)
         row_of[self._rounds] = np.arange(len(self._rounds))
         return plan_banks(self._turned[:, 1:], self._starts, self.lengths, row_of, self.n_lags)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-from lhb_engine.design.short_trajectories import Stack, stack
+from lhb_engine.design.short_trajectories import ShortTrajectories, stack
 from lhb_engine.history import Floats, Ints
 
 SHORT = 16  # rounds up to which a trajectory needs no transform
@@ -73,7 +73,7 @@ class Bank:
 
 def plan_banks(
     contexts: Floats, starts: Ints, lengths: Ints, row_of: Ints, n_lags: int
-) -> list[Bank | Stack]:
+) -> list[Bank | ShortTrajectories]:
     """Banks, and a stack of what is too short for them, that cover every round that is a row.
 
     Parameters

@@ -13,7 +13,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats
 
 if TYPE_CHECKING:
-    from lhb_engine.design.fit_rows import Rows
+    from lhb_engine.design.fit_rows import FitRows
 
 OUT_OF_RANGE = "Rewards and contexts are so far apart in size that no number holds a lag weight."
 
@@ -70,7 +70,7 @@ class Units:
         return out if np.isfinite(numbers).all() else None
 
 
-def in_units(rows: "Rows") -> tuple["Rows", Units]:
+def in_units(rows: "FitRows") -> tuple["FitRows", Units]:
     """Rows of numbers up to 1, and what they were divided by."""
     units = Units(power_of_two(rows.design.contexts), power_of_two(rows.y))
     design = rows.design.scaled(np.full(rows.design.dim, 1.0 / units.contexts))

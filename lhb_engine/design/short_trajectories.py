@@ -12,7 +12,7 @@ from lhb_engine.history import Floats, Ints
 
 
 @dataclass(frozen=True)
-class Stack:
+class ShortTrajectories:
     """Short trajectories of about one length, in place of the transforms of a `Bank`.
 
     Parameters
@@ -49,7 +49,9 @@ class Stack:
             out[lag] += self.contexts[:, : n - later] @ signal[later:]
 
 
-def stack(contexts: Floats, parts: list[tuple[int, int]], row_of: Ints, n_lags: int) -> Stack:
+def stack(
+    contexts: Floats, parts: list[tuple[int, int]], row_of: Ints, n_lags: int
+) -> ShortTrajectories:
     """Stack trajectories, each from its first round to its last row.
 
     Parameters
@@ -69,6 +71,6 @@ def stack(contexts: Floats, parts: list[tuple[int, int]], row_of: Ints, n_lags: 
     row = np.where(inside, row_of.take(index, mode="clip"), -1).ravel()
     places = np.flatnonzero(row >= 0)
     n_places = len(place)
-    return Stack(
+    return ShortTrajectories(
         stacked.reshape(len(contexts), -1), n_places, min(n_lags, n_places), row[places], places
     )

@@ -80,7 +80,7 @@ class Evaluation:
     estimate: Estimate | None
 
 
-class Replay:
+class LogReplay:
     """Feed a log block by block; only what the next fit needs is kept.
 
     Parameters

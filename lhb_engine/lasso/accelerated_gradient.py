@@ -43,7 +43,7 @@ class Quadratic(Protocol):
     def residual(self, phi: Floats, image: Floats) -> tuple[float, float]:
         """|r|^2 / n and y'r / n."""
 
-    def bend(self, moved: Floats, image: Floats) -> float:
+    def curvature_along(self, moved: Floats, image: Floats) -> float:
         """|X moved|^2 / n."""
 
 
@@ -93,7 +93,7 @@ def accelerated_gradient(
             moved, bent = step - point, step_fitted - point_fitted
             # the majorisation that makes it a descent step is checked, not assumed
             limit = curvature.value * float(np.vdot(moved, moved))
-            failed = problem.bend(moved, bent) > limit * (1 + 1e-9)
+            failed = problem.curvature_along(moved, bent) > limit * (1 + 1e-9)
             if not (failed and curvature.value < steepest):
                 break
             curvature.value *= STEEPER
@@ -120,4 +120,4 @@ def _first_curvature(problem: Quadratic, phi: Floats) -> float:
     square = float(np.vdot(v, v))
     if square == 0.0:
         return 1.0
-    return max(problem.bend(v, problem.predict(v)) / square, TINY)
+    return max(problem.curvature_along(v, problem.predict(v)) / square, TINY)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.design.fit_rows import Rows
+from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.design.scaling import Units, in_units, power_of_two
 from lhb_engine.estimate import Estimate
@@ -49,7 +49,7 @@ class BlockLasso:
     standard_errors: bool = False
     tol: float = 1e-6
 
-    def estimate(self, rows: Rows, window: FitWindow) -> Estimate:
+    def estimate(self, rows: FitRows, window: FitWindow) -> Estimate:
         """Fit phi on `rows` and read theta and the lag weights off it."""
         empty = Estimate(
             "insufficient_data",
@@ -66,7 +66,7 @@ class BlockLasso:
         scaled, units = in_units(rows)
         return units.restore(self._estimate(scaled, units, empty))
 
-    def _estimate(self, rows: Rows, units: Units, empty: Estimate) -> Estimate:
+    def _estimate(self, rows: FitRows, units: Units, empty: Estimate) -> Estimate:
         """The estimate in the fit's own units, but for the diagnostics."""
         y = rows.y
         features = self._feature_scales(rows.design)
@@ -126,7 +126,7 @@ class BlockLasso:
         flat = spread <= 1e-12 * np.abs(contexts).max(axis=0)
         return np.asarray(np.where(flat, 1.0, spread))
 
-    def _too_little(self, rows: Rows) -> str:
+    def _too_little(self, rows: FitRows) -> str:
         """Why no estimate is possible; empty where one is."""
         # MODEL 5 asks for 2d rows to find a direction in; a fitted baseline uses up one more
         n, least = rows.design.n_rows, 2 * rows.design.dim + self.fit_intercept

@@ -85,7 +85,7 @@ class LeastSquares:
         r = self.y - fitted
         return float(r @ r) / self.n, float(self.y @ r) / self.n
 
-    def bend(self, moved: Floats, fitted: Floats) -> float:
+    def curvature_along(self, moved: Floats, fitted: Floats) -> float:
         """|X moved|^2 / n, given X moved."""
         return float(fitted @ fitted) / self.n
 

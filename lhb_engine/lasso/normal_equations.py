@@ -48,7 +48,7 @@ class NormalEquations:
         along = self.square - float(np.vdot(self.target, phi))
         return max(along - float(np.vdot(self.target - product, phi)), 0.0), along
 
-    def bend(self, moved: Floats, product: Floats) -> float:
+    def curvature_along(self, moved: Floats, product: Floats) -> float:
         """|X moved|^2 / n, given G moved."""
         return float(np.vdot(moved, product))
 

@@ -17,7 +17,7 @@ from scipy.special import betaln, entr, expit, log_ndtr, ndtri
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.lag_shifts import ShiftedContexts
 from lhb_engine.history import Floats, Ints
-from lhb_engine.posterior.spike_and_slab import gain, one_by_one, score_for
+from lhb_engine.posterior.spike_and_slab import gain, gibbs_pass, score_for
 
 # Before any data a fifth of the rewards' variance is noise, believed as firmly as 30 rows: with
 # fewer rows than unknowns every reward can be explained, and nothing else says that none should be.
@@ -188,7 +188,7 @@ class Chains:
                 products -= share[part][:, :, None] * levels[:, None, :]
             units = np.concatenate([noise_too, root[part]], axis=1)
             products *= units[:, 1:, None] * -units[:, None, :]
-            after[part] = one_by_one(products, before[part], bar[part], at[part], self.signed)
+            after[part] = gibbs_pass(products, before[part], bar[part], at[part], self.signed)
             change = (after[part] - before[part]) * unit[part]
             self.error -= (change[:, None, :] @ columns[:, 1:])[:, 0]
             self.level -= np.vecdot(change, along[part])

@@ -9,7 +9,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
 
 if TYPE_CHECKING:
-    from lhb_engine.design.fit_rows import Rows
+    from lhb_engine.design.fit_rows import FitRows
 
 FEWEST = 20
 WORSE = 1.25  # squared error over the noise expected, below which nothing is said
@@ -63,7 +63,7 @@ class Prediction:
         arrays = {name: np.array(data[name], np.float64) for name in ("lag_weights", "theta")}
         return cls(**data | arrays)
 
-    def since(self, history: History) -> "Since | None":
+    def since(self, history: History) -> "LaterRows | None":
         """The window's rows that came after it; None where there are none."""
         from lhb_engine.design.fit_rows import (
             measured_rows,  # brings scipy, which a server starts without
@@ -76,9 +76,9 @@ class Prediction:
         if not later.trajectories:
             return None
         rows = measured_rows(later)
-        return Since(self, rows, self.errors(rows))
+        return LaterRows(self, rows, self.errors(rows))
 
-    def errors(self, rows: "Rows") -> Floats:
+    def errors(self, rows: "FitRows") -> Floats:
         """(n_rows,) what is measured less what it predicts."""
         phi = np.zeros((rows.design.n_lags, len(self.theta)))
         known = self.lag_weights[: len(phi)]
@@ -87,7 +87,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Since:
+class LaterRows:
     """Rows that an installed estimate had not seen.
 
     Attributes
@@ -98,7 +98,7 @@ class Since:
     """
 
     old: Prediction
-    rows: "Rows"
+    rows: "FitRows"
     errors: Floats
 
     def check(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def score_for(needed: Floats, signed: bool) -> Floats:
     return np.asarray(below + (place - index) * (_SCORES[index + 1] - below))
 
 
-def one_by_one(products: Floats, before: Floats, bar: Floats, at: Floats, signed: bool) -> Floats:
+def gibbs_pass(products: Floats, before: Floats, bar: Floats, at: Floats, signed: bool) -> Floats:
     """Draw some weights of each chain in turn, each given all others as they then are.
 
     Parameters

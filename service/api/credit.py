@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query, Request, Response
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.response_types import Page, documented
 from service.api.sessions import read_session
-from service.records import Decision, Session
+from service.records import DecisionRow, SessionRow
 from service.storage.ports import Reader
 
 router = APIRouter(tags=["estimates"])
 
 
-def credit_answer(decision: Decision, per_lag: Any, n_rounds: int, theta: Any) -> dict[str, Any]:
+def credit_answer(decision: DecisionRow, per_lag: Any, n_rounds: int, theta: Any) -> dict[str, Any]:
     """A decision's expected share in the rewards, before now and from now on.
 
     Parameters
@@ -55,7 +55,7 @@ async def get_credit(
     """By the estimate in use: a decision's context times theta, times the lag weights that have
     passed (earned) and those still ahead (to_come). Null before the first estimate."""
 
-    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         key = (*session.key, trajectory)
         decisions = reader.decisions(key, cursor, limit + 1)
         found = reader.trajectory(key)

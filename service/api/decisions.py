@@ -13,7 +13,7 @@ from service.api.rewards import read_rewards
 from service.api.sessions import read_session
 from service.commands.decisions import Blocked, Decide, Taken, request_digest
 from service.problems import Problem, not_found
-from service.records import SERVER_EVENT, Decision, Session
+from service.records import SERVER_EVENT, DecisionRow, SessionRow
 from service.runtime import Service, service_of, tenant_of
 from service.storage.ports import Reader
 
@@ -89,7 +89,7 @@ def refuse_twins(arm_ids: list[str]) -> None:
         seen.add(name)
 
 
-def decision_answer(decision: Decision) -> dict[str, Any]:
+def decision_answer(decision: DecisionRow) -> dict[str, Any]:
     """A decision as it is answered, the first time and every time after."""
     return {
         "event_id": decision.event_id,
@@ -170,7 +170,7 @@ async def get_decision(
 ) -> Response:
     """The decision as first answered."""
 
-    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         found = reader.decision((*session.key, trajectory), event_id)
         if found is None:
             detail = f"no decision has the event id {event_id!r}"

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Request, Response
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.response_types import EstimateAnswer, Page, documented
 from service.api.sessions import read_session, timestamp
-from service.records import DueFit, EstimateRecord, OpenWindow, Session, window_to_json
+from service.records import DueFit, EstimateRow, OpenWindow, SessionRow, window_to_json
 from service.storage.ports import Reader
 
 router = APIRouter(tags=["estimates"])
 
 
-def estimate_answer(record: EstimateRecord) -> dict[str, Any]:
+def estimate_answer(record: EstimateRow) -> dict[str, Any]:
     """A fit as it is answered."""
     estimate = {} if record.estimate is None else json.loads(record.estimate)
     manifest = json.loads(record.manifest)
@@ -41,7 +41,7 @@ def estimate_answer(record: EstimateRecord) -> dict[str, Any]:
 async def get_estimate(session_id: str, request: Request) -> Response:
     """The estimate that decides; `{"status": "none"}` before the first."""
 
-    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         if session.estimate == 0:
             return {"status": "none"}
         record = reader.estimate(session.key, session.estimate)
@@ -61,7 +61,7 @@ async def get_estimates(
 ) -> Response:
     """In order, with those that failed, found nothing or were overtaken."""
 
-    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         records = reader.estimates(session.key, cursor, limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
         return page([estimate_answer(record) for record in shown], following)
@@ -69,7 +69,7 @@ async def get_estimates(
     return await read_session(request, session_id, answer)
 
 
-def _open(session: Session, window: OpenWindow) -> dict[str, Any]:
+def _open(session: SessionRow, window: OpenWindow) -> dict[str, Any]:
     is_last = window is session.schedule.open[-1]
     n_complete = session.n_complete if is_last else window.n_complete
     n = window.window.last - window.window.first + 1
@@ -96,7 +96,7 @@ def _due(due: DueFit, status: str) -> dict[str, Any]:
     }
 
 
-def _done(record: EstimateRecord) -> dict[str, Any]:
+def _done(record: EstimateRow) -> dict[str, Any]:
     manifest = json.loads(record.manifest)
     return {
         "epoch": record.epoch,
@@ -110,7 +110,7 @@ def _done(record: EstimateRecord) -> dict[str, Any]:
     }
 
 
-def _to_come(session: Session) -> list[dict[str, Any]]:
+def _to_come(session: SessionRow) -> list[dict[str, Any]]:
     schedule = session.schedule
     at_work = [] if schedule.current is None else [_due(schedule.current, "fitting")]
     waiting = [_due(due, "due") for due in schedule.waiting]
@@ -127,7 +127,7 @@ async def get_epochs(
 ) -> Response:
     """Fits that are done, then those that are due, then those to come."""
 
-    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         records = reader.estimates(session.key, cursor, limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
         items = [_done(record) for record in shown]

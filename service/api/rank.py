@@ -12,7 +12,7 @@ from service.api.request_bodies import RANK, parse, refuse_duplicates
 from service.api.response_types import RankAnswer, documented, takes
 from service.api.sessions import read_session
 from service.commands.sessions import refuse_width
-from service.records import Session
+from service.records import SessionRow
 from service.storage.ports import Reader
 
 router = APIRouter(tags=["estimates"])
@@ -34,7 +34,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
     arm_ids = asked.get("arm_ids")
     check_arms(len(contexts), arm_ids)
 
-    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         refuse_width(session, contexts)
         agent = build_agent(session, reader.agent_state(session.key))
         scores = agent.scores(contexts)

@@ -52,7 +52,9 @@ def _rfc_3339(value: Any) -> Any:
 Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
 # the first offence is enough: one error object an element would cost gigabytes
 Row = Annotated[list[float], FailFast()]
-Rows = TypeAliasType("Rows", Annotated[list[Row], Field(max_length=MOST_ARMS), FailFast()])
+ContextRows = TypeAliasType(
+    "ContextRows", Annotated[list[Row], Field(max_length=MOST_ARMS), FailFast()]
+)
 
 ArmIds = TypeAliasType("ArmIds", Annotated[list[Key], FailFast()])
 
@@ -123,7 +125,7 @@ class EncodedContexts(TypedDict):
 
 
 Contexts = Annotated[
-    Rows | EncodedContexts,
+    ContextRows | EncodedContexts,
     Field(description="K rows of dim numbers, or base64 float64", union_mode="smart"),
 ]
 

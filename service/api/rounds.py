@@ -8,13 +8,13 @@ from fastapi import APIRouter, Query, Request, Response
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.response_types import Page, documented
 from service.api.sessions import read_session, timestamp
-from service.records import Decision, Measurement, Session
+from service.records import DecisionRow, MeasurementRow, SessionRow
 from service.storage.ports import Reader
 
 router = APIRouter(tags=["rounds"])
 
 
-def round_answer(decision: Decision, measured: list[Measurement]) -> dict[str, Any]:
+def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[str, Any]:
     """A round: its decision, and what was measured during it."""
     values = [m.value for m in measured if m.first_round == m.last_round]
     spans = [
@@ -54,11 +54,11 @@ async def get_rounds(
 ) -> Response:
     """Rounds in order. A span is listed with the round it starts in."""
 
-    def answer(reader: Reader, session: Session) -> dict[str, Any]:
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         key = (*session.key, trajectory)
         decisions = reader.decisions(key, cursor, limit + 1)
         shown, following = cut(decisions, limit, lambda decision: decision.round)
-        measured: dict[int, list[Measurement]] = {d.round: [] for d in shown}
+        measured: dict[int, list[MeasurementRow]] = {d.round: [] for d in shown}
         if shown:
             for one in reader.measurements(key, shown[0].round, shown[-1].round):
                 measured[one.first_round].append(one)

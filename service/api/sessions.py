@@ -11,7 +11,7 @@ from service.api.paging import LIMIT, cut, page
 from service.api.request_bodies import PATCH, SESSION, parse, refuse_duplicates
 from service.api.response_types import Page, SessionAnswer, documented, takes
 from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
-from service.records import Session
+from service.records import SessionRow
 from service.runtime import service_of, tenant_of
 from service.storage.ports import Reader
 
@@ -35,7 +35,7 @@ def timestamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def session_answer(session: Session) -> dict[str, Any]:
+def session_answer(session: SessionRow) -> dict[str, Any]:
     """A session as it is answered."""
     return {
         "id": session.id,
@@ -58,7 +58,7 @@ def session_answer(session: Session) -> dict[str, Any]:
     }
 
 
-def found_session(reader: Reader, tenant: str, session_id: str) -> Session:
+def found_session(reader: Reader, tenant: str, session_id: str) -> SessionRow:
     """The session, or 404."""
     session = reader.session((tenant, session_id))
     if session is None:
@@ -72,7 +72,7 @@ def json_response(value: Any, status: int = 200, **headers: str) -> Response:
 
 
 async def read_session(
-    request: Request, session_id: str, answer: Callable[[Reader, Session], dict[str, Any]]
+    request: Request, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
 ) -> Response:
     """What `answer` says of a session in one view of the database; 404 where there is none."""
     service, tenant = service_of(request), tenant_of(request)
@@ -117,7 +117,7 @@ async def get_sessions(
     """In order of creation."""
     service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> list[Session]:
+    def read() -> list[SessionRow]:
         with service.store.reader() as reader:
             return reader.sessions(tenant, cursor, limit + 1, archived)
 

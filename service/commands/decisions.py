@@ -11,7 +11,7 @@ from service.commands.rewards import Planned, Reward, apply_rewards, are_few, pl
 from service.commands.sessions import find_session, refuse_archived, refuse_width
 from service.fits.schedule import after_decision, is_between_boundaries, is_blocked
 from service.problems import Problem
-from service.records import Decision, Session, SessionKey
+from service.records import DecisionRow, SessionKey, SessionRow
 from service.storage.ports import Keys
 from service.writer.unit_of_work import UnitOfWork
 
@@ -19,7 +19,7 @@ from service.writer.unit_of_work import UnitOfWork
 class Taken(NamedTuple):
     """A decision, and whether it was taken just now or before."""
 
-    decision: Decision
+    decision: DecisionRow
     is_new: bool
 
 
@@ -92,13 +92,13 @@ class Decide:
             return Blocked(session.schedule.current.key)
         return Taken(self.take(uow, session), True)
 
-    def _again(self, known: Decision) -> Taken:
+    def _again(self, known: DecisionRow) -> Taken:
         if known.digest != self.digest:
             detail = f"event {self.event_id!r} was decided already, with another body"
             raise Problem(409, "event_conflict", detail, "event_id")
         return Taken(known, False)
 
-    def take(self, uow: UnitOfWork, session: Session) -> Decision:
+    def take(self, uow: UnitOfWork, session: SessionRow) -> DecisionRow:
         """Begin a round: choose and write. Everything has been checked."""
         trajectory = uow.trajectory((*self.key, self.trajectory))
         if trajectory.n_decisions == 0:
@@ -119,7 +119,7 @@ class Decide:
         windows = session.schedule.open
         window = windows[-1].window if windows else None
         ahead = window is not None and window.due >= session.n_rounds
-        decision = Decision(
+        decision = DecisionRow(
             *self.key,
             self.trajectory,
             round,

@@ -9,13 +9,13 @@ from service.agent_cache import Agents
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import after_measurement, is_between_boundaries
 from service.problems import Problem, not_found
-from service.records import Measurement, Session, SessionKey, Trajectory, TrajectoryKey
+from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.ports import Keys
 from service.writer.round_spans import Spans
 from service.writer.unit_of_work import UnitOfWork
 
 FEW = 32
-Planned = tuple[Trajectory, int, int, float, str | None]
+Planned = tuple[TrajectoryRow, int, int, float, str | None]
 Known = tuple[int, int, float]  # first round, last round, value
 
 
@@ -91,7 +91,7 @@ class Receive:
         return Accepted(len(planned), len(self.rewards) - len(planned))
 
 
-def are_few(uow: UnitOfWork, session: Session, rewards: list[Reward]) -> bool:
+def are_few(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bool:
     """Whether it takes little to store them: an agent that learns takes milliseconds for each,
     where there are many trajectories every round of a span is looked up, and a time always is."""
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
@@ -101,7 +101,7 @@ def are_few(uow: UnitOfWork, session: Session, rewards: list[Reward]) -> bool:
 
 
 def plan_rewards(
-    uow: UnitOfWork, session: Session, rewards: list[Reward], field: str
+    uow: UnitOfWork, session: SessionRow, rewards: list[Reward], field: str
 ) -> list[Planned]:
     """What there is to write; rewards received before are left out.
 
@@ -138,7 +138,7 @@ def plan_rewards(
 
 
 def apply_rewards(
-    uow: UnitOfWork, session: Session, planned: list[Planned], agents: Agents
+    uow: UnitOfWork, session: SessionRow, planned: list[Planned], agents: Agents
 ) -> None:
     """Write what was planned, and let the schedule know, and an agent that learns at once."""
     now = uow.now
@@ -148,7 +148,7 @@ def apply_rewards(
         trajectory.n_measurements += 1
         trajectory.measured_through = max(trajectory.measured_through, last)
         uow.add_measurement(
-            Measurement(
+            MeasurementRow(
                 *(session.tenant, session.id, trajectory.key, first, last),
                 *(trajectory.n_measurements, value, reward_id, now),
             )
@@ -163,7 +163,7 @@ def apply_rewards(
 
 
 def _span(
-    uow: UnitOfWork, session: Session, trajectory: Trajectory, reward: Reward, prefix: str
+    uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, reward: Reward, prefix: str
 ) -> tuple[int, int]:
     """The rounds a reward names."""
     key = (*session.key, reward.trajectory)
@@ -195,7 +195,7 @@ def _span(
     return reward.first_round, reward.last_round
 
 
-def _check_round(trajectory: Trajectory, round: int, field: str) -> None:
+def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
     if round < 1:
         raise Problem(422, "unknown_round", f"rounds count from 1, not {round}", field)
     if round > trajectory.n_rounds:
@@ -204,7 +204,7 @@ def _check_round(trajectory: Trajectory, round: int, field: str) -> None:
 
 
 def _round_at(
-    uow: UnitOfWork, session: Session, key: TrajectoryKey, reward: Reward, prefix: str
+    uow: UnitOfWork, session: SessionRow, key: TrajectoryKey, reward: Reward, prefix: str
 ) -> tuple[int, int]:
     if session.reward_mode != "sum":
         detail = "at needs reward_mode sum: a single value belongs to a round or a span"
@@ -222,7 +222,7 @@ def _round_at(
     return decision.round, decision.round
 
 
-def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: Measurement, at: float) -> bool:
+def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, at: float) -> bool:
     """Whether `at` named the round when this was received: a clock that is ahead of the server's
     names the latest round, and a decision taken since does not change which one that was."""
     began = uow.decision_by_round(key, known.first_round)
@@ -231,13 +231,13 @@ def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: Measurement, at: 
     return in_time and (ended is None or ended.at > at or ended.at >= known.at)
 
 
-def _measured(uow: UnitOfWork, trajectory: Trajectory, first: int, last: int) -> Known | None:
+def _measured(uow: UnitOfWork, trajectory: TrajectoryRow, first: int, last: int) -> Known | None:
     """What is measured on any of these rounds."""
     known = uow.measurement_over(trajectory, first, last)
     return None if known is None else (known.first_round, known.last_round, known.value)
 
 
-def _received(uow: UnitOfWork, session: Session, reward: Reward) -> Known | None:
+def _received(uow: UnitOfWork, session: SessionRow, reward: Reward) -> Known | None:
     """What was received under the same reward id."""
     assert reward.reward_id is not None
     known = uow.measurement_by_id((*session.key, reward.trajectory), reward.reward_id)
@@ -270,7 +270,7 @@ def _span_field(reward: Reward) -> str:
 
 
 def _positions(
-    uow: UnitOfWork, session: Session, trajectory: Trajectory, first: int, last: int
+    uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, first: int, last: int
 ) -> list[tuple[int, int]]:
     """The rounds' numbers in the session as a whole, as ranges."""
     if session.reward_mode == "sum" or not session.schedule.open:

@@ -12,7 +12,7 @@ from lhb_engine.randomness import SEED_LIMIT
 from service.agent_cache import build_agent
 from service.fits.schedule import open_schedule
 from service.problems import Problem, not_found
-from service.records import Session, SessionKey
+from service.records import SessionKey, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
 # of agents that learn within an epoch: with every reward they store dim x dim numbers (360 kB, 3 ms
@@ -20,7 +20,7 @@ from service.writer.unit_of_work import UnitOfWork
 LEARNERS_DIM, LEARNERS_HORIZON = 128, 10_000
 
 
-def find_session(uow: UnitOfWork, key: SessionKey) -> Session:
+def find_session(uow: UnitOfWork, key: SessionKey) -> SessionRow:
     """The session.
 
     Raises
@@ -39,13 +39,13 @@ def unknown_session(session_id: str) -> Problem:
     return not_found("session", f"there is no session {session_id!r}", "session_id")
 
 
-def refuse_archived(session: Session) -> None:
+def refuse_archived(session: SessionRow) -> None:
     """409 where the session is archived."""
     if session.archived_at is not None:
         raise Problem(409, "archived", "the session is archived: it can be read, not changed")
 
 
-def refuse_width(session: Session, contexts: Floats) -> None:
+def refuse_width(session: SessionRow, contexts: Floats) -> None:
     """422 where contexts are of another dimension than the session's."""
     if contexts.shape[1] != session.dim:
         width = contexts.shape[1]
@@ -61,7 +61,7 @@ class CreateSession:
     request: dict[str, Any]
     allow_oracles: bool
 
-    def __call__(self, uow: UnitOfWork) -> tuple[Session, bool]:
+    def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """The session, and whether it is new."""
         request = _in_order(self.request)
         name = self.request["name"]
@@ -75,7 +75,7 @@ class CreateSession:
         uow.add_session(session)
         return session, True
 
-    def _known(self, uow: UnitOfWork, name: str, request: str) -> Session | None:
+    def _known(self, uow: UnitOfWork, name: str, request: str) -> SessionRow | None:
         """The session that was asked for in these words before; a new name since changes nothing.
 
         Raises
@@ -94,11 +94,11 @@ class CreateSession:
         detail = f"there is a session {name!r} already, asked for differently"
         raise Problem(409, "session_conflict", detail, "name")
 
-    def _session(self, uow: UnitOfWork, request: str) -> Session:
+    def _session(self, uow: UnitOfWork, request: str) -> SessionRow:
         asked = self.request
         check_modes(asked)
         seed, default = asked["seed"], asked["default_reward"]
-        return Session(
+        return SessionRow(
             tenant=self.tenant,
             id=new_id(uow.now),
             name=asked["name"],
@@ -124,7 +124,7 @@ class ChangeSession:
     key: SessionKey
     changes: dict[str, Any]
 
-    def __call__(self, uow: UnitOfWork) -> Session:
+    def __call__(self, uow: UnitOfWork) -> SessionRow:
         """The session as it is then."""
         session = find_session(uow, self.key)
         name = self.changes.get("name")
@@ -167,7 +167,7 @@ def check_modes(asked: Mapping[str, Any]) -> None:
         raise Problem(422, "bad_option", detail, "reward_mode")
 
 
-def first_agent(session: Session, allow_oracles: bool) -> Agent:
+def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
     """The new session's agent.
 
     Raises
@@ -201,7 +201,7 @@ def first_agent(session: Session, allow_oracles: bool) -> Agent:
         raise Problem(422, "bad_option", "an option is too large", "options") from None
 
 
-def _refuse_large_learner(session: Session) -> None:
+def _refuse_large_learner(session: SessionRow) -> None:
     """422 for what would be too much to store and to read with every single reward."""
     bounds = (("dim", session.dim, LEARNERS_DIM), ("horizon", session.horizon, LEARNERS_HORIZON))
     for field, value, most in bounds:

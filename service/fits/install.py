@@ -6,7 +6,7 @@ from lhb_engine.estimate import Estimate
 from service.agent_cache import Agents
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
-from service.records import DueFit, Session, SessionKey
+from service.records import DueFit, SessionKey, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -45,7 +45,7 @@ class FinishFit:
         uow.effects.installed.add(session.key)
         return status
 
-    def _fail(self, uow: UnitOfWork, session: Session, due: DueFit) -> str:
+    def _fail(self, uow: UnitOfWork, session: SessionRow, due: DueFit) -> str:
         due.attempts += 1
         if due.attempts < self.retry.attempts:
             due.retry_at = uow.now + self.retry.seconds * 2 ** (due.attempts - 1)
@@ -54,7 +54,7 @@ class FinishFit:
         record_fit(uow, session, due, "failed", self.fitted.reason)
         return "failed"
 
-    def _install(self, uow: UnitOfWork, session: Session, due: DueFit) -> str:
+    def _install(self, uow: UnitOfWork, session: SessionRow, due: DueFit) -> str:
         assert self.fitted.estimate is not None
         estimate = Estimate.from_json(self.fitted.estimate)
         agent = self.agents.get(uow, session)
@@ -70,7 +70,7 @@ class FinishFit:
         return estimate.status
 
 
-def _skip_before(uow: UnitOfWork, session: Session, installed: DueFit) -> None:
+def _skip_before(uow: UnitOfWork, session: SessionRow, installed: DueFit) -> None:
     """Record what the installed estimate has overtaken: it never goes backwards."""
     schedule = session.schedule
     reason = f"overtaken by the fit of epoch {installed.window.epoch}"

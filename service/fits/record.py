@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from service.records import DueFit, EstimateRecord, Session, window_to_json
+from service.records import DueFit, EstimateRow, SessionRow, window_to_json
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -19,7 +19,7 @@ class Fitted:
 
 def record_fit(
     uow: UnitOfWork,
-    session: Session,
+    session: SessionRow,
     due: DueFit,
     status: str,
     reason: str | None,
@@ -40,7 +40,7 @@ def record_fit(
         "attempts": due.attempts,
     }
     uow.add_estimate(
-        EstimateRecord(
+        EstimateRow(
             *session.key,
             number=session.n_estimates,
             epoch=due.window.epoch,

@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
 from service.fits.record import record_fit
-from service.records import DueFit, OpenWindow, Session, SessionKey
+from service.records import DueFit, OpenWindow, SessionKey, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
 MOST_WAITING = 32  # fits that wait, and windows past their boundary that rewards are missing in
 
 
-def open_schedule(session: Session, agent: Agent) -> None:
+def open_schedule(session: SessionRow, agent: Agent) -> None:
     """Open the first window of a new session."""
     window = agent.next_fit(0)
     if window is not None:
         session.schedule.open.append(OpenWindow(window))
 
 
-def is_between_boundaries(session: Session) -> bool:
+def is_between_boundaries(session: SessionRow) -> bool:
     """Whether one more decision or value reaches no boundary, where windows are counted."""
     windows = session.schedule.open
     return not windows or session.n_rounds + 1 < windows[0].window.due
 
 
-def after_decision(uow: UnitOfWork, session: Session, agent: Agent, at: float) -> None:
+def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float) -> None:
     """A round has begun: open the next window at a boundary, note what is overdue."""
     windows = session.schedule.open
     if not windows or session.n_rounds < windows[0].window.due:
@@ -54,7 +54,7 @@ def after_decision(uow: UnitOfWork, session: Session, agent: Agent, at: float) -
 
 
 def after_measurement(
-    uow: UnitOfWork, session: Session, positions: list[tuple[int, int]], at: float
+    uow: UnitOfWork, session: SessionRow, positions: list[tuple[int, int]], at: float
 ) -> None:
     """Rounds in the given ranges of positions have become complete."""
     windows = session.schedule.open
@@ -75,7 +75,7 @@ def after_measurement(
         mark_due(uow, session, at)
 
 
-def mark_due(uow: UnitOfWork, session: Session, now: float) -> None:
+def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
     """Turn open windows that are complete or overdue into due fits with their manifests."""
     schedule = session.schedule
     ready = []
@@ -100,7 +100,7 @@ def mark_due(uow: UnitOfWork, session: Session, now: float) -> None:
     _give_up_oldest(uow, session)
 
 
-def start_next(uow: UnitOfWork, session: Session, now: float) -> None:
+def start_next(uow: UnitOfWork, session: SessionRow, now: float) -> None:
     """Let the latest fit that may run be the one at work; this batch's choice is not final."""
     schedule = session.schedule
     if schedule.current is not None:
@@ -117,7 +117,7 @@ def start_next(uow: UnitOfWork, session: Session, now: float) -> None:
     _wake(uow, session)
 
 
-def _wake(uow: UnitOfWork, session: Session) -> None:
+def _wake(uow: UnitOfWork, session: SessionRow) -> None:
     """One timer a session: it has to be that of whatever comes first."""
     if session.wake_at is not None:
         uow.effects.timed[session.key] = session.wake_at
@@ -139,12 +139,12 @@ class Tick:
         uow.save(session)
 
 
-def is_blocked(session: Session) -> bool:
+def is_blocked(session: SessionRow) -> bool:
     """Whether a decision has to wait for a fit."""
     return session.refit == "blocking" and session.schedule.current is not None
 
 
-def _is_complete(session: Session, window: OpenWindow) -> bool:
+def _is_complete(session: SessionRow, window: OpenWindow) -> bool:
     if session.reward_mode == "sum":
         return False  # sums are closed by time alone
     is_last = window is session.schedule.open[-1]
@@ -152,7 +152,7 @@ def _is_complete(session: Session, window: OpenWindow) -> bool:
     return n_complete >= window.window.last - window.window.first + 1
 
 
-def _close_by_default(uow: UnitOfWork, session: Session, window: OpenWindow) -> None:
+def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) -> None:
     """A default reward completes a round `reward_wait_seconds` after its successor began.
 
     Looked up when the window's last round begins and when a value comes for one of its rounds:
@@ -169,13 +169,13 @@ def _close_by_default(uow: UnitOfWork, session: Session, window: OpenWindow) -> 
             uow.save(session)
 
 
-def _count(uow: UnitOfWork, session: Session, window: FitWindow) -> int:
+def _count(uow: UnitOfWork, session: SessionRow, window: FitWindow) -> int:
     if session.reward_mode == "sum" or window.first > session.n_rounds:
         return 0
     return uow.count_measured(session.key, window.first, window.last)
 
 
-def _give_up_oldest(uow: UnitOfWork, session: Session) -> None:
+def _give_up_oldest(uow: UnitOfWork, session: SessionRow) -> None:
     """Keep the row short, whatever never comes: rewards, workers, an end of failures."""
     schedule = session.schedule
     reason = f"given up: {MOST_WAITING} later ones wait"

@@ -15,14 +15,14 @@ from typing import Any, Protocol
 from lhb_engine.history import FitWindow, History
 from service.records import (
     ApiKey,
-    Decision,
+    DecisionRow,
     DueFit,
-    EstimateRecord,
-    Measurement,
-    Session,
+    EstimateRow,
+    MeasurementRow,
     SessionKey,
-    Trajectory,
+    SessionRow,
     TrajectoryKey,
+    TrajectoryRow,
     number_in,
 )
 
@@ -51,13 +51,13 @@ class Keys:
 class Changes:
     """What a batch writes. `counts` are sessions of which only the hot counters changed."""
 
-    new_sessions: list[Session] = field(default_factory=list)
-    counts: dict[SessionKey, Session] = field(default_factory=dict)
-    sessions: dict[SessionKey, Session] = field(default_factory=dict)
-    trajectories: dict[TrajectoryKey, Trajectory] = field(default_factory=dict)
-    decisions: list[Decision] = field(default_factory=list)
-    measurements: list[Measurement] = field(default_factory=list)
-    estimates: list[EstimateRecord] = field(default_factory=list)
+    new_sessions: list[SessionRow] = field(default_factory=list)
+    counts: dict[SessionKey, SessionRow] = field(default_factory=dict)
+    sessions: dict[SessionKey, SessionRow] = field(default_factory=dict)
+    trajectories: dict[TrajectoryKey, TrajectoryRow] = field(default_factory=dict)
+    decisions: list[DecisionRow] = field(default_factory=list)
+    measurements: list[MeasurementRow] = field(default_factory=list)
+    estimates: list[EstimateRow] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
     api_keys: list[ApiKey] = field(default_factory=list)
@@ -111,37 +111,37 @@ class Transaction(Protocol):
     async def prefetch_here(self, keys: Keys) -> None:
         """The same in the event loop, where `is_here` holds from now on."""
 
-    def session(self, key: SessionKey) -> Session | None:
+    def session(self, key: SessionKey) -> SessionRow | None:
         """The session, locked for this transaction."""
 
-    def session_named(self, tenant: str, name: str) -> Session | None:
+    def session_named(self, tenant: str, name: str) -> SessionRow | None:
         """The session of that name."""
 
     def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
         """Id and request of every session that was created under that name."""
 
-    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
         """The trajectory, locked for this transaction."""
 
-    def trajectories(self, key: SessionKey) -> list[Trajectory]:
+    def trajectories(self, key: SessionKey) -> list[TrajectoryRow]:
         """All trajectories of a session, in key order."""
 
-    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """The decision that a client's event id names."""
 
-    def decision_by_number(self, key: TrajectoryKey, number: int) -> Decision | None:
+    def decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
         """A decision by its number within its trajectory."""
 
-    def decision_by_round(self, key: TrajectoryKey, round: int) -> Decision | None:
+    def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
         """The first decision of a round."""
 
-    def decision_before(self, key: TrajectoryKey, at: float) -> Decision | None:
+    def decision_before(self, key: TrajectoryKey, at: float) -> DecisionRow | None:
         """The last decision taken at or before a time."""
 
-    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> Measurement | None:
+    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
         """A measurement that shares a round with first..last (the one that starts last)."""
 
-    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> MeasurementRow | None:
         """The measurement that a client's reward id names."""
 
     def count_measured(self, key: SessionKey, first: int, last: int) -> int:
@@ -204,47 +204,47 @@ class Store(Protocol):
 class Reader(Protocol):
     """Cold reads: listings, pages, a fit's history. Sees committed data only."""
 
-    def session(self, key: SessionKey) -> Session | None:
+    def session(self, key: SessionKey) -> SessionRow | None:
         """A session."""
 
-    def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[Session]:
+    def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[SessionRow]:
         """Sessions in order of creation, beyond the id `after`."""
 
     def unfinished(self) -> list[tuple[SessionKey, int | None, float | None]]:
         """Sessions with a fit due (its round) or a time to wake at."""
 
-    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
         """The trajectory."""
 
-    def trajectories(self, key: SessionKey) -> list[Trajectory]:
+    def trajectories(self, key: SessionKey) -> list[TrajectoryRow]:
         """All trajectories of a session, in key order."""
 
-    def decision(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+    def decision(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """A decision by its event id, the client's or the server's."""
 
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
-    ) -> list[Decision]:
+    ) -> list[DecisionRow]:
         """Decisions of rounds beyond `after`, in order: at least one, at most `limit`, and none
         after those before it exceed PAGE_BYTES."""
 
-    def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[Measurement]:
+    def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[MeasurementRow]:
         """Measurements that start within first..last, by start and number."""
 
-    def measurement_log(self, key: TrajectoryKey) -> Iterator[Measurement]:
+    def measurement_log(self, key: TrajectoryKey) -> Iterator[MeasurementRow]:
         """All measurements of a trajectory as they came."""
 
-    def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRecord]:
+    def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRow]:
         """Fits beyond number `after`, in order, failed and skipped ones too; bounded as `decisions`
         are."""
 
-    def estimate(self, key: SessionKey, number: int) -> EstimateRecord | None:
+    def estimate(self, key: SessionKey, number: int) -> EstimateRow | None:
         """One fit."""
 
     def agent_state(self, key: SessionKey) -> str | None:
         """The agent's state as JSON, or None before the first installation."""
 
-    def history(self, session: Session, window: FitWindow, due: DueFit | None = None) -> History:
+    def history(self, session: SessionRow, window: FitWindow, due: DueFit | None = None) -> History:
         """What a fit over `window` reads; with `due`, no more than its manifest allows."""
 
     def api_keys(self) -> list[ApiKey]:

@@ -13,21 +13,21 @@ from lhb_engine.posterior.prediction_check import Prediction
 from service.agent_cache import build_agent
 from service.commands.sessions import check_modes, first_agent
 from service.problems import Problem
-from service.records import Decision, Schedule, Session
-from service.transfer.import_records import Misfit, check_record, require
+from service.records import DecisionRow, Schedule, SessionRow
+from service.transfer.import_records import InvalidRecord, check_record, require
 from service.transfer.import_schedule import Seen, check_schedule
 from service.transfer.ndjson import decision_of
 
 
-def session_of(header: dict[str, Any], tenant: str) -> Session:
+def session_of(header: dict[str, Any], tenant: str) -> SessionRow:
     """The session of a header."""
     values = dict(header["session"])
     values["schedule"] = Schedule.load(values["schedule"])
-    return Session(tenant=tenant, **values)
+    return SessionRow(tenant=tenant, **values)
 
 
 @dataclass(slots=True)
-class Log:
+class ImportedTrajectory:
     """What has been seen of a trajectory, beside what its record claims."""
 
     line: int
@@ -45,16 +45,16 @@ class Log:
 class Check:
     """Takes the records of a file in order, then looks at the whole.
 
-    Every method raises `Misfit`, about the record that `line` and `kind` name.
+    Every method raises `InvalidRecord`, about the record that `line` and `kind` name.
     """
 
-    session: Session
+    session: SessionRow
     agent: Agent
 
     def __init__(self, allow_oracles: bool) -> None:
         self.line, self.kind = 0, "header"
         self._allow_oracles = allow_oracles
-        self._logs: dict[str, Log] = {}
+        self._logs: dict[str, ImportedTrajectory] = {}
         self._estimates = 0
         self._installed = 0
         self._installed_due = 0
@@ -71,7 +71,7 @@ class Check:
         self.kind = str(record["record"])[:20]
         check_record(record)
         if (line == 1) != (self.kind == "header"):
-            raise Misfit("record", "the header is the first line and no other")
+            raise InvalidRecord("record", "the header is the first line and no other")
         getattr(self, f"_{self.kind}")(record)
 
     def _header(self, record: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class Check:
 
     def _trajectory(self, record: dict[str, Any]) -> None:
         require(record["key"] not in self._logs, "key", "a trajectory that stands twice")
-        self._logs[record["key"]] = Log(self.line, record)
+        self._logs[record["key"]] = ImportedTrajectory(self.line, record)
 
     def _decision(self, record: dict[str, Any]) -> None:
         decision, log = decision_of(record, "", ""), self._log(record)
@@ -111,7 +111,7 @@ class Check:
         if decision.client_event_id is not None:
             log.event_ids.add(decision.client_event_id)
 
-    def _choice(self, decision: Decision) -> None:
+    def _choice(self, decision: DecisionRow) -> None:
         dim, n_arms = len(decision.context) // 8, len(decision.scores) // 8
         if decision.arm is None:
             require(dim == 0, "context", "a round without action has none")
@@ -206,7 +206,9 @@ class Check:
             agent = build_agent(self.session, state)
             is_same = agent.state() == state
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Misfit("state", f"{self.session.algorithm} cannot read it: {error!r}") from None
+            raise InvalidRecord(
+                "state", f"{self.session.algorithm} cannot read it: {error!r}"
+            ) from None
         require(is_same, "state", f"not a state of {self.session.algorithm}")
 
     def finish(self) -> None:
@@ -265,8 +267,8 @@ class Check:
         measured = [p[mark] for p, mark in zip(all_of, marks, strict=True)]
         return np.concatenate([none, *all_of]), np.concatenate([none, *measured])
 
-    def _log(self, record: dict[str, Any]) -> Log:
+    def _log(self, record: dict[str, Any]) -> ImportedTrajectory:
         log = self._logs.get(record["trajectory"])
         if log is None:
-            raise Misfit("trajectory", f"there is no trajectory {record['trajectory']!r}")
+            raise InvalidRecord("trajectory", f"there is no trajectory {record['trajectory']!r}")
         return log

@@ -69,14 +69,14 @@ class DueRecord(ManifestRecord):
     retry_at: Time | None
 
 
-Open = Annotated[tuple[WindowRecord, Count, Later | None], Field(strict=False)]  # JSON: a list
+OpenFile = Annotated[tuple[WindowRecord, Count, Later | None], Field(strict=False)]  # JSON: a list
 
 
 @with_config(STRICT)
 class ScheduleRecord(TypedDict):
     """As `Schedule`."""
 
-    open: Annotated[list[Open], Field(max_length=10_000)]
+    open: Annotated[list[OpenFile], Field(max_length=10_000)]
     current: DueRecord | None
     waiting: Annotated[list[DueRecord], Field(max_length=10_000)]
 
@@ -197,8 +197,8 @@ class EstimateJson(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class EstimateRow(TypedDict):
-    """As `EstimateRecord`."""
+class EstimateRecord(TypedDict):
+    """As `EstimateRow`."""
 
     record: Literal["estimate"]
     number: Ordinal
@@ -227,12 +227,12 @@ ADAPTERS: dict[str, TypeAdapter[Any]] = {
     "trajectory": TypeAdapter(TrajectoryRecord),
     "decision": TypeAdapter(DecisionRecord),
     "measurement": TypeAdapter(MeasurementRecord),
-    "estimate": TypeAdapter(EstimateRow),
+    "estimate": TypeAdapter(EstimateRecord),
     "agent": TypeAdapter(AgentRecord),
 }
 
 
-class Misfit(ValueError):
+class InvalidRecord(ValueError):
     """Something in a record that cannot be; `field` of it is to blame."""
 
     def __init__(self, field: str, what: str) -> None:
@@ -251,21 +251,21 @@ def check_record(record: dict[str, Any]) -> None:
     """
     kind = record["record"]
     if not isinstance(kind, str) or kind not in ADAPTERS:
-        raise Misfit("record", "there is no such record")
+        raise InvalidRecord("record", "there is no such record")
     try:
         ADAPTERS[kind].validate_python(record)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise Misfit(field_name(first["loc"]), first["msg"]) from None
+        raise InvalidRecord(field_name(first["loc"]), first["msg"]) from None
 
 
 def require(holds: bool, field: str, what: str) -> None:
-    """`Misfit` unless it holds."""
+    """`InvalidRecord` unless it holds."""
     if not holds:
-        raise Misfit(field, f"it does not fit together: {what}")
+        raise InvalidRecord(field, f"it does not fit together: {what}")
 
 
-def bad_import(line: int, kind: str, misfit: Misfit) -> Problem:
+def bad_import(line: int, kind: str, misfit: InvalidRecord) -> Problem:
     """422, naming line, record and field."""
     field = f"{kind}.{misfit.field}"
     return Problem(422, "bad_import", f"line {line}: {field}: {misfit.what}", field)

@@ -7,7 +7,7 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Ints
-from service.records import DueFit, OpenWindow, Session
+from service.records import DueFit, OpenWindow, SessionRow
 from service.transfer.import_records import require
 
 
@@ -29,7 +29,7 @@ class Seen:
     done: set[int]
 
 
-def check_schedule(session: Session, agent: Agent, seen: Seen) -> Iterator[tuple[DueFit, str]]:
+def check_schedule(session: SessionRow, agent: Agent, seen: Seen) -> Iterator[tuple[DueFit, str]]:
     """Windows and counts; yields the due fits, with their field, for their manifests' sake."""
     schedule, where = session.schedule, "session.schedule"
     windows = [one.window for one in schedule.open]
@@ -56,7 +56,7 @@ def check_schedule(session: Session, agent: Agent, seen: Seen) -> Iterator[tuple
         yield due, field
 
 
-def _open(session: Session, agent: Agent, seen: Seen, one: OpenWindow, where: str) -> None:
+def _open(session: SessionRow, agent: Agent, seen: Seen, one: OpenWindow, where: str) -> None:
     is_last = one is session.schedule.open[-1]
     lo, hi = np.searchsorted(seen.measured, [one.window.first, one.window.last + 1])
     n = int(hi - lo) if session.reward_mode == "single" else 0
@@ -72,7 +72,7 @@ def _open(session: Session, agent: Agent, seen: Seen, one: OpenWindow, where: st
     require(not missed and not late, f"{where}[2]", "not when it is overdue")
 
 
-def _reached(session: Session, agent: Agent, seen: Seen, window: FitWindow, where: str) -> None:
+def _reached(session: SessionRow, agent: Agent, seen: Seen, window: FitWindow, where: str) -> None:
     """A window whose round has come, and whose fit is not done."""
     require(window.due <= session.n_rounds, where, "it is still to come")
     require(window.due > seen.installed_due, where, "the installed estimate is later")

@@ -8,9 +8,9 @@ from typing import Any, BinaryIO
 from service.agent_cache import build_agent
 from service.commands.sessions import find_session, new_id
 from service.problems import Problem
-from service.records import Session
+from service.records import SessionRow
 from service.transfer.import_check import Check
-from service.transfer.import_records import Misfit, bad_import
+from service.transfer.import_records import InvalidRecord, bad_import
 from service.transfer.ndjson import (
     PAGE,
     decision_of,
@@ -21,7 +21,7 @@ from service.transfer.ndjson import (
 )
 from service.writer.unit_of_work import UnitOfWork
 
-Open = Callable[[], BinaryIO]
+OpenFile = Callable[[], BinaryIO]
 MOST_OF_A_LINE = 2**26  # bytes: a million lag weights take half; parsing it stops everybody else
 
 
@@ -35,11 +35,11 @@ class ImportSession:
     mark : of the file's bytes; the id ends in it, which makes a named import safe to repeat
     """
 
-    session: Session
-    open_file: Open
+    session: SessionRow
+    open_file: OpenFile
     mark: str
 
-    def __call__(self, uow: UnitOfWork) -> tuple[Session, bool]:
+    def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """The session, which goes on where the other one was, and whether it is new."""
         session = replace(self.session, id=new_id(uow.now, self.mark))
         if session.name is not None:
@@ -69,7 +69,7 @@ class ImportSession:
             uow.effects.timed[session.key] = session.wake_at
         return session, True
 
-    def _write(self, uow: UnitOfWork, session: Session, record: dict[str, Any]) -> None:
+    def _write(self, uow: UnitOfWork, session: SessionRow, record: dict[str, Any]) -> None:
         kind = record["record"]
         if kind == "decision":
             uow.add_decision(decision_of(record, *session.key))
@@ -85,7 +85,7 @@ class ImportSession:
 
 
 def check_import(
-    open_file: Open, tenant: str, name: str | None, allow_oracles: bool
+    open_file: OpenFile, tenant: str, name: str | None, allow_oracles: bool
 ) -> ImportSession:
     """Read it all, and believe nothing; the command that writes it.
 
@@ -102,7 +102,7 @@ def check_import(
             check.finish()
     except Problem:
         raise
-    except Misfit as misfit:
+    except InvalidRecord as misfit:
         raise bad_import(check.line, check.kind, misfit) from None
     except UNREADABLE as error:
         shown = str(error) if isinstance(error, ValueError) else f"{check.line}: {error!r}"

@@ -15,11 +15,11 @@ from pydantic_core import to_json
 
 from lhb_engine.history import Floats
 from service.records import (
-    Decision,
-    EstimateRecord,
-    Measurement,
-    Session,
-    Trajectory,
+    DecisionRow,
+    EstimateRow,
+    MeasurementRow,
+    SessionRow,
+    TrajectoryRow,
 )
 from service.storage.ports import Reader
 
@@ -29,7 +29,7 @@ HERE = ("tenant", "created_as")  # of a session: the importing side gives it its
 OWN = ("tenant", "session_id")  # the importing side has its own
 
 
-def export_session(reader: Reader, session: Session) -> Iterator[bytes]:
+def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
     """The session's lines, each with its newline."""
     digest, count = blake2b(digest_size=16), 0
     for record in _records(reader, session):
@@ -40,7 +40,7 @@ def export_session(reader: Reader, session: Session) -> Iterator[bytes]:
     yield to_json({"record": "end", "count": count, "digest": digest.hexdigest()}) + b"\n"
 
 
-def _records(reader: Reader, session: Session) -> Iterator[dict[str, Any]]:
+def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
     header = {f.name: getattr(session, f.name) for f in fields(session) if f.name not in HERE}
     header["schedule"] = json.loads(session.schedule.dumps())
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
@@ -69,11 +69,11 @@ def _records(reader: Reader, session: Session) -> Iterator[dict[str, Any]]:
         yield {"record": "agent", "state": json.loads(state)}
 
 
-def _without_owner(row: Measurement | EstimateRecord) -> dict[str, Any]:
+def _without_owner(row: MeasurementRow | EstimateRow) -> dict[str, Any]:
     return {name: value for name, value in row._asdict().items() if name not in OWN}
 
 
-def decision_record(decision: Decision) -> dict[str, Any]:
+def decision_record(decision: DecisionRow) -> dict[str, Any]:
     """A decision with its blobs as lists of numbers."""
     values = {name: value for name, value in decision._asdict().items() if name not in OWN}
     values["context"] = np.frombuffer(decision.context).tolist()
@@ -83,10 +83,10 @@ def decision_record(decision: Decision) -> dict[str, Any]:
     return {"record": "decision", **values}
 
 
-def decision_of(values: dict[str, Any], tenant: str, session_id: str) -> Decision:
+def decision_of(values: dict[str, Any], tenant: str, session_id: str) -> DecisionRow:
     """The inverse of `decision_record`, for its new owner."""
     digest = values["digest"]
-    return Decision(
+    return DecisionRow(
         **{
             **{name: value for name, value in values.items() if name != "record"},
             "tenant": tenant,
@@ -98,24 +98,24 @@ def decision_of(values: dict[str, Any], tenant: str, session_id: str) -> Decisio
     )
 
 
-def trajectory_of(values: dict[str, Any], tenant: str, session_id: str) -> Trajectory:
+def trajectory_of(values: dict[str, Any], tenant: str, session_id: str) -> TrajectoryRow:
     """A trajectory record's row."""
     named = {name: value for name, value in values.items() if name != "record"}
-    return Trajectory(tenant, session_id, **named)
+    return TrajectoryRow(tenant, session_id, **named)
 
 
-def measurement_of(values: dict[str, Any], tenant: str, session_id: str) -> Measurement:
+def measurement_of(values: dict[str, Any], tenant: str, session_id: str) -> MeasurementRow:
     """A measurement record's row."""
     named = {name: value for name, value in values.items() if name != "record"}
-    return Measurement(tenant, session_id, **named)
+    return MeasurementRow(tenant, session_id, **named)
 
 
-def estimate_of(values: dict[str, Any], tenant: str, session_id: str) -> EstimateRecord:
+def estimate_of(values: dict[str, Any], tenant: str, session_id: str) -> EstimateRow:
     """An estimate record's row."""
     named = {name: value for name, value in values.items() if name != "record"}
     for name in ("manifest", "fingerprint", "estimate"):
         named[name] = None if named[name] is None else json.dumps(named[name])
-    return EstimateRecord(tenant, session_id, **named)
+    return EstimateRow(tenant, session_id, **named)
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -18,7 +18,7 @@ MOST_FILES = 65_536
 END_OF_HEAD = b"\r\n\r\n"
 
 
-class Connection(HttpToolsProtocol):
+class ClientConnection(HttpToolsProtocol):
     """One connection; heads may follow one another on it."""
 
     def __init__(self, settings: Settings, *, most: int, **of_uvicorn: Any) -> None:
@@ -46,8 +46,8 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """More of a head, or of a body."""
         is_head = self.cycle is None or not self.cycle.more_body or self._is_in_head()
-        room = self._limit - self._n_head
-        if is_head and len(data) > room and END_OF_HEAD not in self._tail + data[: max(0, room)]:
+        left = self._limit - self._n_head
+        if is_head and len(data) > left and END_OF_HEAD not in self._tail + data[: max(0, left)]:
             detail = f"a request's line and headers have at most {self._limit} bytes"
             self._refuse(Problem(431, "headers_too_large", detail))
             return
@@ -111,4 +111,4 @@ def connection_class(settings: Settings) -> Any:
     most = settings.max_connections
     if soft != resource.RLIM_INFINITY:
         most = max(1, min(most, soft - FILES_BESIDE))
-    return functools.partial(Connection, settings, most=most)
+    return functools.partial(ClientConnection, settings, most=most)

@@ -29,7 +29,7 @@ JSON_TYPE = (b"content-type", b"application/json")
 PROBLEM_TYPE = (b"content-type", MEDIA_TYPE.encode())
 
 
-class Front:
+class Middleware:
     """What every request passes through once. Hot routes are answered here."""
 
     def __init__(

@@ -7,13 +7,13 @@ from pydantic_core import to_json
 from lhb_engine.agents import Agent
 from service.records import (
     ApiKey,
-    Decision,
-    EstimateRecord,
-    Measurement,
-    Session,
+    DecisionRow,
+    EstimateRow,
+    MeasurementRow,
     SessionKey,
-    Trajectory,
+    SessionRow,
     TrajectoryKey,
+    TrajectoryRow,
     number_in,
 )
 from service.storage.ports import Changes, InThread, Transaction
@@ -58,14 +58,14 @@ class UnitOfWork:
         self._learned: set[SessionKey] = set()
         self._transaction = transaction
         self._changes = Changes()
-        self._sessions: dict[SessionKey, Session | None] = {}
-        self._trajectories: dict[TrajectoryKey, Trajectory] = {}
-        self._events: dict[tuple[TrajectoryKey, str], Decision] = {}
-        self._rounds: dict[tuple[TrajectoryKey, int], Decision] = {}
-        self._numbers: dict[tuple[TrajectoryKey, int], Decision] = {}
+        self._sessions: dict[SessionKey, SessionRow | None] = {}
+        self._trajectories: dict[TrajectoryKey, TrajectoryRow] = {}
+        self._events: dict[tuple[TrajectoryKey, str], DecisionRow] = {}
+        self._rounds: dict[tuple[TrajectoryKey, int], DecisionRow] = {}
+        self._numbers: dict[tuple[TrajectoryKey, int], DecisionRow] = {}
         self._n_indexed = 0
-        self._measured: dict[TrajectoryKey, Spans[Measurement]] = {}
-        self._reward_ids: dict[tuple[TrajectoryKey, str], Measurement] = {}
+        self._measured: dict[TrajectoryKey, Spans[MeasurementRow]] = {}
+        self._reward_ids: dict[tuple[TrajectoryKey, str], MeasurementRow] = {}
 
     # --- reads
 
@@ -74,14 +74,14 @@ class UnitOfWork:
         """Whether only what the batch announced can be read: the event loop waits for nothing."""
         return self._transaction.is_here
 
-    def session(self, key: SessionKey) -> Session | None:
+    def session(self, key: SessionKey) -> SessionRow | None:
         """The session, or None."""
         found = self._sessions.get(key)
         if found is None and key not in self._sessions:
             found = self._sessions[key] = self._transaction.session(key)
         return found
 
-    def session_named(self, tenant: str, name: str) -> Session | None:
+    def session_named(self, tenant: str, name: str) -> SessionRow | None:
         """The session of that name, or None."""
         self.flush()
         found = self._transaction.session_named(tenant, name)
@@ -92,20 +92,20 @@ class UnitOfWork:
         self.flush()
         return self._transaction.created_as(tenant, name)
 
-    def trajectory(self, key: TrajectoryKey) -> Trajectory:
+    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow:
         """The trajectory; a fresh one, not yet stored, where there is none."""
         found = self._trajectories.get(key)
         if found is None:
-            found = self._transaction.trajectory(key) or Trajectory(*key)
+            found = self._transaction.trajectory(key) or TrajectoryRow(*key)
             self._trajectories[key] = found
         return found
 
-    def trajectories(self, key: SessionKey) -> list[Trajectory]:
+    def trajectories(self, key: SessionKey) -> list[TrajectoryRow]:
         """All trajectories of a session."""
         self.flush()
         return self._transaction.trajectories(key)
 
-    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """The decision that an event id names, the client's or the server's."""
         number = number_in(event_id)
         if number is not None:
@@ -114,14 +114,14 @@ class UnitOfWork:
         pending = self._events.get((key, event_id))
         return pending or self._transaction.decision_by_event(key, event_id)
 
-    def _decision_by_number(self, key: TrajectoryKey, number: int) -> Decision | None:
+    def _decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
         if not 1 <= number <= self.trajectory(key).n_decisions:
             return None
         self._index_decisions()
         pending = self._numbers.get((key, number))
         return pending or self._transaction.decision_by_number(key, number)
 
-    def decision_by_round(self, key: TrajectoryKey, round: int) -> Decision | None:
+    def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
         """The first decision of a round."""
         self._index_decisions()
         pending = self._rounds.get((key, round))
@@ -134,12 +134,14 @@ class UnitOfWork:
             self._numbers[decision[:3], decision.number] = decision
         self._n_indexed = len(self._changes.decisions)
 
-    def decision_before(self, key: TrajectoryKey, at: float) -> Decision | None:
+    def decision_before(self, key: TrajectoryKey, at: float) -> DecisionRow | None:
         """The last decision taken at or before a time."""
         self.flush()
         return self._transaction.decision_before(key, at)
 
-    def measurement_over(self, trajectory: Trajectory, first: int, last: int) -> Measurement | None:
+    def measurement_over(
+        self, trajectory: TrajectoryRow, first: int, last: int
+    ) -> MeasurementRow | None:
         """A measurement that shares a round with first..last."""
         if first > trajectory.measured_through:
             return None
@@ -148,7 +150,7 @@ class UnitOfWork:
         pending = None if spans is None else spans.over(first, last)
         return pending or self._transaction.measurement_over(key, first, last)
 
-    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> MeasurementRow | None:
         """The measurement that a reward id names."""
         pending = self._reward_ids.get((key, reward_id))
         return pending or self._transaction.measurement_by_id(key, reward_id)
@@ -188,23 +190,23 @@ class UnitOfWork:
 
     # --- writes
 
-    def add_session(self, session: Session) -> None:
+    def add_session(self, session: SessionRow) -> None:
         """Store a new session."""
         self.n_writes += 1
         self._sessions[session.key] = session
         self._changes.new_sessions.append(session)
 
-    def count(self, session: Session) -> None:
+    def count(self, session: SessionRow) -> None:
         """Store the session's counters."""
         self.n_writes += 1
         self._changes.counts[session.key] = session
 
-    def save(self, session: Session) -> None:
+    def save(self, session: SessionRow) -> None:
         """Store all of the session that may change."""
         self.n_writes += 1
         self._changes.sessions[session.key] = session
 
-    def save_trajectory(self, trajectory: Trajectory) -> None:
+    def save_trajectory(self, trajectory: TrajectoryRow) -> None:
         """Store the trajectory's counters."""
         self.n_writes += 1
         key = (trajectory.tenant, trajectory.session_id, trajectory.key)
@@ -220,14 +222,14 @@ class UnitOfWork:
         self.agents[key] = LiveAgent(agent, n_estimates, None)
         self.save_agent(key)
 
-    def add_decision(self, decision: Decision) -> None:
+    def add_decision(self, decision: DecisionRow) -> None:
         """Store a decision."""
         self.n_writes += 1
         self._changes.decisions.append(decision)
         if decision.client_event_id is not None:
             self._events[decision[:3], decision.client_event_id] = decision
 
-    def add_measurement(self, measurement: Measurement) -> None:
+    def add_measurement(self, measurement: MeasurementRow) -> None:
         """Store a measurement."""
         self.n_writes += 1
         key = measurement[:3]
@@ -239,7 +241,7 @@ class UnitOfWork:
         if measurement.reward_id is not None:
             self._reward_ids[key, measurement.reward_id] = measurement
 
-    def add_estimate(self, estimate: EstimateRecord) -> None:
+    def add_estimate(self, estimate: EstimateRow) -> None:
         """Store what came of a fit."""
         self.n_writes += 1
         self._changes.estimates.append(estimate)
@@ -249,7 +251,7 @@ class UnitOfWork:
         self.n_writes += 1
         self._changes.api_keys.append(key)
 
-    def delete_session(self, session: Session) -> None:
+    def delete_session(self, session: SessionRow) -> None:
         """Delete the session and all that belongs to it."""
         self.flush()
         self.n_writes += 1

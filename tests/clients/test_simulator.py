@@ -7,12 +7,12 @@ import pytest
 
 from clients.sdk.client import Client
 from clients.simulation_report import summary, warnings_of
-from clients.simulator import Settings, play_session, simulate_all
+from clients.simulator import SimulationSettings, play_session, simulate_all
 
-SMALL = Settings(algorithms=("ad_lasso",), rounds=420, horizon=24, dim=3, arms=4, seeds=2)
+SMALL = SimulationSettings(algorithms=("ad_lasso",), rounds=420, horizon=24, dim=3, arms=4, seeds=2)
 
 
-def assert_same(settings: Settings, url: str) -> None:
+def assert_same(settings: SimulationSettings, url: str) -> None:
     here, there = simulate_all(settings), simulate_all(settings, url)
     for algorithm in settings.algorithms:
         for mine, theirs in zip(here[algorithm], there[algorithm], strict=True):
@@ -38,7 +38,7 @@ def assert_same(settings: Settings, url: str) -> None:
     ],
     ids=["plain", "ten dims", "differenced", "intercept", "oracles", "fit at the end"],
 )
-def test_over_http_equals_in_process(settings: Settings, url: str) -> None:
+def test_over_http_equals_in_process(settings: SimulationSettings, url: str) -> None:
     assert_same(settings, url)
 
 

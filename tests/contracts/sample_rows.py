@@ -7,21 +7,21 @@ import numpy as np
 
 from lhb_engine.history import FitWindow
 from service.records import (
-    Decision,
-    EstimateRecord,
-    Measurement,
+    DecisionRow,
+    EstimateRow,
+    MeasurementRow,
     OpenWindow,
     Schedule,
-    Session,
-    Trajectory,
+    SessionRow,
+    TrajectoryRow,
 )
 from service.storage.ports import Changes, Keys, Store, Transaction
 
 WINDOW = FitWindow(2, 9, 12, 4, 12)
 
 
-def session(id: str = "s1", **changes: Any) -> Session:
-    made = Session(
+def session(id: str = "s1", **changes: Any) -> SessionRow:
+    made = SessionRow(
         tenant="t",
         id=id,
         name=None,
@@ -41,8 +41,8 @@ def session(id: str = "s1", **changes: Any) -> Session:
     return replace(made, **changes)
 
 
-def decision(round: int, trajectory: str = "", *, id: str = "s1", **changes: Any) -> Decision:
-    made = Decision(
+def decision(round: int, trajectory: str = "", *, id: str = "s1", **changes: Any) -> DecisionRow:
+    made = DecisionRow(
         tenant="t",
         session_id=id,
         trajectory=trajectory,
@@ -68,8 +68,8 @@ def decision(round: int, trajectory: str = "", *, id: str = "s1", **changes: Any
 
 def measurement(
     first: int, last: int | None = None, trajectory: str = "", **changes: Any
-) -> Measurement:
-    made = Measurement(
+) -> MeasurementRow:
+    made = MeasurementRow(
         tenant="t",
         session_id="s1",
         trajectory=trajectory,
@@ -83,20 +83,22 @@ def measurement(
     return made._replace(**changes)
 
 
-def trajectory(key: str = "", id: str = "s1", **changes: Any) -> Trajectory:
-    return replace(Trajectory("t", id, key, n_decisions=3, n_rounds=3, last_at=1003.0), **changes)
+def trajectory(key: str = "", id: str = "s1", **changes: Any) -> TrajectoryRow:
+    return replace(
+        TrajectoryRow("t", id, key, n_decisions=3, n_rounds=3, last_at=1003.0), **changes
+    )
 
 
 def changes(*rows: Any, **more: Any) -> Changes:
     out = Changes(**more)
     for row in rows:
-        if isinstance(row, Session):
+        if isinstance(row, SessionRow):
             out.new_sessions.append(row)
-        elif isinstance(row, Trajectory):
+        elif isinstance(row, TrajectoryRow):
             out.trajectories[row.tenant, row.session_id, row.key] = row
-        elif isinstance(row, Decision):
+        elif isinstance(row, DecisionRow):
             out.decisions.append(row)
-        elif isinstance(row, Measurement):
+        elif isinstance(row, MeasurementRow):
             out.measurements.append(row)
         else:
             out.estimates.append(row)
@@ -119,6 +121,6 @@ S1 = ("t", "s1")
 T1 = ("t", "s1", "")
 
 
-def estimate(number: int, **more: Any) -> EstimateRecord:
-    made = EstimateRecord("t", "s1", number, 1, 4, "ok", None, "{}", 0, 1, "{}", "{}", 5.5)
+def estimate(number: int, **more: Any) -> EstimateRow:
+    made = EstimateRow("t", "s1", number, 1, 4, "ok", None, "{}", 0, 1, "{}", "{}", 5.5)
     return made._replace(**more)

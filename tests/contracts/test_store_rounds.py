@@ -8,7 +8,7 @@ import pytest
 
 from lhb_engine.history import FitWindow
 from service.records import (
-    Decision,
+    DecisionRow,
     DueFit,
 )
 from service.storage.ports import PAGE_BYTES, Store, n_bytes
@@ -62,7 +62,7 @@ def test_a_read_of_large_rows_stops_early_and_goes_on_where_it_stopped(store: St
         *(estimate(i, estimate="x" * 10**6) for i in (1, 2, 3)),
     )
     with store.reader() as reader:
-        found: list[Decision] = []
+        found: list[DecisionRow] = []
         while page := reader.decisions(T1, found[-1].round if found else 0, 1000):
             assert sum(map(n_bytes, page[:-1])) > PAGE_BYTES or len(page + found) == 9
             assert sum(map(n_bytes, page[:-2])) <= PAGE_BYTES

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tests.faults.server_process import Connection, Server
+from tests.faults.server_process import RawConnection, Server
 
 N_ARMS, DIM = 4, 3
 
@@ -46,7 +46,7 @@ class Player:
 
     async def play(self, server: Server, count: "Count") -> None:
         """Until the server goes away, or enough is acknowledged."""
-        connection = await Connection(server.url).open()
+        connection = await RawConnection(server.url).open()
         path = f"/v1/sessions/{self.session}/decisions"
         try:
             while not count.is_enough:

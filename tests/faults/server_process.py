@@ -111,7 +111,7 @@ class WorkerProcess(Server):
     ready = "working"
 
 
-class Connection:
+class RawConnection:
     """One kept connection that posts JSON: a few system calls a request."""
 
     def __init__(self, url: str) -> None:

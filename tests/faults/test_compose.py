@@ -26,11 +26,11 @@ import psycopg
 import pytest
 import yaml
 
-from clients.simulator import Settings, simulate_all
+from clients.simulator import SimulationSettings, simulate_all
 from tests.postgres_server import PostgresServer
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = Settings(
+SETTINGS = SimulationSettings(
     ("ad_lasso", "uniform"), rounds=300, horizon=24, dim=3, arms=4, sparsity=2, seeds=2
 )
 PASSWORD = "not a secret: p@ss/word"

@@ -114,11 +114,11 @@ def test_the_log_leaves_a_small_disk_to_the_data(small_disk: Path) -> None:
         answer = client.post(path, json={"contexts": [[1.0] * 256] * 1500})
         assert (answer.status_code, answer.json()["code"]) == (503, "storage_full")
         n = 0
-        for room in (2.5 * 2**20, 3 * 2**20):  # a decision takes a page of 4 kB
+        for harness in (2.5 * 2**20, 3 * 2**20):  # a decision takes a page of 4 kB
             while (answer := wide(client, session, n + 1)).status_code == 201:
                 n += 1
             assert (answer.status_code, answer.json()["code"]) == (503, "storage_full")
-            assert n * 4096 > 0.8 * room
+            assert n * 4096 > 0.8 * harness
             assert [item["round"] for item in log_of(client, session)] == list(range(1, n + 1))
             filler.unlink(missing_ok=True)
         server.kill()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.server_process import Connection, Server
+from tests.faults.server_process import RawConnection, Server
 
 TRACE = "pwrite64,pwritev,fdatasync,fsync,write,writev,sendto,sendmsg,openat"
 CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
@@ -43,7 +43,7 @@ def test_every_answer_leaves_after_the_sync_that_covers_it(tmp_path: Path) -> No
             session = client.post("/v1/sessions", json=body).json()["id"]
 
         async def play(name: str) -> None:
-            connection = await Connection(server.url).open()
+            connection = await RawConnection(server.url).open()
             for i in range(n_rounds):
                 body = {"contexts": [[1.0, 2.0], [3.0, 4.0]], "event_id": f"<{name}{i}>"}
                 path = f"/v1/sessions/{session}/decisions"

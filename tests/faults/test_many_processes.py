@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from clients.sdk.client import Client
-from clients.simulator import Settings, play_in_process, play_session, settled_estimates
+from clients.simulator import SimulationSettings, play_in_process, play_session, settled_estimates
 from service.storage.migrate import migrate
 from tests.conftest import database
 from tests.faults.load_generator import Count, Player, check_all, make_players, play_all
@@ -128,7 +128,7 @@ class Alternating:
 def test_a_blocking_run_through_two_processes_equals_the_run_in_process(
     pair: tuple[Server, Server], shared_url: str
 ) -> None:
-    settings = Settings(("ad_lasso",), rounds=250, horizon=24, dim=3, arms=4, sparsity=2)
+    settings = SimulationSettings(("ad_lasso",), rounds=250, horizon=24, dim=3, arms=4, sparsity=2)
     world = settings.world(0)
     expected = play_in_process(settings, "ad_lasso", 0, lambda n: None)
     with (

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from clients.sdk.client import Client, Session
-from clients.simulator import Settings, play_in_process, settled_estimates
+from clients.simulator import SimulationSettings, play_in_process, settled_estimates
 from tests.faults.server_process import ROOT, Server, WorkerProcess
 
-SETTINGS = Settings(("ad_lasso",), rounds=240, horizon=20, dim=3, arms=4, sparsity=2)
+SETTINGS = SimulationSettings(("ad_lasso",), rounds=240, horizon=20, dim=3, arms=4, sparsity=2)
 
 
 def lhb(url: str, *arguments: str, stdin: bytes = b"") -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 from lhb_engine.lasso.fit import BlockLasso
 from lhb_engine.history import FitWindow
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.design.fit_rows import Rows
+from lhb_engine.design.fit_rows import FitRows
 
 pad = [np.empty(k) for k in range({shift}, 200, 7)]  # other addresses, other alignments
 out = []
@@ -30,7 +30,7 @@ for dim, n_lags, n, size in (
         contexts = np.asfortranarray(contexts)
     window = FitWindow(1, 1, n, n_lags, n)
     parts = [contexts[i : i + size] for i in range(0, n, size)]
-    rows = Rows(LaggedDesign(parts, n_lags), y, "full", 0)
+    rows = FitRows(LaggedDesign(parts, n_lags), y, "full", 0)
     out.append(BlockLasso(None, True, standard_errors=True).estimate(rows, window).to_json())
 print(hashlib.sha256(json.dumps(out).encode()).hexdigest())
 """

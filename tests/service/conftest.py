@@ -16,7 +16,7 @@ from service.runtime import Service
 from service.settings import Settings
 from service.storage.database_url import is_sqlite
 from service.storage.postgres.store import PostgresStore
-from tests.service.service_harness import Room
+from tests.service.service_harness import ServiceHarness
 
 
 class Client(httpx.AsyncClient):
@@ -53,11 +53,11 @@ class Client(httpx.AsyncClient):
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
+def harness(tmp_path: Path) -> Iterator[ServiceHarness]:
     """The commands and their store, without HTTP and fitting processes."""
-    room = Room(tmp_path)
-    yield room
-    room.store.close()
+    harness = ServiceHarness(tmp_path)
+    yield harness
+    harness.store.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A `Room` whose doors are HTTP: the whole application, no fitting process."""
+"""A `ServiceHarness` whose doors are HTTP: the whole application, no fitting process."""
 
 import asyncio
 from pathlib import Path
@@ -12,10 +12,10 @@ from service.app import create_app
 from service.commands.rewards import Accepted
 from service.fits.embedded import FitPool
 from service.problems import Problem
-from service.records import Decision, Session, SessionKey
+from service.records import DecisionRow, SessionKey, SessionRow
 from service.runtime import Service
 from service.settings import Settings
-from tests.service.service_harness import CONTEXTS, Room
+from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 
 class Unfitted(FitPool):
@@ -25,8 +25,8 @@ class Unfitted(FitPool):
         self._due[key] = (due, 0.0)
 
 
-class HttpRoom(Room):
-    """What `Room` offers, asked over ASGI in a loop that runs while something is asked."""
+class HttpHarness(ServiceHarness):
+    """A `ServiceHarness` asked over ASGI, in a loop that runs while something is asked."""
 
     def __init__(self, path: Path) -> None:
         self._runner = asyncio.Runner()
@@ -60,7 +60,7 @@ class HttpRoom(Room):
         """What no route does: the result of a fit."""
         return self._runner.run(self.service.writer.submit(command))
 
-    def create(self, **body: Any) -> Session:
+    def create(self, **body: Any) -> SessionRow:
         """A new session, which the other methods then mean."""
         asked = {"algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1, **body}
         self.key = ("", self.ask("POST", "/v1/sessions", asked)["id"])
@@ -71,7 +71,7 @@ class HttpRoom(Room):
         """The session's."""
         return f"/v1/sessions/{self.key[1]}"
 
-    def decide(self, trajectory: str = "", **more: Any) -> Decision:
+    def decide(self, trajectory: str = "", **more: Any) -> DecisionRow:
         """A decision, found again by GET and in the database as it was answered."""
         body = {"contexts": CONTEXTS.tolist(), "trajectory": trajectory}
         if "event_id" in more:

@@ -14,7 +14,7 @@ from service.commands.sessions import CreateSession
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.record import Fitted
 from service.fits.schedule import Tick
-from service.records import Decision, EstimateRecord, Session, SessionKey
+from service.records import DecisionRow, EstimateRow, SessionKey, SessionRow
 from service.storage.ports import Store
 from service.storage.sqlite.store import SqliteStore
 from service.writer.group_commit import GroupCommit
@@ -25,7 +25,7 @@ OK = Estimate(status="ok", lag_weights=np.ones(4) / 4, theta=np.array([0.6, 0.8]
 ZERO = Estimate(status="zero", lag_weights=np.zeros(4))
 
 
-class Room:
+class ServiceHarness:
     """One session at a time is enough here. ad_lasso with horizon 4 fits 2..4, 9..12, 21..28."""
 
     def __init__(self, path: Path, store: Store | None = None) -> None:
@@ -53,7 +53,7 @@ class Room:
         [self.effects] = effects
         return result
 
-    def create(self, **body: Any) -> Session:
+    def create(self, **body: Any) -> SessionRow:
         """A new session, which the other methods then mean."""
         request = {**DEFAULTS, "algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1, **body}
         session, _ = self.run(CreateSession("", request, True))
@@ -61,7 +61,7 @@ class Room:
         return self.session
 
     @property
-    def session(self) -> Session:
+    def session(self) -> SessionRow:
         """The session as committed."""
         with self.store.reader() as reader:
             found = reader.session(self.key)
@@ -76,7 +76,7 @@ class Room:
         )
         return result
 
-    def decide(self, trajectory: str = "", **more: Any) -> Decision:
+    def decide(self, trajectory: str = "", **more: Any) -> DecisionRow:
         """A decision that nothing blocks."""
         taken = self.decide_or_block(trajectory, **more)
         assert isinstance(taken, Taken)
@@ -105,7 +105,7 @@ class Room:
         return self.run(FinishFit(self.key, due, fitted, self.agents, RetryPolicy(3, 10.0)))
 
     @property
-    def estimates(self) -> list[EstimateRecord]:
+    def estimates(self) -> list[EstimateRow]:
         """All fits so far."""
         with self.store.reader() as reader:
             return reader.estimates(self.key, 0, 1000)

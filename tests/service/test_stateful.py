@@ -15,7 +15,7 @@ from lhb_engine.agents.epochs import ad_windows
 from lhb_engine.history import FitWindow
 from service.problems import Problem
 from service.records import DueFit
-from tests.service.service_harness import OK, ZERO, Room
+from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 NAMES = st.sampled_from(["", "b"])
 VALUES = st.sampled_from([0.0, 1.5, -2.0])
@@ -96,19 +96,19 @@ class Model:
 class Machine(RuleBasedStateMachine):
     """Every rule does the same to both, and compares what they say."""
 
-    room_type: type[Room] = Room
+    harness_type: type[ServiceHarness] = ServiceHarness
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.room = self.room_type(Path(self.folder.name))
-        self.room.create(horizon=HORIZON, options={"L": 1})
+        self.harness = self.harness_type(Path(self.folder.name))
+        self.harness.create(horizon=HORIZON, options={"L": 1})
         self.model = Model()
 
     @rule(name=NAMES)
     def decide(self, name: str) -> None:
         before = self.model.model_version
-        decision = self.room.decide(name)
+        decision = self.harness.decide(name)
         assert decision.round == self.model.decide(name)
         assert decision.position == self.model.n_rounds
         assert decision.model_version == before
@@ -128,9 +128,9 @@ class Machine(RuleBasedStateMachine):
         known = self.model.answers.get((name, event))
         if known is not None and known.digest != digest:
             with pytest.raises(Problem, match="another body"):
-                self.room.decide(name, event_id=event, digest=digest)
+                self.harness.decide(name, event_id=event, digest=digest)
             return
-        decision = self.room.decide(name, event_id=event, digest=digest)
+        decision = self.harness.decide(name, event_id=event, digest=digest)
         if known is None:
             assert decision.round == self.model.decide(name)
             self.model.answers[name, event] = decision
@@ -157,7 +157,7 @@ class Machine(RuleBasedStateMachine):
         if last < 1 and first >= 1:
             return  # which of two faults is named first is not the model's business
         try:
-            accepted = self.room.reward(value, name, **when)
+            accepted = self.harness.reward(value, name, **when)
             said = "accepted" if accepted.accepted else "repeated"
         except Problem as problem:
             said = problem.code
@@ -166,19 +166,19 @@ class Machine(RuleBasedStateMachine):
     @rule(yields=st.booleans())
     @precondition(lambda self: self.model.current is not None)
     def finish_fit(self, yields: bool) -> None:
-        self.room.finish(self.model.current, OK if yields else ZERO)
+        self.harness.finish(self.model.current, OK if yields else ZERO)
         self.model.finish(yields)
 
     @rule()
     def restart(self) -> None:
-        key = self.room.key
-        self.room.close()
-        self.room = self.room_type(Path(self.folder.name))
-        self.room.key = key
+        key = self.harness.key
+        self.harness.close()
+        self.harness = self.harness_type(Path(self.folder.name))
+        self.harness.key = key
 
     @invariant()
     def they_agree(self) -> None:
-        session = self.room.session
+        session = self.harness.session
         schedule = session.schedule
         assert (session.n_rounds, session.model_version) == (
             self.model.n_rounds,
@@ -187,15 +187,15 @@ class Machine(RuleBasedStateMachine):
         assert session.fit_due == self.model.current
         assert sorted(due.key for due in schedule.waiting) == sorted(self.model.waiting)
         assert [w.window for w in schedule.open] == self.model.open
-        assert [(record.due, record.status) for record in self.room.estimates] == self.model.fits
+        assert [(record.due, record.status) for record in self.harness.estimates] == self.model.fits
 
     def teardown(self) -> None:
         """What was measured is what a fit would read."""
-        session = self.room.session
+        session = self.harness.session
         if session.n_rounds:
             window = FitWindow(1, 1, session.n_rounds, HORIZON, session.n_rounds)
             due = DueFit(window, dict.fromkeys(self.model.rounds, 10**6), {}, "", 0.0)
-            with self.room.store.reader() as reader:
+            with self.harness.store.reader() as reader:
                 history = reader.history(session, window, due)
             for name, part in history.trajectories.items():
                 expected = sorted({v for (n, _), v in self.model.values.items() if n == name})
@@ -205,7 +205,7 @@ class Machine(RuleBasedStateMachine):
                     tuple(map(float, row)) for row in expected
                 ]
                 np.testing.assert_array_equal(part.numbering, self.model.rounds[name])
-        self.room.close()
+        self.harness.close()
         self.folder.cleanup()
 
 

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from tests.service.http_harness import HttpRoom
+from tests.service.http_harness import HttpHarness
 from tests.service.service_harness import CONTEXTS
 from tests.service.test_stateful import NAMES, VALUES, Machine
 
@@ -14,8 +14,8 @@ ITEMS = st.tuples(NAMES, st.none() | st.integers(1, 12), VALUES)  # without a ro
 class HttpMachine(Machine):
     """And batches, whose items are answered as they would have been alone, one after another."""
 
-    room: HttpRoom
-    room_type = HttpRoom
+    harness: HttpHarness
+    harness_type = HttpHarness
 
     @rule(items=st.lists(ITEMS, min_size=1, max_size=12))
     def batch(self, items: list[tuple[str, int | None, float]]) -> None:
@@ -25,8 +25,8 @@ class HttpMachine(Machine):
             kind = "decision"
             if round is not None:
                 kind, item = "reward", {"value": value, "trajectory": name, "round": round}
-            asked.append({"session_id": self.room.key[1], kind: item})
-        answers = self.room.ask("POST", "/v1/batch", {"items": asked})["items"]
+            asked.append({"session_id": self.harness.key[1], kind: item})
+        answers = self.harness.ask("POST", "/v1/batch", {"items": asked})["items"]
         for (name, round, value), answer in zip(items, answers, strict=True):
             if round is None:
                 assert answer["status"] == 201
@@ -40,14 +40,16 @@ class HttpMachine(Machine):
 
     @invariant()
     def what_is_read_agrees(self) -> None:
-        session = self.room.ask("GET", self.room.path)
+        session = self.harness.ask("GET", self.harness.path)
         assert (session["n_rounds"], session["model_version"], session["fit_due"]) == (
             self.model.n_rounds,
             self.model.model_version,
             self.model.current is not None,
         )
         for name, positions in self.model.rounds.items():
-            page = self.room.ask("GET", f"{self.room.path}/rounds", trajectory=name, limit="1000")
+            page = self.harness.ask(
+                "GET", f"{self.harness.path}/rounds", trajectory=name, limit="1000"
+            )
             assert [one["round"] for one in page["items"]] == list(range(1, len(positions) + 1))
 
 

@@ -26,7 +26,7 @@ from lhb_engine.history import FitWindow
 from service.commands.sessions import ChangeSession
 from service.problems import Problem
 from service.storage.database_url import open_store
-from tests.service.service_harness import OK, ZERO, Room
+from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 HORIZON, NAMES = 4, ("", "b")
 VALUES = (0.0, 1.5, -2.0)
@@ -160,11 +160,11 @@ class Machine(RuleBasedStateMachine):
     def create(self, kind: tuple[str, float | None], wait: float) -> None:
         self.folder = tempfile.TemporaryDirectory()
         store = open_store(self.url) if self.url else None
-        self.room = Room(Path(self.folder.name), store)
+        self.harness = ServiceHarness(Path(self.folder.name), store)
         mode, default = kind
         more = {"reward_wait_seconds": wait, "options": {"L": 1}}
-        self.room.create(horizon=HORIZON, reward_mode=mode, default_reward=default, **more)
-        self.model = Model(mode, default, wait, self.room.now)
+        self.harness.create(horizon=HORIZON, reward_mode=mode, default_reward=default, **more)
+        self.model = Model(mode, default, wait, self.harness.now)
         self.n_rewards = 0
         self.is_archived = False
 
@@ -179,9 +179,9 @@ class Machine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), n=st.integers(1, 9), rewarded=st.booleans())
     def play(self, name: str, n: int, rewarded: bool) -> None:
         for _ in range(n):
-            if self.refused(self.room.decide, name):
+            if self.refused(self.harness.decide, name):
                 return
-            self.room.decide(name)
+            self.harness.decide(name)
             self.model.decide(name)
             if rewarded:
                 self.reward(name, 0, 1.5)
@@ -194,50 +194,50 @@ class Machine(RuleBasedStateMachine):
             return
         self.n_rewards += 1
         what = {"round": round, "reward_id": f"r{self.n_rewards}"}
-        if self.refused(self.room.reward, value, name, **what):
+        if self.refused(self.harness.reward, value, name, **what):
             return
-        self.room.reward(value, name, **what)
+        self.harness.reward(value, name, **what)
         known.append((round, value))
         self.model.look()
 
     @rule(seconds=st.sampled_from([1.0, 4.0, 5.0, 20.0, 60.0]))
     def wait(self, seconds: float) -> None:
-        self.room.now += seconds
+        self.harness.now += seconds
         self.model.now += seconds
-        self.room.tick()
+        self.harness.tick()
         if not self.is_archived:
             self.model.look()
 
     @rule(outcome=st.sampled_from(["ok", "ok", "zero", "failed"]))
     @precondition(lambda self: self.model.current is not None)
     def finish(self, outcome: str) -> None:
-        session, fit = self.room.session, self.model.current
+        session, fit = self.harness.session, self.model.current
         assert fit is not None
         current = session.schedule.current
         assert current is not None
         assert (current.measured, current.closed) == (fit.measured, fit.closed)
-        with self.room.store.reader() as reader:
+        with self.harness.store.reader() as reader:
             history = reader.history(session, current.window, current)
         for name, part in history.trajectories.items():
             read = part.measurements
             rows = list(zip(read.last.tolist(), read.value.tolist(), strict=True))
             assert rows == self.model.rows(fit, name)
         estimate = {"ok": OK, "zero": ZERO, "failed": None}[outcome]
-        assert self.room.finish(fit.window.due, estimate) == outcome
-        assert self.room.finish(fit.window.due, estimate) is None or outcome == "never"
+        assert self.harness.finish(fit.window.due, estimate) == outcome
+        assert self.harness.finish(fit.window.due, estimate) is None or outcome == "never"
         self.model.finish(outcome)
 
     @rule(archived=st.booleans())
     def archive(self, archived: bool) -> None:
-        self.room.run(ChangeSession(self.room.key, {"archived": archived}))
+        self.harness.run(ChangeSession(self.harness.key, {"archived": archived}))
         self.is_archived = archived
         if not archived:
-            self.room.tick()
+            self.harness.tick()
             self.model.look()
 
     @invariant()
     def they_agree(self) -> None:
-        session, model = self.room.session, self.model
+        session, model = self.harness.session, self.model
         schedule = session.schedule
         current = None if model.current is None else model.current.window.due
         assert (session.n_rounds, session.model_version) == (model.n_rounds, model.model_version)
@@ -246,11 +246,11 @@ class Machine(RuleBasedStateMachine):
             fit.window.due for fit in model.waiting
         )
         assert [w.window for w in schedule.open] == model.open
-        assert [(record.due, record.status) for record in self.room.estimates] == model.fits
+        assert [(record.due, record.status) for record in self.harness.estimates] == model.fits
 
     def teardown(self) -> None:
-        if hasattr(self, "room"):
-            self.room.store.close()
+        if hasattr(self, "harness"):
+            self.harness.store.close()
             self.folder.cleanup()
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from clients.bench.server.load import answer_length
 
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def connect(url: str) -> Connection:
+async def connect(url: str) -> Streams:
     """A connection to a server."""
     host, _, port = url.removeprefix("http://").partition(":")
     return await asyncio.open_connection(host, int(port))
 
 
-async def post(connection: Connection, request: bytes) -> bytes:
+async def post(connection: Streams, request: bytes) -> bytes:
     """Send a whole request; the head of its answer, once all of it has come."""
     reader, writer = connection
     writer.write(request)

@@ -14,7 +14,7 @@ from service.server import AnnouncingServer
 app = FastAPI()
 
 
-class Decision(BaseModel):
+class DecisionBody(BaseModel):
     """What a decision takes."""
 
     contexts: list[list[float]]
@@ -32,7 +32,7 @@ async def delete(session_id: str) -> None:
 
 
 @app.post("/v1/sessions/{session_id}/decisions", status_code=201)
-async def decide(session_id: str, decision: Decision) -> dict[str, Any]:
+async def decide(session_id: str, decision: DecisionBody) -> dict[str, Any]:
     """One of the arms at random, and a score each: what a decision answers."""
     contexts = np.array(decision.contexts)
     arm = random.randrange(len(contexts))

@@ -149,7 +149,7 @@ async def _play(urls: list[str], requests: Iterator[bytes], seconds: float) -> l
         end: asyncio.Future[None] = loop.create_future()
         ends.append(end)
         transport, _ = await loop.create_connection(
-            lambda end=end: _Connection(requests, deadline, latencies, end),  # type: ignore[misc]
+            lambda end=end: _LoadConnection(requests, deadline, latencies, end),  # type: ignore[misc]
             host,
             int(port),
         )
@@ -162,7 +162,7 @@ async def _play(urls: list[str], requests: Iterator[bytes], seconds: float) -> l
     return latencies
 
 
-class _Connection(asyncio.Protocol):
+class _LoadConnection(asyncio.Protocol):
     """Asks, waits for the whole answer, asks again."""
 
     def __init__(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from service.records import Session, SessionKey, Trajectory, TrajectoryKey
+from service.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.server import run
 from service.settings import Settings
 from service.storage.ports import Changes, InThread, Keys, Reader
@@ -17,8 +17,8 @@ class ForgetfulStore:
     is_here = False
 
     def __init__(self) -> None:
-        self.sessions: dict[SessionKey, Session] = {}
-        self.trajectories: dict[TrajectoryKey, Trajectory] = {}
+        self.sessions: dict[SessionKey, SessionRow] = {}
+        self.trajectories: dict[TrajectoryKey, TrajectoryRow] = {}
 
     def begin(self, *, wait: bool = True) -> Any:
         """The one endless transaction."""
@@ -38,11 +38,11 @@ class ForgetfulStore:
     async def prefetch_here(self, keys: Keys) -> None:
         """Nothing to read."""
 
-    def session(self, key: SessionKey) -> Session | None:
+    def session(self, key: SessionKey) -> SessionRow | None:
         """From memory."""
         return self.sessions.get(key)
 
-    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
         """From memory."""
         return self.trajectories.get(key)
 

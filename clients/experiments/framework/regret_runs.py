@@ -9,7 +9,7 @@ import numpy as np
 from clients.experiments.framework.experiment import Case, Claim, Scale
 from clients.experiments.framework.plot_style import band, panels
 from clients.experiments.framework.table import Mean, Row, Table, mean_of, paired
-from clients.simulator import Player, Settings
+from clients.simulator import Player, SimulationSettings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,17 +25,17 @@ class Contender:
     """
 
     algorithm: str
-    options: Mapping[str, Any] | Callable[[Settings], Mapping[str, Any]] = field(
+    options: Mapping[str, Any] | Callable[[SimulationSettings], Mapping[str, Any]] = field(
         default_factory=dict
     )
 
-    def told(self, settings: Settings) -> dict[str, Any]:
+    def told(self, settings: SimulationSettings) -> dict[str, Any]:
         """The options in a world of these settings."""
         given = self.options(settings) if callable(self.options) else self.options
         return dict(given)
 
 
-def sparsity_of(settings: Settings) -> int:
+def sparsity_of(settings: SimulationSettings) -> int:
     """The true number of nonzero lag weights."""
     return 1 if settings.weights == "single" else settings.sparsity
 
@@ -61,7 +61,7 @@ BASELINES = ("sa_gd", "sw_mp", "ucb_mp")
 
 def play(
     contender: Contender,
-    settings: Settings,
+    settings: SimulationSettings,
     seed: int,
     player: Player,
     rounds: Sequence[int] | None = None,
@@ -78,7 +78,7 @@ def play(
     ]
 
 
-def _for(contender: Contender, settings: Settings) -> Settings:
+def _for(contender: Contender, settings: SimulationSettings) -> SimulationSettings:
     options = {contender.algorithm: contender.told(settings)}
     return replace(settings, algorithms=(contender.algorithm,), options=options)
 

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 from clients.experiments.framework.experiment import Case, Scale
-from clients.simulator import Settings
+from clients.simulator import SimulationSettings
 
 DIM = 5
 
 
-def world(scale: Scale, rounds: int, horizon: int, weights: str, sparsity: int) -> Settings:
+def world(
+    scale: Scale, rounds: int, horizon: int, weights: str, sparsity: int
+) -> SimulationSettings:
     """d = 5, with the scale's noise and number of arms."""
-    return Settings(
+    return SimulationSettings(
         algorithms=(),
         rounds=rounds,
         horizon=horizon,
@@ -22,13 +24,13 @@ def world(scale: Scale, rounds: int, horizon: int, weights: str, sparsity: int) 
     )
 
 
-def data_rich(scale: Scale, weights: str, sparsity: int) -> Settings:
+def data_rich(scale: Scale, weights: str, sparsity: int) -> SimulationSettings:
     """More rounds than lags: T = 2000, h = 100."""
     rounds, horizon = (60, 12) if scale.toy else (2000, 100)
     return world(scale, rounds, horizon, weights, sparsity)
 
 
-def data_poor(scale: Scale, weights: str) -> Settings:
+def data_poor(scale: Scale, weights: str) -> SimulationSettings:
     """Fewer rounds than lags: T = 999, h = 1000, s = 10."""
     rounds, horizon, sparsity = (120, 121, 4) if scale.toy else (999, 1000, 10)
     return world(scale, rounds, horizon, weights, sparsity)

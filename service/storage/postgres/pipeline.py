@@ -17,7 +17,7 @@ from psycopg.waiting import Wait, wait_async
 from service.storage.postgres.reader import SQL, Connection
 
 Statement = tuple[str, Sequence[Any]]  # a query's name, and its values
-Rows = list[tuple[Any, ...]]
+ResultRows = list[tuple[Any, ...]]
 Found = TypeVar("Found")
 Exchange = Generator[Wait, Any, Found]  # yields whenever it can only wait for the server
 LOOK_SECONDS = 1.0  # how often the driver looks whether something came that it was not told of
@@ -40,7 +40,7 @@ class Pipeline:
         """Run an exchange in the event loop."""
         return await wait_async(exchange, self.connection.pgconn.socket, LOOK_SECONDS)
 
-    def exchange(self, statements: Iterable[Statement]) -> Exchange[list[Rows]]:
+    def exchange(self, statements: Iterable[Statement]) -> Exchange[list[ResultRows]]:
         """The rows of each statement; a transaction begins with the first.
 
         Raises
@@ -114,9 +114,9 @@ class Pipeline:
             else:
                 results.append(result)
 
-    def _rows(self, results: list[pq.abc.PGresult]) -> list[Rows]:
+    def _rows(self, results: list[pq.abc.PGresult]) -> list[ResultRows]:
         load = Transformer(self.connection)
-        found: list[Rows] = []
+        found: list[ResultRows] = []
         for result in results:
             load.set_pgresult(result)
             found.append(load.load_rows(0, result.ntuples, tuple))

@@ -16,7 +16,7 @@ from psycopg import IsolationLevel, RawCursor
 from psycopg.conninfo import conninfo_to_dict
 
 from service.problems import Unavailable
-from service.records import FitQueue, Session, SessionKey
+from service.records import FitQueue, SessionKey, SessionRow
 from service.storage.ports import MOST_EXPORTS, MOST_READS, Reader, Refused
 from service.storage.postgres.pipeline import Pipeline
 from service.storage.postgres.reader import SQL, Connection, PostgresReader, translated
@@ -111,7 +111,7 @@ class PostgresStore:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.sessions: OrderedDict[SessionKey, tuple[int, Session]] = OrderedDict()
+        self.sessions: OrderedDict[SessionKey, tuple[int, SessionRow]] = OrderedDict()
         self._writer: Pipeline | None = None
         self._idle: list[Connection] = []
         self._slots = threading.BoundedSemaphore(N_READERS)

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from service.records import (
-    Decision,
-    Measurement,
-    Session,
+    DecisionRow,
+    MeasurementRow,
     SessionKey,
-    Trajectory,
+    SessionRow,
     TrajectoryKey,
+    TrajectoryRow,
 )
 from service.storage.ports import Changes, Contended, InThread, Keys, MustWait
 from service.storage.postgres.array_literals import columns
-from service.storage.postgres.pipeline import Exchange, Pipeline, Rows, Statement
+from service.storage.postgres.pipeline import Exchange, Pipeline, ResultRows, Statement
 from service.storage.postgres.reader import PostgresReader, translated
 from service.storage.sql.reader import session_of
 from service.storage.sql.session_rows import fit_due_at, session_row, session_update, trajectory_row
@@ -38,20 +38,20 @@ class PostgresTransaction(PostgresReader):
     """
 
     def __init__(
-        self, pipeline: Pipeline, cache: OrderedDict[SessionKey, tuple[int, Session]]
+        self, pipeline: Pipeline, cache: OrderedDict[SessionKey, tuple[int, SessionRow]]
     ) -> None:
         super().__init__(pipeline.connection)
         self.is_here = False
         self._pipeline = pipeline
         self._cache = cache
         self._revisions: dict[SessionKey, int] = {}
-        self._sessions: dict[SessionKey, Session | None] = {}
-        self._trajectories: dict[TrajectoryKey, Trajectory | None] = {}
-        self._events: dict[tuple[TrajectoryKey, str], Decision | None] = {}
-        self._numbers: dict[tuple[TrajectoryKey, int], Decision | None] = {}
-        self._rewards: dict[tuple[TrajectoryKey, str], Measurement | None] = {}
-        self._rounds: dict[tuple[TrajectoryKey, int], Decision] = {}
-        self._measured: dict[tuple[TrajectoryKey, int], Measurement | None] = {}
+        self._sessions: dict[SessionKey, SessionRow | None] = {}
+        self._trajectories: dict[TrajectoryKey, TrajectoryRow | None] = {}
+        self._events: dict[tuple[TrajectoryKey, str], DecisionRow | None] = {}
+        self._numbers: dict[tuple[TrajectoryKey, int], DecisionRow | None] = {}
+        self._rewards: dict[tuple[TrajectoryKey, str], MeasurementRow | None] = {}
+        self._rounds: dict[tuple[TrajectoryKey, int], DecisionRow] = {}
+        self._measured: dict[tuple[TrajectoryKey, int], MeasurementRow | None] = {}
 
     def prefetch(self, keys: Keys) -> None:
         """Lock and read what the batch announced, in one round trip."""
@@ -86,18 +86,18 @@ class PostgresTransaction(PostgresReader):
         for row in found["lock_sessions"]:
             self._keep(row)
         for row in found.get("lock_trajectories", ()):
-            self._trajectories[row[:3]] = Trajectory(*row)
-        for decision in map(Decision._make, found.get("decisions_by_events", ())):
+            self._trajectories[row[:3]] = TrajectoryRow(*row)
+        for decision in map(DecisionRow._make, found.get("decisions_by_events", ())):
             self._events[decision[:3], str(decision.client_event_id)] = decision
             self._rounds[decision[:3], decision.round] = decision
-        for decision in map(Decision._make, found.get("decisions_by_numbers", ())):
+        for decision in map(DecisionRow._make, found.get("decisions_by_numbers", ())):
             self._numbers[decision[:3], decision.number] = decision
             self._rounds[decision[:3], decision.round] = decision
-        for measurement in map(Measurement._make, found.get("measurements_by_ids", ())):
+        for measurement in map(MeasurementRow._make, found.get("measurements_by_ids", ())):
             self._rewards[measurement[:3], str(measurement.reward_id)] = measurement
         yield from self._prefetching_rounds(keys.rounds | self._rounds.keys())
 
-    def _found(self, asked: dict[str, list[str]]) -> Exchange[dict[str, Rows]]:
+    def _found(self, asked: dict[str, list[str]]) -> Exchange[dict[str, ResultRows]]:
         with translated():
             found = yield from self._pipeline.exchange(asked.items())
         return dict(zip(asked, found, strict=True))
@@ -123,10 +123,10 @@ class PostgresTransaction(PostgresReader):
         if measured:
             asked["measurements_over_rounds"] = columns(measured, 4)
         rows = yield from self._found(asked)
-        for decision in map(Decision._make, rows.get("decisions_by_rounds", ())):
+        for decision in map(DecisionRow._make, rows.get("decisions_by_rounds", ())):
             self._rounds[decision[:3], decision.round] = decision
         for round, *row in rows.get("measurements_over_rounds", ()):
-            found = Measurement(*row)
+            found = MeasurementRow(*row)
             self._measured[found[:3], round] = found
 
     def _all(self, name: str, *values: Any) -> list[Any]:
@@ -142,7 +142,7 @@ class PostgresTransaction(PostgresReader):
         if self.is_here:
             raise MustWait
 
-    def _keep(self, row: Sequence[Any]) -> Session:
+    def _keep(self, row: Sequence[Any]) -> SessionRow:
         key = (str(row[0]), str(row[1]))
         revision = row[-1]
         cached = self._cache.get(key)
@@ -154,7 +154,7 @@ class PostgresTransaction(PostgresReader):
         self._sessions[key] = session
         return session
 
-    def session(self, key: SessionKey) -> Session | None:
+    def session(self, key: SessionKey) -> SessionRow | None:
         """The session, locked. One that the batch did not announce is not waited for."""
         try:
             return self._sessions[key]
@@ -167,7 +167,7 @@ class PostgresTransaction(PostgresReader):
         self._sessions[key] = None
         return self._keep(rows[0]) if rows else None
 
-    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
         """The trajectory, under its session's lock."""
         try:
             return self._trajectories[key]
@@ -175,31 +175,31 @@ class PostgresTransaction(PostgresReader):
             found = self._trajectories[key] = super().trajectory(key)
             return found
 
-    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """The decision that a client's event id names."""
         try:
             return self._events[key, event_id]
         except KeyError:
             return super().decision_by_event(key, event_id)
 
-    def decision_by_number(self, key: TrajectoryKey, number: int) -> Decision | None:
+    def decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
         """A decision by its number within its trajectory."""
         try:
             return self._numbers[key, number]
         except KeyError:
             return super().decision_by_number(key, number)
 
-    def decision_by_round(self, key: TrajectoryKey, round: int) -> Decision | None:
+    def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
         """The first decision of a round."""
         return self._rounds.get((key, round)) or super().decision_by_round(key, round)
 
-    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> Measurement | None:
+    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
         """A measurement that shares a round with first..last (the one that starts last)."""
         if first == last and (key, first) in self._measured:
             return self._measured[key, first]
         return super().measurement_over(key, first, last)
 
-    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> MeasurementRow | None:
         """The measurement that a client's reward id names."""
         try:
             return self._rewards[key, reward_id]

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, Trajectory
-from service.records import DueFit, Measurement, Session, SessionKey, TrajectoryKey
+from service.records import DueFit, MeasurementRow, SessionKey, SessionRow, TrajectoryKey
 
 Rows = Sequence[tuple[int, int, float]]
 
@@ -30,12 +30,12 @@ class Log(Protocol):
     ) -> list[tuple[int, int, float]]:
         """First round, last round and value of measurements within first..last, up to a number."""
 
-    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> Measurement | None:
+    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
         """A measurement that shares a round with first..last (the one that starts last)."""
 
 
 def read_history(
-    log: Log, session: Session, window: FitWindow, due: DueFit | None = None
+    log: Log, session: SessionRow, window: FitWindow, due: DueFit | None = None
 ) -> History:
     """The history that `Agent.fit` gets: contexts of the window and its lags, measured values.
 
@@ -68,7 +68,7 @@ def read_history(
 
 
 def _contexts(
-    rows: Sequence[tuple[int, int, bytes]], start: int, last: int, session: Session
+    rows: Sequence[tuple[int, int, bytes]], start: int, last: int, session: SessionRow
 ) -> tuple[Floats, Ints]:
     contexts = np.zeros((last - start + 1, session.dim))
     positions = np.zeros(last - start + 1, dtype=np.int64)

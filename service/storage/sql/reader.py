@@ -8,15 +8,15 @@ from typing import Any
 from lhb_engine.history import FitWindow, History
 from service.records import (
     ApiKey,
-    Decision,
+    DecisionRow,
     DueFit,
-    EstimateRecord,
-    Measurement,
+    EstimateRow,
+    MeasurementRow,
     Schedule,
-    Session,
     SessionKey,
-    Trajectory,
+    SessionRow,
     TrajectoryKey,
+    TrajectoryRow,
     number_in,
 )
 from service.storage.ports import PAGE_BYTES, n_bytes
@@ -50,12 +50,12 @@ class SqlReader(ABC):
         rows = self._all(name, *values)
         return rows[0] if rows else None
 
-    def session(self, key: SessionKey) -> Session | None:
+    def session(self, key: SessionKey) -> SessionRow | None:
         """A session."""
         row = self._one("session", *key)
         return None if row is None else session_of(row)
 
-    def session_named(self, tenant: str, name: str) -> Session | None:
+    def session_named(self, tenant: str, name: str) -> SessionRow | None:
         """The session of that name."""
         row = self._one("session_named", tenant, name)
         return None if row is None else self.session((tenant, row[0]))
@@ -64,7 +64,7 @@ class SqlReader(ABC):
         """Id and request of every session that was created under that name."""
         return [(id, request) for id, request in self._all("created_as", tenant, name)]
 
-    def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[Session]:
+    def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[SessionRow]:
         """Sessions in order of creation."""
         return [session_of(row) for row in self._all("sessions", tenant, after, archived, limit)]
 
@@ -72,32 +72,32 @@ class SqlReader(ABC):
         """Sessions with a fit due or a time to wake at."""
         return [((tenant, id), due, at) for tenant, id, due, at in self._all("unfinished")]
 
-    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
         """A trajectory."""
         row = self._one("trajectory", *key)
-        return None if row is None else Trajectory(*row)
+        return None if row is None else TrajectoryRow(*row)
 
-    def trajectories(self, key: SessionKey) -> list[Trajectory]:
+    def trajectories(self, key: SessionKey) -> list[TrajectoryRow]:
         """All trajectories of a session, in key order."""
-        return [Trajectory(*row) for row in self._all("trajectories", *key)]
+        return [TrajectoryRow(*row) for row in self._all("trajectories", *key)]
 
-    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """The decision that a client's event id names."""
         return _decision(self._one("decision_by_event", *key, event_id))
 
-    def decision_by_number(self, key: TrajectoryKey, number: int) -> Decision | None:
+    def decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
         """A decision by its number within its trajectory."""
         return _decision(self._one("decision_by_number", *key, number))
 
-    def decision_by_round(self, key: TrajectoryKey, round: int) -> Decision | None:
+    def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
         """The first decision of a round."""
         return _decision(self._one("decision_by_round", *key, round))
 
-    def decision_before(self, key: TrajectoryKey, at: float) -> Decision | None:
+    def decision_before(self, key: TrajectoryKey, at: float) -> DecisionRow | None:
         """The last decision taken at or before a time."""
         return _decision(self._one("decision_before", *key, at))
 
-    def decision(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+    def decision(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """A decision by its event id, the client's or the server's."""
         number = number_in(event_id)
         if number is None:
@@ -107,28 +107,28 @@ class SqlReader(ABC):
 
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
-    ) -> list[Decision]:
+    ) -> list[DecisionRow]:
         """Decisions of rounds beyond `after`, in order; fewer than `limit` where they are large."""
         last = FOR_EVER if until is None else until
-        return [Decision(*row) for row in self._some("decisions", *key, after, last, limit)]
+        return [DecisionRow(*row) for row in self._some("decisions", *key, after, last, limit)]
 
-    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> Measurement | None:
+    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
         """A measurement that shares a round with first..last (the one that starts last)."""
         row = self._one("measurement_over", *key, first, last)
-        return None if row is None else Measurement(*row)
+        return None if row is None else MeasurementRow(*row)
 
-    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> MeasurementRow | None:
         """The measurement that a client's reward id names."""
         row = self._one("measurement_by_id", *key, reward_id)
-        return None if row is None else Measurement(*row)
+        return None if row is None else MeasurementRow(*row)
 
-    def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[Measurement]:
+    def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[MeasurementRow]:
         """Measurements that start within first..last."""
-        return [Measurement(*row) for row in self._all("measurements", *key, first, last)]
+        return [MeasurementRow(*row) for row in self._all("measurements", *key, first, last)]
 
-    def measurement_log(self, key: TrajectoryKey) -> Iterator[Measurement]:
+    def measurement_log(self, key: TrajectoryKey) -> Iterator[MeasurementRow]:
         """All measurements of a trajectory as they came."""
-        return (Measurement(*row) for row in self._each("measurement_log", *key))
+        return (MeasurementRow(*row) for row in self._each("measurement_log", *key))
 
     def count_measured(self, key: SessionKey, first: int, last: int) -> int:
         """How many rounds of the session's positions first..last a measurement covers."""
@@ -153,14 +153,14 @@ class SqlReader(ABC):
         row = self._one("agent_state", *key)
         return None if row is None else str(row[0])
 
-    def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRecord]:
+    def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRow]:
         """Fits beyond number `after`, in order; fewer than `limit` where they are large."""
-        return [EstimateRecord(*row) for row in self._some("estimates", *key, after, limit)]
+        return [EstimateRow(*row) for row in self._some("estimates", *key, after, limit)]
 
-    def estimate(self, key: SessionKey, number: int) -> EstimateRecord | None:
+    def estimate(self, key: SessionKey, number: int) -> EstimateRow | None:
         """One fit."""
         row = self._one("estimate", *key, number)
-        return None if row is None else EstimateRecord(*row)
+        return None if row is None else EstimateRow(*row)
 
     def rounds_in_window(
         self, key: SessionKey, first: int, last: int
@@ -190,7 +190,7 @@ class SqlReader(ABC):
         """First round, last round and value of measurements within first..last, up to a number."""
         return self._all("measured_values", *key, first, last, number)
 
-    def history(self, session: Session, window: FitWindow, due: DueFit | None = None) -> History:
+    def history(self, session: SessionRow, window: FitWindow, due: DueFit | None = None) -> History:
         """What a fit over `window` reads; with `due`, no more than its manifest allows."""
         return read_history(self, session, window, due)
 
@@ -203,13 +203,13 @@ class SqlReader(ABC):
         self._one("check")
 
 
-def _decision(row: Any) -> Decision | None:
-    return None if row is None else Decision(*row)
+def _decision(row: Any) -> DecisionRow | None:
+    return None if row is None else DecisionRow(*row)
 
 
-def session_of(row: Any) -> Session:
+def session_of(row: Any) -> SessionRow:
     """The session of a row of statement `session`."""
     values = list(row)
     values[7] = json.loads(values[7])
     values[21] = Schedule.loads(values[21])
-    return Session(*values)
+    return SessionRow(*values)

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from service.records import Session, Trajectory
+from service.records import SessionRow, TrajectoryRow
 
 
-def session_row(s: Session) -> tuple[Any, ...]:
+def session_row(s: SessionRow) -> tuple[Any, ...]:
     """All columns of a session."""
     return (
         *(s.tenant, s.id, s.name, s.algorithm, s.dim, s.horizon, s.seed),
@@ -17,7 +17,7 @@ def session_row(s: Session) -> tuple[Any, ...]:
     )
 
 
-def session_update(s: Session) -> tuple[Any, ...]:
+def session_update(s: SessionRow) -> tuple[Any, ...]:
     """What may change of a session, then its key."""
     return (
         *(s.name, s.archived_at, s.n_rounds, s.n_trajectories, s.n_complete, s.n_estimates),
@@ -25,7 +25,7 @@ def session_update(s: Session) -> tuple[Any, ...]:
     )
 
 
-def trajectory_row(t: Trajectory) -> tuple[Any, ...]:
+def trajectory_row(t: TrajectoryRow) -> tuple[Any, ...]:
     """All columns of a trajectory."""
     return (
         t.tenant,
@@ -39,7 +39,7 @@ def trajectory_row(t: Trajectory) -> tuple[Any, ...]:
     )
 
 
-def fit_due_at(session: Session) -> float | None:
+def fit_due_at(session: SessionRow) -> float | None:
     """Since when the session's fit is due."""
     current = session.schedule.current
     return None if current is None else current.due_at

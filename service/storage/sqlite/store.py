@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from service.problems import Unavailable
-from service.records import Session, SessionKey, Trajectory, TrajectoryKey
+from service.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.ports import Reader
 from service.storage.schema import check_revision, whole_schema
 from service.storage.sqlite.connection import connect, is_tight, keep_log, translated
@@ -51,8 +51,8 @@ class SqliteStore:
         except BaseException:
             self._lock.release()
             raise
-        self.sessions: OrderedDict[SessionKey, Session] = OrderedDict()
-        self.trajectories: OrderedDict[TrajectoryKey, Trajectory] = OrderedDict()
+        self.sessions: OrderedDict[SessionKey, SessionRow] = OrderedDict()
+        self.trajectories: OrderedDict[TrajectoryKey, TrajectoryRow] = OrderedDict()
         self._readers: list[sqlite3.Connection] = []
         self._is_tight, self._n_begun = False, 0
 

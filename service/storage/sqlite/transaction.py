@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Protocol
 
 from service.records import (
-    Decision,
-    Measurement,
-    Session,
+    DecisionRow,
+    MeasurementRow,
     SessionKey,
-    Trajectory,
+    SessionRow,
     TrajectoryKey,
+    TrajectoryRow,
 )
 from service.storage.ports import Changes, InThread, Keys
 from service.storage.sql.session_rows import session_row, session_update, trajectory_row
@@ -25,8 +25,8 @@ class Caches(Protocol):
     """What the store remembers from one batch to the next."""
 
     path: Path
-    sessions: OrderedDict[SessionKey, Session]
-    trajectories: OrderedDict[TrajectoryKey, Trajectory]
+    sessions: OrderedDict[SessionKey, SessionRow]
+    trajectories: OrderedDict[TrajectoryKey, TrajectoryRow]
 
     def trim(self) -> None:
         """Forget what has not been used for long."""
@@ -42,8 +42,8 @@ class SqliteTransaction(SqliteReader):
         self._store = store
         self._used: list[SessionKey] = []
         self._used_trajectories: list[TrajectoryKey] = []
-        self._events: dict[tuple[TrajectoryKey, str], Decision | None] = {}
-        self._rewards: dict[tuple[TrajectoryKey, str], Measurement | None] = {}
+        self._events: dict[tuple[TrajectoryKey, str], DecisionRow | None] = {}
+        self._rewards: dict[tuple[TrajectoryKey, str], MeasurementRow | None] = {}
 
     def prefetch(self, keys: Keys) -> None:
         """Look up the clients' ids, in one statement a kind."""
@@ -51,34 +51,34 @@ class SqliteTransaction(SqliteReader):
             asked = [(*key, event) for key, event in keys.events]
             found = execute_rows(self.connection, SQL["decisions_by_events"], asked)
             self._events = dict.fromkeys(keys.events)
-            for decision in map(Decision._make, found):
+            for decision in map(DecisionRow._make, found):
                 self._events[decision[:3], str(decision.client_event_id)] = decision
         if keys.rewards:
             asked = [(*key, reward) for key, reward in keys.rewards]
             found = execute_rows(self.connection, SQL["measurements_by_ids"], asked)
             self._rewards = dict.fromkeys(keys.rewards)
-            for measurement in map(Measurement._make, found):
+            for measurement in map(MeasurementRow._make, found):
                 self._rewards[measurement[:3], str(measurement.reward_id)] = measurement
 
     async def prefetch_here(self, keys: Keys) -> None:
         """Nothing waits here."""
         self.prefetch(keys)
 
-    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> Decision | None:
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """The decision that a client's event id names."""
         try:
             return self._events[key, event_id]
         except KeyError:
             return super().decision_by_event(key, event_id)
 
-    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> Measurement | None:
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> MeasurementRow | None:
         """The measurement that a client's reward id names."""
         try:
             return self._rewards[key, reward_id]
         except KeyError:
             return super().measurement_by_id(key, reward_id)
 
-    def session(self, key: SessionKey) -> Session | None:
+    def session(self, key: SessionKey) -> SessionRow | None:
         """The session, from the cache if it is there."""
         cache = self._store.sessions
         found = cache.get(key)
@@ -92,7 +92,7 @@ class SqliteTransaction(SqliteReader):
         self._used.append(key)
         return found
 
-    def trajectory(self, key: TrajectoryKey) -> Trajectory | None:
+    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
         """The trajectory, from the cache if it is there."""
         cache = self._store.trajectories
         found = cache.get(key)

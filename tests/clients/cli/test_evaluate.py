@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from clients.cli.log_files import LogError, read_log
 from clients.cli.main import app
 from clients.sdk.client import Client
-from clients.simulator import Settings, play_session
+from clients.simulator import SimulationSettings, play_session
 from lhb_engine.evaluation.log_replay import Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 
@@ -98,7 +98,7 @@ def test_an_evaluation_from_the_command_line(rounds: list[dict], tmp_path: Path)
 
 
 def test_what_the_service_writes_reads_straight_in(url: str, tmp_path: Path) -> None:
-    settings = Settings(algorithms=(), rounds=150, horizon=12, dim=3, arms=4, sparsity=2)
+    settings = SimulationSettings(algorithms=(), rounds=150, horizon=12, dim=3, arms=4, sparsity=2)
     world = settings.world(1)
     with Client(url) as client:
         session = client.create_session(

@@ -20,7 +20,7 @@ from clients.experiments.framework.regret_runs import (
 )
 from clients.experiments.framework.sweep import Workers, csv_path, run_sweep
 from clients.experiments.framework.table import Mean, Table, mean_of, paired
-from clients.simulator import Settings, play_in_process
+from clients.simulator import SimulationSettings, play_in_process
 
 TOY = Scale(seeds=2, toy=True)
 
@@ -119,7 +119,7 @@ def test_over_http_gives_the_same_csv(url: str, results: Path, tmp_path: Path) -
 
 
 def test_contenders_of_a_case_meet_the_same_world() -> None:
-    settings = Settings(algorithms=(), rounds=60, horizon=12, dim=3, arms=4, sparsity=2)
+    settings = SimulationSettings(algorithms=(), rounds=60, horizon=12, dim=3, arms=4, sparsity=2)
     rows = [
         play(Contender(name), settings, 7, play_in_process, [60]) for name in ("uniform", "lin_ucb")
     ]

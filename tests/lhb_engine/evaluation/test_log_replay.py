@@ -7,7 +7,7 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
-from lhb_engine.evaluation.log_replay import Block, Evaluation, Replay
+from lhb_engine.evaluation.log_replay import Block, Evaluation, LogReplay
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 
@@ -34,7 +34,7 @@ def uniform_log(weights, n, noise=0.1, seed=0, n_arms=K):
 
 def replayed(log, name="ad_lasso", horizon=12, lags=None, size=None, **options):
     agent = make_agent(name, dim=DIM, horizon=horizon, **options)
-    replay = Replay(agent, lags=lags)
+    replay = LogReplay(agent, lags=lags)
     size = size or len(log)
     for start in range(0, len(log), size):
         replay.feed(log.part(start, start + size))
@@ -99,12 +99,12 @@ def test_a_good_estimate_has_skill_and_an_empty_world_has_none():
 
 def test_only_what_the_next_fit_needs_is_kept():
     log = uniform_log(lags(12, k2=1.0), 4000)
-    replay = Replay(make_agent("uniform", dim=DIM, horizon=12))
+    replay = LogReplay(make_agent("uniform", dim=DIM, horizon=12))
     for start in range(0, 4000, 50):
         replay.feed(log.part(start, start + 50))
         assert sum(map(len, replay._selected)) <= 12 + 50
     # ad_lasso's fits use the later half of an epoch: never the rounds before it
-    replay = Replay(make_agent("ad_lasso", dim=DIM, horizon=12))
+    replay = LogReplay(make_agent("ad_lasso", dim=DIM, horizon=12))
     for start in range(0, 4000, 50):
         replay.feed(log.part(start, start + 50))
         window = replay.agent.next_fit(replay.n_rounds)

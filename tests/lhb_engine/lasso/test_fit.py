@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from lhb_engine.design.fit_rows import Rows
+from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow
 from lhb_engine.lasso.fit import BlockLasso
@@ -24,7 +24,7 @@ def rows_of(seed, n=400, noise=0.1, contexts=None, signal=1.0, dim=DIM, n_lags=N
         contexts = rng.uniform(-1, 1, (n, dim))
     mean = signal * np.convolve(contexts @ theta, w)[:n]
     y = mean + noise * rng.standard_normal(n)
-    return Rows(LaggedDesign(contexts, n_lags), y, "full", 0), theta, w
+    return FitRows(LaggedDesign(contexts, n_lags), y, "full", 0), theta, w
 
 
 def estimate(rows, fit_intercept=False, **options):
@@ -36,7 +36,7 @@ def estimate(rows, fit_intercept=False, **options):
 def test_units_of_reward_do_not_matter(by):
     rows, *_ = rows_of(0)
     plain = estimate(rows)
-    scaled = estimate(Rows(rows.design, rows.y * by, "full", 0))
+    scaled = estimate(FitRows(rows.design, rows.y * by, "full", 0))
     assert scaled.active_lags == plain.active_lags
     for name in ("lag_weights", "sigma_hat", "lam", "lambda_max"):
         np.testing.assert_allclose(getattr(scaled, name), by * getattr(plain, name), rtol=1e-5)
@@ -49,7 +49,7 @@ def test_units_of_reward_do_not_matter(by):
 def test_units_of_contexts_do_not_matter(by):
     rows, *_ = rows_of(1)
     plain = estimate(rows)
-    scaled = estimate(Rows(LaggedDesign(rows.design.contexts * by, N_LAGS), rows.y, "full", 0))
+    scaled = estimate(FitRows(LaggedDesign(rows.design.contexts * by, N_LAGS), rows.y, "full", 0))
     assert scaled.active_lags == plain.active_lags
     np.testing.assert_allclose(scaled.theta, plain.theta, rtol=1e-5)
     np.testing.assert_allclose(scaled.lag_weights, plain.lag_weights / by, rtol=1e-5)
@@ -62,7 +62,7 @@ def test_features_of_unequal_scale_are_standardised_and_theta_is_in_the_user_s_u
     direction = np.array([0.5, -0.5, 0.5, 0.5]) / unequal
     y = np.convolve(contexts @ direction, [0, 0, 0.7, 0, 0.3])[:400]
     y += 0.05 * rng.standard_normal(400)
-    rows = Rows(LaggedDesign(contexts, 10), y, "full", 0)
+    rows = FitRows(LaggedDesign(contexts, 10), y, "full", 0)
     with_it = estimate(rows, standardize=True)
     found = np.outer(with_it.lag_weights, with_it.theta)[2] * unequal
     np.testing.assert_allclose(found, 0.7 * direction * unequal, atol=0.05)
@@ -133,7 +133,7 @@ DEGENERATE = {
 def test_degenerate_contexts_get_a_finite_answer_or_a_reason(name, fit_intercept, standardize):
     contexts = DEGENERATE[name]
     y = np.random.default_rng(5).standard_normal(200)
-    rows = Rows(LaggedDesign(contexts, 12), y, "full", 0)
+    rows = FitRows(LaggedDesign(contexts, 12), y, "full", 0)
     fit = estimate(rows, fit_intercept, standardize=standardize, standard_errors=True)
     assert fit.status == "ok" or fit.message
     json.dumps(fit.to_json(), allow_nan=False)
@@ -145,7 +145,7 @@ def test_degenerate_contexts_get_a_finite_answer_or_a_reason(name, fit_intercept
 )
 def test_equal_rewards_are_no_data(y, fit_intercept):
     contexts = np.random.default_rng(6).standard_normal((50, 2))
-    fit = estimate(Rows(LaggedDesign(contexts, 3), y, "full", 0), fit_intercept)
+    fit = estimate(FitRows(LaggedDesign(contexts, 3), y, "full", 0), fit_intercept)
     assert fit.status == "insufficient_data"
     assert "equal" in fit.message
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.commands.decisions import Decide
-from service.records import Decision, Session
+from service.records import DecisionRow, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Serve, problem
 
@@ -126,7 +126,7 @@ async def test_a_defect_is_the_answer_of_its_item_alone(
         session = await client.create()
         take = Decide.take
 
-        def broken(decide: Decide, uow: UnitOfWork, session: Session) -> Decision:
+        def broken(decide: Decide, uow: UnitOfWork, session: SessionRow) -> DecisionRow:
             decision = take(decide, uow, session)
             if decide.event_id == "broken":
                 raise RuntimeError("a defect")

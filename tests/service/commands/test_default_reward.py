@@ -5,7 +5,7 @@ import random
 import pytest
 
 from service.writer.unit_of_work import UnitOfWork
-from tests.service.service_harness import Room
+from tests.service.service_harness import ServiceHarness
 
 WAIT = 1e6
 
@@ -30,25 +30,25 @@ def expected(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_window_closes_as_the_rule_says(room: Room, seed: int) -> None:
+def test_a_window_closes_as_the_rule_says(harness: ServiceHarness, seed: int) -> None:
     random_ = random.Random(seed)
-    room.create(default_reward=0.0, reward_wait_seconds=WAIT)
+    harness.create(default_reward=0.0, reward_wait_seconds=WAIT)
     names = ["a", "b", "c"][: 1 + seed % 3]
     positions: dict[int, tuple[str, int]] = {}
     at: dict[tuple[str, int], float] = {}
     measured: set[tuple[str, int]] = set()
     for _ in range(60):
-        room.now += 1.0
+        harness.now += 1.0
         absent = sorted(set(at) - measured)
         if absent and random_.random() < 0.45:
             name, round = random_.choice(absent)
-            room.reward(1.0, name, round=round)
+            harness.reward(1.0, name, round=round)
             measured.add((name, round))
         else:
-            decision = room.decide(random_.choice(names))
+            decision = harness.decide(random_.choice(names))
             positions[decision.position] = (decision.trajectory, decision.round)
             at[decision.trajectory, decision.round] = decision.at
-        for open_window in room.session.schedule.open:
+        for open_window in harness.session.schedule.open:
             window = open_window.window
             if len(positions) >= window.due:
                 assert open_window.overdue_at == expected(
@@ -57,7 +57,7 @@ def test_a_window_closes_as_the_rule_says(room: Room, seed: int) -> None:
 
 
 def test_rounds_that_wait_cost_a_decision_nothing(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
     closed_at = UnitOfWork.closed_at
@@ -67,11 +67,11 @@ def test_rounds_that_wait_cost_a_decision_nothing(
         return closed_at(uow, key, first, last)
 
     monkeypatch.setattr(UnitOfWork, "closed_at", counted)
-    room.create(default_reward=0.0, reward_wait_seconds=WAIT)
-    room.rounds(200, rewarded=False)
-    windows = [open_window.window for open_window in room.session.schedule.open]
+    harness.create(default_reward=0.0, reward_wait_seconds=WAIT)
+    harness.rounds(200, rewarded=False)
+    windows = [open_window.window for open_window in harness.session.schedule.open]
     begun = [(w.first, w.last) for w in windows if w.due <= 200]
     assert len(begun) > 4
     assert asked == begun
-    room.reward(1.0, round=10)
+    harness.reward(1.0, round=10)
     assert asked[len(begun) :] == [(9, 12)]

@@ -12,7 +12,7 @@ import pytest
 
 import service.fits.job
 from service.fits.job import STARVED, in_idle_time, run_fit
-from tests.service.service_harness import Room
+from tests.service.service_harness import ServiceHarness
 
 
 def policy(_: None = None) -> tuple[int, int]:
@@ -54,7 +54,7 @@ def test_a_process_whose_work_found_no_idle_time_ends() -> None:
     [("background", 3.0, [3.0]), ("background", 0.0, []), ("blocking", 3.0, [])],
 )
 def test_a_fit_that_a_decision_waits_for_waits_for_nobody(
-    room: Room,
+    harness: ServiceHarness,
     monkeypatch: pytest.MonkeyPatch,
     refit: str,
     idle_seconds: float,
@@ -67,11 +67,11 @@ def test_a_fit_that_a_decision_waits_for_waits_for_nobody(
         return work(argument)
 
     monkeypatch.setattr(service.fits.job, "in_idle_time", noted)
-    room.create(refit=refit, options={"L": 1})
+    harness.create(refit=refit, options={"L": 1})
     for _ in range(4):
-        room.decide()
-        room.reward(0.5, round=room.session.n_rounds)
-    text = run_fit(f"sqlite:///{room.store.path}", *room.key, 4, idle_seconds)  # type: ignore[attr-defined]
+        harness.decide()
+        harness.reward(0.5, round=harness.session.n_rounds)
+    text = run_fit(f"sqlite:///{harness.store.path}", *harness.key, 4, idle_seconds)  # type: ignore[attr-defined]
     assert text is not None
     assert "estimate" in text
     assert asked == used

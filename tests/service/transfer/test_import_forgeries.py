@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from service.problems import Problem
-from service.records import Session
+from service.records import SessionRow
 from service.transfer.import_session import check_import
 from service.transfer.ndjson import export_session
 from tests.service.conftest import Serve, problem
-from tests.service.service_harness import Room
+from tests.service.service_harness import ServiceHarness
 
 Records = list[dict[str, Any]]
 Forge = Callable[[Records], Any]
@@ -29,20 +29,20 @@ def resealed(records: Records) -> bytes:
     return body + json.dumps(end).encode() + b"\n"
 
 
-def exported(room: Room) -> bytes:
-    with room.store.reader() as reader:
-        session = reader.session(room.key)
+def exported(harness: ServiceHarness) -> bytes:
+    with harness.store.reader() as reader:
+        session = reader.session(harness.key)
         assert session is not None
         return b"".join(export_session(reader, session))
 
 
 def lived(path: Path) -> bytes:
     """Two trajectories, a span, a gap, rounds without action and forced, an estimate, a due fit."""
-    room = Room(path)
-    room.create(algorithm="ad_lasso", reward_wait_seconds=2.0)
+    harness = ServiceHarness(path)
+    harness.create(algorithm="ad_lasso", reward_wait_seconds=2.0)
     rng = np.random.default_rng(5)
     for round in range(1, 30):
-        room.now += 1.0
+        harness.now += 1.0
         for name in ("", "b"):
             contexts = rng.standard_normal((3, 2))
             more: dict[str, Any] = {"event_id": f"e{round}", "digest": bytes(16)}
@@ -50,18 +50,18 @@ def lived(path: Path) -> bytes:
                 contexts = None
             elif round == 8:
                 more["forced_arm"] = 1
-            decision = room.decide(name, contexts=contexts, **more)
+            decision = harness.decide(name, contexts=contexts, **more)
             if round % 10 not in (4, 5):
                 value = float(np.frombuffer(decision.context).sum())
-                room.reward(value, name, round=round, reward_id=f"r{round}")
-        due = room.session.fit_due
+                harness.reward(value, name, round=round, reward_id=f"r{round}")
+        due = harness.session.fit_due
         if due is not None and round < 14:
-            room.finish(due)
-    room.reward(2.0, first_round=4, last_round=5)
-    assert room.session.estimate
-    assert room.session.fit_due == 28
-    content = exported(room)
-    room.store.close()
+            harness.finish(due)
+    harness.reward(2.0, first_round=4, last_round=5)
+    assert harness.session.estimate
+    assert harness.session.fit_due == 28
+    content = exported(harness)
+    harness.store.close()
     return content
 
 
@@ -70,7 +70,7 @@ def true_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return lived(tmp_path_factory.mktemp("lived"))
 
 
-def checked(content: bytes) -> Session:
+def checked(content: bytes) -> SessionRow:
     return check_import(lambda: io.BytesIO(content), "", None, False).session
 
 

@@ -11,19 +11,19 @@ from lhb_engine.agents import ALGORITHMS
 from service.agent_cache import build_agent
 from service.commands.decisions import Blocked
 from service.transfer.import_session import check_import
-from tests.service.service_harness import ZERO, Room
+from tests.service.service_harness import ZERO, ServiceHarness
 from tests.service.transfer.test_import_forgeries import exported
 
 
-def fit(room: Room) -> None:
+def fit(harness: ServiceHarness) -> None:
     """Do the fit that is at work, for real."""
-    session = room.session
+    session = harness.session
     due = session.schedule.current
     assert due is not None
-    with room.store.reader() as reader:
+    with harness.store.reader() as reader:
         agent = build_agent(session, reader.agent_state(session.key))
         history = reader.history(session, due.window, due)
-    room.finish(due.key, agent.fit(history))
+    harness.finish(due.key, agent.fit(history))
 
 
 MODES: list[dict[str, Any]] = [
@@ -37,35 +37,35 @@ MODES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_a_true_file_passes_at_any_moment(tmp_path: Path, mode: dict[str, Any]) -> None:
-    room = Room(tmp_path)
-    room.create(**mode)
+    harness = ServiceHarness(tmp_path)
+    harness.create(**mode)
     rng = np.random.default_rng(3)
     n, sum_mode = 0, mode.get("reward_mode") == "sum"
     for step in range(70):
-        room.now += float(rng.uniform(0, 2))
+        harness.now += float(rng.uniform(0, 2))
         what = rng.integers(10)
         if what < 7:
             name = str(rng.choice(["", "b"]))
-            taken = room.decide_or_block(name, contexts=rng.standard_normal((3, 2)))
+            taken = harness.decide_or_block(name, contexts=rng.standard_normal((3, 2)))
             if isinstance(taken, Blocked):
-                fit(room)
+                fit(harness)
             else:
                 n += 1
                 if rng.random() < 0.8:
                     more = {"reward_id": f"r{n}"} if sum_mode or n % 2 else {}
                     value = float(rng.standard_normal())
-                    room.reward(value, name, round=taken.decision.round, **more)
+                    harness.reward(value, name, round=taken.decision.round, **more)
         elif what == 7:
-            room.tick()
-        elif room.session.fit_due is not None:
+            harness.tick()
+        elif harness.session.fit_due is not None:
             if what == 8:
-                fit(room)
+                fit(harness)
             else:
-                room.finish(room.session.fit_due, ZERO if step % 2 else None)
-        found = check_import(lambda: io.BytesIO(exported(room)), "", None, False)
-        assert found.session == room.session
-    session, is_new = room.run(found)
+                harness.finish(harness.session.fit_due, ZERO if step % 2 else None)
+        found = check_import(lambda: io.BytesIO(exported(harness)), "", None, False)
+        assert found.session == harness.session
+    session, is_new = harness.run(found)
     assert is_new
-    before, room.key = exported(room), session.key
-    assert exported(room).splitlines()[1:-1] == before.splitlines()[1:-1]
-    room.store.close()
+    before, harness.key = exported(harness), session.key
+    assert exported(harness).splitlines()[1:-1] == before.splitlines()[1:-1]
+    harness.store.close()

@@ -2,19 +2,19 @@
 
 from service.commands.decisions import Decide
 from service.writer.unit_of_work import UnitOfWork
-from tests.service.service_harness import CONTEXTS, Room
+from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 
-def decide(room: Room, event_id: str | None = None) -> Decide:
+def decide(harness: ServiceHarness, event_id: str | None = None) -> Decide:
     digest = None if event_id is None else event_id.encode()
-    return Decide(room.key, "", CONTEXTS, room.agents, event_id, digest=digest)
+    return Decide(harness.key, "", CONTEXTS, harness.agents, event_id, digest=digest)
 
 
 class WritesThenFails:
     """A command against the rules: its transaction cannot be kept."""
 
-    def __init__(self, room: Room, error: Exception) -> None:
-        self.decide = decide(room)
+    def __init__(self, harness: ServiceHarness, error: Exception) -> None:
+        self.decide = decide(harness)
         self.error = error
 
     def __call__(self, uow: UnitOfWork) -> None:

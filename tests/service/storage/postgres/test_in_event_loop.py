@@ -16,23 +16,23 @@ from service.commands.rewards import Receive, Reward
 from service.problems import Unavailable
 from service.storage.ports import Keys, MustWait
 from service.storage.postgres.store import PostgresStore
-from tests.service.service_harness import CONTEXTS, OK, Room
+from tests.service.service_harness import CONTEXTS, OK, ServiceHarness
 from tests.service.writer.sample_commands import decide
 
 
 @pytest.fixture
-def room(postgres_url: str, tmp_path: Path) -> Iterator[Room]:
+def harness(postgres_url: str, tmp_path: Path) -> Iterator[ServiceHarness]:
     store = PostgresStore(postgres_url)
-    yield Room(tmp_path, store)
+    yield ServiceHarness(tmp_path, store)
     store.close()
 
 
 class Watched:
-    """What a room's writer has its thread do."""
+    """What a harness's writer has its thread do."""
 
-    def __init__(self, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
-        thread = room.commit._thread
+        thread = harness.commit._thread
         call = thread.call
 
         def noted(work: Any, argument: Any) -> Any:
@@ -42,103 +42,120 @@ class Watched:
         monkeypatch.setattr(thread, "call", noted)
 
 
-def play(room: Room, *commands: Any) -> list[Any]:
+def play(harness: ServiceHarness, *commands: Any) -> list[Any]:
     """Results of one batch."""
 
     async def answered() -> Any:
-        return await room.commit.submit_all(list(commands))
+        return await harness.commit.submit_all(list(commands))
 
     outcomes = asyncio.run(answered())
     assert [error for _, error in outcomes] == [None] * len(commands)
     return [result for result, _ in outcomes]
 
 
-def rewarded(room: Room, **named: Any) -> Receive:
-    return Receive(room.key, [Reward(0.5, "", **named)], room.agents)
+def rewarded(harness: ServiceHarness, **named: Any) -> Receive:
+    return Receive(harness.key, [Reward(0.5, "", **named)], harness.agents)
 
 
-def test_brief_commands_ask_no_thread(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    room.create(algorithm="uniform", horizon=100)
-    watched = Watched(room, monkeypatch)
-    room.decide()
-    first, again, _ = play(room, decide(room, "a"), decide(room, "a"), decide(room))
+def test_brief_commands_ask_no_thread(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create(algorithm="uniform", horizon=100)
+    watched = Watched(harness, monkeypatch)
+    harness.decide()
+    first, again, _ = play(harness, decide(harness, "a"), decide(harness, "a"), decide(harness))
     assert first.decision == again.decision
-    play(room, rewarded(room, event_id="a"), rewarded(room, event_id="~1"), rewarded(room, round=3))
-    play(room, rewarded(room, event_id="~1"), rewarded(room, round=2))
+    play(
+        harness,
+        rewarded(harness, event_id="a"),
+        rewarded(harness, event_id="~1"),
+        rewarded(harness, round=3),
+    )
+    play(harness, rewarded(harness, event_id="~1"), rewarded(harness, round=2))
     assert watched.asked == []
-    assert room.session.n_rounds == 3
-    with room.store.reader() as reader:
-        [trajectory] = reader.trajectories(room.key)
+    assert harness.session.n_rounds == 3
+    with harness.store.reader() as reader:
+        [trajectory] = reader.trajectories(harness.key)
     assert (trajectory.n_decisions, trajectory.n_measurements) == (3, 3)
 
 
-def test_what_would_wait_goes_on_in_the_thread(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    room.create()  # its first window ends with round 4
-    watched = Watched(room, monkeypatch)
-    play(room, decide(room))  # nobody has made its agent yet
-    play(room, decide(room), rewarded(room, round=1))
+def test_what_would_wait_goes_on_in_the_thread(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create()  # its first window ends with round 4
+    watched = Watched(harness, monkeypatch)
+    play(harness, decide(harness))  # nobody has made its agent yet
+    play(harness, decide(harness), rewarded(harness, round=1))
     assert watched.asked == ["_finish"]
-    play(room, decide(room), rewarded(room, round=2), rewarded(room, round=3), decide(room))
+    play(
+        harness,
+        decide(harness),
+        rewarded(harness, round=2),
+        rewarded(harness, round=3),
+        decide(harness),
+    )
     assert watched.asked == ["_finish"] * 2  # a boundary
-    play(room, rewarded(room, round=4))
-    room.finish(4, OK)
+    play(harness, rewarded(harness, round=4))
+    harness.finish(4, OK)
     del watched.asked[:]
-    taken, later = play(room, decide(room), decide(room))
+    taken, later = play(harness, decide(harness), decide(harness))
     assert [taken.decision.model_version, later.decision.model_version] == [1, 1]
     assert watched.asked == []  # what this process has installed it need not read
 
 
 @pytest.mark.parametrize("algorithm", ["ucb_mp", "uniform"])
 def test_learners_and_times_are_read_in_the_thread(
-    room: Room, monkeypatch: pytest.MonkeyPatch, algorithm: str
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     mode = "single" if algorithm == "ucb_mp" else "sum"
-    room.create(algorithm=algorithm, reward_mode=mode, reward_wait_seconds=1.0, horizon=100)
-    room.decide()
-    watched = Watched(room, monkeypatch)
-    at = datetime.fromtimestamp(room.now, UTC)
+    harness.create(algorithm=algorithm, reward_mode=mode, reward_wait_seconds=1.0, horizon=100)
+    harness.decide()
+    watched = Watched(harness, monkeypatch)
+    at = datetime.fromtimestamp(harness.now, UTC)
     named = {"round": 1} if mode == "single" else {"at": at, "reward_id": "r"}
-    play(room, decide(room))
-    play(room, rewarded(room, **named))
+    play(harness, decide(harness))
+    play(harness, rewarded(harness, **named))
     assert watched.asked == (["_finish"] * 2 if mode == "single" else ["_finish"])
 
 
 def test_an_unannounced_read_is_refused_and_the_batch_run_again(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room.create(algorithm="uniform", horizon=100)
-    room.decide()
+    harness.create(algorithm="uniform", horizon=100)
+    harness.decide()
 
     class Hasty(Decide):
         def keys(self, keys: Keys) -> None:
             """Announces nothing."""
 
-    hasty = Hasty(room.key, "another", CONTEXTS, room.agents)
-    watched = Watched(room, monkeypatch)
-    results = play(room, decide(room), hasty, decide(room))
+    hasty = Hasty(harness.key, "another", CONTEXTS, harness.agents)
+    watched = Watched(harness, monkeypatch)
+    results = play(harness, decide(harness), hasty, decide(harness))
     assert [taken.decision.position for taken in results] == [2, 3, 4]
     assert watched.asked == ["_again"]
     with pytest.raises(MustWait):
-        asyncio.run(_read_here(room))
+        asyncio.run(_read_here(harness))
 
 
-async def _read_here(room: Room) -> None:
-    transaction = room.store.begin(wait=False)
+async def _read_here(harness: ServiceHarness) -> None:
+    transaction = harness.store.begin(wait=False)
     try:
         await transaction.prefetch_here(Keys())
-        transaction.session(room.key)
+        transaction.session(harness.key)
     finally:
         transaction.rollback()
 
 
-def test_the_loop_goes_on_while_others_hold_the_row(room: Room, postgres_url: str) -> None:
-    room.create(algorithm="uniform", horizon=100)
-    room.decide()
+def test_the_loop_goes_on_while_others_hold_the_row(
+    harness: ServiceHarness, postgres_url: str
+) -> None:
+    harness.create(algorithm="uniform", horizon=100)
+    harness.decide()
 
     async def answered_late() -> tuple[int, int]:
         with psycopg.connect(postgres_url) as other:
-            other.execute("select 1 from sessions where id = %s for update", [room.key[1]])
-            future = room.commit.submit_all([decide(room)])
+            other.execute("select 1 from sessions where id = %s for update", [harness.key[1]])
+            future = harness.commit.submit_all([decide(harness)])
             n, began = 0, time.monotonic()
             while time.monotonic() - began < 0.3:
                 await asyncio.sleep(0.001)
@@ -154,9 +171,11 @@ def test_the_loop_goes_on_while_others_hold_the_row(room: Room, postgres_url: st
     assert n > 50
 
 
-def test_a_connection_that_is_lost_meanwhile_comes_back(room: Room, postgres_url: str) -> None:
-    room.create(algorithm="uniform", horizon=100)
-    room.decide()
+def test_a_connection_that_is_lost_meanwhile_comes_back(
+    harness: ServiceHarness, postgres_url: str
+) -> None:
+    harness.create(algorithm="uniform", horizon=100)
+    harness.decide()
 
     def lose() -> None:
         with psycopg.connect(postgres_url, autocommit=True) as other:
@@ -166,37 +185,37 @@ def test_a_connection_that_is_lost_meanwhile_comes_back(room: Room, postgres_url
             )
 
     async def lost_in_a_commit() -> list[Any]:
-        transaction = room.store.begin(wait=False)
-        await transaction.prefetch_here(Keys(sessions={room.key}))
+        transaction = harness.store.begin(wait=False)
+        await transaction.prefetch_here(Keys(sessions={harness.key}))
         lose()
         with pytest.raises(Unavailable, match="unknown"):
-            await transaction.commit_here(None, room.commit._thread.call)
+            await transaction.commit_here(None, harness.commit._thread.call)
         transaction.rollback()
-        lost = await room.commit.submit_all([decide(room)])
+        lost = await harness.commit.submit_all([decide(harness)])
         lose()
-        return [*lost, *await room.commit.submit_all([decide(room)])]
+        return [*lost, *await harness.commit.submit_all([decide(harness)])]
 
     outcomes = asyncio.run(lost_in_a_commit())
     assert [error for _, error in outcomes] == [None, None]
     assert [taken.decision.round for taken, _ in outcomes] == [2, 3]
-    assert room.session.n_rounds == 3
+    assert harness.session.n_rounds == 3
 
 
 def test_an_estimate_of_another_process_is_decided_by_at_once(
-    room: Room, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: ServiceHarness, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room.create()
-    room.rounds(4)
-    play(room, decide(room))
-    other = Room(tmp_path, PostgresStore(postgres_url))
-    other.key = room.key
+    harness.create()
+    harness.rounds(4)
+    play(harness, decide(harness))
+    other = ServiceHarness(tmp_path, PostgresStore(postgres_url))
+    other.key = harness.key
     theta = Estimate(status="ok", lag_weights=OK.lag_weights, theta=-OK.theta)  # type: ignore[operator]
     other.finish(4, theta)
     other.close()
-    watched = Watched(room, monkeypatch)
-    [taken] = play(room, decide(room))
+    watched = Watched(harness, monkeypatch)
+    [taken] = play(harness, decide(harness))
     assert watched.asked == ["_finish"]
-    play(room, decide(room))
+    play(harness, decide(harness))
     assert watched.asked == ["_finish"]
     assert taken.decision.model_version == 1
     assert memoryview(taken.decision.scores).cast("d").tolist() == [-0.6, -0.8]

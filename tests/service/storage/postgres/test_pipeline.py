@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 import service.storage.postgres.pipeline
-from service.storage.postgres.pipeline import Pipeline, Rows, Statement
+from service.storage.postgres.pipeline import Pipeline, ResultRows, Statement
 from service.storage.postgres.reader import Connection
 from service.storage.postgres.store import connect
 
@@ -20,7 +20,7 @@ QUERIES = {
 }
 
 
-def run(pipeline: Pipeline, statements: list[Statement]) -> list[Rows]:
+def run(pipeline: Pipeline, statements: list[Statement]) -> list[ResultRows]:
     return pipeline.wait(pipeline.exchange(statements))
 
 

@@ -23,7 +23,7 @@ from service.storage.ports import Contended, Keys
 from service.storage.postgres.array_literals import columns
 from service.storage.postgres.reader import PostgresReader
 from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
-from tests.service.service_harness import CONTEXTS, Room
+from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 
@@ -36,8 +36,8 @@ def store(postgres_url: str) -> Iterator[PostgresStore]:
 
 
 @pytest.fixture
-def room(store: PostgresStore, tmp_path: Path) -> Room:
-    return Room(tmp_path, store)
+def harness(store: PostgresStore, tmp_path: Path) -> ServiceHarness:
+    return ServiceHarness(tmp_path, store)
 
 
 @given(
@@ -55,18 +55,24 @@ def test_columns_come_back_as_rows(migrated: str, rows: list[tuple[str, int, flo
         assert connection.execute(sql, columns(rows, 3)).fetchall() == rows
 
 
-def test_a_batch_asks_for_nothing_one_by_one(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    room.create(horizon=100)
+def test_a_batch_asks_for_nothing_one_by_one(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create(horizon=100)
     for trajectory in ("a", "b", "c"):
-        room.rounds(4, rewarded=False, trajectory=trajectory)
-        room.run(Receive(room.key, [Reward(1.0, trajectory, round=3)], room.agents))
+        harness.rounds(4, rewarded=False, trajectory=trajectory)
+        harness.run(Receive(harness.key, [Reward(1.0, trajectory, round=3)], harness.agents))
     commands: list[Any] = []
     for i, trajectory in enumerate(("a", "b", "c", "new")):
         late = [] if trajectory == "new" else [Reward(0.5, trajectory, round=2, reward_id="r")]
         more = {"event_id": f"e{i}", "digest": b"d"}
-        commands.append(Decide(room.key, trajectory, CONTEXTS, room.agents, rewards=late, **more))
+        commands.append(
+            Decide(harness.key, trajectory, CONTEXTS, harness.agents, rewards=late, **more)
+        )
         if late:
-            commands.append(Receive(room.key, [Reward(1.0, trajectory, round=3)], room.agents))
+            commands.append(
+                Receive(harness.key, [Reward(1.0, trajectory, round=3)], harness.agents)
+            )
     asked: list[str] = []
     read = PostgresReader._all
 
@@ -75,18 +81,18 @@ def test_a_batch_asks_for_nothing_one_by_one(room: Room, monkeypatch: pytest.Mon
         return read(self, name, *values)
 
     monkeypatch.setattr(PostgresReader, "_all", counted)
-    outcomes, _ = room.commit.run(commands)
+    outcomes, _ = harness.commit.run(commands)
     assert [error for _, error in outcomes] == [None] * 7
     repeated = [result.repeated for result, _ in outcomes if hasattr(result, "repeated")]
     assert repeated == [1, 1, 1]
     by_event = [("a", "e0", 0.25), ("b", "~4", 0.25), ("c", "~2", 0.5), ("a", "~5", 0.25)]
     commands = [
-        Receive(room.key, [Reward(value, trajectory, event_id=event)], room.agents)
+        Receive(harness.key, [Reward(value, trajectory, event_id=event)], harness.agents)
         for trajectory, event, value in by_event
     ]
-    decided, *outcomes = room.commit.run([Decide(room.key, "b", CONTEXTS, room.agents), *commands])[
-        0
-    ]
+    decided, *outcomes = harness.commit.run(
+        [Decide(harness.key, "b", CONTEXTS, harness.agents), *commands]
+    )[0]
     assert decided[0].decision.round == 6
     errors = [error for _, error in outcomes]
     assert [result.repeated for result, error in outcomes if error is None] == [0, 0, 1]
@@ -94,18 +100,18 @@ def test_a_batch_asks_for_nothing_one_by_one(room: Room, monkeypatch: pytest.Mon
     assert asked == []
 
 
-def named(room: Room, name: str) -> SessionKey:
+def named(harness: ServiceHarness, name: str) -> SessionKey:
     request = {"name": name}
-    room.create(**request)
-    return room.key
+    harness.create(**request)
+    return harness.key
 
 
-def test_an_unannounced_row_is_not_waited_for(room: Room, postgres_url: str) -> None:
+def test_an_unannounced_row_is_not_waited_for(harness: ServiceHarness, postgres_url: str) -> None:
     """Waiting out of key order could close a circle; the batch runs again, announcing it."""
-    key = named(room, "one")
+    key = named(harness, "one")
     with psycopg.connect(postgres_url) as other:
         other.execute("select 1 from sessions where id = %s for update", [key[1]])
-        transaction = room.store.begin()
+        transaction = harness.store.begin()
         transaction.prefetch(Keys())
         with pytest.raises(Contended) as contended:
             transaction.session(key)
@@ -116,7 +122,7 @@ def test_an_unannounced_row_is_not_waited_for(room: Room, postgres_url: str) -> 
         asked = {**_request(), "name": "one"}
         began = time.monotonic()
         with pytest.raises(Exception, match="asked for differently"):
-            room.run(CreateSession("", {**asked, "dim": 3}, False))
+            harness.run(CreateSession("", {**asked, "dim": 3}, False))
         assert time.monotonic() - began > 0.3  # it waited, once it could
         release.join()
 
@@ -128,12 +134,12 @@ def _request() -> dict[str, Any]:
 
 
 def test_a_lost_connection_is_503_once_at_most_and_nothing_is_half_written(
-    room: Room, store: PostgresStore, postgres_url: str
+    harness: ServiceHarness, store: PostgresStore, postgres_url: str
 ) -> None:
-    room.create()
-    room.rounds(2)
+    harness.create()
+    harness.rounds(2)
     transaction = store.begin()
-    transaction.prefetch(Keys(sessions={room.key}))
+    transaction.prefetch(Keys(sessions={harness.key}))
     with psycopg.connect(postgres_url, autocommit=True) as other:
         other.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -142,8 +148,8 @@ def test_a_lost_connection_is_503_once_at_most_and_nothing_is_half_written(
     with pytest.raises(Unavailable, match="unknown"):
         transaction.commit()
     transaction.rollback()
-    assert room.decide().round == 3
-    np.testing.assert_equal(room.session.n_rounds, 3)
+    assert harness.decide().round == 3
+    np.testing.assert_equal(harness.session.n_rounds, 3)
 
 
 def test_readers_are_limited_and_come_back(
@@ -162,27 +168,29 @@ def test_readers_are_limited_and_come_back(
 
 
 def test_two_processes_never_serve_a_session_from_an_old_cache(
-    room: Room, postgres_url: str, tmp_path: Path
+    harness: ServiceHarness, postgres_url: str, tmp_path: Path
 ) -> None:
-    room.create()
+    harness.create()
     other_store = PostgresStore(postgres_url)
-    other = Room(tmp_path, other_store)
-    other.key = room.key
+    other = ServiceHarness(tmp_path, other_store)
+    other.key = harness.key
     for round in range(1, 9):
-        mine = room if round % 2 else other
+        mine = harness if round % 2 else other
         assert mine.decide().round == round
-    assert room.session.n_rounds == 8
+    assert harness.session.n_rounds == 8
     other_store.close()
 
 
-def test_a_history_is_in_key_order_whatever_the_planner_does(room: Room, postgres_url: str) -> None:
+def test_a_history_is_in_key_order_whatever_the_planner_does(
+    harness: ServiceHarness, postgres_url: str
+) -> None:
     """A fit adds up in this order: another one has other last bits."""
-    room.create(horizon=100)
+    harness.create(horizon=100)
     names = [f"t{i * 37 % 101}" for i in range(100)]
     for name in names:
-        room.decide(name)
+        harness.decide(name)
     off = "".join(f"-cenable_{how}%3Doff%20" for how in ("sort", "indexscan", "bitmapscan"))
     window = FitWindow(1, 1, 100, 4, 100)
     with open_reader(f"{postgres_url}?options={off}") as reader:
-        history = reader.history(room.session, window)
+        history = reader.history(harness.session, window)
     assert list(history.trajectories) == sorted(names)

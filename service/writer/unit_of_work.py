@@ -67,8 +67,6 @@ class UnitOfWork:
         self._measured: dict[TrajectoryKey, Spans[MeasurementRow]] = {}
         self._reward_ids: dict[tuple[TrajectoryKey, str], MeasurementRow] = {}
 
-    # --- reads
-
     @property
     def is_here(self) -> bool:
         """Whether only what the batch announced can be read: the event loop waits for nothing."""
@@ -187,8 +185,6 @@ class UnitOfWork:
         """Position of the first decision of each of rounds first..last."""
         self.flush()
         return self._transaction.positions(key, first, last)
-
-    # --- writes
 
     def add_session(self, session: SessionRow) -> None:
         """Store a new session."""

@@ -21,11 +21,15 @@ class Draw(NamedTuple):
     seed : int in [0, 2**53)
     trajectory : str
     round : int, from 1
+        Round of the trajectory.
+    position : int, optional
+        The same round's number in the session as a whole; by default `round`. Not hashed.
     """
 
     seed: int
     trajectory: str
     round: int
+    position: int | None = None
 
     def below(self, n: int, purpose: str = "arm") -> int:
         """A uniform integer in [0, n), without modulo bias (rejection sampling)."""

@@ -107,14 +107,14 @@ def _decide_again(
     if decision.arm is None:
         return
     scores = np.frombuffer(decision.scores)
+    draw = Draw(session.seed, decision.trajectory, decision.round, decision.position)
     if not agent.learns_within_epoch:
         context = np.frombuffer(decision.context)
-        score = agent.ranking(context[np.newaxis], decision.round)[0]
+        score = agent.ranking(context[np.newaxis], draw)[0]
         if score != scores[decision.arm]:
             replay.differences.append(f"{_name(decision)}: scored {score!r} now")
     if decision.forced:
         return
-    draw = Draw(session.seed, decision.trajectory, decision.round)
     chosen = agent.choose_by(scores, draw)
     again = (chosen.arm, chosen.propensity, chosen.explored)
     if again != (decision.arm, decision.propensity, bool(decision.explored)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from lhb_engine.agents.base import Agent, Choice, OptionError, Options, best_arms
+from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options, best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.estimate import Estimate
@@ -40,7 +40,8 @@ class AnytimeOptions(Options):
     memory: int | None = field(
         default=None,
         metadata={
-            "description": "Rounds that a fit looks back on; none: all. For worlds that change."
+            "description": "Rounds of the session, all its trajectories together, that a fit "
+            "looks back on; none: all. For worlds that change."
         },
     )
     signed: bool = field(
@@ -109,36 +110,44 @@ class Anytime(Agent):
         else:
             arm = best[0] if len(best) == 1 else best[draw.below(len(best))]
         propensity = epsilon / n_arms + ((1.0 - epsilon) / len(best) if arm in best else 0.0)
-        explores = n_arms > 1 and not self.knows(draw.round)
+        explores = n_arms > 1 and not self._decides(draw)
         return Choice(arm, scores, propensity, uniform or explores)
 
-    def knows(self, round: int) -> bool:
-        """Whether there is a direction in this round: one that no later fit confirms lapses."""
-        if self.theta is None or self.prediction is None:
-            return self.theta is not None
-        return round <= self._lapse(self.prediction.last_round)
+    def deciding(self, n_rounds: int) -> Deciding:
+        """What decides after `n_rounds` rounds of the session: a direction, or exploring."""
+        if self.theta is None:
+            return "exploring"
+        if self.prediction is None or n_rounds < self._lapse(self.prediction.last_round):
+            return "in_use"
+        return "lapsed"
+
+    def _decides(self, draw: Draw) -> bool:
+        """Whether the direction decides in this round."""
+        position = draw.round if draw.position is None else draw.position
+        return self.deciding(position - 1) == "in_use"
 
     def _lapse(self, last_round: int) -> float:
-        """The last round of a direction: it counts for as many again as its fit looked back on.
+        """The last round of the session in which a direction decides, unless a fit confirms it.
 
-        Several fits fall due until then. Each confirms it, by another one, or finds none.
+        It decides for as many rounds again as its fit looked back on. Several fits fall due until
+        then. Each replaces it by another direction, and so confirms it, or finds none.
         """
         seen = min(last_round, self.options.memory or last_round)
         return last_round + self.settings.lapse * seen
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
-        if self.options.epsilon == 0 and all(self.knows(draw.round) for draw in draws):
+        if self.options.epsilon == 0 and all(map(self._decides, draws)):
             return super().choose_block(contexts, draws)
         chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
         return np.array(chosen, dtype=np.int64)
 
-    def ranking(self, contexts: Floats, round: int) -> Floats:
+    def ranking(self, contexts: Floats, draw: Draw) -> Floats:
         """The scores, or one feature while there is no direction, on the side of the last one."""
         scores = self.scores(contexts)
-        if self.knows(round):
+        if self._decides(draw):
             return scores
-        turn, feature = divmod((round - 1) // self._held, self.dim)
+        turn, feature = divmod((draw.round - 1) // self._held, self.dim)
         up = turn % 2 == 0 if self.theta is None else self.theta[feature] >= 0.0
         return contexts[:, feature] * (1.0 if up else -1.0)
 
@@ -171,12 +180,13 @@ class Anytime(Agent):
     def _goes_on(self, history: History) -> str:
         """How it decides after a fit that installs nothing."""
         assert history.window is not None
-        if not self.knows(history.window.due + 1):
+        if self.deciding(history.window.due) != "in_use":
             return "exploring"
         if self.prediction is None:
             return "the last direction stays"
         until = self._lapse(self.prediction.last_round)
-        return f"the last direction stays, up to round {until:.0f} if no fit confirms it"
+        limit = f"up to round {until:.0f} of the session if no fit confirms it"
+        return f"the last direction stays, {limit}"
 
     def _estimate(
         self, rows: AlignedRounds, history: History, since: "LaterRows | None"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -20,6 +20,12 @@ from lhb_engine.randomness import Draw
 # where overflow goes unreported: entering this takes a twentieth of np.errstate's time
 _QUIET = copy_context()
 _QUIET.run(np.seterr, over="ignore", invalid="ignore")
+
+
+# in_use: the direction of the installed estimate. lapsed: that direction is too old, and arms are
+# explored. exploring: arms are explored until there is a first direction. none: nothing is learned
+# yet, or ever, and arms are chosen at random.
+Deciding = Literal["in_use", "lapsed", "exploring", "none"]
 
 
 class OptionError(ValueError):
@@ -135,9 +141,13 @@ class Agent:
 
     def choose(self, contexts: Floats, draw: Draw) -> Choice:
         """Choose among the K rows of `contexts`; ties uniformly at random."""
-        return self.choose_by(self.ranking(contexts, draw.round), draw)
+        return self.choose_by(self.ranking(contexts, draw), draw)
 
-    def ranking(self, contexts: Floats, round: int) -> Floats:
+    def deciding(self, n_rounds: int) -> Deciding:
+        """What the decision after `n_rounds` rounds of the session is made by."""
+        return "none" if self.theta is None else "in_use"
+
+    def ranking(self, contexts: Floats, draw: Draw) -> Floats:
         """What a choice is made by in this round, (K, dim) -> (K,): the scores."""
         return self.scores(contexts)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from lhb_engine.agents.base import Agent, Options
+from lhb_engine.agents.base import Agent, Deciding, Options
 from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
 from lhb_engine.agents.option_checks import check_number
 from lhb_engine.history import Floats, History
@@ -40,6 +40,10 @@ class LinUCB(Agent):
     def __init__(self, dim: int, horizon: int, options: LinUCBOptions) -> None:
         super().__init__(dim, horizon, options)
         self.ellipsoid = Ellipsoid(dim, options.ridge)
+
+    def deciding(self, n_rounds: int) -> Deciding:
+        """The ellipsoid decides from the first round on."""
+        return "in_use"
 
     def _scores(self, contexts: Floats) -> Floats:
         """Upper confidence bounds."""

@@ -111,7 +111,7 @@ class Decide:
         agent = self.agents.get(uow, session)
         arm, scores, propensity, explored, context = None, b"", None, False, b""
         if self.contexts is not None:
-            draw = Draw(session.seed, self.trajectory, round)
+            draw = Draw(session.seed, self.trajectory, round, session.n_rounds)
             chosen, values, propensity, explored = agent.choose(self.contexts, draw)
             if self.forced_arm is not None:
                 chosen, propensity, explored = self.forced_arm, None, False

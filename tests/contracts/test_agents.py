@@ -163,7 +163,7 @@ def test_a_choice_follows_from_what_is_kept_of_it(name):
             assert (again.arm, again.propensity, again.explored) == (
                 *(choice.arm, choice.propensity, choice.explored),
             )
-            alone = agent.ranking(contexts[choice.arm][np.newaxis], round)
+            alone = agent.ranking(contexts[choice.arm][np.newaxis], draw)
             assert alone.tolist() == [choice.scores[choice.arm]]
 
 
@@ -225,6 +225,14 @@ def test_estimates_are_in_order(name):
             assert np.linalg.norm(estimate.theta) == pytest.approx(1.0)
         assert estimate.n_rows > 0
         assert 1 <= estimate.first_round <= estimate.last_round <= window.due
+
+
+def test_it_says_what_decides(name):
+    told = ALGORITHMS[name].needs_truth and name == "oracle"
+    before = {"anytime": "exploring", "lin_ucb": "in_use"}.get(name, "in_use" if told else "none")
+    assert fresh(name).deciding(0) == before
+    played = play(fresh(name), contexts_of())[1]
+    assert played.deciding(N_ROUNDS) == ("none" if name == "uniform" else "in_use")
 
 
 def test_an_estimate_without_direction_keeps_theta(name):

@@ -188,12 +188,28 @@ def test_a_direction_lapses_unless_it_is_confirmed(seen, memory, until):
     said = {}
     for due in (until - 1, until):
         said[due] = agent._goes_on(noise.over(FitWindow(1, 1, due, HORIZON, due)))
-    assert f"up to round {until}" in said[until - 1]
+    assert f"up to round {until} of the session" in said[until - 1]
     assert said[until] == "exploring"
     confirmed = agent.fit(history(n=until))
     assert confirmed.status == "ok"
     agent.install(confirmed)
-    assert agent.knows(until + 1)
+    assert agent.deciding(until) == "in_use"
+
+
+@pytest.mark.parametrize("n_parts", [1, 60])
+def test_lapse_counts_the_rounds_of_the_session_however_many_trajectories(n_parts):
+    """60 rounds of one trajectory, or one round in each of 60: the direction decides 60 more."""
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    assert agent.deciding(0) == "exploring"
+    agent.install(agent.fit(history(n=60).over(FitWindow(1, 1, 60, HORIZON, 60))))
+    said = [agent.deciding(n) for n in range(60, 140)]
+    assert said == ["in_use"] * 60 + ["lapsed"] * 20
+    contexts = np.random.default_rng(0).uniform(-1, 1, (80, 4, DIM))
+    draws = [Draw(0, str(t % n_parts), t // n_parts + 1, t + 1) for t in range(60, 140)]
+    explored = [agent.choose(c, draw).explored for c, draw in zip(contexts, draws, strict=True)]
+    assert explored == [name != "in_use" for name in said]
+    message = agent._goes_on(history(n=70).over(FitWindow(1, 1, 70, HORIZON, 70)))
+    assert message.startswith("the last direction stays, up to round 120 of the session")
 
 
 @pytest.mark.parametrize("memory", [None, 50])
@@ -213,7 +229,7 @@ def test_pure_noise_is_explored_on():
         plain = Anytime.choose_block
 
         def watched(agent, contexts, draws, played=played, plain=plain):
-            played += [not agent.knows(draw.round) for draw in draws]
+            played += [agent.deciding(draw.round - 1) != "in_use" for draw in draws]
             return plain(agent, contexts, draws)
 
         with pytest.MonkeyPatch.context() as patch:
@@ -241,7 +257,8 @@ def test_a_direction_that_the_last_rounds_speak_against_is_not_installed(monkeyp
     assert estimate.status == "zero"
     assert estimate.theta is None
     assert estimate.message.endswith(
-        "speak against a new one: the last direction stays, up to round 120 if no fit confirms it."
+        "speak against a new one: the last direction stays, "
+        "up to round 120 of the session if no fit confirms it."
     )
     kept = agent.theta
     agent.install(estimate)

@@ -31,7 +31,7 @@ from service.field_types import field_name
 from service.fits.embedded import FitPool
 from service.logs import configure_logs
 from service.metrics import Metrics
-from service.problems import MEDIA_TYPE, Problem, Unavailable
+from service.problems import MEDIA_TYPE, Problem, ProblemCode, Unavailable
 from service.runtime import Fits, Service
 from service.settings import Settings
 from service.storage.database_url import is_sqlite, open_store
@@ -175,9 +175,9 @@ async def _problem(request: Request, problem: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    codes = {404: "unknown_route", 405: "method_not_allowed"}
-    code = codes.get(error.status_code, "http_error")
-    problem = Problem(error.status_code, code, str(error.detail))
+    codes = {404: ProblemCode.UNKNOWN_ROUTE, 405: ProblemCode.METHOD_NOT_ALLOWED}
+    problem = Problem(codes.get(error.status_code, ProblemCode.HTTP_ERROR), str(error.detail))
+    problem.status = error.status_code
     headers = {**(error.headers or {})}
     return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
 
@@ -185,11 +185,11 @@ async def _http(request: Request, error: Exception) -> Response:
 async def _parameters(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = [
-        {"code": "invalid", "field": field_name(tuple(e["loc"][1:])), "detail": e["msg"]}
+        {"code": ProblemCode.INVALID, "field": field_name(tuple(e["loc"][1:])), "detail": e["msg"]}
         for e in error.errors()
     ]
     top = errors[0]
-    problem = Problem(422, "invalid", f"{top['field']}: {top['detail']}", top["field"])
+    problem = Problem(ProblemCode.INVALID, f"{top['field']}: {top['detail']}", top["field"])
     return Response(problem.body(), problem.status, media_type=MEDIA_TYPE)
 
 

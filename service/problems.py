@@ -1,10 +1,10 @@
 """What goes wrong, as RFC 9457 problem details with a stable code and the field that is to blame.
 
-Problem
-├── raised by use cases and parsers; carries its HTTP status
-└── Unavailable: the store cannot write just now (503, Retry-After)
+`ProblemCode` lists every code with its HTTP status and its meaning; the OpenAPI schema and
+docs/problem-codes.md are written from it. `Problem` is raised by use cases and parsers.
 """
 
+from enum import StrEnum
 from typing import Any
 
 from pydantic_core import to_json
@@ -27,15 +27,91 @@ TITLES = {
 MEDIA_TYPE = "application/problem+json"
 
 
+class ProblemCode(StrEnum):
+    """Why a request was refused. A code, once published, keeps its meaning and its status."""
+
+    status: int
+    meaning: str
+
+    def __new__(cls, code: str, status: int, meaning: str) -> "ProblemCode":
+        """Make the string `code`, which also carries its HTTP status and its meaning."""
+        member = str.__new__(cls, code)
+        member._value_, member.status, member.meaning = code, status, meaning
+        return member
+
+    MALFORMED_HTTP = "malformed_http", 400, "What arrived on the connection is not HTTP/1.1."
+    MALFORMED_JSON = "malformed_json", 400, "The body is not JSON."
+    DUPLICATE_KEY = "duplicate_key", 400, "An object in the body has the same key twice."
+    HTTP_ERROR = "http_error", 400, "Another HTTP error; the status says which."
+    UNAUTHORIZED = "unauthorized", 401, "The request carries no key that this server knows."
+    UNKNOWN_ROUTE = "unknown_route", 404, "There is no such path."
+    UNKNOWN_SESSION = "unknown_session", 404, "There is no such session, or another tenant's."
+    UNKNOWN_EVENT = "unknown_event", 404, "The session has no decision with this event_id."
+    UNKNOWN_KEY = "unknown_key", 404, "There is no API key with this id."
+    METHOD_NOT_ALLOWED = "method_not_allowed", 405, "The path does not take this method."
+    HEADER_TIMEOUT = "header_timeout", 408, "The headers did not arrive in time."
+    BODY_TIMEOUT = "body_timeout", 408, "The body did not arrive in time."
+    ARCHIVED = "archived", 409, "The session is archived: it can be read, not changed."
+    SESSION_CONFLICT = (
+        "session_conflict",
+        409,
+        "The name belongs to a session that was created with another body.",
+    )
+    EVENT_CONFLICT = (
+        "event_conflict",
+        409,
+        "The event_id or import_id was used before, with another body.",
+    )
+    REWARD_CONFLICT = (
+        "reward_conflict",
+        409,
+        "The round, or the reward_id, already has another value.",
+    )
+    DUPLICATE_ARM_IDS = "duplicate_arm_ids", 409, "Two arms of one decision have the same id."
+    BODY_TOO_LARGE = "body_too_large", 413, "The body is larger than LHB_MAX_BODY_BYTES."
+    INVALID = "invalid", 422, "A value has the wrong type or form."
+    MISSING = "missing", 422, "A required field is missing."
+    UNKNOWN_FIELD = "unknown_field", 422, "The body has a field that the route does not take."
+    AMBIGUOUS = "ambiguous", 422, "Fields are given together that exclude one another."
+    OUT_OF_RANGE = "out_of_range", 422, "A number, or the length of a list, is outside its range."
+    NOT_FINITE = "not_finite", 422, "A number is infinite, or not a number."
+    WRONG_SHAPE = "wrong_shape", 422, "An array's shape does not fit the session or its neighbours."
+    RAGGED = "ragged", 422, "Contexts of one set have different lengths."
+    NO_ARMS = "no_arms", 422, "The context set is empty."
+    UNKNOWN_ALGORITHM = "unknown_algorithm", 422, "There is no algorithm of this name."
+    ORACLE_REFUSED = (
+        "oracle_refused",
+        422,
+        "The algorithm must be told the truth, and LHB_ALLOW_ORACLES is not set.",
+    )
+    BAD_OPTION = "bad_option", 422, "The algorithm, or the session's mode, refuses an option."
+    UNKNOWN_ROUND = "unknown_round", 422, "There is no such round: rounds count from 1."
+    FUTURE_ROUND = "future_round", 422, "The round has not begun."
+    LAST_BEFORE_FIRST = "last_before_first", 422, "A span ends before it begins."
+    SPAN_IN_SUM_MODE = "span_in_sum_mode", 422, "A sum-mode reward names one round, not a span."
+    AT_IN_SINGLE_MODE = "at_in_single_mode", 422, "A reward names a time in sum mode only."
+    BAD_IMPORT = "bad_import", 422, "A record of the imported file is wrong; the detail names it."
+    TOO_MANY_REQUESTS = "too_many_requests", 429, "LHB_REQUESTS_PER_SECOND is exceeded."
+    HEADERS_TOO_LARGE = "headers_too_large", 431, "The headers are larger than the server takes."
+    INTERNAL = "internal", 500, "A defect of the service; its log tells more by the request id."
+    FIT_PENDING = "fit_pending", 503, "A blocking session waits for a fit. Nothing was written."
+    OVERLOADED = "overloaded", 503, "Too many requests wait for the disk. Nothing was written."
+    TOO_MANY_CONNECTIONS = "too_many_connections", 503, "Too many connections are open."
+    TOO_MANY_EXPORTS = "too_many_exports", 503, "Too many exports run already."
+    STORAGE_BUSY = "storage_busy", 503, "Others hold the database, or it is slow. Try again."
+    STORAGE_FULL = "storage_full", 503, "The disk is full. Nothing was written."
+    STORAGE_READONLY = "storage_readonly", 503, "The database cannot be written."
+    STORAGE_FAILING = "storage_failing", 503, "The disk, or the database file, is damaged."
+    STORAGE_UNREACHABLE = "storage_unreachable", 503, "The database does not answer."
+
+
 class Problem(Exception):
     """A request that cannot be served, and why.
 
     Parameters
     ----------
-    status : int
-        HTTP status.
-    code : str
-        Stable, for programs.
+    code : ProblemCode
+        Stable, for programs. It determines the HTTP status.
     detail : str
         A sentence for people.
     field : str, optional
@@ -48,8 +124,7 @@ class Problem(Exception):
 
     def __init__(
         self,
-        status: int,
-        code: str,
+        code: ProblemCode,
         detail: str,
         field: str | None = None,
         *,
@@ -57,7 +132,7 @@ class Problem(Exception):
         retry_after: int | None = None,
     ) -> None:
         super().__init__(detail)
-        self.status = status
+        self.status = code.status
         self.code = code
         self.detail = detail
         self.field = field
@@ -65,12 +140,12 @@ class Problem(Exception):
         self.retry_after = retry_after
 
     def to_json(self) -> dict[str, Any]:
-        """The problem document's members."""
+        """Return the problem document's members."""
         out: dict[str, Any] = {
-            "type": f"urn:lhb:problem:{self.code}",
+            "type": f"urn:lhb:problem:{self.code.value}",
             "title": TITLES.get(self.status, "Error"),
             "status": self.status,
-            "code": self.code,
+            "code": self.code.value,
             "detail": self.detail,
             "field": self.field,
         }
@@ -79,11 +154,11 @@ class Problem(Exception):
         return out
 
     def body(self) -> bytes:
-        """The problem document."""
+        """Return the problem document, encoded."""
         return to_json(self.to_json())
 
     def headers(self) -> dict[str, str]:
-        """Headers that go with it."""
+        """Return the headers that go with the document."""
         if self.status == 401:
             return {"www-authenticate": "Bearer"}
         return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
@@ -92,15 +167,36 @@ class Problem(Exception):
 class Unavailable(Problem):
     """The store cannot serve just now; nothing was written."""
 
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(503, code, detail, retry_after=1)
+    def __init__(self, code: ProblemCode, detail: str) -> None:
+        super().__init__(code, detail, retry_after=1)
 
 
 def defect(request_id: str) -> Problem:
-    """500: a fault of ours, which the log tells more about."""
-    return Problem(500, "internal", f"this is a defect; request {request_id} is in the log")
+    """Make the answer to a fault of ours, which the log tells more about."""
+    detail = f"this is a defect; request {request_id} is in the log"
+    return Problem(ProblemCode.INTERNAL, detail)
 
 
-def not_found(what: str, detail: str, field: str | None = None) -> Problem:
-    """404 with code ``unknown_<what>``."""
-    return Problem(404, f"unknown_{what}", detail, field)
+def problem_codes_page() -> str:
+    """Return docs/problem-codes.md.
+
+    ``python -m service.problems > docs/problem-codes.md`` writes it again.
+    """
+    rows = [f"| {code.status} | `{code}` | {code.meaning} |" for code in ProblemCode]
+    return "\n".join([*PAGE_HEAD, *rows, ""])
+
+
+PAGE_HEAD = (
+    "# Problem codes",
+    "",
+    "A request that is refused is answered with [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)",
+    'problem details: `{"type", "title", "status", "code", "detail", "field", "errors"?}`.',
+    "Programs go by `code`; `detail` is for people, and `field` names what is to blame. A 429, and",
+    "a 503 that says when to come back, carry `Retry-After`.",
+    "",
+    "| status | code | meaning |",
+    "|-|-|-|",
+)
+
+if __name__ == "__main__":
+    print(problem_codes_page(), end="")

@@ -27,7 +27,7 @@ from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import Receive
 from service.field_types import STRICT, Key
 from service.logs import REQUEST_ID
-from service.problems import Problem, defect
+from service.problems import Problem, ProblemCode, defect
 from service.runtime import Service, service_of, tenant_of
 
 router = APIRouter(tags=["decisions"])
@@ -115,8 +115,8 @@ def _json(value: Any) -> bytes:
 def _command(service: Service, tenant: str, item: BatchItem) -> Decide | Receive:
     decision, reward = item.get("decision"), item.get("reward")
     if (decision is None) == (reward is None):
-        code = "missing" if decision is None else "ambiguous"
-        raise Problem(422, code, "an item is a decision or a reward", "decision")
+        code = ProblemCode.MISSING if decision is None else ProblemCode.AMBIGUOUS
+        raise Problem(code, "an item is a decision or a reward", "decision")
     if decision is not None:
         return read_decision(service, tenant, item["session_id"], decision)
     assert reward is not None

@@ -10,7 +10,7 @@ from msgspec.msgpack import encode
 from lhb_engine.history import Floats
 from service.api.request_bodies import MOST_ARMS
 from service.field_types import LARGEST
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 
 _LITTLE = np.dtype("<f8")
 
@@ -26,9 +26,9 @@ def read_contexts(value: Any) -> Floats:
     contexts = _decoded(value) if isinstance(value, dict) else _stacked(value)
     n_arms, dim = contexts.shape
     if n_arms == 0:
-        raise Problem(422, "no_arms", "a decision needs at least one arm", "contexts")
+        raise Problem(ProblemCode.NO_ARMS, "a decision needs at least one arm", "contexts")
     if dim == 0:
-        raise Problem(422, "wrong_shape", "a context needs at least one number", "contexts[0]")
+        raise Problem(ProblemCode.WRONG_SHAPE, "a context needs at least one number", "contexts[0]")
     flat = contexts.ravel()
     if not flat.dot(flat) <= LARGEST**2:  # one quick pass settles nearly all; NaN compares false
         _refuse_out_of_range(contexts)
@@ -40,7 +40,7 @@ def _stacked(rows: list[list[float]]) -> Floats:
     if len(set(map(len, rows))) > 1:
         i = next(i for i, row in enumerate(rows) if len(row) != width)
         detail = f"context {i} has {len(rows[i])} numbers where the first has {width}"
-        raise Problem(422, "ragged", detail, f"contexts[{i}]")
+        raise Problem(ProblemCode.RAGGED, detail, f"contexts[{i}]")
     if not width:
         return np.empty((len(rows), 0))
     # in MessagePack a number is a tag and eight bytes: all of them are written in one pass over the
@@ -59,17 +59,17 @@ def _decoded(value: dict[str, Any]) -> Floats:
     n_arms, dim = value["shape"]
     if n_arms > MOST_ARMS:
         detail = f"a decision has at most {MOST_ARMS} arms"
-        raise Problem(422, "out_of_range", detail, "contexts.shape[0]")
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts.shape[0]")
     data = value["data"]
     if isinstance(data, str):
         try:
             data = b64decode(data, validate=True)
         except (Base64Error, ValueError) as error:
             detail = f"not base64: {error}"
-            raise Problem(422, "invalid", detail, "contexts.data") from None
+            raise Problem(ProblemCode.INVALID, detail, "contexts.data") from None
     if len(data) != 8 * n_arms * dim:
         detail = f"{n_arms} x {dim} float64 are {8 * n_arms * dim} bytes, not {len(data)}"
-        raise Problem(422, "wrong_shape", detail, "contexts.data")
+        raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts.data")
     # in the machine's own order, which is how a selected context is stored
     return np.ndarray((n_arms, dim), _LITTLE, data).astype(np.float64, copy=False)
 
@@ -83,5 +83,5 @@ def _refuse_out_of_range(contexts: Floats) -> None:
     field = f"contexts[{arm}][{i}]"
     if np.isfinite(contexts[arm, i]):
         detail = f"{field}: numbers go up to {LARGEST:g} in size"
-        raise Problem(422, "out_of_range", detail, field)
-    raise Problem(422, "not_finite", f"{field}: not a finite number", field)
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, field)
+    raise Problem(ProblemCode.NOT_FINITE, f"{field}: not a finite number", field)

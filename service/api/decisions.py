@@ -12,7 +12,7 @@ from service.api.response_types import DecisionAnswer, documented, takes
 from service.api.rewards import read_rewards
 from service.api.sessions import read_session
 from service.commands.decisions import Blocked, Decide, Taken, request_digest
-from service.problems import Problem, not_found
+from service.problems import Problem, ProblemCode
 from service.records import SERVER_EVENT, DecisionRow, SessionRow
 from service.runtime import Service, service_of, tenant_of
 from service.storage.ports import Reader
@@ -38,9 +38,9 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
     if asked.get("skip"):
         for name in ("contexts", "arm_ids", "forced_arm"):
             if asked.get(name) is not None:
-                raise Problem(422, "ambiguous", f"a round without action has no {name}", name)
+                raise Problem(ProblemCode.AMBIGUOUS, f"a round without action has no {name}", name)
     elif given is None:
-        raise Problem(422, "missing", "a decision needs contexts (or skip: true)", "contexts")
+        raise Problem(ProblemCode.MISSING, "a decision needs contexts (or skip: true)", "contexts")
     else:
         contexts = read_contexts(given)
         check_arms(len(contexts), arm_ids, forced)
@@ -50,7 +50,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
     if event_id is not None:
         if event_id.startswith(SERVER_EVENT):
             detail = f"ids that begin with {SERVER_EVENT} are the server's"
-            raise Problem(422, "invalid", detail, "event_id")
+            raise Problem(ProblemCode.INVALID, detail, "event_id")
         digest = request_digest(contexts, arm_ids, forced, rewards)
     return Decide(
         (tenant, session_id),
@@ -70,11 +70,11 @@ def check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None = None
     if arm_ids is not None:
         if len(arm_ids) != n_arms:
             detail = f"{len(arm_ids)} arm_ids for {n_arms} contexts"
-            raise Problem(422, "wrong_shape", detail, "arm_ids")
+            raise Problem(ProblemCode.WRONG_SHAPE, detail, "arm_ids")
         refuse_twins(arm_ids)
     if forced is not None and not 0 <= forced < n_arms:
         detail = f"there is no arm {forced}; arms go from 0 to {n_arms - 1}"
-        raise Problem(422, "out_of_range", detail, "forced_arm")
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, "forced_arm")
 
 
 def refuse_twins(arm_ids: list[str]) -> None:
@@ -85,7 +85,7 @@ def refuse_twins(arm_ids: list[str]) -> None:
     for i, name in enumerate(arm_ids):
         if name in seen:
             detail = f"the arm id {name!r} stands twice"
-            raise Problem(409, "duplicate_arm_ids", detail, f"arm_ids[{i}]")
+            raise Problem(ProblemCode.DUPLICATE_ARM_IDS, detail, f"arm_ids[{i}]")
         seen.add(name)
 
 
@@ -134,7 +134,7 @@ async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocke
     while isinstance(taken, Blocked):
         seconds = deadline - service.monotonic()
         if seconds <= 0 or not await service.fits.wait(command.key, taken.due, seconds):
-            raise Problem(503, "fit_pending", PENDING.format(taken.due), retry_after=1)
+            raise Problem(ProblemCode.FIT_PENDING, PENDING.format(taken.due), retry_after=1)
         taken = await service.writer.submit(command)
     return taken
 
@@ -174,7 +174,7 @@ async def get_decision(
         found = reader.decision((*session.key, trajectory), event_id)
         if found is None:
             detail = f"no decision has the event id {event_id!r}"
-            raise not_found("event", detail, "event_id")
+            raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "event_id")
         return decision_answer(found)
 
     return await read_session(request, session_id, answer)

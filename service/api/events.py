@@ -15,7 +15,7 @@ from starlette.types import Message, Send
 from service.api.response_types import SessionAnswer, documented
 from service.api.sessions import found_session, json_response, session_answer
 from service.field_types import NO_ZERO_BYTE
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.runtime import Service, service_of, tenant_of
 from service.storage.ports import MOST_EXPORTS
 from service.transfer.import_session import ImportSession, check_import
@@ -90,7 +90,7 @@ async def _lines(service: Service, tenant: str, session_id: str) -> AsyncGenerat
 def _counted(service: Service) -> Iterator[None]:
     if service.n_exports >= MOST_EXPORTS:
         detail = f"{MOST_EXPORTS} exports are under way, and there are no more at once"
-        raise Problem(503, "too_many_exports", detail, retry_after=5)
+        raise Problem(ProblemCode.TOO_MANY_EXPORTS, detail, retry_after=5)
     service.n_exports += 1
     try:
         yield

@@ -8,7 +8,7 @@ from service.api.response_types import HistoryAnswer, documented, takes
 from service.api.sessions import json_response
 from service.commands.append_history import ImportHistory
 from service.commands.decisions import body_digest
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.records import SERVER_EVENT
 from service.runtime import service_of, tenant_of
 
@@ -36,15 +36,15 @@ async def post_history(session_id: str, request: Request) -> Response:
     contexts = read_contexts(given)
     n = len(contexts)
     if n > MOST:
-        raise Problem(422, "out_of_range", f"a call takes at most {MOST} rounds", "contexts")
+        raise Problem(ProblemCode.OUT_OF_RANGE, f"a call takes at most {MOST} rounds", "contexts")
     rewards = asked.get("rewards", [None] * n)
     if len(rewards) != n:
-        raise Problem(422, "wrong_shape", f"{len(rewards)} rewards for {n} rounds", "rewards")
+        raise Problem(ProblemCode.WRONG_SHAPE, f"{len(rewards)} rewards for {n} rounds", "rewards")
     rewards = [None if value is None else value + 0.0 for value in rewards]
     import_id = asked.get("import_id")
     if import_id is not None and import_id.startswith(SERVER_EVENT):
         detail = f"ids that begin with {SERVER_EVENT} are the server's"
-        raise Problem(422, "invalid", detail, "import_id")
+        raise Problem(ProblemCode.INVALID, detail, "import_id")
     command = ImportHistory(
         (tenant_of(request), session_id),
         asked.get("trajectory") or "",

@@ -34,7 +34,7 @@ from service.field_types import (
     WaitSeconds,
     field_name,
 )
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 
 MOST_ARMS = 100_000
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
@@ -209,20 +209,22 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in pairs:
         if key in out:
-            raise Problem(400, "duplicate_key", f"the key {key!r} stands twice in one object", key)
+            raise Problem(
+                ProblemCode.DUPLICATE_KEY, f"the key {key!r} stands twice in one object", key
+            )
         out[key] = value
     return out
 
 
 _CODES = {
-    "missing": "missing",
-    "extra_forbidden": "unknown_field",
-    "finite_number": "not_finite",
-    "greater_than_equal": "out_of_range",
-    "less_than_equal": "out_of_range",
-    "less_than": "out_of_range",
-    "too_long": "out_of_range",
-    "greater_than": "out_of_range",
+    "missing": ProblemCode.MISSING,
+    "extra_forbidden": ProblemCode.UNKNOWN_FIELD,
+    "finite_number": ProblemCode.NOT_FINITE,
+    "greater_than_equal": ProblemCode.OUT_OF_RANGE,
+    "less_than_equal": ProblemCode.OUT_OF_RANGE,
+    "less_than": ProblemCode.OUT_OF_RANGE,
+    "too_long": ProblemCode.OUT_OF_RANGE,
+    "greater_than": ProblemCode.OUT_OF_RANGE,
 }
 _BRANCHES = {"list[list[float]]", "EncodedContexts"}
 _UNION = "contexts"  # of two types: what one of them says about a part tells more
@@ -231,11 +233,13 @@ _UNION = "contexts"  # of two types: what one of them says about a part tells mo
 def _problem(error: ValidationError, body: bytes) -> Problem:
     n = error.error_count()
     if n > MOST_NAMED:
-        return Problem(422, "invalid", f"{n} things are wrong with this, too many to name", "body")
+        return Problem(
+            ProblemCode.INVALID, f"{n} things are wrong with this, too many to name", "body"
+        )
     details = error.errors(include_url=False, include_context=False, include_input=False)
     first = details[0]
     if first["type"] == "json_invalid":
-        return Problem(400, "malformed_json", first["msg"], "body")
+        return Problem(ProblemCode.MALFORMED_JSON, first["msg"], "body")
     if len(body) < LARGE:
         try:
             json.loads(body, object_pairs_hook=_pairs)
@@ -244,15 +248,15 @@ def _problem(error: ValidationError, body: bytes) -> Problem:
         except (ValueError, RecursionError):
             pass
     named = [(_field(detail["loc"]), detail) for detail in details]
-    errors = [
-        {"code": _CODES.get(d["type"], "invalid"), "field": name, "detail": d["msg"]}
+    errors: list[dict[str, Any]] = [
+        {"code": _CODES.get(d["type"], ProblemCode.INVALID), "field": name, "detail": d["msg"]}
         for name, d in named
         if not (name.endswith(_UNION) and any(_is_within(other, name) for other, _ in named))
     ][:20]
     top = errors[0]
     several = errors if len(errors) > 1 else None
     detail = f"{top['field']}: {top['detail']}"
-    return Problem(422, top["code"], detail, top["field"], errors=several)
+    return Problem(top["code"], detail, top["field"], errors=several)
 
 
 def _is_within(name: str, whole: str) -> bool:

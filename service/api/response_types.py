@@ -7,16 +7,23 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from service.problems import ProblemCode
+
 
 def takes(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """`openapi_extra` of an endpoint whose body `adapter` parses."""
-    schema = adapter.json_schema(ref_template="#/components/schemas/{model}")
-    for definition in schema.pop("$defs", {}).items():
-        _definitions[definition[0]] = definition[1]
+    schema = _schema(adapter)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 _definitions: dict[str, Any] = {}
+
+
+def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """Return the schema of a type; what it refers to goes into the components."""
+    schema = adapter.json_schema(ref_template="#/components/schemas/{model}")
+    _definitions.update(schema.pop("$defs", {}))
+    return schema
 
 
 def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +43,7 @@ class ProblemAnswer(BaseModel):
     type: str
     title: str
     status: int
-    code: str
+    code: ProblemCode
     detail: str
     field: str | None
     errors: list[dict[str, str]] | None = None
@@ -146,4 +153,4 @@ def documented(answers: dict[int, type[BaseModel]], *problems: int) -> dict[int 
 
 
 PROBLEM_REF = {"$ref": "#/components/schemas/ProblemAnswer"}
-_definitions["ProblemAnswer"] = ProblemAnswer.model_json_schema()
+_definitions["ProblemAnswer"] = _schema(TypeAdapter(ProblemAnswer))

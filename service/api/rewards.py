@@ -9,7 +9,7 @@ from service.api.quick_bodies import read_rewards_body
 from service.api.request_bodies import REWARDS, RewardItem, RewardsBody
 from service.api.response_types import AcceptedAnswer, documented, takes
 from service.commands.rewards import Accepted, Receive, Reward
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.runtime import Service, service_of, tenant_of
 
 router = APIRouter(tags=["rewards"])
@@ -30,11 +30,12 @@ def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str)
     if (first is None) != (last is None):
         missing = "last_round" if last is None else "first_round"
         detail = "a span has both first_round and last_round"
-        raise Problem(422, "missing", detail, f"{prefix}{missing}")
+        raise Problem(ProblemCode.MISSING, detail, f"{prefix}{missing}")
     n_ways += first is not None
     if n_ways != 1:
         detail = "a reward has exactly one of round, event_id, first_round with last_round, at"
-        raise Problem(422, "missing" if n_ways == 0 else "ambiguous", detail, f"{prefix}round")
+        code = ProblemCode.MISSING if n_ways == 0 else ProblemCode.AMBIGUOUS
+        raise Problem(code, detail, f"{prefix}round")
     own = item.get("trajectory")
     return Reward(
         value=value,
@@ -66,11 +67,11 @@ def read_receive(service: Service, tenant: str, session_id: str, asked: RewardsB
         others = [name for name in asked if name not in ("rewards", "trajectory")]
         if others:
             detail = "give one reward, or a list of rewards, not both"
-            raise Problem(422, "ambiguous", detail, others[0])
+            raise Problem(ProblemCode.AMBIGUOUS, detail, others[0])
         rewards = read_rewards(items, trajectory)
         return Receive((tenant, session_id), rewards, service.agents, "rewards")
     if "value" not in asked:
-        raise Problem(422, "missing", "a reward has a value", "value")
+        raise Problem(ProblemCode.MISSING, "a reward has a value", "value")
     reward = read_reward(dict(asked), trajectory, "")
     return Receive((tenant, session_id), [reward], service.agents)
 

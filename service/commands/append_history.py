@@ -9,7 +9,7 @@ from service.agent_cache import Agents
 from service.commands.decisions import Decide
 from service.commands.rewards import Reward, apply_rewards, plan_rewards
 from service.commands.sessions import find_session, refuse_archived, refuse_width
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.records import SessionKey
 from service.storage.ports import Keys
 from service.writer.unit_of_work import UnitOfWork
@@ -62,13 +62,13 @@ class ImportHistory:
             if known is not None:
                 if known.digest != self.digest:
                     detail = f"import {self.import_id!r} was made already, with another body"
-                    raise Problem(409, "event_conflict", detail, "import_id")
+                    raise Problem(ProblemCode.EVENT_CONFLICT, detail, "import_id")
                 n_rewards = sum(value is not None for value in self.rewards)
                 return Imported(known.round, known.round + n - 1, n_rewards, False)
             for name in map(self._id, range(1, n)):
                 if uow.decision_by_event(key, name) is not None:
                     detail = f"event {name!r} of this import was decided already"
-                    raise Problem(409, "event_conflict", detail, "import_id")
+                    raise Problem(ProblemCode.EVENT_CONFLICT, detail, "import_id")
         refuse_archived(session)
         refuse_width(session, self.contexts)
         first = uow.trajectory(key).n_rounds + 1

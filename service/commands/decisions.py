@@ -10,7 +10,7 @@ from service.agent_cache import Agents
 from service.commands.rewards import Planned, Reward, apply_rewards, are_few, plan_rewards
 from service.commands.sessions import find_session, refuse_archived, refuse_width
 from service.fits.schedule import after_decision, is_between_boundaries, is_blocked
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, SessionRow
 from service.storage.ports import Keys
 from service.writer.unit_of_work import UnitOfWork
@@ -95,7 +95,7 @@ class Decide:
     def _again(self, known: DecisionRow) -> Taken:
         if known.digest != self.digest:
             detail = f"event {self.event_id!r} was decided already, with another body"
-            raise Problem(409, "event_conflict", detail, "event_id")
+            raise Problem(ProblemCode.EVENT_CONFLICT, detail, "event_id")
         return Taken(known, False)
 
     def take(self, uow: UnitOfWork, session: SessionRow) -> DecisionRow:

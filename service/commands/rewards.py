@@ -8,7 +8,7 @@ from lhb_engine.agents import ALGORITHMS
 from service.agent_cache import Agents
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import after_measurement, is_between_boundaries
-from service.problems import Problem, not_found
+from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.ports import Keys
 from service.writer.round_spans import Spans
@@ -170,15 +170,15 @@ def _span(
     if session.reward_mode == "sum":
         if reward.reward_id is None:
             detail = "in sum mode a reward needs a reward_id: without one a retry would add twice"
-            raise Problem(422, "missing", detail, f"{prefix}reward_id")
+            raise Problem(ProblemCode.MISSING, detail, f"{prefix}reward_id")
         if reward.first_round is not None:
             detail = "in sum mode values belong to one round; spans need reward_mode single"
-            raise Problem(422, "span_in_sum_mode", detail, f"{prefix}first_round")
+            raise Problem(ProblemCode.SPAN_IN_SUM_MODE, detail, f"{prefix}first_round")
     if reward.event_id is not None:
         decision = uow.decision_by_event(key, reward.event_id)
         if decision is None:
             detail = f"no decision has the event id {reward.event_id!r}"
-            raise not_found("event", detail, f"{prefix}event_id")
+            raise Problem(ProblemCode.UNKNOWN_EVENT, detail, f"{prefix}event_id")
         return decision.round, decision.round
     if reward.at is not None:
         return _round_at(uow, session, key, reward, prefix)
@@ -191,16 +191,16 @@ def _span(
     _check_round(trajectory, reward.last_round, f"{prefix}last_round")
     if reward.last_round < reward.first_round:
         detail = f"last_round {reward.last_round} is before first_round {reward.first_round}"
-        raise Problem(422, "last_before_first", detail, f"{prefix}last_round")
+        raise Problem(ProblemCode.LAST_BEFORE_FIRST, detail, f"{prefix}last_round")
     return reward.first_round, reward.last_round
 
 
 def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
     if round < 1:
-        raise Problem(422, "unknown_round", f"rounds count from 1, not {round}", field)
+        raise Problem(ProblemCode.UNKNOWN_ROUND, f"rounds count from 1, not {round}", field)
     if round > trajectory.n_rounds:
         detail = f"round {round} has not been decided; the last one is {trajectory.n_rounds}"
-        raise Problem(422, "future_round", detail, field)
+        raise Problem(ProblemCode.FUTURE_ROUND, detail, field)
 
 
 def _round_at(
@@ -208,7 +208,7 @@ def _round_at(
 ) -> tuple[int, int]:
     if session.reward_mode != "sum":
         detail = "at needs reward_mode sum: a single value belongs to a round or a span"
-        raise Problem(422, "at_in_single_mode", detail, f"{prefix}at")
+        raise Problem(ProblemCode.AT_IN_SINGLE_MODE, detail, f"{prefix}at")
     assert reward.at is not None
     at = reward.at.timestamp()
     if reward.reward_id is not None:
@@ -218,7 +218,7 @@ def _round_at(
     decision = uow.decision_before(key, at)
     if decision is None or at > uow.now + 60:
         detail = "no round was under way at that time"
-        raise Problem(422, "unknown_round", detail, f"{prefix}at")
+        raise Problem(ProblemCode.UNKNOWN_ROUND, detail, f"{prefix}at")
     return decision.round, decision.round
 
 
@@ -246,16 +246,16 @@ def _received(uow: UnitOfWork, session: SessionRow, reward: Reward) -> Known | N
 
 def _id_conflict(known: Known, reward_id: str, prefix: str) -> Problem:
     detail = f"reward {reward_id!r} has the value {known[2]!r} for {_rounds(known)}"
-    return Problem(409, "reward_conflict", detail, f"{prefix}reward_id")
+    return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}reward_id")
 
 
 def _conflict(known: Known, first: int, last: int, reward: Reward, prefix: str) -> Problem:
     rounds, value = _rounds(known), known[2]
     if known[:2] != (first, last):
         detail = f"there is a value for {rounds} already, {value!r}; it shares a round with this"
-        return Problem(409, "reward_conflict", detail, prefix + _span_field(reward))
+        return Problem(ProblemCode.REWARD_CONFLICT, detail, prefix + _span_field(reward))
     detail = f"{rounds} has the value {value!r} already, not {reward.value!r}"
-    return Problem(409, "reward_conflict", detail, f"{prefix}value")
+    return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}value")
 
 
 def _rounds(known: Known) -> str:

@@ -11,7 +11,7 @@ from lhb_engine.history import Floats
 from lhb_engine.randomness import SEED_LIMIT
 from service.agent_cache import build_agent
 from service.fits.schedule import open_schedule
-from service.problems import Problem, not_found
+from service.problems import Problem, ProblemCode
 from service.records import SessionKey, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
@@ -36,13 +36,13 @@ def find_session(uow: UnitOfWork, key: SessionKey) -> SessionRow:
 
 def unknown_session(session_id: str) -> Problem:
     """404: there is no such session."""
-    return not_found("session", f"there is no session {session_id!r}", "session_id")
+    return Problem(ProblemCode.UNKNOWN_SESSION, f"there is no session {session_id!r}", "session_id")
 
 
 def refuse_archived(session: SessionRow) -> None:
     """409 where the session is archived."""
     if session.archived_at is not None:
-        raise Problem(409, "archived", "the session is archived: it can be read, not changed")
+        raise Problem(ProblemCode.ARCHIVED, "the session is archived: it can be read, not changed")
 
 
 def refuse_width(session: SessionRow, contexts: Floats) -> None:
@@ -50,7 +50,7 @@ def refuse_width(session: SessionRow, contexts: Floats) -> None:
     if contexts.shape[1] != session.dim:
         width = contexts.shape[1]
         detail = f"a context of this session has {session.dim} numbers, not {width}"
-        raise Problem(422, "wrong_shape", detail, "contexts")
+        raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class CreateSession:
         if bearer is None:
             return None
         detail = f"there is a session {name!r} already, asked for differently"
-        raise Problem(409, "session_conflict", detail, "name")
+        raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
 
     def _session(self, uow: UnitOfWork, request: str) -> SessionRow:
         asked = self.request
@@ -130,7 +130,7 @@ class ChangeSession:
         name = self.changes.get("name")
         if name is not None and name != session.name:
             if uow.session_named(session.tenant, name) is not None:
-                raise Problem(409, "session_conflict", f"the name {name!r} is taken", "name")
+                raise Problem(ProblemCode.SESSION_CONFLICT, f"the name {name!r} is taken", "name")
             session.name = name
         archived = self.changes.get("archived")
         if archived is True and session.archived_at is None:
@@ -157,14 +157,14 @@ def check_modes(asked: Mapping[str, Any]) -> None:
     """422 where what was asked for does not go together."""
     if asked["refit"] == "blocking" and asked["reward_wait_seconds"] != 0:
         detail = 'refit "blocking" waits for fits only: reward_wait_seconds must be 0'
-        raise Problem(422, "bad_option", detail, "reward_wait_seconds")
+        raise Problem(ProblemCode.BAD_OPTION, detail, "reward_wait_seconds")
     if asked["reward_mode"] == "sum" and asked["default_reward"] is not None:
         detail = "in sum mode a round that received nothing counts 0; there is no default"
-        raise Problem(422, "bad_option", detail, "default_reward")
+        raise Problem(ProblemCode.BAD_OPTION, detail, "default_reward")
     kind = ALGORITHMS.get(asked["algorithm"])
     if asked["reward_mode"] == "sum" and kind is not None and kind.learns_within_epoch:
         detail = "it learns from single rewards as they come, and cannot take sums"
-        raise Problem(422, "bad_option", detail, "reward_mode")
+        raise Problem(ProblemCode.BAD_OPTION, detail, "reward_mode")
 
 
 def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
@@ -180,10 +180,10 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
     if kind is None:
         listed = ", ".join(sorted(ALGORITHMS))
         detail = f"there is no algorithm {algorithm!r}; there are {listed}"
-        raise Problem(422, "unknown_algorithm", detail, "algorithm")
+        raise Problem(ProblemCode.UNKNOWN_ALGORITHM, detail, "algorithm")
     if kind.needs_truth and not allow_oracles:
         detail = f"{algorithm} must be told the truth; this server does not serve oracles"
-        raise Problem(422, "oracle_refused", detail, "algorithm")
+        raise Problem(ProblemCode.ORACLE_REFUSED, detail, "algorithm")
     if kind.learns_within_epoch:
         _refuse_large_learner(session)
     try:
@@ -193,12 +193,12 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
     except OptionError as error:
         of_dim = error.option == "dim" and "dim" not in session.options  # no option: too large
         field = "dim" if of_dim else f"options.{error.option}"
-        raise Problem(422, "bad_option", f"{field}: {error.message}", field) from None
+        raise Problem(ProblemCode.BAD_OPTION, f"{field}: {error.message}", field) from None
     except TypeError as error:
         detail = f"an option has the wrong type: {error}"
-        raise Problem(422, "bad_option", detail, "options") from None
+        raise Problem(ProblemCode.BAD_OPTION, detail, "options") from None
     except (OverflowError, MemoryError):
-        raise Problem(422, "bad_option", "an option is too large", "options") from None
+        raise Problem(ProblemCode.BAD_OPTION, "an option is too large", "options") from None
 
 
 def _refuse_large_learner(session: SessionRow) -> None:
@@ -208,7 +208,7 @@ def _refuse_large_learner(session: SessionRow) -> None:
         if value > most:
             learns = f"{session.algorithm} learns from every reward as it comes"
             detail = f"{field}: {learns}, and is served up to {most}, not {value}"
-            raise Problem(422, "bad_option", detail, field)
+            raise Problem(ProblemCode.BAD_OPTION, detail, field)
 
 
 def _canonical(request: str) -> str:

@@ -81,7 +81,7 @@ class Check:
             self.agent = first_agent(self.session, self._allow_oracles)
         except Problem as problem:
             where = f"header.session.{problem.field}"
-            raise Problem(422, problem.code, problem.detail, where) from None
+            raise Problem(problem.code, problem.detail, where) from None
 
     def _trajectory(self, record: dict[str, Any]) -> None:
         require(record["key"] not in self._logs, "key", "a trajectory that stands twice")

@@ -20,7 +20,7 @@ from service.field_types import (
     WaitSeconds,
     field_name,
 )
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.transfer.import_states import AgentState, Count, Wide
 
 LATEST = 1e11  # seconds since 1970: the year 5138, which a timestamp can still show
@@ -268,4 +268,4 @@ def require(holds: bool, field: str, what: str) -> None:
 def bad_import(line: int, kind: str, misfit: InvalidRecord) -> Problem:
     """422, naming line, record and field."""
     field = f"{kind}.{misfit.field}"
-    return Problem(422, "bad_import", f"line {line}: {field}: {misfit.what}", field)
+    return Problem(ProblemCode.BAD_IMPORT, f"line {line}: {field}: {misfit.what}", field)

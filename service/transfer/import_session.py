@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 from service.agent_cache import build_agent
 from service.commands.sessions import find_session, new_id
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.records import SessionRow
 from service.transfer.import_check import Check
 from service.transfer.import_records import InvalidRecord, bad_import
@@ -51,7 +51,7 @@ class ImportSession:
                     return find_session(uow, (session.tenant, session_id)), False
             if known is not None:
                 detail = f"the name {session.name!r} is taken; give another one"
-                raise Problem(409, "session_conflict", detail, "name")
+                raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
         known = uow.session(session.key)
         if known is not None:  # asked for twice within a millisecond
             return known, False
@@ -106,7 +106,7 @@ def check_import(
         raise bad_import(check.line, check.kind, misfit) from None
     except UNREADABLE as error:
         shown = str(error) if isinstance(error, ValueError) else f"{check.line}: {error!r}"
-        raise Problem(422, "bad_import", shown, "body") from None
+        raise Problem(ProblemCode.BAD_IMPORT, shown, "body") from None
     session = check.session
     name = name or session.name
     session = replace(session, tenant=tenant, name=name, created_as=name, archived_at=None)

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from starlette.types import Scope
 
-from service.problems import Problem, not_found
+from service.problems import Problem, ProblemCode
 from service.records import ApiKey
 from service.writer.unit_of_work import UnitOfWork
 
@@ -46,7 +46,7 @@ class Keyring:
         tenant = self._tenants.get(sha256(key).digest())
         if scheme.lower() != b"bearer" or tenant is None:
             detail = "a request needs the header Authorization: Bearer, with a key of this service"
-            raise Problem(401, "unauthorized", detail, "authorization")
+            raise Problem(ProblemCode.UNAUTHORIZED, detail, "authorization")
         return tenant
 
 
@@ -75,7 +75,7 @@ def revoked(keys: Iterable[ApiKey], key_id: str, now: float) -> ApiKey:
     for key in keys:
         if key.id == key_id:
             return key if key.revoked_at is not None else key._replace(revoked_at=now)
-    raise not_found("key", f"there is no key {key_id!r}", "key_id")
+    raise Problem(ProblemCode.UNKNOWN_KEY, f"there is no key {key_id!r}", "key_id")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.problems import MEDIA_TYPE, TITLES, Problem
+from service.problems import MEDIA_TYPE, TITLES, Problem, ProblemCode
 from service.settings import Settings
 
 FILES_BESIDE = 100  # that a server has open beside its connections
@@ -34,7 +34,7 @@ class ClientConnection(HttpToolsProtocol):
         super().connection_made(transport)
         if len(self.connections) > self._most:
             detail = f"{self._most} connections are open, and there are no more"
-            self._refuse(Problem(503, "too_many_connections", detail, retry_after=1))
+            self._refuse(Problem(ProblemCode.TOO_MANY_CONNECTIONS, detail, retry_after=1))
             return
         self._watch()
 
@@ -49,7 +49,7 @@ class ClientConnection(HttpToolsProtocol):
         left = self._limit - self._n_head
         if is_head and len(data) > left and END_OF_HEAD not in self._tail + data[: max(0, left)]:
             detail = f"a request's line and headers have at most {self._limit} bytes"
-            self._refuse(Problem(431, "headers_too_large", detail))
+            self._refuse(Problem(ProblemCode.HEADERS_TOO_LARGE, detail))
             return
         super().data_received(data)
         if self._is_in_head():
@@ -63,7 +63,7 @@ class ClientConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What came is not HTTP."""
-        self._refuse(Problem(400, "malformed_http", msg))
+        self._refuse(Problem(ProblemCode.MALFORMED_HTTP, msg))
 
     def _is_in_head(self) -> bool:
         """Whether a head has begun and not ended: its scope has no cycle yet."""
@@ -87,7 +87,7 @@ class ClientConnection(HttpToolsProtocol):
             return
         seconds = self._settings.header_timeout_seconds
         detail = f"the headers did not arrive within {seconds:g} s"
-        self._refuse(Problem(408, "header_timeout", detail))
+        self._refuse(Problem(ProblemCode.HEADER_TIMEOUT, detail))
 
     def _refuse(self, problem: Problem) -> None:
         """Answer, unless another answer is under way, and hang up."""

@@ -15,7 +15,7 @@ from service.api.fast_routes import find_handler
 from service.api.request_bodies import LARGE
 from service.logs import REQUEST_ID
 from service.metrics import Metrics
-from service.problems import MEDIA_TYPE, Problem, defect
+from service.problems import MEDIA_TYPE, Problem, ProblemCode, defect
 from service.runtime import Service
 from service.settings import Settings
 from service.web.api_keys import Keyring
@@ -72,7 +72,7 @@ class Middleware:
         body = Body(scope, receive, self._settings, self._watch)
         try:
             if "\0" in scope["path"]:
-                raise Problem(404, "unknown_route", "no name holds a zero byte")
+                raise Problem(ProblemCode.UNKNOWN_ROUTE, "no name holds a zero byte")
             scope["lhb.tenant"] = self._keys.tenant_of(scope) if self._keys.is_closed else ""
             if self._rates is not None:
                 self._rates.count(scope, is_keyed=self._keys.is_closed)
@@ -200,10 +200,12 @@ class Body:
             self._counts[kind] = self._counts.get(kind, 0) + part.count(kind)
             if self._counts[kind] > most:
                 detail = f"a body holds {kind.decode()} at most {most} times"
-                raise Problem(422, "out_of_range", detail, "body")
+                raise Problem(ProblemCode.OUT_OF_RANGE, detail, "body")
 
     def _too_large(self) -> Problem:
-        return Problem(413, "body_too_large", f"a body has at most {self._limit} bytes", "body")
+        return Problem(
+            ProblemCode.BODY_TOO_LARGE, f"a body has at most {self._limit} bytes", "body"
+        )
 
 
 class SlowBodies:
@@ -241,7 +243,7 @@ class SlowBodies:
             if loop.time() < deadline or task.uncancel():
                 raise
             detail = f"the body did not arrive within {self._seconds:g} s"
-            raise Problem(408, "body_timeout", detail) from None
+            raise Problem(ProblemCode.BODY_TIMEOUT, detail) from None
         finally:
             del self._deadlines[task]
 

@@ -7,7 +7,7 @@ from math import ceil
 
 from starlette.types import Scope
 
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.web.api_keys import presented
 
 N_CALLERS = 65_536  # remembered; who is forgotten starts afresh
@@ -54,7 +54,7 @@ class Rates:
         wait = at - now - self._ahead
         if wait > 1e-9:
             detail = f"at most {1 / self._interval:g} requests a second"
-            raise Problem(429, "too_many_requests", detail, retry_after=ceil(wait))
+            raise Problem(ProblemCode.TOO_MANY_REQUESTS, detail, retry_after=ceil(wait))
         self._times[caller] = at
         self._times.move_to_end(caller)
         if len(self._times) > N_CALLERS:

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from service.problems import Problem, Unavailable
+from service.problems import Problem, ProblemCode, Unavailable
 from service.storage.ports import Contended, InThread, Keys, Store, Transaction
 from service.writer.clock import Clock
 from service.writer.thread import WriterThread
@@ -125,7 +125,9 @@ class GroupCommit:
         """Queue commands for one and the same transaction; the future gets their outcomes."""
         loop = asyncio.get_running_loop()
         if self._n_waiting >= self._max_queue:
-            raise Problem(503, "overloaded", "too many requests wait for the disk", retry_after=1)
+            raise Problem(
+                ProblemCode.OVERLOADED, "too many requests wait for the disk", retry_after=1
+            )
         future: asyncio.Future[list[Outcome]] = loop.create_future()
         self._waiting.append((commands, future))
         self._n_waiting += len(commands)
@@ -255,7 +257,9 @@ class GroupCommit:
             except BaseException:
                 self._undo(transaction)
                 raise
-        raise Unavailable("storage_busy", "other processes hold these rows; nothing was written")
+        raise Unavailable(
+            ProblemCode.STORAGE_BUSY, "other processes hold these rows; nothing was written"
+        )
 
     def _undo(self, transaction: Transaction) -> None:
         """Roll back. A store that cannot leaves its transaction before it begins another one."""

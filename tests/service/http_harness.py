@@ -11,7 +11,7 @@ from service.api.decisions import decision_answer
 from service.app import create_app
 from service.commands.rewards import Accepted
 from service.fits.embedded import FitPool
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, SessionRow
 from service.runtime import Service
 from service.settings import Settings
@@ -53,7 +53,9 @@ class HttpHarness(ServiceHarness):
         answer: httpx.Response = self._runner.run(made)  # type: ignore[arg-type]
         if answer.status_code >= 400:
             said = answer.json()
-            raise Problem(said["status"], said["code"], said["detail"], said["field"])
+            code = ProblemCode(said["code"])
+            assert said["status"] == answer.status_code == code.status
+            raise Problem(code, said["detail"], said["field"])
         return answer.json()
 
     def run(self, command: Any) -> Any:

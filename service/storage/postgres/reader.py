@@ -9,7 +9,7 @@ import psycopg
 from psycopg import errors
 from psycopg.rows import TupleRow
 
-from service.problems import Unavailable
+from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue
 from service.storage.ports import Contended
 from service.storage.sql.queries import load_queries
@@ -42,15 +42,19 @@ def translated(doing: str = "nothing was written") -> Iterator[None]:
     ) as error:
         raise Contended(str(error)) from error
     except errors.DiskFull as error:
-        raise Unavailable("storage_full", f"the disk is full ({_line(error)}); {doing}") from error
+        raise Unavailable(
+            ProblemCode.STORAGE_FULL, f"the disk is full ({_line(error)}); {doing}"
+        ) from error
     except errors.ReadOnlySqlTransaction as error:
         reason = f"the database cannot be written ({_line(error)})"
-        raise Unavailable("storage_readonly", f"{reason}; {doing}") from error
+        raise Unavailable(ProblemCode.STORAGE_READONLY, f"{reason}; {doing}") from error
     except errors.QueryCanceled as error:
-        raise Unavailable("storage_busy", f"the database is too slow just now; {doing}") from error
+        raise Unavailable(
+            ProblemCode.STORAGE_BUSY, f"the database is too slow just now; {doing}"
+        ) from error
     except psycopg.OperationalError as error:
         reason = f"the database does not answer ({_line(error)})"
-        raise Unavailable("storage_unreachable", f"{reason}; {doing}") from error
+        raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, f"{reason}; {doing}") from error
 
 
 def _line(error: BaseException) -> str:

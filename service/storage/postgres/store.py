@@ -15,7 +15,7 @@ import psycopg
 from psycopg import IsolationLevel, RawCursor
 from psycopg.conninfo import conninfo_to_dict
 
-from service.problems import Unavailable
+from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue, SessionKey, SessionRow
 from service.storage.ports import MOST_EXPORTS, MOST_READS, Reader, Refused
 from service.storage.postgres.pipeline import Pipeline
@@ -131,7 +131,7 @@ class PostgresStore:
         """The writer's transaction; connects again where the connection was lost."""
         if self._writer is None or not is_alive(self._writer.connection):
             if not wait:
-                raise Unavailable("storage_unreachable", "the connection is lost")
+                raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, "the connection is lost")
             if self._writer is not None:
                 self._writer.connection.close()
             self.sessions.clear()
@@ -142,7 +142,7 @@ class PostgresStore:
     def reader(self) -> Iterator[PostgresReader]:
         """A consistent view of what is committed."""
         if not self._slots.acquire(timeout=WAIT_FOR_READER_SECONDS):
-            raise Unavailable("storage_busy", "too many reads at once")
+            raise Unavailable(ProblemCode.STORAGE_BUSY, "too many reads at once")
         try:
             connection = self._reading()
             try:

@@ -5,7 +5,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from service.problems import Unavailable
+from service.problems import ProblemCode, Unavailable
 
 # the driver asks every value but exact numbers and texts how it is to be adapted: an answer that is
 # registered takes 0.15 us, finding out that there is none raises and drops an error, 0.45 us
@@ -15,16 +15,16 @@ sqlite3.register_adapter(bool, operator.pos)
 
 TIGHT_BYTES = 2**26  # four times a log of 4000 pages
 
-# what the driver says -> problem code; anything else is a defect and stays an error
+# what the driver says; anything else is a defect and stays an error
 _TROUBLE = {
-    sqlite3.SQLITE_FULL: ("storage_full", "the disk is full"),
-    sqlite3.SQLITE_READONLY: ("storage_readonly", "the database cannot be written"),
-    sqlite3.SQLITE_IOERR: ("storage_failing", "the disk reports an error"),
-    sqlite3.SQLITE_BUSY: ("storage_busy", "another process holds the database"),
-    sqlite3.SQLITE_LOCKED: ("storage_busy", "another process holds the database"),
-    sqlite3.SQLITE_NOTADB: ("storage_failing", "this file is no database of ours"),
-    sqlite3.SQLITE_CORRUPT: ("storage_failing", "the database file is damaged"),
-    sqlite3.SQLITE_CANTOPEN: ("storage_failing", "the database cannot be opened"),
+    sqlite3.SQLITE_FULL: (ProblemCode.STORAGE_FULL, "the disk is full"),
+    sqlite3.SQLITE_READONLY: (ProblemCode.STORAGE_READONLY, "the database cannot be written"),
+    sqlite3.SQLITE_IOERR: (ProblemCode.STORAGE_FAILING, "the disk reports an error"),
+    sqlite3.SQLITE_BUSY: (ProblemCode.STORAGE_BUSY, "another process holds the database"),
+    sqlite3.SQLITE_LOCKED: (ProblemCode.STORAGE_BUSY, "another process holds the database"),
+    sqlite3.SQLITE_NOTADB: (ProblemCode.STORAGE_FAILING, "this file is no database of ours"),
+    sqlite3.SQLITE_CORRUPT: (ProblemCode.STORAGE_FAILING, "the database file is damaged"),
+    sqlite3.SQLITE_CANTOPEN: (ProblemCode.STORAGE_FAILING, "the database cannot be opened"),
 }
 
 
@@ -51,8 +51,8 @@ class translated:
             return
         if code == sqlite3.SQLITE_IOERR and self._path and not os.access(self._path, os.W_OK):
             code = sqlite3.SQLITE_READONLY
-        name, reason = _TROUBLE[code]
-        raise Unavailable(name, f"{reason} ({error}); nothing was written") from error
+        problem, reason = _TROUBLE[code]
+        raise Unavailable(problem, f"{reason} ({error}); nothing was written") from error
 
 
 def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.problems import Unavailable
+from service.problems import ProblemCode, Unavailable
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ async def test_every_route_that_reads_may_find_the_store_away(
         session = await client.create()
 
         def away(*_: object, **__: object) -> None:
-            raise Unavailable("storage_failing", "the store is away")
+            raise Unavailable(ProblemCode.STORAGE_FAILING, "the store is away")
 
         monkeypatch.setattr(client.service.store, "reader", away)
         monkeypatch.setattr(client.service.store, "begin", away)

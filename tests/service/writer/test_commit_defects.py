@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from service.problems import Unavailable
+from service.problems import ProblemCode, Unavailable
 from service.storage.sqlite.transaction import SqliteTransaction
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import ServiceHarness
@@ -86,7 +86,7 @@ def test_what_the_database_undid_by_itself_is_not_acknowledged(harness: ServiceH
         def __call__(self, uow: UnitOfWork) -> None:
             uow.flush()
             uow._transaction.connection.execute("rollback")  # type: ignore[attr-defined]
-            raise Unavailable("storage_full", "the disk is full; nothing was written")
+            raise Unavailable(ProblemCode.STORAGE_FULL, "the disk is full; nothing was written")
 
     outcomes, effects = harness.commit.run([decide(harness), Reads(), decide(harness)])
     assert [(result, type(error)) for result, error in outcomes] == [(None, Unavailable)] * 3

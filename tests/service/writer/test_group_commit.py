@@ -8,7 +8,7 @@ import pytest
 
 from service.commands.decisions import Decide
 from service.commands.rewards import Receive, Reward
-from service.problems import Problem
+from service.problems import Problem, ProblemCode
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 from tests.service.writer.sample_commands import WritesThenFails, decide
@@ -33,7 +33,7 @@ def test_a_bad_command_fails_alone(harness: ServiceHarness) -> None:
     assert harness.session.n_rounds == 3
 
 
-@pytest.mark.parametrize("error", [Problem(409, "late", "late"), RuntimeError("defect")])
+@pytest.mark.parametrize("error", [Problem(ProblemCode.ARCHIVED, "late"), RuntimeError("defect")])
 def test_a_command_that_wrote_and_failed_leaves_nothing(
     harness: ServiceHarness, error: Exception
 ) -> None:
@@ -169,7 +169,7 @@ def test_a_batch_that_takes_too_long_goes_on_in_the_thread(
     assert command.thread.startswith("writer")
 
 
-@pytest.mark.parametrize("error", [Problem(409, "late", "late"), RuntimeError("defect")])
+@pytest.mark.parametrize("error", [Problem(ProblemCode.ARCHIVED, "late"), RuntimeError("defect")])
 def test_what_was_begun_in_the_event_loop_leaves_nothing_either(
     harness: ServiceHarness, error: Exception
 ) -> None:

@@ -85,7 +85,7 @@ class ProblemCode(StrEnum):
         "The algorithm must be told the truth, and LHB_ALLOW_ORACLES is not set.",
     )
     BAD_OPTION = "bad_option", 422, "The algorithm, or the session's mode, refuses an option."
-    UNKNOWN_ROUND = "unknown_round", 422, "There is no such round: rounds count from 1."
+    UNKNOWN_ROUND = "unknown_round", 422, "Rounds count from 1; or none was under way at that time."
     FUTURE_ROUND = "future_round", 422, "The round has not begun."
     LAST_BEFORE_FIRST = "last_before_first", 422, "A span ends before it begins."
     SPAN_IN_SUM_MODE = "span_in_sum_mode", 422, "A sum-mode reward names one round, not a span."

@@ -19,6 +19,7 @@ from service.transfer.ndjson import (
     read_lines,
     trajectory_of,
 )
+from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
 OpenFile = Callable[[], BinaryIO]
@@ -26,7 +27,7 @@ MOST_OF_A_LINE = 2**26  # bytes: a million lag weights take half; parsing it sto
 
 
 @dataclass(slots=True)
-class ImportSession:
+class ImportSession(Command[tuple[SessionRow, bool]]):
     """Command: a new session from a file; `check_import` makes it.
 
     Attributes

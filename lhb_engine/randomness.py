@@ -1,7 +1,7 @@
-"""The randomness of a round: a documented hash, so that replay needs no generator state.
+"""The randomness of a round: a documented hash, so that replay needs no stored generator state.
 
-A draw is blake2b-64 of (seed, trajectory, round, counter), personalised by a purpose tag. numpy
-may change its generators' streams between releases; the hash stays the same.
+A draw is blake2b-64 of (seed, trajectory, round, counter) under a purpose tag. Generators of
+numpy may change their streams between releases; a hash may not.
 """
 
 from hashlib import blake2b
@@ -14,18 +14,16 @@ _NUMBERS = Struct("<4Q")
 
 
 class Draw(NamedTuple):
-    """The randomness of one round of one trajectory, computed on demand.
+    """The randomness that belongs to one round of one trajectory; hashed only when asked for.
 
     Parameters
     ----------
-    seed : int
-        In [0, 2**53).
+    seed : int in [0, 2**53)
     trajectory : str
-        Key of the trajectory.
-    round : int
-        Round of the trajectory, from 1.
+    round : int, from 1
+        Round of the trajectory.
     position : int, optional
-        The same round's number in the session; by default `round`. Not hashed.
+        The same round's number in the session as a whole; by default `round`. Not hashed.
     """
 
     seed: int
@@ -34,7 +32,7 @@ class Draw(NamedTuple):
     position: int | None = None
 
     def below(self, n: int, purpose: str = "arm") -> int:
-        """Draw a uniform integer in [0, n), without modulo bias (rejection sampling)."""
+        """A uniform integer in [0, n), without modulo bias (rejection sampling)."""
         if n < 1:
             raise ValueError("n must be at least 1")
         limit = _WORD - _WORD % n
@@ -44,7 +42,7 @@ class Draw(NamedTuple):
         return word % n
 
     def uniform(self, purpose: str) -> float:
-        """Draw a uniform float in [0, 1), a multiple of 2**-53."""
+        """A uniform float in [0, 1) on the grid of 2**-53."""
         return (self._word(purpose, 0) >> 11) * 2.0**-53
 
     def _word(self, purpose: str, counter: int) -> int:

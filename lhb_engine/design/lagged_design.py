@@ -1,9 +1,8 @@
-"""The lagged design X = M T as a linear operator, without a dense matrix (docs/model.md, 1).
+"""The lagged design X = M T as a linear operator; no dense matrix on the way.
 
-T stacks the trajectories' block-Toeplitz matrices: row t is [xi_t, xi_{t-1}, ..., xi_{t-h+1}],
-with xi_j = 0 before the trajectory's first round. M is sparse and has one row for each
-measurement. `T v` is a convolution and `T' r` a correlation: both are computed by the FFTs of
-short segments (`overlap_save`).
+T stacks the trajectories' block-Toeplitz matrices: row t holds [xi_t, xi_{t-1}, ..., xi_{t-h+1}],
+xi_j = 0 before the trajectory's first round. M is sparse, a row a measurement. `T v` is a
+convolution and `T' r` a correlation: both are FFTs of short segments (see `segments.py`).
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from lhb_engine.design.overlap_save import Bank, plan_banks
 from lhb_engine.design.short_trajectories import ShortTrajectories
 from lhb_engine.history import Floats, Ints
 
-LEAST_RUN = 16  # mean run of consecutive rounds from which the Gram matrix's recursion is faster
+LEAST_RUN = 16  # consecutive rounds, on average, for which the Gram matrix's recursion pays
 
 
 class LaggedDesign:
@@ -27,16 +26,16 @@ class LaggedDesign:
     Parameters
     ----------
     contexts : (n_rounds, dim) array or a sequence of them
-        Selected contexts, one array for each trajectory. Lags never reach across two trajectories.
+        Selected contexts, an array a trajectory. Lags never reach across two.
     n_lags : int
-        Number of lags h, at least 1.
+        Number of lags, at least 1.
 
     Attributes
     ----------
     n_rows : int
-        Number of rounds at first; number of measurements after `measure`.
+        One a round at first, one a measurement after `measure`.
     intercept : (n_rows,) array
-        Intercept column M @ ones: what a baseline of 1 per round adds to each row.
+        What a reward baseline of 1 a round adds to each row: M @ ones.
 
     Raises
     ------
@@ -55,7 +54,7 @@ class LaggedDesign:
         self.n_lags = int(n_lags)
         self.dim = int(parts[0].shape[1])
         self.lengths: Ints = np.array([len(part) for part in parts], dtype=np.int64)
-        # row 0 is zero: lags that reach before a trajectory's first round point to it
+        # row 0 is the zero context that every lag before a trajectory's first round points to
         self._contexts = np.ascontiguousarray(
             np.concatenate([np.zeros((1, self.dim)), *parts], dtype=np.float64)
         )
@@ -63,8 +62,8 @@ class LaggedDesign:
             raise ValueError("contexts must be finite")
         self._starts: Ints = np.concatenate([[0], np.cumsum(self.lengths)])[:-1]
         self.n_rows = self.n_rounds = int(self.lengths.sum())
-        self._rounds: Ints = np.arange(self.n_rounds)  # rounds whose rows of T are needed
-        self._combine: sparse.csr_array | None = None  # M on these rounds; None: the identity
+        self._rounds: Ints = np.arange(self.n_rounds)  # rounds that are computed
+        self._combine: sparse.csr_array | None = None  # and how rows are made of them
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -73,27 +72,17 @@ class LaggedDesign:
 
     @property
     def contexts(self) -> Floats:
-        """(n_rounds, dim) contexts of all trajectories, one after the other."""
+        """(n_rounds, dim) all trajectories' contexts, one after the other."""
         return self._contexts[1:]
 
     def scaled(self, factors: Floats) -> "LaggedDesign":
-        """Return the design whose features are multiplied by `factors`, a (dim,) array."""
+        """The design of contexts whose features are multiplied by `factors`, (dim,)."""
         other = self._with(self._rounds, self._combine, self.n_rows)
         other._contexts = self._contexts * factors
         return other
 
     def select(self, rows: Ints) -> "LaggedDesign":
-        """Return the design of some of these rows.
-
-        Parameters
-        ----------
-        rows : (n_selected,) array of int
-
-        Raises
-        ------
-        ValueError
-            A round that is selected twice.
-        """
+        """The design with some of this one's rows only, each at most once."""
         rows = np.asarray(rows, dtype=np.int64)
         if self._combine is not None:
             return self._with(self._rounds, self._combine[rows], len(rows))
@@ -103,18 +92,13 @@ class LaggedDesign:
         return self._with(rounds, None, len(rounds))
 
     def measure(self, measurement: Any) -> "LaggedDesign":
-        """Return the design whose row i is the combination `measurement[i]` of these rows.
+        """The design whose row i is the combination `measurement[i]` of this one's rows.
 
         Parameters
         ----------
         measurement : (n_measurements, n_rows) scipy sparse array or matrix
-            M. A missing round is in no row; a span over m rounds is a row of 1/sqrt(m); a
-            difference is a row of +1 and -1.
-
-        Raises
-        ------
-        ValueError
-            Another number of columns, or entries that are not finite.
+            A missing round is simply in no row; a span over m rounds a row of 1/sqrt(m); a
+            difference a row of +1 and -1.
         """
         rows = sparse.csr_array(measurement, dtype=np.float64)
         if rows.shape[1] != self.n_rows:
@@ -139,14 +123,14 @@ class LaggedDesign:
         return other
 
     def matvec(self, phi: Floats) -> Floats:
-        """Multiply: X phi, (n_lags, dim) -> (n_rows,)."""
+        """X phi, (n_lags, dim) -> (n_rows,)."""
         values = np.zeros(len(self._rounds))
         for bank in self._banks:
             bank.convolve(phi, values)
         return values if self._combine is None else self._combine @ values
 
     def rmatvec(self, v: Floats) -> Floats:
-        """Multiply by the transpose: X' v, (n_rows,) -> (n_lags, dim)."""
+        """X' v, (n_rows,) -> (n_lags, dim)."""
         values = v if self._combine is None else self._transposed @ v
         out = np.zeros((self.n_lags, self.dim))
         for bank in self._banks:
@@ -154,7 +138,7 @@ class LaggedDesign:
         return out
 
     def blocks(self, lags: Ints) -> Floats:
-        """Return the dense columns of some lags, an (n_rows, len(lags), dim) array."""
+        """The dense columns of some lags, (n_rows, len(lags), dim)."""
         lags = np.asarray(lags, dtype=np.int64)
         if self._combine is not None:
             out = np.empty((len(lags) * self.dim, self.n_rows))
@@ -165,7 +149,7 @@ class LaggedDesign:
         return np.take(self._contexts, index, axis=0)
 
     def columns(self, lags: Ints, out: Floats) -> None:
-        """Write the dense columns of some lags into the rows of (len(lags) * dim, n_rows) `out`."""
+        """Write the dense columns of some lags, a row each, into (len(lags) * dim, n_rows)."""
         if self._combine is not None:
             self._combined.columns(np.asarray(lags, dtype=np.int64), out)
             return
@@ -185,20 +169,18 @@ class LaggedDesign:
                 np.take(self._turned, index, axis=1, out=part, mode="clip")
 
     def toarray(self) -> Floats:
-        """Return the dense (n_rows, n_lags * dim) matrix, for tests and small problems."""
+        """The dense matrix, (n_rows, n_lags * dim); for tests and small problems."""
         return self.blocks(np.arange(self.n_lags)).reshape(self.shape)
 
     def gram(self) -> Floats | None:
-        """Compute X'X where rows are runs of single rounds.
+        """X'X of rows that are runs of single rounds; else None.
 
-        Block (k + 1, l + 1) sums over the rounds of block (k, l), each one round earlier. So it
-        is that block plus the products at the round before each run, less those at its last
-        round. The first lag's correlations give all others by this recursion.
+        Lags k + 1 and l + 1 see the rounds that k and l see, one earlier: their blocks differ by
+        what a run's ends bring in and leave out. So the first lag's correlations give all others.
 
         Returns
         -------
-        (n_lags * dim, n_lags * dim) array or None
-            Only the upper triangle is set. None where rows combine rounds or runs are short.
+        (n_lags * dim, n_lags * dim) array, of which only the upper triangle is meant, or None
         """
         breaks = np.flatnonzero((np.diff(self._rounds, prepend=-2) != 1) | (self._places == 0))
         if self._combine is not None or len(breaks) * LEAST_RUN > self.n_rows:
@@ -221,7 +203,7 @@ class LaggedDesign:
 
     @cached_property
     def intercept(self) -> Floats:
-        """(n_rows,) intercept column M @ ones."""
+        """(n_rows,) M @ ones."""
         ones = np.ones(len(self._rounds))
         return ones if self._combine is None else self._combine @ ones
 
@@ -237,7 +219,7 @@ class LaggedDesign:
 
     @cached_property
     def square_bound(self) -> float:
-        """An upper bound of `square_sum` that is cheaper to compute."""
+        """No less than `square_sum`, and sooner known."""
         largest = float(np.einsum("td,td->t", self.contexts, self.contexts).max(initial=0.0))
         rows = float(self.n_rows)
         if self._combine is not None:
@@ -253,12 +235,12 @@ class LaggedDesign:
 
     @cached_property
     def _places(self) -> Ints:
-        """Position of each needed round in its trajectory, from 0."""
+        """Each computed round's place in its trajectory, from 0."""
         return self._rounds - np.repeat(self._starts, self.lengths)[self._rounds]
 
     @cached_property
     def _turned(self) -> Floats:
-        """(dim, n_rounds + 1) contexts, transposed."""
+        """(dim, n_rounds + 1) contexts, a row a feature."""
         return np.ascontiguousarray(self._contexts.T)
 
     @cached_property
@@ -274,6 +256,6 @@ class LaggedDesign:
 
 
 def _selects(rows: sparse.csr_array) -> bool:
-    """Whether every row is a single round, each round at most once."""
+    """Whether every row is one round, taken once."""
     single = len(rows.data) == rows.shape[0] and bool((np.diff(rows.indptr) == 1).all())
     return single and bool((rows.data == 1).all()) and len(np.unique(rows.indices)) == rows.shape[0]

@@ -1,4 +1,4 @@
-"""From phi to theta and lag weights: the leading singular pair of Phi (docs/model.md, 2)."""
+"""From phi to a direction and lag weights: the leading singular pair of Phi, with its sign."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,14 @@ from lhb_engine.history import Floats
 
 @dataclass(frozen=True)
 class RankOne:
-    """The best rank-one approximation phi_k ~ weights[k] theta.
+    """Phi' ~ theta x weights.
 
     Attributes
     ----------
-    theta : (dim,) array
-        Unit vector.
-    weights : (n_lags,) array
-        Lag weights of either sign, with phi's scale; they sum to >= 0.
-    singular_ratio : float or None
-        sigma_1 / sigma_2; None where sigma_2 = 0.
-    sign_margin : float
-        |sum weights| / |weights|_1, in [0, 1].
+    theta : (dim,) unit vector
+    weights : (n_lags,) array that carries the scale; its sum is >= 0
+    singular_ratio : sigma_1 / sigma_2, None where there is no second one
+    sign_margin : |sum weights| / |weights|_1, in [0, 1]
     """
 
     theta: Floats
@@ -30,19 +26,14 @@ class RankOne:
 
 
 def rank_one(phi: Floats) -> RankOne | None:
-    """Compute the leading singular pair of Phi, the dim x n_lags matrix of the blocks.
+    """The leading left singular vector of phi as a dim x n_lags matrix; None where phi = 0.
 
-    The paper leaves the sign open. True lag weights are >= 0, so theta is oriented such that the
-    implied ones sum to >= 0; where they sum to 0, such that the first largest one is positive.
+    The paper leaves the sign open. Lag weights are >= 0, so theta is oriented such that the
+    implied ones sum to >= 0; should they sum to 0, such that the first largest one is positive.
 
     Parameters
     ----------
     phi : (n_lags, dim) array
-
-    Returns
-    -------
-    RankOne or None
-        None where phi = 0.
     """
     active = np.flatnonzero((phi != 0).any(axis=1))
     if len(active) == 0:

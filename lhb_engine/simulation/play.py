@@ -1,7 +1,7 @@
-"""Play one agent in one simulated world, in this process.
+"""One agent in one simulated world, in this process.
 
-An agent decides the same way between two fits, so whole epochs are played at once; only an agent
-that learns within an epoch plays round by round. The result equals the service's to the bit.
+Nothing changes between two fits, so whole epochs are played at once; only an agent that learns
+within an epoch goes round by round. Either way the result is that of the service, bit for bit.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,19 +25,15 @@ RunFit = Callable[[Agent, History], Estimate]
 
 @dataclass(frozen=True)
 class Simulation:
-    """Result of a simulation.
+    """What was played and learned.
 
     Attributes
     ----------
-    agent : Agent
-        The agent after the last round.
+    agent : the agent as it is after the last round
     arms, rewards : (n_rounds,) arrays
-    selected : (n_rounds, dim) array
-        Selected contexts.
-    regret : (n_rounds,) array
-        Cumulative pseudo-regret, in units of reward.
-    estimates : list of Estimate
-        One for each fit, in order, including those without a direction.
+    selected : (n_rounds, dim) array of selected contexts
+    regret : (n_rounds,) cumulative pseudo-regret
+    estimates : one a fit, in order, those without a direction included
     """
 
     agent: Agent
@@ -49,7 +45,7 @@ class Simulation:
 
     @property
     def n_zero_estimates(self) -> int:
-        """Number of fits with phi = 0."""
+        """Fits that came out as exactly zero."""
         return sum(estimate.status == "zero" for estimate in self.estimates)
 
 
@@ -69,31 +65,20 @@ def simulate(
     Parameters
     ----------
     algorithm : str or Agent
-        A registered name, or a fresh agent (then without `horizon` and `options`).
+        A registered name, or an agent that has not played (then no horizon and no options).
     environment : LongHorizonEnvironment
     n_rounds : int
         Rounds T.
     seed : int
-        Seed of the agent's draws; the world has its own.
+        Of the agent's own draws; the world has its own.
     horizon : int, optional
-        Horizon given to the agent; by default the world's.
+        The horizon the agent is told; by default the world's.
     options : mapping, optional
-        The algorithm's options; for an oracle, the truth.
+        The algorithm's options. The truth goes only to those that declare to need it, here.
     run_fit : callable, optional
-        Called as `run_fit(agent, history)` in place of `agent.fit(history)`, to time it for one.
+        Runs `agent.fit(history)` for the agent: to time it, say.
     measure : callable, optional
-        Maps the rewards of rounds 1..n to their `Measurements`; by default all are measured.
-
-    Returns
-    -------
-    Simulation
-
-    Raises
-    ------
-    KeyError
-        Unknown algorithm.
-    OptionError
-        Unknown option, or one out of range.
+        From the rewards of rounds 1..n to what is measured of them; by default every one.
     """
     if isinstance(algorithm, Agent):
         agent = algorithm
@@ -124,7 +109,7 @@ def _fit(agent: Agent, history: History) -> Estimate:
 
 
 class _Log:
-    """The rounds played so far, in arrays of the final length."""
+    """The rounds played so far, in arrays made once."""
 
     def __init__(
         self,
@@ -145,7 +130,7 @@ class _Log:
         self._numbers: Ints = np.arange(1, n_rounds + 1)
 
     def history(self) -> History:
-        """Return the rounds played so far, as views."""
+        """Views of what has been played."""
         n = self.n_played
         measured = self.measure(self.rewards[:n])
         return History(self.environment.dim, {TRAJECTORY: Trajectory(self.selected[:n], measured)})
@@ -163,7 +148,7 @@ class _Log:
             self.rewards[first - 1 : stop] = self.environment.rewards(self._signals[:stop], first)
 
     def play_rounds(self, agent: Agent, last: int) -> None:
-        """Play up to round `last`; the agent learns from each reward."""
+        """Play up to round `last`, the agent learning from each reward."""
         first = self.n_played + 1
         for start in range(first, last + 1, BLOCK_ROUNDS):
             block = self.environment.contexts(start, min(last, start + BLOCK_ROUNDS - 1))

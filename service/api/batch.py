@@ -7,20 +7,20 @@ from typing import Annotated, Any, Required
 import structlog
 from fastapi import APIRouter, Request, Response
 from msgspec.json import encode
-from pydantic import Field, ValidationError, with_config
+from pydantic import Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from service.api.body_parsing import (
+from service.api.decisions import decision_answer, read_decision, wait_and_take
+from service.api.quick_bodies import count_batch_keys, read_batch_body
+from service.api.request_bodies import (
     BATCH,
     DECISION,
     REWARDS,
-    Body,
-    count_keys,
+    BatchItem,
+    parse,
     refuse_duplicates,
 )
-from service.api.decisions import decision_answer, read_decision, wait_and_take
-from service.api.request_bodies import BatchItem
 from service.api.response_types import BatchAnswer, documented, takes
 from service.api.rewards import accepted_answer, read_receive
 from service.commands.decisions import Blocked, Decide, Taken
@@ -46,7 +46,8 @@ class _Item(TypedDict, total=False):
     reward: dict[str, Any]
 
 
-ENVELOPE, ITEM = Body(_Envelope), Body(_Item)
+ENVELOPE: TypeAdapter[_Envelope] = TypeAdapter(_Envelope)
+ITEM: TypeAdapter[_Item] = TypeAdapter(_Item)
 
 
 async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -> tuple[int, bytes]:
@@ -79,28 +80,28 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
 
 def _read_items(body: bytes) -> list[BatchItem | Problem]:
     """The items; one that is not what it should be is the problem it would have been alone."""
-    batch = BATCH.read_quickly(body)
-    if batch is not None:
-        return [*batch["items"]]
+    quick = read_batch_body(body)
+    if quick is not None:
+        return [*quick["items"]]
     try:
-        batch = BATCH.adapter.validate_json(body)
+        batch = BATCH.validate_json(body)
     except ValidationError:
-        given = ENVELOPE.parse(body)["items"]
+        given = parse(ENVELOPE, body)["items"]
         with contextlib.suppress(ValueError, RecursionError):  # it parsed once already
             refuse_duplicates(body, -1)
         return [_read_item(item) for item in given]
-    refuse_duplicates(body, count_keys(batch))
+    refuse_duplicates(body, count_batch_keys(batch))
     return [*batch["items"]]
 
 
 def _read_item(given: Any) -> BatchItem | Problem:
     try:
-        asked = ITEM.parse(_json(given))
+        asked = parse(ITEM, _json(given))
         item: BatchItem = {"session_id": asked["session_id"]}
         if "decision" in asked:
-            item["decision"] = DECISION.parse(_json(asked["decision"]))
+            item["decision"] = parse(DECISION, _json(asked["decision"]))
         if "reward" in asked:
-            item["reward"] = REWARDS.parse(_json(asked["reward"]))
+            item["reward"] = parse(REWARDS, _json(asked["reward"]))
         return item
     except Problem as problem:
         return problem

@@ -12,7 +12,6 @@ from service.commands.sessions import find_session, refuse_archived, refuse_widt
 from service.problems import Problem, ProblemCode
 from service.records import SessionKey
 from service.storage.ports import Keys
-from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -27,7 +26,7 @@ class Imported:
 
 
 @dataclass(slots=True)
-class ImportHistory(Command[Imported]):
+class ImportHistory:
     """Command: append logged rounds to a trajectory, all or nothing.
 
     Attributes

@@ -13,7 +13,6 @@ from service.fits.schedule import after_decision, is_between_boundaries, is_bloc
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, SessionRow
 from service.storage.ports import Keys
-from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -32,7 +31,7 @@ class Blocked:
 
 
 @dataclass(slots=True)
-class Decide(Command[Taken | Blocked]):
+class Decide:
     """Command: one decision.
 
     Attributes

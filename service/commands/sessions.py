@@ -13,7 +13,6 @@ from service.agent_cache import build_agent
 from service.fits.schedule import open_schedule
 from service.problems import Problem, ProblemCode
 from service.records import SessionKey, SessionRow
-from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
 # of agents that learn within an epoch: with every reward they store dim x dim numbers (360 kB, 3 ms
@@ -55,7 +54,7 @@ def refuse_width(session: SessionRow, contexts: Floats) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSession(Command[tuple[SessionRow, bool]]):
+class CreateSession:
     """Command: a new session, or the one of the same name that was asked for in the same words."""
 
     tenant: str
@@ -119,7 +118,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeSession(SessionCommand[SessionRow]):
+class ChangeSession:
     """Command: rename, archive or take out of the archive."""
 
     key: SessionKey
@@ -144,7 +143,7 @@ class ChangeSession(SessionCommand[SessionRow]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteSession(SessionCommand[None]):
+class DeleteSession:
     """Command: delete the session and everything of it."""
 
     key: SessionKey

@@ -1,6 +1,6 @@
-"""What each record of an exported session may hold: the bodies' own rules, and nothing besides."""
+"""What each record of an exported session may hold: the same rules as for request bodies."""
 
-from typing import Annotated, Any, Literal, Required
+from typing import Annotated, Any, Literal, NotRequired, Required
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
@@ -20,160 +20,102 @@ from service.field_types import (
     WaitSeconds,
     field_name,
 )
-from service.problems import Problem, ProblemCode
-from service.transfer.import_states import AgentState, Count, Wide
 
-LATEST = 1e11  # seconds since 1970: the year 5138, which a timestamp can still show
-
+Count = Annotated[int, Field(ge=0, le=2**53)]
 Ordinal = Annotated[int, Field(ge=1, le=2**53)]
-Time = Annotated[float, Field(ge=0, le=LATEST)]
-Later = Annotated[float, Field(ge=0, le=2 * LATEST)]  # a time and a wait
-ClientId = Annotated[
-    str, Field(max_length=256, pattern="^[^~\\x00][^\\x00]*$")
-]  # "~": the server's
+Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138: a timestamp can show it
+Wide = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three does not overflow
+ClientId = Annotated[str, Field(max_length=256, pattern="^[^~\\x00][^\\x00]*$")]  # no server's id
 Text = Annotated[str, Field(pattern=NO_ZERO_BYTE)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-# how a fit went may be infinite or no number; nothing is computed from it
+# a diagnostic may be infinite or NaN: it is shown, and nothing is computed from it
 Told = Annotated[float, Field(allow_inf_nan=True)] | None
 Diagnostic = Told | int | str | bool | list[Told]
-LAX = ConfigDict(extra="forbid", strict=True, allow_inf_nan=True)
+Status = Literal["ok", "zero", "insufficient_data"]
+
+# An export writes these for its readers. An import works them out again, whatever they say.
+DERIVED = {
+    "header": "n_rounds n_trajectories n_complete n_estimates estimate model_version",
+    "schedule": "open",
+    "trajectory": "key n_decisions n_rounds n_measurements measured_through last_at",
+    "decision": "number epoch next_fit_round",
+    "measurement": "number",
+    "estimate": "number epoch due parent model_version",
+    "agent": "theta prediction",
+}
 
 
-@with_config(STRICT)
-class WindowRecord(TypedDict):
-    """As `FitWindow`."""
-
-    epoch: Ordinal
-    first: Ordinal
-    last: Ordinal
-    n_lags: Ordinal
-    due: Ordinal
+def _record(kind: str, **given: Any) -> Any:
+    """An object with these fields, all required, beside the derived ones of its kind."""
+    derived = dict.fromkeys(DERIVED.get(kind, "").split(), NotRequired[Any])
+    return TypedDict(kind, {**given, **derived})  # type: ignore[operator]
 
 
-@with_config(STRICT)
-class ManifestRecord(TypedDict):
-    """What a fit was to read."""
-
-    window: WindowRecord
-    measured: dict[Key, Count]
-    closed: dict[Key, Count]
-    reason: Literal["complete", "overdue", "never"]
-    due_at: Time
-    attempts: Annotated[int, Field(ge=0, le=10**6)]
-
-
-@with_config(STRICT)
-class DueRecord(ManifestRecord):
-    """As `DueFit`."""
-
-    retry_at: Time | None
-
-
-OpenFile = Annotated[tuple[WindowRecord, Count, Later | None], Field(strict=False)]  # JSON: a list
-
-
-@with_config(STRICT)
-class ScheduleRecord(TypedDict):
-    """As `Schedule`."""
-
-    open: Annotated[list[OpenFile], Field(max_length=10_000)]
-    current: DueRecord | None
-    waiting: Annotated[list[DueRecord], Field(max_length=10_000)]
-
-
-@with_config(STRICT)
-class SessionRecord(TypedDict):
-    """As `Session`, under the rules of `SessionBody`."""
-
-    id: str
-    name: Name | None
-    algorithm: str
-    dim: Dim
-    horizon: Horizon
-    seed: Seed
-    options: dict[str, Any]  # building the agent checks them
-    reward_mode: RewardMode
-    reward_wait_seconds: WaitSeconds
-    default_reward: Number | None
-    refit: Refit
-    request: Text
-    created_at: Time
-    archived_at: Time | None
-    n_rounds: Count
-    n_trajectories: Count
-    n_complete: Count
-    n_estimates: Count
-    estimate: Count
-    model_version: Count
-    schedule: ScheduleRecord
-
-
-@with_config(STRICT)
-class HeaderRecord(TypedDict):
-    """The first line."""
-
-    record: Literal["header"]
-    format: str
-    version: int
-    session: SessionRecord
+WINDOW = _record("window", epoch=Ordinal, first=Ordinal, last=Ordinal, n_lags=Ordinal, due=Ordinal)
+READ = {
+    "window": WINDOW,
+    "measured": dict[Key, Count],
+    "closed": dict[Key, Count],
+    "reason": Literal["complete", "overdue", "never"],
+    "due_at": Time,
+    "attempts": Annotated[int, Field(ge=0, le=10**6)],
+}
+DUE: Any = _record("due", **READ, retry_at=Time | None)
+SESSION = _record(
+    "header",
+    id=str,
+    name=Name | None,
+    algorithm=str,
+    dim=Dim,
+    horizon=Horizon,
+    seed=Seed,
+    options=dict[str, Any],  # building the agent checks them
+    reward_mode=RewardMode,
+    reward_wait_seconds=WaitSeconds,
+    default_reward=Number | None,
+    refit=Refit,
+    request=Text,
+    created_at=Time,
+    archived_at=Time | None,
+    schedule=_record(
+        "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
+    ),
+)
+DECISION = _record(
+    "decision",
+    record=Literal["decision"],
+    trajectory=Key,
+    round=Ordinal,
+    position=Ordinal,
+    client_event_id=ClientId | None,
+    digest=Digest | None,
+    arm=Count | None,
+    arm_id=Key | None,
+    context=list[Number],
+    scores=list[float],
+    propensity=Annotated[float, Field(gt=0, le=1 + 1e-9)] | None,
+    explored=bool,
+    forced=bool,
+    model_version=Count,
+    at=Time,
+)
+MEASUREMENT = _record(
+    "measurement",
+    record=Literal["measurement"],
+    trajectory=Key,
+    first_round=Ordinal,
+    last_round=Ordinal,
+    value=Number,
+    reward_id=EventId | None,
+    at=Time,
+)
 
 
-@with_config(STRICT)
-class TrajectoryRecord(TypedDict):
-    """As `Trajectory`."""
-
-    record: Literal["trajectory"]
-    key: Key
-    n_decisions: Count
-    n_rounds: Count
-    n_measurements: Count
-    measured_through: Count
-    last_at: Time
-
-
-@with_config(STRICT)
-class DecisionRecord(TypedDict):
-    """As `Decision`."""
-
-    record: Literal["decision"]
-    trajectory: Key
-    round: Ordinal
-    number: Ordinal
-    position: Ordinal
-    client_event_id: ClientId | None
-    digest: Digest | None
-    arm: Count | None
-    arm_id: Key | None
-    context: list[Number]
-    scores: list[float]
-    propensity: Annotated[float, Field(gt=0, le=1 + 1e-9)] | None
-    explored: bool
-    forced: bool
-    epoch: Ordinal
-    model_version: Count
-    next_fit_round: Ordinal | None
-    at: Time
-
-
-@with_config(STRICT)
-class MeasurementRecord(TypedDict):
-    """As `Measurement`."""
-
-    record: Literal["measurement"]
-    trajectory: Key
-    first_round: Ordinal
-    last_round: Ordinal
-    number: Ordinal
-    value: Number
-    reward_id: EventId | None
-    at: Time
-
-
-@with_config(LAX)
+@with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=True))
 class EstimateJson(TypedDict, total=False):
     """As `Estimate.to_json`."""
 
-    status: Required[Literal["ok", "zero", "insufficient_data"]]
+    status: Required[Status]
     lag_weights: Required[list[Wide]]
     theta: Required[list[Number] | None]
     active_lags: list[Count]
@@ -196,44 +138,38 @@ class EstimateJson(TypedDict, total=False):
     diagnostics: dict[str, Diagnostic | dict[str, Diagnostic]]
 
 
-@with_config(STRICT)
-class EstimateRecord(TypedDict):
-    """As `EstimateRow`."""
-
-    record: Literal["estimate"]
-    number: Ordinal
-    epoch: Ordinal
-    due: Ordinal
-    status: Literal["ok", "zero", "insufficient_data", "failed", "skipped"]
-    reason: Text | None
-    manifest: ManifestRecord
-    parent: Count
-    model_version: Count
-    fingerprint: dict[str, Text | list[Text]] | None
-    estimate: EstimateJson | None
-    at: Time
-
-
-@with_config(STRICT)
-class AgentRecord(TypedDict):
-    """What the agent has learned."""
-
-    record: Literal["agent"]
-    state: AgentState
-
-
-ADAPTERS: dict[str, TypeAdapter[Any]] = {
-    "header": TypeAdapter(HeaderRecord),
-    "trajectory": TypeAdapter(TrajectoryRecord),
-    "decision": TypeAdapter(DecisionRecord),
-    "measurement": TypeAdapter(MeasurementRecord),
-    "estimate": TypeAdapter(EstimateRecord),
-    "agent": TypeAdapter(AgentRecord),
-}
+ESTIMATE = _record(
+    "estimate",
+    record=Literal["estimate"],
+    status=Status | Literal["failed", "skipped"],
+    reason=Text | None,
+    manifest=_record("manifest", **READ),
+    fingerprint=dict[str, Text | list[Text]] | None,
+    estimate=EstimateJson | None,
+    at=Time,
+)
+# only an agent that learns within an epoch knows more than its estimate
+STATE = _record(
+    "agent",
+    version=int,
+    lag=NotRequired[Count | None],
+    ellipsoid=NotRequired[_record("ellipsoid", inverse=list[list[Wide]], moment=list[Wide])],
+)
+RECORD: Any = (
+    _record("file", record=Literal["header"], format=str, version=int, session=SESSION)
+    | _record("trajectory", record=Literal["trajectory"])
+    | DECISION
+    | MEASUREMENT
+    | ESTIMATE
+    | _record("state", record=Literal["agent"], state=STATE)
+)
+ADAPTER: TypeAdapter[Any] = TypeAdapter(
+    Annotated[RECORD, Field(discriminator="record")], config=STRICT
+)
 
 
 class InvalidRecord(ValueError):
-    """Something in a record that cannot be; `field` of it is to blame."""
+    """A record says what cannot be; `field` names the part of it."""
 
     def __init__(self, field: str, what: str) -> None:
         super().__init__(what)
@@ -242,30 +178,21 @@ class InvalidRecord(ValueError):
 
 
 def check_record(record: dict[str, Any]) -> None:
-    """Each value of the right type and within its range, no field missing, none besides.
+    """Check that each value is of its type and range, that no field is missing, and none unknown.
 
     Raises
     ------
-    Misfit
+    InvalidRecord
         Names the first field that is wrong.
     """
-    kind = record["record"]
-    if not isinstance(kind, str) or kind not in ADAPTERS:
-        raise InvalidRecord("record", "there is no such record")
     try:
-        ADAPTERS[kind].validate_python(record)
+        ADAPTER.validate_python(record)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise InvalidRecord(field_name(first["loc"]), first["msg"]) from None
+        raise InvalidRecord(field_name(first["loc"][1:]) or "record", first["msg"]) from None
 
 
-def require(holds: bool, field: str, what: str) -> None:
-    """`InvalidRecord` unless it holds."""
+def check(holds: bool, field: str, what: str) -> None:
+    """Raise `InvalidRecord` about `field` unless it holds."""
     if not holds:
         raise InvalidRecord(field, f"it does not fit together: {what}")
-
-
-def bad_import(line: int, kind: str, misfit: InvalidRecord) -> Problem:
-    """422, naming line, record and field."""
-    field = f"{kind}.{misfit.field}"
-    return Problem(ProblemCode.BAD_IMPORT, f"line {line}: {field}: {misfit.what}", field)

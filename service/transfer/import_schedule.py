@@ -1,81 +1,76 @@
-"""An imported session's schedule: the windows that its agent asks for, counted again."""
+"""An imported session's schedule: its agent's windows, and how far their rounds are complete."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.history import FitWindow, Ints
-from service.records import DueFit, OpenWindow, SessionRow
-from service.transfer.import_records import require
+from lhb_engine.history import FitWindow, Floats
+from service.records import OpenWindow, SessionRow
+from service.transfer.import_records import check
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the records say.
+class Rounds(NamedTuple):
+    """Arrays over a session's rounds, in order of their positions.
 
     Attributes
     ----------
-    measured : positions of measured rounds, ascending
-    latest : time of the last decision
-    installed_due : round after which the installed estimate was due, 0: none is installed
-    done : due rounds of the fits that are done
+    at : (n_rounds,) array
+        When each began, in seconds since 1970.
+    followed_at : (n_rounds,) array
+        When the next round of its trajectory began; infinity where there is none.
+    is_measured : (n_rounds,) array of bool
+        Whether a measurement covers it.
     """
 
-    measured: Ints
-    latest: float
-    installed_due: int
-    done: set[int]
+    at: Floats
+    followed_at: Floats
+    is_measured: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def check_schedule(session: SessionRow, agent: Agent, seen: Seen) -> Iterator[tuple[DueFit, str]]:
-    """Windows and counts; yields the due fits, with their field, for their manifests' sake."""
-    schedule, where = session.schedule, "session.schedule"
-    windows = [one.window for one in schedule.open]
-    following = agent.next_fit(session.n_rounds)
-    ahead = windows[-1:] == ([] if following is None else [following])
-    require(ahead, f"{where}.open", f"the window that comes next is {following}")
-    fits = [(due, f"{where}.waiting[{i}]") for i, due in enumerate(schedule.waiting)]
-    if schedule.current is not None:
-        fits.append((schedule.current, f"{where}.current"))
-    dues = [window.due for window in windows]
-    require(dues == sorted(dues), f"{where}.open", "not in order")
-    dues += [due.key for due, _ in fits]
-    require(len(set(dues)) == len(dues), where, "a window that stands twice")
-    for i, one in enumerate(schedule.open):
-        _open(session, agent, seen, one, f"{where}.open[{i}]")
-    if not windows:
-        require(session.n_complete == 0, "session.n_complete", "there is no window")
-    for due, field in fits:
-        _reached(session, agent, seen, due.window, f"{field}.window")
-        if due is schedule.current:
-            require(due.retry_at is None, f"{field}.retry_at", "it is at work")
-        elif schedule.current is None:
-            require(due.retry_at is not None, f"{field}.retry_at", "nothing keeps it waiting")
-        yield due, field
+def in_order(trajectories: Sequence[tuple["array[int]", "array[float]", bytearray]]) -> Rounds:
+    """Merge the positions, times and marks of every trajectory's rounds.
+
+    Raises
+    ------
+    InvalidRecord
+        The positions are not 1 to n.
+    """
+    positions = np.concatenate([np.zeros(0, np.int64), *(p for p, _, _ in trajectories)])
+    order = np.argsort(positions)
+    is_whole = np.array_equal(positions[order], np.arange(1, len(order) + 1))
+    check(is_whole, "position", f"the positions are not 1 to {len(order)}")
+    at = np.concatenate([np.zeros(0), *(times for _, times, _ in trajectories)])
+    followed = [np.append(np.asarray(times)[1:], np.inf) for _, times, _ in trajectories]
+    marks = b"".join(marks for _, _, marks in trajectories)
+    return Rounds(
+        at[order],
+        np.concatenate([np.zeros(0), *followed])[order],
+        np.frombuffer(marks, np.bool_)[order],
+    )
 
 
-def _open(session: SessionRow, agent: Agent, seen: Seen, one: OpenWindow, where: str) -> None:
-    is_last = one is session.schedule.open[-1]
-    lo, hi = np.searchsorted(seen.measured, [one.window.first, one.window.last + 1])
-    n = int(hi - lo) if session.reward_mode == "single" else 0
-    claimed = session.n_complete if is_last else one.n_complete
-    field = "session.n_complete" if is_last else f"{where}[1]"
-    require(claimed == n, field, f"by its records it is {n}")
-    if is_last:
-        require(one.overdue_at is None, f"{where}[2]", "it is still to come")
-        return
-    _reached(session, agent, seen, one.window, f"{where}[0]")
-    missed = one.overdue_at is None and one.window.due < session.n_rounds
-    late = (one.overdue_at or 0.0) > seen.latest + session.reward_wait_seconds
-    require(not missed and not late, f"{where}[2]", "not when it is overdue")
+def windows_until(agent: Agent, n_rounds: int) -> list[FitWindow]:
+    """List the agent's windows in order of `due`, up to the first that is due after `n_rounds`."""
+    windows: list[FitWindow] = []
+    window = agent.next_fit(0)
+    while window is not None:
+        windows.append(window)
+        window = agent.next_fit(window.due) if window.due <= n_rounds else None
+    return windows
 
 
-def _reached(session: SessionRow, agent: Agent, seen: Seen, window: FitWindow, where: str) -> None:
-    """A window whose round has come, and whose fit is not done."""
-    require(window.due <= session.n_rounds, where, "it is still to come")
-    require(window.due > seen.installed_due, where, "the installed estimate is later")
-    require(window.due not in seen.done, where, "that fit is done")
-    expected = agent.next_fit(window.due - 1)
-    require(window == expected, where, "not a window of this schedule")
+def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenWindow:
+    """Count the window's complete rounds, and say when it is overdue, as `schedule` does."""
+    is_measured = rounds.is_measured[window.first - 1 : window.last]
+    if session.reward_mode == "sum":
+        is_measured = np.zeros_like(is_measured)  # time alone completes a sum
+    times = rounds.at[window.due : window.due + 1].tolist()
+    if session.default_reward is not None or is_measured.all():
+        followed_at = rounds.followed_at[window.first - 1 : window.last]
+        times.append(followed_at[~is_measured].max(initial=0.0))
+    overdue_at = min(times, default=np.inf) + session.reward_wait_seconds
+    is_known = window.due <= session.n_rounds and np.isfinite(overdue_at)
+    return OpenWindow(window, int(is_measured.sum()), float(overdue_at) if is_known else None)

@@ -1,25 +1,21 @@
 """A session from its events: checked whole first, then written in one transaction."""
 
+import json
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, BinaryIO
 
-from service.agent_cache import build_agent
+import numpy as np
+
 from service.commands.sessions import find_session, new_id
 from service.problems import Problem, ProblemCode
-from service.records import SessionRow
-from service.transfer.import_check import Check
-from service.transfer.import_records import InvalidRecord, bad_import
-from service.transfer.ndjson import (
-    PAGE,
-    decision_of,
-    estimate_of,
-    measurement_of,
-    read_lines,
-    trajectory_of,
-)
-from service.writer.command import Command
+from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionKey, SessionRow
+from service.transfer.import_check import ImportCheck, ImportedSession
+from service.transfer.import_records import InvalidRecord
+from service.transfer.ndjson import PAGE, read_lines
 from service.writer.unit_of_work import UnitOfWork
 
 OpenFile = Callable[[], BinaryIO]
@@ -27,21 +23,28 @@ MOST_OF_A_LINE = 2**26  # bytes: a million lag weights take half; parsing it sto
 
 
 @dataclass(slots=True)
-class ImportSession(Command[tuple[SessionRow, bool]]):
+class ImportSession:
     """Command: a new session from a file; `check_import` makes it.
 
     Attributes
     ----------
-    session : as it will be, but for its id
-    mark : of the file's bytes; the id ends in it, which makes a named import safe to repeat
+    session : SessionRow
+        As it will be, but for its id.
+    imported : ImportedSession
+        What else the records make.
+    open_file : callable
+        Opens the checked file again.
+    mark : str
+        Digest of the file's bytes; the id ends in it, which makes a named import safe to repeat.
     """
 
     session: SessionRow
+    imported: ImportedSession
     open_file: OpenFile
     mark: str
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
-        """The session, which goes on where the other one was, and whether it is new."""
+        """Return the session, which goes on where the other one was, and whether it is new."""
         session = replace(self.session, id=new_id(uow.now, self.mark))
         if session.name is not None:
             known = uow.session_named(session.tenant, session.name)
@@ -56,62 +59,92 @@ class ImportSession(Command[tuple[SessionRow, bool]]):
         known = uow.session(session.key)
         if known is not None:  # asked for twice within a millisecond
             return known, False
+        uow.add_session(session)
+        for trajectory in self.imported.trajectories:
+            uow.save_trajectory(replace(trajectory, tenant=session.tenant, session_id=session.id))
         with self.open_file() as file:
-            records = (record for _, record in read_lines(file))
-            next(records)
-            uow.add_session(session)
-            for i, record in enumerate(records):
-                self._write(uow, session, record)
+            for i, row in enumerate(self._rows(file, session.key)):
+                if isinstance(row, DecisionRow):
+                    uow.add_decision(row)
+                elif isinstance(row, MeasurementRow):
+                    uow.add_measurement(row)
+                else:
+                    uow.add_estimate(row)
                 if i % PAGE == 0:
                     uow.flush()
+        if self.imported.agent is not None:
+            uow.restore_agent(session.key, self.imported.agent, session.n_estimates)
         if session.schedule.current is not None:
             uow.effects.due[session.key] = session.schedule.current.key
         if session.wake_at is not None:
             uow.effects.timed[session.key] = session.wake_at
         return session, True
 
-    def _write(self, uow: UnitOfWork, session: SessionRow, record: dict[str, Any]) -> None:
-        kind = record["record"]
-        if kind == "decision":
-            uow.add_decision(decision_of(record, *session.key))
-        elif kind == "measurement":
-            uow.add_measurement(measurement_of(record, *session.key))
-        elif kind == "trajectory":
-            uow.save_trajectory(trajectory_of(record, *session.key))
-        elif kind == "estimate":
-            uow.add_estimate(estimate_of(record, *session.key))
-        else:
-            agent = build_agent(session, record["state"])
-            uow.restore_agent(session.key, agent, session.n_estimates)
+    def _rows(
+        self, file: BinaryIO, owner: SessionKey
+    ) -> Iterator[DecisionRow | MeasurementRow | EstimateRow]:
+        """The file's rows, with the numbers that follow from what stands before them."""
+        windows = self.imported.windows
+        dues = [window.due for window in windows]
+        n_measurements: Counter[str] = Counter()
+        n_estimates = installed = model_version = 0
+        for _, record in read_lines(file):
+            kind = record.pop("record")
+            if kind == "decision":
+                i = bisect_left(dues, record["position"])
+                ahead = windows[i] if i < len(windows) else None
+                record["number"] = record["round"]
+                record["epoch"] = windows[i].epoch if ahead is not None else 1
+                record["next_fit_round"] = None if ahead is None else ahead.due
+                digest = record["digest"]
+                record["digest"] = None if digest is None else bytes.fromhex(digest)
+                for name in ("context", "scores"):
+                    record[name] = np.array(record[name], dtype=np.float64).tobytes()
+                yield DecisionRow(*owner, **record)
+            elif kind == "measurement":
+                n_measurements[record["trajectory"]] += 1
+                record["number"] = n_measurements[record["trajectory"]]
+                yield MeasurementRow(*owner, **record)
+            elif kind == "estimate":
+                window, n_estimates = record["manifest"]["window"], n_estimates + 1
+                record |= {"number": n_estimates, "parent": installed}
+                record |= {"epoch": window["epoch"], "due": window["due"]}
+                if record["status"] == "ok":
+                    installed, model_version = n_estimates, model_version + 1
+                record["model_version"] = model_version
+                for name in ("manifest", "fingerprint", "estimate"):
+                    record[name] = None if record[name] is None else json.dumps(record[name])
+                yield EstimateRow(*owner, **record)
 
 
 def check_import(
     open_file: OpenFile, tenant: str, name: str | None, allow_oracles: bool
 ) -> ImportSession:
-    """Read it all, and believe nothing; the command that writes it.
+    """Read the whole file, believing nothing, and return the command that writes it.
 
     Raises
     ------
     Problem
         422 naming line, record and field; mostly bad_import.
     """
-    check, digest = Check(allow_oracles), blake2b(digest_size=6)
+    check, digest = ImportCheck(allow_oracles), blake2b(digest_size=6)
     try:
         with open_file() as file:
             for line, record in read_lines(_digested(file, digest)):
                 check.take(line, record)
-            check.finish()
+            imported = check.finish()
     except Problem:
         raise
-    except InvalidRecord as misfit:
-        raise bad_import(check.line, check.kind, misfit) from None
+    except InvalidRecord as error:
+        field = f"{check.kind}.{error.field}"
+        detail = f"line {check.line}: {field}: {error.what}"
+        raise Problem(ProblemCode.BAD_IMPORT, detail, field) from None
     except UNREADABLE as error:
         shown = str(error) if isinstance(error, ValueError) else f"{check.line}: {error!r}"
         raise Problem(ProblemCode.BAD_IMPORT, shown, "body") from None
-    session = check.session
-    name = name or session.name
-    session = replace(session, tenant=tenant, name=name, created_as=name, archived_at=None)
-    return ImportSession(session, open_file, digest.hexdigest())
+    name = name or imported.session.name
+    session = replace(imported.session, tenant=tenant, name=name, created_as=name, archived_at=None)
+    return ImportSession(session, imported, open_file, digest.hexdigest())
 
 
 UNREADABLE = (

@@ -13,14 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from lhb_engine.history import Floats
-from service.records import (
-    DecisionRow,
-    EstimateRow,
-    MeasurementRow,
-    SessionRow,
-    TrajectoryRow,
-)
+from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow
 from service.storage.ports import Reader
 
 FORMAT, VERSION = "lhb-session", 1
@@ -83,41 +76,6 @@ def decision_record(decision: DecisionRow) -> dict[str, Any]:
     return {"record": "decision", **values}
 
 
-def decision_of(values: dict[str, Any], tenant: str, session_id: str) -> DecisionRow:
-    """The inverse of `decision_record`, for its new owner."""
-    digest = values["digest"]
-    return DecisionRow(
-        **{
-            **{name: value for name, value in values.items() if name != "record"},
-            "tenant": tenant,
-            "session_id": session_id,
-            "context": _floats(values["context"]).tobytes(),
-            "scores": _floats(values["scores"]).tobytes(),
-            "digest": None if digest is None else bytes.fromhex(digest),
-        }
-    )
-
-
-def trajectory_of(values: dict[str, Any], tenant: str, session_id: str) -> TrajectoryRow:
-    """A trajectory record's row."""
-    named = {name: value for name, value in values.items() if name != "record"}
-    return TrajectoryRow(tenant, session_id, **named)
-
-
-def measurement_of(values: dict[str, Any], tenant: str, session_id: str) -> MeasurementRow:
-    """A measurement record's row."""
-    named = {name: value for name, value in values.items() if name != "record"}
-    return MeasurementRow(tenant, session_id, **named)
-
-
-def estimate_of(values: dict[str, Any], tenant: str, session_id: str) -> EstimateRow:
-    """An estimate record's row."""
-    named = {name: value for name, value in values.items() if name != "record"}
-    for name in ("manifest", "fingerprint", "estimate"):
-        named[name] = None if named[name] is None else json.dumps(named[name])
-    return EstimateRow(tenant, session_id, **named)
-
-
 def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line number and record of each line but the end, which is checked.
 
@@ -157,7 +115,3 @@ def _check_header(record: dict[str, Any]) -> None:
         raise ValueError(f"line 1: not a header of format {FORMAT}")
     if record.get("version") != VERSION:
         raise ValueError(f"line 1: version {record.get('version')!r} is not read here")
-
-
-def _floats(values: Any) -> Floats:
-    return np.array(values, dtype=np.float64)

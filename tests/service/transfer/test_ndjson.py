@@ -123,12 +123,12 @@ FORGED: list[tuple[str, str, Any]] = [
     ("decision", "context", "x"),
     ("decision", "round", 7),
     ("decision", "position", 99),
-    ("decision", "trajectory", "nobody"),
+    ("measurement", "trajectory", "nobody"),
     ("decision", "arm", 12),
     ("decision", "extra", 1),
     ("measurement", "value", float("nan")),
     ("measurement", "last_round", 99),
-    ("trajectory", "n_rounds", 4),
+    ("trajectory", "extra", 4),
     ("header", "session", {"dim": 2}),
 ]
 

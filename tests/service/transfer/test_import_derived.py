@@ -1,0 +1,153 @@
+"""What follows from the records is worked out: a file that says otherwise changes nothing."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.problems import Problem
+from service.transfer.import_session import check_import
+from tests.service.service_harness import OK, ServiceHarness
+from tests.service.transfer.test_import_forgeries import (
+    NAN,
+    Forge,
+    Records,
+    checked,
+    deeper,
+    exported,
+    forged,
+    header,
+    lived,
+    part,
+)
+
+
+@pytest.fixture(scope="module")
+def true_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return lived(tmp_path_factory.mktemp("lived"))
+
+
+# what an import works out itself: what the file says of it changes nothing
+IGNORED: list[Forge] = [
+    *(header(n_rounds=v) for v in (57, 59, 10**13, 10**30, -1, 1.0)),
+    *(header(estimate=v) for v in (1, 99)),
+    *(header(model_version=v) for v in (-1, 50)),
+    *(header(n_complete=v) for v in (0, 10**9)),
+    header(n_estimates=0),
+    header(n_trajectories=1),
+    deeper("header", "session", "schedule", "open", value=[]),
+    deeper("header", "session", "schedule", "open", 0, 0, "due", value=10**30),
+    deeper("header", "session", "schedule", "open", 0, 0, "n_lags", value=10**9),
+    deeper("header", "session", "schedule", "open", 0, 2, value=9.0),
+    deeper("header", "session", "schedule", "current", "retry_at", value=5.0),
+    *(part("trajectory", last_at=v) for v in ("x", 0.0, 1e300)),
+    *(part("trajectory", measured_through=v) for v in (0, 10**30)),
+    *(part("trajectory", key=v) for v in ("b", "\0", 5, "k" * 300)),
+    part("trajectory", n_decisions=10**13),
+    part("trajectory", n_measurements=0),
+    *(part("decision", epoch=v) for v in (10**30, 0, 9)),
+    part("decision", number=7),
+    part("decision", 4, next_fit_round=1),
+    part("measurement", number=2),
+    part("estimate", parent=1),
+    part("estimate", model_version=7),
+    part("estimate", number=2),
+    part("estimate", epoch=7, due=10**6),
+    *(part("agent", state={"version": 1, "theta": v}) for v in ([1, 2, 3], [1.0, 0.0], [NAN], 5)),
+    part("agent", state={"version": 9, "theta": None}),
+    lambda records: records.pop(),  # the agent
+    lambda records: [records.pop(1) for _ in range(2)],  # the trajectories
+]
+
+
+def written(path: Path, content: bytes) -> list[Any]:
+    """The records of the session that a file makes."""
+    path.mkdir()
+    harness = ServiceHarness(path)
+    session, is_new = harness.run(check_import(lambda: io.BytesIO(content), "", None, False))
+    assert is_new
+    harness.key = session.key
+    records = [json.loads(line) for line in exported(harness).splitlines()[:-1]]
+    harness.store.close()
+    del records[0]["session"]["id"]
+    return records
+
+
+@pytest.mark.parametrize("forge", IGNORED)
+def test_what_is_worked_out_is_not_read(tmp_path: Path, true_file: bytes, forge: Forge) -> None:
+    content = forged(true_file, forge)
+    assert content != true_file
+    assert written(tmp_path / "forged", content) == written(tmp_path / "true", true_file)
+
+
+def test_a_file_of_version_1_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    """The format is kept: this file was written before imports worked anything out."""
+    content = Path(__file__).with_name("exported_version_1.ndjson").read_bytes()
+    records = [json.loads(line) for line in content.splitlines()[:-1]]
+    del records[0]["session"]["id"]
+    assert written(tmp_path / "a", content) == records
+
+
+def test_complete_windows_without_their_fits_become_due(tmp_path: Path, true_file: bytes) -> None:
+    """No server leaves a complete window waiting: its fit is due as soon as a timer looks."""
+
+    def forge(records: Records) -> None:
+        records[0]["session"]["schedule"] = {"current": None, "waiting": []}
+        records[:] = [r for r in records if r["record"] not in ("estimate", "agent")]
+        for record in records:
+            if record["record"] == "decision":
+                record["model_version"] = 0
+
+    harness = ServiceHarness(tmp_path)
+    content = forged(true_file, forge)
+    session, _ = harness.run(check_import(lambda: io.BytesIO(content), "", None, False))
+    assert [window.window.due for window in session.schedule.open] == [4, 12, 28, 60]
+    assert harness.effects.timed[session.key] <= harness.now
+    harness.key, harness.now = session.key, 2000.0
+    harness.tick()
+    assert harness.session.fit_due == 28
+    assert [due.key for due in harness.session.schedule.waiting] == [4, 12]
+    harness.store.close()
+
+
+def learned(path: Path) -> bytes:
+    """An agent that has learned more than its estimate says."""
+    path.mkdir()
+    harness = ServiceHarness(path)
+    harness.create(algorithm="ucb_mp")
+    harness.rounds(4)
+    harness.finish(4, replace(OK, active_lags=(1,)))
+    harness.rounds(3)
+    content = exported(harness)
+    harness.store.close()
+    return content
+
+
+LEARNED: list[tuple[str, Forge]] = [
+    ("agent.state.ellipsoid", deeper("agent", "state", "ellipsoid", "moment", value=[1.0])),
+    ("agent.state.ellipsoid", deeper("agent", "state", "ellipsoid", "inverse", value=[[1.0]])),
+    ("agent.state.ellipsoid", deeper("agent", "state", "ellipsoid", "inverse", 0, value=[1.0])),
+    ("agent.state.ellipsoid", deeper("agent", "state", "ellipsoid", "moment", 0, value=NAN)),
+    ("agent.state.lag", deeper("agent", "state", "lag", value=4)),
+    ("agent.state", deeper("agent", "state", "version", value=9)),
+    ("agent.state", part("agent", state={"version": 1, "theta": None, "lag": None})),
+    ("agent.record", lambda records: records.append(records[-1])),
+]
+
+
+@pytest.mark.parametrize(("field", "forge"), LEARNED)
+def test_what_only_the_agent_knows_is_checked(tmp_path: Path, field: str, forge: Forge) -> None:
+    content = learned(tmp_path / "true")
+    with pytest.raises(Problem) as caught:
+        checked(forged(content, forge))
+    named = caught.value.field or ""
+    assert named == field or named.startswith(f"{field}."), caught.value.detail
+
+
+def test_the_direction_of_an_agent_that_learns_is_its_estimates(tmp_path: Path) -> None:
+    content = learned(tmp_path / "true")
+    other = forged(content, deeper("agent", "state", "theta", value=[1.0, 0.0]))
+    assert written(tmp_path / "forged", other) == written(tmp_path / "b", content)

@@ -1,13 +1,13 @@
-"""BLAS in one thread: more of them make small products slower and estimates another machine's."""
+"""Limit BLAS to one thread: more slow down small products and change their rounding."""
 
 from threadpoolctl import threadpool_limits
 
 
 def one_thread() -> threadpool_limits:
-    """One thread for BLAS from now on, or as long as this is used as a context manager.
+    """Limit BLAS to one thread, from now on or within a `with` block.
 
-    A limit reaches only libraries that are loaded; agents load scipy, whose BLAS is its own, when
-    they fit for the first time. So it is loaded here.
+    The limit reaches only libraries that are loaded. scipy brings a BLAS of its own and is
+    otherwise first imported by a fit, so it is imported here.
     """
     import scipy.linalg  # noqa: F401
 

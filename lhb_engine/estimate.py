@@ -1,4 +1,4 @@
-"""What a fit found, and how well it is supported."""
+"""The result of a fit, with what supports it."""
 
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -16,21 +16,40 @@ class Estimate:
 
     Attributes
     ----------
-    status : "ok", "zero" (phi = 0: theta is kept) or "insufficient_data" (no fit was possible)
-    theta : (dim,) unit direction, or None unless status is "ok"
-    lag_weights : (n_lags,) array, >= 0 unless asked otherwise; they carry theta's scale
-    active_lags : lags that pass the stricter test for reporting (MODEL 5)
-    design : which rows were used: "differenced", "undifferenced" or "full"
-    intercept : reward baseline a round, or None where none was fitted
-    lam, lambda_max, sigma_hat : regularisation strength used, the smallest that gives zero, noise
-    duality_gap : relative duality gap of the block Lasso; `converged` says whether it met tol
-    singular_ratio : sigma_1 / sigma_2 of Phi (large: well described by one direction)
-    sign_margin : |sum v| / |v|_1 of the implied lag weights (small: the sign is a guess)
-    n_rows, n_missing : measurements used; rounds of the window that no measurement covers
-    first_round, last_round : rounds of the session that are covered
-    seconds : wall time, filled in by whoever ran the fit
-    message : a plain sentence for people
-    diagnostics : further numbers by name
+    status : "ok", "zero" or "insufficient_data"
+        "zero": phi = 0, and the agent keeps its theta. "insufficient_data": no fit was possible.
+    theta : (dim,) array or None
+        Unit direction; None unless status is "ok".
+    lag_weights : (n_lags,) array
+        Lag weights with theta's scale, >= 0 unless the agent's option `signed` is set.
+    active_lags : tuple of int
+        Lags that pass the stricter test for reporting (docs/model.md, 5).
+    design : "full", "undifferenced" or "differenced"
+        The rows that were used.
+    intercept : float or None
+        Baseline per round, in units of reward; None where none was fitted.
+    lam, lambda_max, sigma_hat : float or None
+        Regularisation strength; the smallest one that gives phi = 0; standard deviation of the
+        noise.
+    duality_gap : float or None
+        Relative duality gap of the block Lasso.
+    n_iterations, converged : int, bool
+        Iterations of the solver, and whether it met its tolerance.
+    singular_ratio : float or None
+        sigma_1 / sigma_2 of Phi; large where one direction describes it well.
+    sign_margin : float or None
+        |sum v| / |v|_1 of the implied lag weights v before they are clipped at 0; where it is
+        small, theta's sign is uncertain.
+    n_rows, n_missing : int
+        Measurements used; rounds of the window that no measurement covers.
+    first_round, last_round : int
+        Rounds of the session that are covered.
+    seconds : float
+        Wall time, filled in by the caller of the fit.
+    message : str
+        One or two sentences for people.
+    diagnostics : dict
+        Further JSON-able values by name.
     """
 
     status: Status
@@ -56,7 +75,7 @@ class Estimate:
     diagnostics: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers, strings and lists only; floats survive the round trip to the last bit."""
+        """Return a JSON object; `from_json` restores its floats to the bit."""
         out = asdict(self)
         out["lag_weights"] = self.lag_weights.tolist()
         out["theta"] = None if self.theta is None else self.theta.tolist()
@@ -65,7 +84,7 @@ class Estimate:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Estimate":
-        """The inverse of `to_json`; unknown keys are ignored."""
+        """Invert `to_json`; unknown keys are ignored."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         theta = known.get("theta")
         known["theta"] = None if theta is None else np.array(theta, dtype=np.float64)

@@ -1,8 +1,8 @@
-"""What has happened: selected contexts and measurements, a trajectory at a time.
+"""Histories: the selected contexts and the measurements of every trajectory.
 
-A `History` is immutable and holds views of arrays that its owner may go on appending to.
-`History.over(window)` keeps what one fit needs: the window's measurements, and the contexts of
-its rounds with the lags before them.
+A `History` is immutable and may hold views of its owner's arrays. `History.over(window)` copies
+what one fit needs: the window's measurements, and the contexts of its rounds and of the lags
+before them.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class FitWindow:
-    """Which rounds a fit uses and when it is due. Rounds are counted over the whole session.
+    """The rounds that a fit uses, and when it is due. Rounds are counted over the session.
 
     Parameters
     ----------
@@ -26,9 +26,9 @@ class FitWindow:
     first, last : int
         First and last round whose measurements are rows.
     n_lags : int
-        How many lags are fitted.
+        Number of lags fitted.
     due : int
-        The round after which the fit happens (the epoch's last).
+        The epoch's last round; the fit happens after it.
     """
 
     epoch: int
@@ -40,9 +40,16 @@ class FitWindow:
 
 @dataclass(frozen=True)
 class Measurements:
-    """Values over spans of rounds: `value[i]` is the sum of the rewards of `first[i]..last[i]`.
+    """Values over spans of rounds, sorted by `first`.
 
-    An ordinary reward has first == last; a missing reward has no entry. Sorted by `first`.
+    An ordinary reward has first == last; a missing reward has no entry.
+
+    Attributes
+    ----------
+    first, last : (n,) arrays
+        First and last round of each span, in the trajectory's rounds.
+    value : (n,) array
+        Sum of the rewards of the span's rounds.
     """
 
     first: Ints
@@ -51,14 +58,14 @@ class Measurements:
 
     @classmethod
     def single(cls, rounds: Ints, value: Floats) -> "Measurements":
-        """Measurements of one round each."""
+        """Make measurements of one round each."""
         return cls(rounds, rounds, value)
 
     def __len__(self) -> int:
         return len(self.value)
 
     def between(self, first: int, last: int) -> "Measurements":
-        """Those whose whole span lies within rounds first..last."""
+        """Return those whose whole span is within rounds first..last."""
         keep = (self.first >= first) & (self.last <= last)
         return Measurements(self.first[keep], self.last[keep], self.value[keep])
 
@@ -70,13 +77,13 @@ class Trajectory:
     Parameters
     ----------
     contexts : (n_rounds, dim) array
-        Selected contexts; row i belongs to round `first_round + i`; a round without action is 0.
+        Selected contexts; row i belongs to round `first_round + i`. A round without action is 0.
     measurements : Measurements
-        Numbered in the trajectory's own rounds.
+        By the trajectory's own round numbers.
     first_round : int
         Number of the first row, from 1.
     positions : (n_rounds,) array, optional
-        Each round's number in the session as a whole; by default the round's own number.
+        Number of each round in the session; by default its number in the trajectory.
     """
 
     contexts: Floats
@@ -86,18 +93,18 @@ class Trajectory:
 
     @property
     def numbering(self) -> Ints:
-        """(n_rounds,) each round's number in the session as a whole."""
+        """(n_rounds,) number of each round in the session."""
         if self.positions is not None:
             return self.positions
         return np.arange(self.first_round, self.first_round + len(self.contexts))
 
     @property
     def last_round(self) -> int:
-        """Number of the last round held."""
+        """Number of the last row."""
         return self.first_round + len(self.contexts) - 1
 
     def over(self, window: FitWindow) -> "Trajectory | None":
-        """The part that a fit over `window` needs, or None where no round falls in it."""
+        """Copy the part that a fit over `window` needs; None where no round is in it."""
         numbering = self.numbering
         inside = (numbering >= window.first) & (numbering <= window.last)
         if not inside.any():
@@ -119,6 +126,15 @@ class History:
     """All trajectories of a session, or the part of them that one fit uses.
 
     Lags never reach across two trajectories; the schedule counts their rounds together.
+
+    Attributes
+    ----------
+    dim : int
+        Number of features in a context.
+    trajectories : mapping from str to Trajectory
+        By trajectory key.
+    window : FitWindow or None
+        The window that `over` has cut.
     """
 
     dim: int
@@ -126,7 +142,7 @@ class History:
     window: FitWindow | None = None
 
     def over(self, window: FitWindow) -> "History":
-        """What a fit over `window` needs, in fresh C-ordered arrays."""
+        """Copy what a fit over `window` needs, into C-ordered arrays."""
         parts = {key: part.over(window) for key, part in self.trajectories.items()}
         return replace(
             self,

@@ -1,7 +1,7 @@
-"""The randomness of a round: a documented hash, so that replay needs no stored generator state.
+"""The randomness of a round: a documented hash, so that replay needs no generator state.
 
-A draw is blake2b-64 of (seed, trajectory, round, counter) under a purpose tag. Generators of
-numpy may change their streams between releases; a hash may not.
+A draw is blake2b-64 of (seed, trajectory, round, counter), personalised by a purpose tag. numpy
+may change its generators' streams between releases; the hash stays the same.
 """
 
 from hashlib import blake2b
@@ -14,16 +14,18 @@ _NUMBERS = Struct("<4Q")
 
 
 class Draw(NamedTuple):
-    """The randomness that belongs to one round of one trajectory; hashed only when asked for.
+    """The randomness of one round of one trajectory, computed on demand.
 
     Parameters
     ----------
-    seed : int in [0, 2**53)
+    seed : int
+        In [0, 2**53).
     trajectory : str
-    round : int, from 1
-        Round of the trajectory.
+        Key of the trajectory.
+    round : int
+        Round of the trajectory, from 1.
     position : int, optional
-        The same round's number in the session as a whole; by default `round`. Not hashed.
+        The same round's number in the session; by default `round`. Not hashed.
     """
 
     seed: int
@@ -32,7 +34,7 @@ class Draw(NamedTuple):
     position: int | None = None
 
     def below(self, n: int, purpose: str = "arm") -> int:
-        """A uniform integer in [0, n), without modulo bias (rejection sampling)."""
+        """Draw a uniform integer in [0, n), without modulo bias (rejection sampling)."""
         if n < 1:
             raise ValueError("n must be at least 1")
         limit = _WORD - _WORD % n
@@ -42,7 +44,7 @@ class Draw(NamedTuple):
         return word % n
 
     def uniform(self, purpose: str) -> float:
-        """A uniform float in [0, 1) on the grid of 2**-53."""
+        """Draw a uniform float in [0, 1), a multiple of 2**-53."""
         return (self._word(purpose, 0) >> 11) * 2.0**-53
 
     def _word(self, purpose: str, counter: int) -> int:

@@ -15,7 +15,8 @@ from service.storage.database_url import open_store
 from service.storage.ports import Reader, Refused
 from service.storage.sqlite.file_lock import OwnedElsewhere
 from service.transfer.import_session import check_import
-from service.writer.group_commit import Command, GroupCommit
+from service.writer.command import Command, Result
+from service.writer.group_commit import GroupCommit
 
 TENANT = ""
 
@@ -70,16 +71,14 @@ def import_file(settings: Settings, path: Path, name: str | None) -> str:
         command = check_import(lambda: path.open("rb"), TENANT, name, settings.allow_oracles)
     except Problem as problem:
         raise NotPossible(problem.detail) from None
-    result = run(settings.database_url, command)
-    assert isinstance(result, tuple)
-    session, _ = result
-    return str(session.id)
+    session, _ = run(settings.database_url, command)
+    return session.id
 
 
 THROUGH_SERVER = "or give --url, and it goes through the server that owns it"
 
 
-def run(url: str, command: Command, otherwise: str = THROUGH_SERVER) -> object:
+def run(url: str, command: Command[Result], otherwise: str = THROUGH_SERVER) -> Result:
     """One command in a transaction of its own; `otherwise`: what to do while a server owns it."""
     try:
         store = open_store(url)
@@ -88,6 +87,7 @@ def run(url: str, command: Command, otherwise: str = THROUGH_SERVER) -> object:
     try:
         agents = Agents()
         writer = GroupCommit(store, after_commit=lambda effects: None, on_rollback=agents.forget)
+        result: Result
         [(result, error)], _ = writer.run([command])
     finally:
         store.close()

@@ -1,4 +1,4 @@
-"""Imports point one way (DESIGN 3): experiments -> simulator -> sdk -> httpx; service -> engine."""
+"""Imports point one way (docs/architecture.md, Imports): no circle, nothing against the arrows."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""AD-Lasso's epochs for the agents it is compared with: only the estimator differs (MODEL 6)."""
+"""AD-Lasso's epochs for its rivals: only the estimator differs (docs/model.md 6)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

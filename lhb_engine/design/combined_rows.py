@@ -1,7 +1,7 @@
-"""Rows that combine rounds, without going through every round of every row.
+"""Columns of rows that combine rounds, without a sum over the rounds of every row.
 
-Rows that combine rounds in one pattern (all weekly totals, all differences) share one filtered
-context series: a row's entry at lag k is the series k rounds before the row's last one.
+Rows that combine rounds by one pattern (all weekly totals, all differences) share one filtered
+context series: a row's entry at lag k is the series' value k rounds before the row's last round.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,21 @@ from scipy import sparse
 
 from lhb_engine.history import Floats, Ints
 
-MOST_SERIES = 4  # kept: what they hold stays a small multiple of the contexts
-WORTH = 8  # lags: a series that costs no more than their columns by definition
+MOST_SERIES = 4  # series kept, which bounds memory to a small multiple of the contexts
+WORTH = 8  # lags whose columns, by definition, cost at least what a series does
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Rows number `rows` are sum_j weights[j] xi_(last - delays[j] - lag); all of the own past."""
+    """Rows sum_j weights[j] xi_{last - delays[j] - lag}, all within their own trajectory.
+
+    Attributes
+    ----------
+    rows, last : (n,) arrays
+        Row numbers and the last round of each row.
+    delays, weights : (n_combined,) arrays
+        Rounds before the last one, and their coefficients.
+    """
 
     rows: Ints
     last: Ints
@@ -28,7 +36,7 @@ class Pattern:
 
     @cached_property
     def runs(self) -> list[tuple[int, int, float]]:
-        """(first delay, number, weight) of consecutive delays of one weight."""
+        """(first delay, length, weight) of each run of consecutive delays of one weight."""
         order = np.argsort(self.delays)
         delays, weights = self.delays[order], self.weights[order]
         breaks = (np.diff(delays) != 1) | (np.diff(weights) != 0)
@@ -37,18 +45,18 @@ class Pattern:
 
 
 class CombinedRows:
-    """The rows of M T, T the lagged contexts.
+    """The rows of M T, with T the matrix of lagged contexts.
 
     Parameters
     ----------
     combine : (n_rows, len(rounds)) sparse array
         M, on the rounds it uses.
     turned : (dim, n_rounds + 1) array
-        Contexts, a row a feature, behind a column of zeros.
-    rounds : array
-        The used rounds.
+        Contexts, transposed, behind a column of zeros.
+    rounds : (n_used,) array
+        The rounds that M's columns stand for.
     places : (n_rounds,) array
-        Every round's place in its trajectory, from 0.
+        Position of every round in its trajectory, from 0.
     n_lags : int
     """
 
@@ -78,7 +86,7 @@ class CombinedRows:
         return total
 
     def columns(self, lags: Ints, out: Floats) -> None:
-        """Write the columns of some lags, a row each, into (len(lags) * dim, n_rows)."""
+        """Write the columns of some lags into the rows of (len(lags) * dim, n_rows) `out`."""
         by_series, others = self._series
         dim = len(self.turned)
         for i, lag in enumerate(lags.tolist()):
@@ -99,7 +107,7 @@ class CombinedRows:
     def _series(
         self,
     ) -> tuple[list[tuple[Pattern, Floats]], tuple[Ints, Ints, sparse.csr_array] | None]:
-        """The commonest patterns with their series; other rows, the rounds they use, their M."""
+        """The commonest patterns with their series; and the other rows with their rounds and M."""
         commonest = sorted(self._patterns[0], key=lambda p: -len(p.rows))[:MOST_SERIES]
         patterns = [p for p in commonest if self._worth(p, WORTH)]
         found = [(p, self._filtered(p)) for p in patterns]
@@ -115,7 +123,7 @@ class CombinedRows:
         return found, (rows, self.rounds[used], weights)
 
     def _worth(self, pattern: Pattern, n_lags: int) -> bool:
-        """Whether a series costs no more than the rows' entries at `n_lags` lags."""
+        """Whether a series costs no more than the rows' columns at `n_lags` lags."""
         by_definition = len(pattern.rows) * len(pattern.delays) * n_lags
         return bool(len(pattern.runs) * self.turned.shape[1] <= by_definition)
 

@@ -32,7 +32,7 @@ class FitRows:
 
 
 def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
-    """A row a measurement inside the window.
+    """Make one row of each measurement inside the window.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""All lags of a sequence of contexts: filtered by lag weights, correlated with errors.
+"""Convolutions of a context sequence with lag weights, and correlations with errors.
 
-Short sequences hold every lag of every context as one matrix, so that both are a single product;
-long ones go through their transforms.
+A short sequence keeps all its shifts as one dense matrix, so that both are one matrix product; a
+long one keeps its FFT.
 """
 
 import numpy as np
@@ -9,16 +9,18 @@ from scipy import fft
 
 from lhb_engine.history import Floats
 
-_DENSE = 2**17  # numbers of that matrix: a megabyte, about where transforms become as fast
+_DENSE = 2**17  # largest dense matrix, in numbers (1 MB): about where FFTs become as fast
 
 
 class ShiftedContexts:
-    """Contexts of `n_places` rounds and their shifts by 0..n_lags-1 rounds, zero before the first.
+    """Contexts shifted by 0..n_lags-1 rounds, zero before the first.
 
     Parameters
     ----------
     contexts : (n_places, dim) array
+        Contexts of consecutive rounds.
     n_lags : int
+        Number of shifts.
     """
 
     def __init__(self, contexts: Floats, n_lags: int) -> None:
@@ -34,14 +36,25 @@ class ShiftedContexts:
             self._transform = np.asarray(fft.rfft(contexts.T, self._n_fft))
 
     def filtered(self, w: Floats) -> Floats:
-        """sum_k w_k x_(t-k): (n_chains, n_lags) -> (n_chains, dim, n_places)."""
+        """Convolve: sum_k w_k x_{t-k}, (n_chains, n_lags) -> (n_chains, dim, n_places)."""
         if self._dense is not None:
             return np.asarray((w @ self._dense).reshape(len(w), self._dim, self._n))
         product = fft.rfft(w, self._n_fft)[:, None, :] * self._transform
         return np.asarray(fft.irfft(product, self._n_fft)[:, :, : self._n])
 
     def correlated(self, error: Floats, theta: Floats) -> Floats:
-        """sum_t e_t <x_(t-k), theta>: (n_chains, n_places), (n_chains, dim) -> (.., n_lags)."""
+        """Correlate errors with each chain's signal.
+
+        Parameters
+        ----------
+        error : (n_chains, n_places) array
+        theta : (n_chains, dim) array
+
+        Returns
+        -------
+        (n_chains, n_lags) array
+            sum_t e_t <x_{t-k}, theta> for every lag k.
+        """
         if self._dense is not None:
             every = self._dense.reshape(-1, self._n) @ error.T
             every = every.reshape(self._n_lags, self._dim, -1) * theta.T
@@ -49,7 +62,18 @@ class ShiftedContexts:
         return self._against(error, theta @ self._transform)
 
     def squares(self, mask: Floats, signal: Floats) -> Floats:
-        """sum_t m_t s_(t-k)^2: (n_places,), (n_chains, n_places) -> (n_chains, n_lags)."""
+        """Sum the squares of shifted signals over the masked rounds.
+
+        Parameters
+        ----------
+        mask : (n_places,) array
+        signal : (n_chains, n_places) array
+
+        Returns
+        -------
+        (n_chains, n_lags) array
+            sum_t m_t s_{t-k}^2 for every lag k.
+        """
         return self._against(mask, fft.rfft(signal**2, self._n_fft))
 
     def _against(self, values: Floats, transform: np.ndarray) -> Floats:

@@ -1,8 +1,9 @@
-"""The lagged design X = M T as a linear operator; no dense matrix on the way.
+"""The lagged design X = M T as a linear operator, without a dense matrix (docs/model.md, 1).
 
-T stacks the trajectories' block-Toeplitz matrices: row t holds [xi_t, xi_{t-1}, ..., xi_{t-h+1}],
-xi_j = 0 before the trajectory's first round. M is sparse, a row a measurement. `T v` is a
-convolution and `T' r` a correlation: both are FFTs of short segments (see `segments.py`).
+T stacks the trajectories' block-Toeplitz matrices: row t is [xi_t, xi_{t-1}, ..., xi_{t-h+1}],
+with xi_j = 0 before the trajectory's first round. M is sparse and has one row for each
+measurement. `T v` is a convolution and `T' r` a correlation: both are computed by the FFTs of
+short segments (`overlap_save`).
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from lhb_engine.design.overlap_save import Bank, plan_banks
 from lhb_engine.design.short_trajectories import ShortTrajectories
 from lhb_engine.history import Floats, Ints
 
-LEAST_RUN = 16  # consecutive rounds, on average, for which the Gram matrix's recursion pays
+LEAST_RUN = 16  # mean run of consecutive rounds from which the Gram matrix's recursion is faster
 
 
 class LaggedDesign:
@@ -26,16 +27,16 @@ class LaggedDesign:
     Parameters
     ----------
     contexts : (n_rounds, dim) array or a sequence of them
-        Selected contexts, an array a trajectory. Lags never reach across two.
+        Selected contexts, one array for each trajectory. Lags never reach across two trajectories.
     n_lags : int
-        Number of lags, at least 1.
+        Number of lags h, at least 1.
 
     Attributes
     ----------
     n_rows : int
-        One a round at first, one a measurement after `measure`.
+        Number of rounds at first; number of measurements after `measure`.
     intercept : (n_rows,) array
-        What a reward baseline of 1 a round adds to each row: M @ ones.
+        Intercept column M @ ones: what a baseline of 1 per round adds to each row.
 
     Raises
     ------
@@ -54,7 +55,7 @@ class LaggedDesign:
         self.n_lags = int(n_lags)
         self.dim = int(parts[0].shape[1])
         self.lengths: Ints = np.array([len(part) for part in parts], dtype=np.int64)
-        # row 0 is the zero context that every lag before a trajectory's first round points to
+        # row 0 is zero: lags that reach before a trajectory's first round point to it
         self._contexts = np.ascontiguousarray(
             np.concatenate([np.zeros((1, self.dim)), *parts], dtype=np.float64)
         )
@@ -62,8 +63,8 @@ class LaggedDesign:
             raise ValueError("contexts must be finite")
         self._starts: Ints = np.concatenate([[0], np.cumsum(self.lengths)])[:-1]
         self.n_rows = self.n_rounds = int(self.lengths.sum())
-        self._rounds: Ints = np.arange(self.n_rounds)  # rounds that are computed
-        self._combine: sparse.csr_array | None = None  # and how rows are made of them
+        self._rounds: Ints = np.arange(self.n_rounds)  # rounds whose rows of T are needed
+        self._combine: sparse.csr_array | None = None  # M on these rounds; None: the identity
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -72,17 +73,27 @@ class LaggedDesign:
 
     @property
     def contexts(self) -> Floats:
-        """(n_rounds, dim) all trajectories' contexts, one after the other."""
+        """(n_rounds, dim) contexts of all trajectories, one after the other."""
         return self._contexts[1:]
 
     def scaled(self, factors: Floats) -> "LaggedDesign":
-        """The design of contexts whose features are multiplied by `factors`, (dim,)."""
+        """Return the design whose features are multiplied by `factors`, a (dim,) array."""
         other = self._with(self._rounds, self._combine, self.n_rows)
         other._contexts = self._contexts * factors
         return other
 
     def select(self, rows: Ints) -> "LaggedDesign":
-        """The design with some of this one's rows only, each at most once."""
+        """Return the design of some of these rows.
+
+        Parameters
+        ----------
+        rows : (n_selected,) array of int
+
+        Raises
+        ------
+        ValueError
+            A round that is selected twice.
+        """
         rows = np.asarray(rows, dtype=np.int64)
         if self._combine is not None:
             return self._with(self._rounds, self._combine[rows], len(rows))
@@ -92,13 +103,18 @@ class LaggedDesign:
         return self._with(rounds, None, len(rounds))
 
     def measure(self, measurement: Any) -> "LaggedDesign":
-        """The design whose row i is the combination `measurement[i]` of this one's rows.
+        """Return the design whose row i is the combination `measurement[i]` of these rows.
 
         Parameters
         ----------
         measurement : (n_measurements, n_rows) scipy sparse array or matrix
-            A missing round is simply in no row; a span over m rounds a row of 1/sqrt(m); a
-            difference a row of +1 and -1.
+            M. A missing round is in no row; a span over m rounds is a row of 1/sqrt(m); a
+            difference is a row of +1 and -1.
+
+        Raises
+        ------
+        ValueError
+            Another number of columns, or entries that are not finite.
         """
         rows = sparse.csr_array(measurement, dtype=np.float64)
         if rows.shape[1] != self.n_rows:
@@ -123,14 +139,14 @@ class LaggedDesign:
         return other
 
     def matvec(self, phi: Floats) -> Floats:
-        """X phi, (n_lags, dim) -> (n_rows,)."""
+        """Multiply: X phi, (n_lags, dim) -> (n_rows,)."""
         values = np.zeros(len(self._rounds))
         for bank in self._banks:
             bank.convolve(phi, values)
         return values if self._combine is None else self._combine @ values
 
     def rmatvec(self, v: Floats) -> Floats:
-        """X' v, (n_rows,) -> (n_lags, dim)."""
+        """Multiply by the transpose: X' v, (n_rows,) -> (n_lags, dim)."""
         values = v if self._combine is None else self._transposed @ v
         out = np.zeros((self.n_lags, self.dim))
         for bank in self._banks:
@@ -138,7 +154,7 @@ class LaggedDesign:
         return out
 
     def blocks(self, lags: Ints) -> Floats:
-        """The dense columns of some lags, (n_rows, len(lags), dim)."""
+        """Return the dense columns of some lags, an (n_rows, len(lags), dim) array."""
         lags = np.asarray(lags, dtype=np.int64)
         if self._combine is not None:
             out = np.empty((len(lags) * self.dim, self.n_rows))
@@ -149,7 +165,7 @@ class LaggedDesign:
         return np.take(self._contexts, index, axis=0)
 
     def columns(self, lags: Ints, out: Floats) -> None:
-        """Write the dense columns of some lags, a row each, into (len(lags) * dim, n_rows)."""
+        """Write the dense columns of some lags into the rows of (len(lags) * dim, n_rows) `out`."""
         if self._combine is not None:
             self._combined.columns(np.asarray(lags, dtype=np.int64), out)
             return
@@ -169,18 +185,20 @@ class LaggedDesign:
                 np.take(self._turned, index, axis=1, out=part, mode="clip")
 
     def toarray(self) -> Floats:
-        """The dense matrix, (n_rows, n_lags * dim); for tests and small problems."""
+        """Return the dense (n_rows, n_lags * dim) matrix, for tests and small problems."""
         return self.blocks(np.arange(self.n_lags)).reshape(self.shape)
 
     def gram(self) -> Floats | None:
-        """X'X of rows that are runs of single rounds; else None.
+        """Compute X'X where rows are runs of single rounds.
 
-        Lags k + 1 and l + 1 see the rounds that k and l see, one earlier: their blocks differ by
-        what a run's ends bring in and leave out. So the first lag's correlations give all others.
+        Block (k + 1, l + 1) sums over the rounds of block (k, l), each one round earlier. So it
+        is that block plus the products at the round before each run, less those at its last
+        round. The first lag's correlations give all others by this recursion.
 
         Returns
         -------
-        (n_lags * dim, n_lags * dim) array, of which only the upper triangle is meant, or None
+        (n_lags * dim, n_lags * dim) array or None
+            Only the upper triangle is set. None where rows combine rounds or runs are short.
         """
         breaks = np.flatnonzero((np.diff(self._rounds, prepend=-2) != 1) | (self._places == 0))
         if self._combine is not None or len(breaks) * LEAST_RUN > self.n_rows:
@@ -203,7 +221,7 @@ class LaggedDesign:
 
     @cached_property
     def intercept(self) -> Floats:
-        """(n_rows,) M @ ones."""
+        """(n_rows,) intercept column M @ ones."""
         ones = np.ones(len(self._rounds))
         return ones if self._combine is None else self._combine @ ones
 
@@ -219,7 +237,7 @@ class LaggedDesign:
 
     @cached_property
     def square_bound(self) -> float:
-        """No less than `square_sum`, and sooner known."""
+        """An upper bound of `square_sum` that is cheaper to compute."""
         largest = float(np.einsum("td,td->t", self.contexts, self.contexts).max(initial=0.0))
         rows = float(self.n_rows)
         if self._combine is not None:
@@ -235,12 +253,12 @@ class LaggedDesign:
 
     @cached_property
     def _places(self) -> Ints:
-        """Each computed round's place in its trajectory, from 0."""
+        """Position of each needed round in its trajectory, from 0."""
         return self._rounds - np.repeat(self._starts, self.lengths)[self._rounds]
 
     @cached_property
     def _turned(self) -> Floats:
-        """(dim, n_rounds + 1) contexts, a row a feature."""
+        """(dim, n_rounds + 1) contexts, transposed."""
         return np.ascontiguousarray(self._contexts.T)
 
     @cached_property
@@ -256,6 +274,6 @@ class LaggedDesign:
 
 
 def _selects(rows: sparse.csr_array) -> bool:
-    """Whether every row is one round, taken once."""
+    """Whether every row is a single round, each round at most once."""
     single = len(rows.data) == rows.shape[0] and bool((np.diff(rows.indptr) == 1).all())
     return single and bool((rows.data == 1).all()) and len(np.unique(rows.indices)) == rows.shape[0]

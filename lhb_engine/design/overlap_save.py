@@ -1,9 +1,8 @@
-"""Overlap-save: long trajectories cut into segments, shorter ones batched by length.
+"""Overlap-save convolution: long trajectories are cut into segments, short ones are batched.
 
-A bank holds segments of one FFT length. A segment is `n_fft` consecutive contexts of which the
-last `n_fft - n_lags + 1` are rounds whose rows it computes; the first n_lags - 1 only feed lags.
-phi is then transformed at the short length, once for all segments of the bank, and nothing is
-padded to the longest trajectory.
+A bank holds segments of one FFT length. A segment is `n_fft` consecutive contexts: the first
+n_lags - 1 only supply lags, the other `n_fft - n_lags + 1` are rounds whose rows it computes.
+phi is transformed once for all segments of a bank, at the segments' length.
 """
 
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from scipy.fft import irfft, next_fast_len, rfft
 from lhb_engine.design.short_trajectories import ShortTrajectories, stack
 from lhb_engine.history import Floats, Ints
 
-SHORT = 16  # rounds up to which a trajectory needs no transform
-MATRIX = 128  # spectra a frequency from which matrix products are faster than sums of products
-LONG = 256  # rounds from which a segment is copied by itself, not gathered with the others
+SHORT = 16  # rounds up to which a trajectory is convolved without an FFT
+MATRIX = 128  # numbers per frequency from which matrix products are faster than sums of products
+LONG = 256  # rounds from which segments are copied one by one, not by fancy indexing
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,10 @@ class Bank:
     Parameters
     ----------
     n_fft, n_lags : int
-        FFT length; lags that can reach a round of these segments (the rest see only zeros).
+        FFT length; number of lags that can reach a round of these segments.
     spectra : (dim, n_segments, n_fft // 2 + 1) complex array
     rows, places : (n,) arrays
-        Row number `rows[i]` is computed at flat position `places[i]` of the segments.
+        Row `rows[i]` is computed at flat position `places[i]` of the segments.
     """
 
     n_fft: int
@@ -41,7 +40,7 @@ class Bank:
     places: Ints
 
     def convolve(self, phi: Floats, out: Floats) -> None:
-        """Write T phi of this bank's rows into `out`."""
+        """Write T phi for this bank's rows into (n_rows,) `out`."""
         kernel = rfft(np.ascontiguousarray(phi[: self.n_lags].T), self.n_fft)
         if self._many:
             product = (self._by_frequency @ kernel.T[:, :, None])[:, :, 0].T
@@ -50,7 +49,7 @@ class Bank:
         out[self.rows] = irfft(product, self.n_fft).ravel()[self.places]
 
     def correlate(self, values: Floats, out: Floats) -> None:
-        """Add T' values over this bank's rows to `out`."""
+        """Add this bank's rows' share of T' values to (n_lags, dim) `out`."""
         signal = np.zeros((self.spectra.shape[1], self.n_fft))
         signal.ravel()[self.places] = values[self.rows]
         conjugate = rfft(signal).conj()
@@ -62,19 +61,19 @@ class Bank:
 
     @property
     def _many(self) -> bool:
-        """Whether a frequency's spectra are enough numbers for a matrix product of their own."""
+        """Whether one matrix product per frequency is the faster way."""
         return self.spectra[:, :, 0].size >= MATRIX
 
     @property
     def _by_frequency(self) -> NDArray[np.complex128]:
-        """(n_fft // 2 + 1, n_segments, dim), the spectra as `bank` laid them out."""
+        """(n_fft // 2 + 1, n_segments, dim) view of the spectra, contiguous where `_many`."""
         return self.spectra.transpose(2, 1, 0)
 
 
 def plan_banks(
     contexts: Floats, starts: Ints, lengths: Ints, row_of: Ints, n_lags: int
 ) -> list[Bank | ShortTrajectories]:
-    """Banks, and a stack of what is too short for them, that cover every round that is a row.
+    """Plan banks, and stacks of short trajectories, that cover every round that is a row.
 
     Parameters
     ----------
@@ -82,12 +81,17 @@ def plan_banks(
         All trajectories, one after the other.
     starts, lengths : (n_trajectories,) arrays
     row_of : (n_rounds,) array
-        Each round's row; -1 where it has none.
+        Row of each round; -1 where it has none.
     n_lags : int
+
+    Returns
+    -------
+    list of Bank or ShortTrajectories
+        Every row is computed by exactly one of them.
     """
     measured = np.flatnonzero(row_of >= 0)
     trajectory = np.searchsorted(starts + lengths, measured, side="right")
-    begins = np.flatnonzero(np.diff(trajectory, prepend=-1))  # of each trajectory with rows
+    begins = np.flatnonzero(np.diff(trajectory, prepend=-1))  # first row of each trajectory
     ends = np.append(begins[1:], len(measured))[: len(begins)] - 1
     found = starts[trajectory[begins]]
     classes: dict[tuple[bool, int], list[tuple[int, int, int]]] = {}
@@ -100,7 +104,7 @@ def plan_banks(
         if stop <= SHORT:
             classes.setdefault((False, (stop - 1).bit_length()), []).append((start, 0, stop))
             continue
-        reach = min(n_lags, stop)  # lags beyond a trajectory's own length see nothing
+        reach = min(n_lags, stop)  # longer lags reach before the trajectory's first round
         size = n_lags if reach == n_lags else min(n_lags, 1 << (reach - 1).bit_length())
         classes.setdefault((True, size), []).append((start, first, stop))
     return [
@@ -127,7 +131,7 @@ def _bank(contexts: Floats, parts: list[tuple[int, int, int]], row_of: Ints, n_l
     segments = _cut(contexts, index, outside)
     row = row_of.take(index, mode="clip")
     row[outside] = -1
-    row[:, : n_lags - 1] = -1  # rounds that only feed lags
+    row[:, : n_lags - 1] = -1  # rounds that only supply lags
     places = np.flatnonzero(row >= 0)
     spectra = rfft(segments)
     if spectra[:, :, 0].size >= MATRIX:
@@ -136,7 +140,7 @@ def _bank(contexts: Floats, parts: list[tuple[int, int, int]], row_of: Ints, n_l
 
 
 def _cut(contexts: Floats, index: Ints, outside: NDArray[np.bool_]) -> Floats:
-    """(dim, n_segments, n_fft) contexts at `index`, zero where they are outside."""
+    """Gather (dim, n_segments, n_fft) contexts at `index`, zero where `outside`."""
     if index.shape[1] < LONG:
         segments = contexts.take(index, axis=1, mode="clip")
         segments[:, outside] = 0.0
@@ -151,14 +155,14 @@ def _cut(contexts: Floats, index: Ints, outside: NDArray[np.bool_]) -> Floats:
 
 
 def _fft_length(n_rows: list[int], n_lags: int, dim: int) -> int:
-    """The FFT length with the least work for convolution and correlation together."""
+    """Choose the FFT length with the least work for a convolution and a correlation."""
 
     def work(n_fft: int) -> float:
         n_segments = sum(ceil(n / (n_fft - n_lags + 1)) for n in n_rows)
         return n_fft * ((dim + n_segments) * log2(n_fft + 1) + n_segments * dim)
 
     longest = max(n_rows)
-    # segments far shorter than their lags are never the least work
+    # segments far shorter than the lags are never the cheapest
     most = max(1, 8 * longest // n_lags)
     pieces = {1, *(2**i for i in range(12)), *(3 * 2**i for i in range(10))}
     lengths = {

@@ -1,7 +1,7 @@
-"""A fit's own units: contexts and rewards of about 1, whatever people measure in.
+"""Units of a fit: contexts and rewards are scaled to about 1, and results are scaled back.
 
-Both are divided by powers of two, which is exact, so that a change of units changes no decision and
-no sum overflows on the way.
+The factors are powers of two, so scaling is exact: a change of units changes no decision, and no
+sum overflows.
 """
 
 from dataclasses import dataclass, replace
@@ -19,22 +19,23 @@ OUT_OF_RANGE = "Rewards and contexts are so far apart in size that no number hol
 
 
 def power_of_two(values: Floats) -> float:
-    """The power of two just above the largest size, 1 where all are 0."""
+    """Return the power of two just above max |values|; 1 where all are 0."""
     largest = float(np.abs(values).max(initial=0.0))
     return float(2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000)) if largest > 0 else 1.0
 
 
 @dataclass(frozen=True)
 class Units:
-    """What contexts and rewards were divided by."""
+    """The factors by which contexts and rewards were divided, both powers of two."""
 
     contexts: float
     rewards: float
 
     def restore(self, estimate: Estimate) -> Estimate:
-        """An estimate in these units, in the user's; numbers beyond a float's range are None.
+        """Convert an estimate from these units to the user's.
 
-        Without a lag weight that a float holds it is "insufficient_data".
+        Numbers beyond a float's range become None. If a lag weight is beyond it, the estimate
+        becomes "insufficient_data".
         """
         lam = self.rewards * self.contexts
         known = replace(
@@ -57,12 +58,12 @@ class Units:
         )
 
     def weights(self, weights: Floats) -> Floats:
-        """Lag weights in the user's units."""
+        """Convert lag weights to the user's units."""
         with np.errstate(over="ignore", invalid="ignore"):
             return weights * (self.rewards / self.contexts)
 
     def restore_errors(self, errors: dict[str, Any]) -> dict[str, Any] | None:
-        """Standard errors in the user's units; None where a float does not hold them."""
+        """Convert standard errors to the user's units; None where one overflows."""
         out = {**errors, "sigma": errors["sigma"] * self.rewards}
         for name in ("lag_weights", "lag_weights_error"):
             out[name] = self.weights(np.array(errors[name])).tolist()
@@ -71,7 +72,7 @@ class Units:
 
 
 def in_units(rows: "FitRows") -> tuple["FitRows", Units]:
-    """Rows of numbers up to 1, and what they were divided by."""
+    """Scale rows so that all contexts and values are within [-1, 1]; return the factors too."""
     units = Units(power_of_two(rows.design.contexts), power_of_two(rows.y))
     design = rows.design.scaled(np.full(rows.design.dim, 1.0 / units.contexts))
     return replace(rows, design=design, y=rows.y / units.rewards), units

@@ -1,7 +1,7 @@
-"""Trajectories of a few rounds: their few lags by one matrix product, no transforms.
+"""Convolution of trajectories of a few rounds, by one matrix product instead of FFTs.
 
-One product gives <xi_t, phi_k> for all rounds and lags, and a round's sum is a diagonal of it: for
-up to 16 rounds that is less work than transforms of twice their length.
+The product gives <xi_t, phi_k> for all rounds t and lags k; a row of T phi is the sum of one of
+its diagonals. Up to 16 rounds this is less work than FFTs of twice the length.
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,16 @@ from lhb_engine.history import Floats, Ints
 
 @dataclass(frozen=True)
 class ShortTrajectories:
-    """Short trajectories of about one length, in place of the transforms of a `Bank`.
+    """Short trajectories of about one length, with the two operations of a `Bank`.
 
     Parameters
     ----------
     contexts : (dim, n_places * n_trajectories) array
         All first rounds, then all second rounds, and so on; zero where a trajectory has ended.
     n_places, n_lags : int
-    rows, places : arrays
-        Row number `rows[i]` is round `places[i]` of these.
+        Rounds of the longest trajectory; number of lags that can reach them.
+    rows, places : (n,) arrays
+        Row `rows[i]` is computed at column `places[i]` of `contexts`.
     """
 
     contexts: Floats
@@ -31,7 +32,7 @@ class ShortTrajectories:
     places: Ints
 
     def convolve(self, phi: Floats, out: Floats) -> None:
-        """Write T phi of these rounds' rows into `out`."""
+        """Write T phi for these rounds' rows into (n_rows,) `out`."""
         each = (phi[: self.n_lags] @ self.contexts).reshape(self.n_lags, self.n_places, -1)
         sums = each[0]
         for lag in range(1, self.n_lags):
@@ -39,7 +40,7 @@ class ShortTrajectories:
         out[self.rows] = sums.ravel()[self.places]
 
     def correlate(self, values: Floats, out: Floats) -> None:
-        """Add T' values over these rounds' rows to `out`."""
+        """Add these rounds' share of T' values to (n_lags, dim) `out`."""
         n = self.contexts.shape[1]
         n_trajectories = n // self.n_places
         signal = np.zeros(n)
@@ -59,9 +60,9 @@ def stack(
     contexts : (dim, n_rounds) array
         All trajectories, one after the other.
     parts : list of (start, stop)
-        First round among all, and number of rounds.
+        First round in `contexts`, and number of rounds.
     row_of : (n_rounds,) array
-        Each round's row; -1 where it has none.
+        Row of each round; -1 where it has none.
     n_lags : int
     """
     start, stop = np.array(parts).T

@@ -1,6 +1,7 @@
-"""Accelerated proximal gradient: matrix-free, one convolution and one correlation an iteration.
+"""FISTA (accelerated proximal gradient) with backtracking and restarts, matrix-free.
 
-Where all unknowns' Gram matrix is at hand (`NormalEquations`) one product with it does both.
+An iteration takes one convolution and one correlation, or, where the Gram matrix of all unknowns
+is known (`NormalEquations`), one product with it.
 """
 
 from dataclasses import dataclass
@@ -12,39 +13,43 @@ import numpy as np
 from lhb_engine.history import Floats
 from lhb_engine.lasso.block_norms import TINY, block_norms, dual_value, relative_gap, shrink
 
-# A step is tried a little longer than the last, and shortened where the check fails: on sparse
-# iterates the curvature met is well below that of the whole design.
-FLATTER = 0.97
-STEEPER = 1.2
+# Backtracking: the curvature estimate decays before every step and grows while the majorisation
+# fails. On sparse iterates it stays well below that of the whole design.
+DECAY = 0.97
+GROWTH = 1.2
 
 
 @dataclass
 class Curvature:
-    """The step size's inverse, remembered along a path."""
+    """Inverse of the step size, kept between the solves of a path."""
 
     value: float = 0.0
 
 
 class Quadratic(Protocol):
-    """|X phi - y|^2 / 2n through an image of phi that is linear in it."""
+    """The smooth part |X phi - y|^2 / 2n, evaluated from a linear image of phi.
+
+    The image is X phi or X'X phi / n; extrapolated iterates have extrapolated images, so no
+    product is computed twice.
+    """
 
     square: float
 
     @property
     def steepest(self) -> float:
-        """|X|^2 / n: no direction has more curvature."""
+        """|X|^2 / n (Frobenius), an upper bound of the curvature along any direction."""
 
     def predict(self, phi: Floats) -> Floats:
-        """The image of phi: X phi, or X'X phi / n."""
+        """Compute the image of phi: X phi or X'X phi / n."""
 
-    def uphill(self, image: Floats) -> Floats:
-        """X' r / n, (n_lags, dim), of the residual r = y - X phi."""
+    def descent(self, image: Floats) -> Floats:
+        """Negative gradient X' r / n, (n_lags, dim), of the residual r = y - X phi."""
 
     def residual(self, phi: Floats, image: Floats) -> tuple[float, float]:
         """|r|^2 / n and y'r / n."""
 
     def curvature_along(self, moved: Floats, image: Floats) -> float:
-        """|X moved|^2 / n."""
+        """|X moved|^2 / n, given the image of `moved`."""
 
 
 def accelerated_gradient(
@@ -55,48 +60,64 @@ def accelerated_gradient(
     curvature: Curvature,
     max_iterations: int,
 ) -> tuple[Floats, float, int]:
-    """Proximal gradient with momentum, restarted where it points uphill.
+    """Minimise by FISTA; momentum restarts where it points uphill (docs/model.md, 3).
 
-    The gap of every iterate costs no further pass: its primal value comes from its own residual,
-    the dual point from the residual that the gradient was taken at.
+    The duality gap of an iterate needs no further product: its primal value comes from its own
+    residual, the dual point from the residual at which the gradient was taken.
+
+    Parameters
+    ----------
+    problem : Quadratic
+    lam : float
+        Regularisation strength.
+    tol : float
+        Relative duality gap to stop at.
+    phi : (n_lags, dim) array
+        Start.
+    curvature : Curvature
+        First estimate of the curvature; the last one is left in it.
+    max_iterations : int
 
     Returns
     -------
-    phi, gap, n_iterations
+    phi : (n_lags, dim) array
+        The iterate with the smallest gap.
+    gap : float
+    n_iterations : int
     """
     fitted = problem.predict(phi)
     point, point_fitted = phi, fitted
     if curvature.value == 0.0:
         curvature.value = _first_curvature(problem, phi)
-    # |X v|^2 <= |X|^2 |v|^2: what fails the check at this curvature fails by rounding or overflow
+    # |X v|^2 <= |X|^2 |v|^2: beyond this curvature the check fails by rounding or overflow only
     steepest = problem.steepest
     momentum: float = 1.0
     best, best_gap = phi, np.inf
     iteration = 0
     while iteration < max_iterations:
         iteration += 1
-        curvature.value *= FLATTER
-        uphill = problem.uphill(point_fitted)
+        curvature.value *= DECAY
+        descent = problem.descent(point_fitted)
         residual, along = problem.residual(point, point_fitted)
-        dual = dual_value(residual, along, float(block_norms(uphill).max()), lam)
+        dual = dual_value(residual, along, float(block_norms(descent).max()), lam)
         if iteration == 1:
             primal = residual / 2 + lam * float(block_norms(phi).sum())
             best_gap = relative_gap(primal, dual, problem.square)
-            if best_gap <= tol:  # the start itself will do
+            if best_gap <= tol:  # the start is already good enough
                 break
             if best_gap > 1 and phi.any():  # zero is a better start
                 zero = np.zeros_like(phi)
                 return accelerated_gradient(problem, lam, tol, zero, curvature, max_iterations)
         while True:
-            step, norms = shrink(point + uphill / curvature.value, lam / curvature.value)
+            step, norms = shrink(point + descent / curvature.value, lam / curvature.value)
             step_fitted = problem.predict(step)
-            moved, bent = step - point, step_fitted - point_fitted
-            # the majorisation that makes it a descent step is checked, not assumed
+            moved, moved_fitted = step - point, step_fitted - point_fitted
+            # check the majorisation that makes this a descent step
             limit = curvature.value * float(np.vdot(moved, moved))
-            failed = problem.curvature_along(moved, bent) > limit * (1 + 1e-9)
+            failed = problem.curvature_along(moved, moved_fitted) > limit * (1 + 1e-9)
             if not (failed and curvature.value < steepest):
                 break
-            curvature.value *= STEEPER
+            curvature.value *= GROWTH
         primal = problem.residual(step, step_fitted)[0] / 2 + lam * norms
         gap = relative_gap(primal, dual, problem.square)
         if gap < best_gap:
@@ -115,8 +136,8 @@ def accelerated_gradient(
 
 
 def _first_curvature(problem: Quadratic, phi: Floats) -> float:
-    """|X v|^2 / n |v|^2 along the gradient at zero; backtracking raises it where needed."""
-    v = problem.uphill(problem.predict(np.zeros_like(phi)))
+    """|X v|^2 / n |v|^2 along the gradient v at zero; backtracking raises it where needed."""
+    v = problem.descent(problem.predict(np.zeros_like(phi)))
     square = float(np.vdot(v, v))
     if square == 0.0:
         return 1.0

@@ -1,4 +1,4 @@
-"""Blocks of phi: norms, the proximal map, and the duality gap they imply."""
+"""Block norms of phi, their proximal map, and the duality gap (docs/model.md, 3)."""
 
 import numpy as np
 
@@ -9,26 +9,26 @@ TINY = float(np.finfo(float).tiny)
 
 
 def block_norms(phi: Floats) -> Floats:
-    """(n_lags,) Euclidean norms of the rows."""
+    """Euclidean norms of the rows, (n_lags, dim) -> (n_lags,)."""
     return np.asarray(np.sqrt(np.einsum("kd,kd->k", phi, phi)))
 
 
 def shrink(phi: Floats, amount: float) -> tuple[Floats, float]:
-    """Every row shorter by `amount`, zero where it is shorter than that; the sum of the norms."""
+    """Shrink every row by `amount` (block soft thresholding); also return the sum of the norms."""
     norms = block_norms(phi)
     factor = 1.0 - amount / np.maximum(norms, amount + TINY)
     return np.asarray(phi * factor[:, None]), float(norms @ factor)
 
 
 def dual_value(residual: float, along: float, largest: float, lam: float) -> float:
-    """Dual objective of the best feasible multiple of a residual r.
+    """Dual objective at the best feasible multiple of a residual r.
 
     Parameters
     ----------
     residual, along : float
         |r|^2 / n and y'r / n.
     largest : float
-        max_k |X_k' r| / n, which the dual point must keep within lam.
+        max_k |X_k' r| / n; a dual point is feasible where it is at most lam.
     lam : float
     """
     reach = lam / largest if largest > 0 else np.inf
@@ -38,9 +38,16 @@ def dual_value(residual: float, along: float, largest: float, lam: float) -> flo
 
 
 def relative_gap(primal: float, dual: float, square: float) -> float:
-    """Primal less dual objective over the objective at phi = 0, which is |y|^2 / 2n.
+    """Duality gap relative to the objective at phi = 0, |y|^2 / 2n.
 
-    Never below what rounding leaves uncertain.
+    It is at least the rounding error of the primal objective.
+
+    Parameters
+    ----------
+    primal, dual : float
+        The two objectives.
+    square : float
+        |y|^2 / n.
     """
     rounding = EPS * primal
     return max(rounding, primal - dual) * 2 / square if square > 0 else 0.0

@@ -1,7 +1,7 @@
 """One fit from rows to an `Estimate`: lam, block Lasso, rank-one direction, diagnostics.
 
-Inside, contexts and rewards are of about 1 (`units.py`), and each feature is divided by its own
-spread where asked; all that is reported is in the user's units.
+Contexts and rewards are scaled to about 1 inside (`design.scaling`), and each feature is divided
+by its spread where asked; results are in the user's units.
 """
 
 from dataclasses import dataclass, replace
@@ -21,26 +21,27 @@ from lhb_engine.lasso.regularization import NoiseAdaptive, entry_rms, noise_adap
 from lhb_engine.lasso.standard_errors import rank_one_errors
 
 MAX_CONDITION_ENTRIES = 4_000_000
-FAINT = 1e-9  # of lambda_max: the least lam
+LEAST_LAM = 1e-9  # of lambda_max; rounding leaves a smaller lam without a certificate
 LARGEST = float(np.finfo(float).max)
 
 
 @dataclass(frozen=True)
 class BlockLasso:
-    """How a fit is made.
+    """Settings of a block-Lasso fit (docs/model.md, 3 to 5).
 
     Parameters
     ----------
     lam : float or None
         Fixed regularisation strength; None: noise-adaptive.
     fit_intercept : bool
+        Fit a baseline per round, unpenalised.
     standardize : bool
-        Divide every feature by its own spread within the fit. lam is then that of the scaled
-        problem, in the rewards' units.
+        Divide every feature by its standard deviation within the fit. lam then belongs to the
+        scaled problem and is in units of reward.
     standard_errors : bool
-        Add those of theta and of the active lag weights (see `standard_errors.py`).
+        Add standard errors of theta and of the active lag weights (`standard_errors`).
     tol : float
-        Relative duality gap.
+        Relative duality gap at which the solver stops.
     """
 
     lam: float | None
@@ -50,7 +51,14 @@ class BlockLasso:
     tol: float = 1e-6
 
     def estimate(self, rows: FitRows, window: FitWindow) -> Estimate:
-        """Fit phi on `rows` and read theta and the lag weights off it."""
+        """Fit phi on `rows` and take theta and the lag weights from it (docs/model.md, 2).
+
+        Returns
+        -------
+        Estimate
+            In the user's units. "insufficient_data" where no fit is possible, "zero" where
+            phi = 0, each with its reason in `message`.
+        """
         empty = Estimate(
             "insufficient_data",
             np.zeros(rows.design.n_lags),
@@ -67,7 +75,7 @@ class BlockLasso:
         return units.restore(self._estimate(scaled, units, empty))
 
     def _estimate(self, rows: FitRows, units: Units, empty: Estimate) -> Estimate:
-        """The estimate in the fit's own units, but for the diagnostics."""
+        """Make the estimate in the fit's units; its diagnostics are in the user's."""
         y = rows.y
         features = self._feature_scales(rows.design)
         design = rows.design.scaled(1.0 / features)
@@ -80,11 +88,10 @@ class BlockLasso:
         if self.lam is not None:
             contexts = 1.0 if self.standardize else units.contexts
             lam = self.lam / units.rewards / contexts
-            # a lam that rounding cannot tell from 0 has no certificate
-            lam = min(max(lam, FAINT * (lasso.lambda_max or 1.0)), LARGEST)
+            lam = min(max(lam, LEAST_LAM * (lasso.lambda_max or 1.0)), LARGEST)
         result = lasso.solve(lam, tol=self.tol, warm_start=noise.result.phi)
         active = _active_lags(lasso, noise)
-        by = 1.0 / units.contexts if self.standardize else 1.0  # lam in the rewards' units
+        by = 1.0 / units.contexts if self.standardize else 1.0  # lam in units of reward
         common: dict[str, Any] = {
             "active_lags": active,
             "intercept": result.intercept if self.fit_intercept else None,
@@ -116,19 +123,19 @@ class BlockLasso:
         )
 
     def _feature_scales(self, design: LaggedDesign) -> Floats:
-        """(dim,) what each feature is divided by."""
+        """(dim,) divisor of each feature."""
         if not self.standardize:
             return np.ones(design.dim)
         contexts = design.contexts
         centre = contexts.mean(axis=0) if self.fit_intercept else 0.0
         spread = np.sqrt(((contexts - centre) ** 2).mean(axis=0))
-        # a feature that never changes has no spread to divide by
+        # a constant feature has no spread to divide by
         flat = spread <= 1e-12 * np.abs(contexts).max(axis=0)
         return np.asarray(np.where(flat, 1.0, spread))
 
     def _too_little(self, rows: FitRows) -> str:
         """Why no estimate is possible; empty where one is."""
-        # MODEL 5 asks for 2d rows to find a direction in; a fitted baseline uses up one more
+        # a direction needs 2d rows (docs/model.md, 5), a fitted baseline one more
         n, least = rows.design.n_rows, 2 * rows.design.dim + self.fit_intercept
         if n < least:
             return f"{n} measured rows; a fit needs at least {least}."
@@ -143,7 +150,7 @@ class BlockLasso:
 
 
 def _unstandardized(found: RankOne, features: Floats) -> RankOne:
-    """The standardised problem's answer in the given features; theta a unit vector again."""
+    """Convert the standardised problem's solution to the given features, theta of unit length."""
     theta = found.theta / (features / features.max())
     norm = float(np.sqrt(theta @ theta))
     weights = found.weights * (norm / float(features.max()))
@@ -151,7 +158,7 @@ def _unstandardized(found: RankOne, features: Floats) -> RankOne:
 
 
 def _active_lags(lasso: GroupLasso, noise: NoiseAdaptive) -> tuple[int, ...]:
-    """Lags that survive at a lam which noise alone would hardly reach."""
+    """Lags that stay active at `strict_lam`, which noise alone rarely reaches."""
     strict = lasso.solve(noise.strict_lam, tol=1e-4)
     return tuple(np.flatnonzero(block_norms(strict.phi)).tolist())
 
@@ -167,7 +174,7 @@ def _condition(design: LaggedDesign, lags: tuple[int, ...]) -> float | None:
 
 
 def _caution(design: LaggedDesign, active: tuple[int, ...], converged: bool, gap: float) -> str:
-    """What a reader should know before trusting the estimate; empty where nothing."""
+    """Describe what limits trust in the estimate; empty where nothing does."""
     n, h = design.n_rows, design.n_lags
     cautions = []
     if n < h:

@@ -1,8 +1,8 @@
-"""Group lasso on a small Gram matrix: Newton on the support, proximal steps to find it.
+"""Group lasso on a small Gram matrix: Newton steps on the support, proximal steps to find it.
 
-Minimises 1/2 phi'G phi - c'phi + lam sum_k |phi_k| over a few lags. Where no block is zero the
-objective is smooth, and Newton's method takes a handful of Cholesky factorisations to the last
-digit; a block whose step passes zero leaves the support, a proximal step lets others in.
+Minimises 1/2 phi'G phi - c'phi + lam sum_k |phi_k| over a few lags. The objective is smooth where
+no block is zero; there a few Newton steps (Cholesky) reach machine precision. A block leaves the
+support where its Newton step passes zero; proximal steps let blocks in.
 """
 
 from math import prod
@@ -13,18 +13,18 @@ from scipy.linalg.lapack import dposv
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.block_norms import TINY, block_norms, dual_value, relative_gap, shrink
 
-MAX_ROUNDS = 60  # of Newton and proximal steps
-PROXIMAL_STEPS = 12  # in a row, where Newton gets nowhere
+MAX_ROUNDS = 60  # alternations of proximal and Newton steps
+PROXIMAL_STEPS = 12  # extra ones where no Newton step descends
 
 
 class Scratch:
-    """Memory kept between steps: to touch fresh pages costs more than what is computed in them."""
+    """Named arrays reused between steps; the first touch of fresh memory pages is slow."""
 
     def __init__(self) -> None:
         self._held: dict[str, Floats] = {}
 
     def array(self, name: str, *shape: int) -> Floats:
-        """The array of this name, of any content, the same memory as the last of this name."""
+        """Return an uninitialised array on the memory that this name had before."""
         size = prod(shape)
         held = self._held.get(name)
         if held is None or held.size < size:
@@ -33,17 +33,21 @@ class Scratch:
 
 
 class GramProblem:
-    """The problem on some lags; `square` is |y|^2 / n.
+    """The group lasso on a few lags.
 
     Parameters
     ----------
-    gram : (m, m) array, m = n_blocks * dim
+    gram : (m, m) array
+        G = X'X / n, with m = n_blocks * dim.
     target : (n_blocks, dim) array
-    square, lam : float
+        c = X'y / n.
+    square : float
+        |y|^2 / n.
+    lam : float
     curvature : float, optional
-        Of an earlier lam's problem on the same blocks.
+        Inverse step size; by default an estimate of G's largest eigenvalue.
     scratch : Scratch, optional
-        Of an earlier problem.
+        Memory to reuse.
     """
 
     def __init__(
@@ -63,16 +67,16 @@ class GramProblem:
         self.curvature = curvature or self._largest_eigenvalue() * 1.02
 
     def times(self, phi: Floats) -> Floats:
-        """G phi."""
+        """Compute G phi."""
         return (self.gram @ phi.ravel()).reshape(phi.shape)
 
     def objective(self, phi: Floats, product: Floats) -> float:
-        """1/2 phi'G phi - c'phi + lam sum |phi_k|, given G phi."""
+        """1/2 phi'G phi - c'phi + lam sum |phi_k|, given the product G phi."""
         smooth = float(np.vdot(phi, 0.5 * product - self.target))
         return smooth + self.lam * float(block_norms(phi).sum())
 
     def gap(self, phi: Floats, product: Floats) -> float:
-        """Duality gap among these lags alone, relative to the objective at zero."""
+        """Relative duality gap of the problem on these lags alone."""
         along = self.square - float(np.vdot(self.target, phi))
         residual = max(along - float(np.vdot(self.target - product, phi)), 0.0)
         largest = float(block_norms(self.target - product).max())
@@ -80,7 +84,7 @@ class GramProblem:
         return relative_gap(primal, dual_value(residual, along, largest, self.lam), self.square)
 
     def solve(self, phi: Floats, tol: float) -> Floats:
-        """Minimise from `phi` to a relative gap of `tol`, or as near as it gets."""
+        """Minimise from `phi` until the relative gap is `tol`, for at most MAX_ROUNDS rounds."""
         product = self.times(phi)
         for _ in range(MAX_ROUNDS):
             phi, product = self._proximal(phi, product, 2)
@@ -95,16 +99,16 @@ class GramProblem:
         return phi
 
     def _proximal(self, phi: Floats, product: Floats, n_steps: int) -> tuple[Floats, Floats]:
-        """Accelerated proximal gradient steps that restart where momentum points uphill."""
+        """FISTA steps; momentum restarts where it points uphill."""
         point, point_product, momentum = phi, product, 1.0
         for _ in range(n_steps):
             step, _ = shrink(
                 point + (self.target - point_product) / self.curvature, self.lam / self.curvature
             )
             step_product = self.times(step)
-            moved, bent = step - point, step_product - point_product
-            if float(np.vdot(moved, bent)) > self.curvature * float(np.vdot(moved, moved)):
-                self.curvature *= 1.5  # the power iteration had not seen this direction
+            moved, moved_product = step - point, step_product - point_product
+            if float(np.vdot(moved, moved_product)) > self.curvature * float(np.vdot(moved, moved)):
+                self.curvature *= 1.5  # the power iteration underestimated it
                 point, point_product, momentum = phi, product, 1.0
                 continue
             if float(np.vdot(point - step, step - phi)) > 0:
@@ -117,7 +121,7 @@ class GramProblem:
         return phi, product
 
     def _newton(self, phi: Floats, product: Floats, value: float) -> tuple[Floats, Floats] | None:
-        """One Newton step on the nonzero blocks, shortened until it descends; None if none does."""
+        """One Newton step on the nonzero blocks, halved until it descends; None if none does."""
         norms = block_norms(phi)
         support = np.flatnonzero(norms)
         if len(support) == 0:
@@ -139,21 +143,21 @@ class GramProblem:
     def _direction(
         self, phi: Floats, product: Floats, norms: Floats, support: Ints
     ) -> Floats | None:
-        """-H^-1 g on the support, H = G + lam (I - u u') / |phi_k| with u = phi_k / |phi_k|."""
+        """-H^-1 g on the support, with H = G + lam (I - u u') / |phi_k| and u = phi_k / |phi_k|."""
         n_blocks, dim = len(support), phi.shape[1]
         unit = phi[support] / norms[support, None]
         gradient = product[support] - self.target[support] + self.lam * unit
         hessian = self._submatrix(support, dim)
-        bent = self.lam / norms[support, None]
-        own = unit[:, :, None] * (-bent * unit)[:, None, :]
+        ridge = self.lam / norms[support, None]
+        own = unit[:, :, None] * (-ridge * unit)[:, None, :]
         each, square = np.arange(dim), hessian.reshape(n_blocks, dim, n_blocks, dim)
-        own[:, each, each] += bent + 1e-12 * self.curvature
+        own[:, each, each] += ridge + 1e-12 * self.curvature
         np.einsum("kakb->kab", square)[:] += own
         _, solution, failed = dposv(hessian.T, -gradient.ravel(), lower=1, overwrite_a=1)
         return None if failed else np.asarray(solution).reshape(n_blocks, dim)
 
     def _submatrix(self, support: Ints, dim: int) -> Floats:
-        """A copy of the Gram matrix's rows and columns of some blocks, in memory of its own."""
+        """Copy the Gram matrix's rows and columns of some blocks into scratch memory."""
         m, size = len(self.gram), len(support) * dim
         out = self._scratch.array("hessian", size, size)
         if size == m:
@@ -165,6 +169,7 @@ class GramProblem:
         return np.take(rows, columns, axis=1, out=out, mode="clip")
 
     def _largest_eigenvalue(self) -> float:
+        """Estimate G's largest eigenvalue, from below, by six power iterations."""
         v = self.target.ravel() + 1e-3 * float(np.abs(self.target).max())
         value = TINY
         for _ in range(6):

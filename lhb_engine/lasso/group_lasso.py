@@ -1,9 +1,9 @@
-"""The block-sparse Lasso on a lagged design, with a certificate.
+"""The block-sparse Lasso on a lagged design, with a duality gap as certificate.
 
 Minimises 1/(2n) |X phi + c b - y|^2 + lam * sum_k |phi_k|_2 over phi (n_lags, dim) and, where
-asked, the baseline b (c is the design's intercept column). The dual point is the residual,
-scaled until every block of X'u is within n lam; the gap between the two objectives bounds how far
-phi is from the optimum, whatever method found it.
+asked, the baseline b, with c the design's intercept column (docs/model.md, 3 and 4). The dual
+point is the residual u, scaled such that every block of X'u is within n lam. The gap between the
+two objectives bounds phi's excess objective, whatever method found phi.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,24 +22,28 @@ from lhb_engine.lasso.working_set import WorkingSet
 
 MAX_ITERATIONS = 20_000
 MAX_GRAM_ITERATIONS = 2_000
-GRAM_GAP = 1e-12  # the least that rounding lets a Gram matrix tell
-COARSE_BELOW = 0.05  # of lambda_max
-COARSE_STEP = 0.4  # or a little further, so that the last is lam
-COARSE_GAP = 1e-2
-ROUNDING = 8 * float(np.finfo(float).eps)  # of |X| |y|: what is left of a sum that cancels
+GRAM_GAP = 1e-12  # smallest gap that a Gram matrix resolves in floating point
+COARSE_BELOW = 0.05  # of lambda_max: a smaller lam is reached along a coarse path
+COARSE_STEP = 0.4  # ratio of two lams of that path, at most
+COARSE_GAP = 1e-2  # tolerance on that path
+ROUNDING = 8 * float(np.finfo(float).eps)  # times |X| |y|: what rounding leaves of a zero sum
 
 
 @dataclass(frozen=True)
 class GroupLassoResult:
-    """What the solver found.
+    """Result of a solve.
 
     Attributes
     ----------
     phi : (n_lags, dim) array
-    intercept : baseline a round (0 unless fitted)
-    gap : duality gap relative to the objective at phi = 0; a bound on phi's excess objective
-    n_iterations : passes of the working set and matrix-free iterations, together
-    converged : whether `gap` met the tolerance
+    intercept : float
+        Baseline per round, 0 unless fitted.
+    gap : float
+        Duality gap relative to the objective at phi = 0.
+    n_iterations : int
+        Working-set passes plus FISTA iterations.
+    converged : bool
+        Whether `gap` is within the tolerance.
     """
 
     phi: Floats
@@ -50,7 +54,19 @@ class GroupLassoResult:
 
 
 def lambda_max(design: LaggedDesign, y: Floats, *, fit_intercept: bool = False) -> float:
-    """The smallest lam whose solution is zero: max_k |X_k' y| / n, after centring."""
+    """Compute the smallest lam whose solution is zero: max_k |X_k' y| / n, after centring.
+
+    Parameters
+    ----------
+    design : LaggedDesign
+    y : (n_rows,) array
+    fit_intercept : bool
+
+    Returns
+    -------
+    float
+        In units of y times units of the contexts.
+    """
     return GroupLasso(design, y, fit_intercept=fit_intercept).lambda_max
 
 
@@ -63,21 +79,25 @@ def solve_group_lasso(
     tol: float = 1e-6,
     warm_start: Floats | None = None,
 ) -> GroupLassoResult:
-    """Solve to a relative duality gap of at most `tol`.
+    """Minimise 1/(2n) |X phi + b - y|^2 + lam sum_k |phi_k| to a certified duality gap.
 
     Parameters
     ----------
     design : LaggedDesign
     y : (n_rows,) array
     lam : float
-        Regularisation strength, positive.
+        Regularisation strength, positive, in units of y times units of the contexts.
     fit_intercept : bool
-        Fit a baseline a round, unpenalised. Differenced rows have none left to fit.
+        Fit a baseline per round, unpenalised. Differenced rows have no baseline.
     tol : float
-        Largest gap accepted, relative to the objective at phi = 0, |y|^2 / (2n) (centred y).
-        The only stopping rule besides an iteration limit, which `converged` reports.
+        Largest gap accepted, relative to the objective at phi = 0, |y|^2 / (2n) with centred y.
     warm_start : (n_lags, dim) array, optional
-        Where to start; any finite phi.
+        Start; any finite phi.
+
+    Returns
+    -------
+    GroupLassoResult
+        `converged` is false where an iteration limit was reached before `tol`.
 
     Raises
     ------
@@ -90,13 +110,20 @@ def solve_group_lasso(
 
 
 class GroupLasso:
-    """One problem for several lam: remembers working set, step size and method between solves.
+    """One problem for several lam: keeps working set, step size and method between solves.
 
     Parameters
     ----------
     design : LaggedDesign
     y : (n_rows,) array
     fit_intercept : bool
+
+    Attributes
+    ----------
+    correlation : (n_lags, dim) array
+        X'y / n, centred.
+    lambda_max : float
+        The smallest lam whose solution is zero.
     """
 
     def __init__(self, design: LaggedDesign, y: Floats, *, fit_intercept: bool = False) -> None:
@@ -107,11 +134,11 @@ class GroupLasso:
         self._curvature, self._gram_curvature = Curvature(), Curvature()
 
     def _largest_correlation(self) -> float:
-        """max_k |X_k' y| / n; 0 where it is no more than rounding of the sums that make it."""
+        """max_k |X_k' y| / n; 0 where it is within the rounding error of its sums."""
         problem = self.problem
         largest = float(block_norms(self.correlation).max())
         rounding = ROUNDING * np.sqrt(problem.given_square / problem.n)
-        design = problem.design  # mostly the bound tells
+        design = problem.design  # the cheap bound decides almost always
         if largest > rounding * np.sqrt(design.square_bound):
             return largest
         return largest if largest > rounding * np.sqrt(design.square_sum) else 0.0
@@ -158,7 +185,7 @@ class GroupLasso:
         return normal_equations(self.problem, self.correlation)
 
     def _points(self, lam: float, cold: bool) -> list[float]:
-        """Lams to pass through: on a small problem a coarse path finds the support sooner."""
+        """Lams to pass through: a cold start on a small problem takes a coarse path."""
         few = self._working_set.limit < self.correlation.shape[0]
         if not cold or few or lam > COARSE_BELOW * self.lambda_max:
             return [lam]
@@ -167,7 +194,15 @@ class GroupLasso:
         return [*(self.lambda_max * ratio ** (i / n_points) for i in range(1, n_points)), lam]
 
     def path(self, lams: Sequence[float], *, tol: float = 1e-6) -> Iterator[GroupLassoResult]:
-        """Solve for falling lams, each from where the last two point."""
+        """Solve for decreasing lams, each started by extrapolating the last two solutions.
+
+        Parameters
+        ----------
+        lams : sequence of float
+            Decreasing regularisation strengths.
+        tol : float
+            Largest relative duality gap accepted.
+        """
         phi = before = None
         at = at_before = 0.0
         for lam in lams:

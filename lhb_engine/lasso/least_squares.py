@@ -1,22 +1,30 @@
-"""The least-squares side of a fit: a design and values, any baseline projected out of both."""
+"""The least-squares part of a fit through the operator, with the baseline projected out."""
 
 import numpy as np
 
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
 
-LARGEST = 1e60  # products of four such numbers are still within a float's range
+LARGEST = 1e60  # products of four such numbers are within a float's range
 
 
 class LeastSquares:
-    """1/(2n) |X phi + c b - y|^2 with b at its best: X and y without their part along c.
+    """min_b 1/(2n) |X phi + c b - y|^2: X and y are projected orthogonally to c ("centred").
+
+    Parameters
+    ----------
+    design : LaggedDesign
+    y : (n,) array
+    fit_intercept : bool
 
     Attributes
     ----------
-    y : (n,) array, centred
-    square : |y|^2 / n, centred
-    given_square : |y|^2 / n, not centred
-    baseline : (n,) unit vector along the intercept column, or None where none is fitted
+    y : (n,) array
+        Centred values.
+    square, given_square : float
+        |y|^2 / n of the centred values, and of the values as given.
+    baseline : (n,) array or None
+        Unit vector along the intercept column c; None where no baseline is fitted.
 
     Raises
     ------
@@ -36,7 +44,7 @@ class LeastSquares:
             raise ValueError(f"y must not be of size {largest:.1e}: give it in other units")
         with np.errstate(over="ignore", under="ignore"):
             entries = float(np.sqrt(design.square_bound))
-        if entries == 0:  # none, or squares below a float's range
+        if entries == 0:  # all are zero, or their squares underflow
             entries = float(np.abs(design.contexts).max(initial=0.0))
         if entries > 0 and not 1 / LARGEST <= entries <= LARGEST:
             raise ValueError("contexts are too large or small: give them in other units")
@@ -45,7 +53,7 @@ class LeastSquares:
         self.baseline: Floats | None = None
         if fit_intercept:
             self._norm = float(np.sqrt(design.intercept @ design.intercept))
-            # differenced rows hold no baseline, up to rounding
+            # the intercept column of differenced rows is zero up to rounding
             if self._norm > 1e-9 * np.sqrt(self.n):
                 self.baseline = design.intercept / self._norm
         self._given = y
@@ -54,30 +62,30 @@ class LeastSquares:
         self.given_square = float(y @ y) / self.n
 
     def centre(self, v: Floats) -> Floats:
-        """`v` (n,) less its part along the baseline."""
+        """Subtract from `v`, (n,), its part along the baseline."""
         return v if self.baseline is None else v - (self.baseline @ v) * self.baseline
 
     def columns(self, lags: Ints, out: Floats) -> None:
-        """Write the centred columns of some lags, a row each, into (len(lags) * dim, n)."""
+        """Write the centred columns of some lags into the rows of (len(lags) * dim, n) `out`."""
         self.design.columns(lags, out)
         if self.baseline is not None:
             out -= np.multiply.outer(out @ self.baseline, self.baseline)
 
     def predict(self, phi: Floats) -> Floats:
-        """X phi, centred, (n_lags, dim) -> (n,)."""
+        """Compute the centred X phi, (n_lags, dim) -> (n,)."""
         return self.centre(self.design.matvec(phi))
 
     def correlate(self, residual: Floats) -> Floats:
-        """X' residual / n, (n,) -> (n_lags, dim); `residual` is centred."""
+        """Compute X' residual / n of a centred residual, (n,) -> (n_lags, dim)."""
         return self.design.rmatvec(residual) / self.n
 
     @property
     def steepest(self) -> float:
-        """|X|^2 / n: no direction has more curvature."""
+        """|X|^2 / n (Frobenius), an upper bound of the curvature along any direction."""
         return self.design.square_sum / self.n
 
-    def uphill(self, fitted: Floats) -> Floats:
-        """X' r / n of the residual r = y - `fitted`."""
+    def descent(self, fitted: Floats) -> Floats:
+        """Negative gradient X' r / n of the residual r = y - `fitted`."""
         return self.correlate(self.y - fitted)
 
     def residual(self, phi: Floats, fitted: Floats) -> tuple[float, float]:
@@ -90,7 +98,7 @@ class LeastSquares:
         return float(fitted @ fitted) / self.n
 
     def intercept(self, phi: Floats) -> float:
-        """The baseline a round that fits best, given phi."""
+        """Return the baseline per round that fits best, given phi."""
         if self.baseline is None:
             return 0.0
         return float(self.baseline @ (self._given - self.design.matvec(phi))) / self._norm

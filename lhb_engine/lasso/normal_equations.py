@@ -1,7 +1,7 @@
-"""The least-squares side of a small fit through the Gram matrix of all its lags.
+"""The least-squares part of a small fit, through the Gram matrix of all its lags.
 
-With a few hundred unknowns one product with it costs less than a convolution and a correlation.
-What it finds is only ever a start: the certificate comes from the operator.
+With a few hundred unknowns a product with it is cheaper than a convolution and a correlation. Its
+solution is a warm start only: the certificate comes from the operator.
 """
 
 import numpy as np
@@ -19,9 +19,11 @@ class NormalEquations:
     Parameters
     ----------
     gram : (n_lags * dim, n_lags * dim) array
-        Its upper triangle.
+        G, of which only the upper triangle is read.
     target : (n_lags, dim) array
-    square : |y|^2 / n
+        c.
+    square : float
+        |y|^2 / n.
     """
 
     def __init__(self, gram: Floats, target: Floats, square: float) -> None:
@@ -31,16 +33,16 @@ class NormalEquations:
 
     @property
     def steepest(self) -> float:
-        """|X|^2 / n: no direction has more curvature."""
+        """|X|^2 / n (Frobenius), an upper bound of the curvature along any direction."""
         return float(np.trace(self.gram))
 
     def predict(self, phi: Floats) -> Floats:
-        """G phi."""
-        # in Fortran order, as BLAS reads it, it is the lower triangle
+        """Compute G phi."""
+        # the transpose is in Fortran order, so BLAS reads its lower triangle
         return np.asarray(dsymv(1.0, self.gram.T, phi.ravel(), lower=1)).reshape(phi.shape)
 
-    def uphill(self, product: Floats) -> Floats:
-        """c - G phi, given G phi."""
+    def descent(self, product: Floats) -> Floats:
+        """Negative gradient c - G phi, given G phi."""
         return self.target - product
 
     def residual(self, phi: Floats, product: Floats) -> tuple[float, float]:
@@ -54,7 +56,13 @@ class NormalEquations:
 
 
 def normal_equations(problem: LeastSquares, target: Floats) -> NormalEquations | None:
-    """Those of a problem with more rows than unknowns and few of these; None where it is not so."""
+    """Make the normal equations of a problem with at most MAX_UNKNOWNS unknowns and n rows.
+
+    Returns
+    -------
+    NormalEquations or None
+        None where there are more unknowns, or where the design has no fast Gram matrix.
+    """
     if target.size > min(MAX_UNKNOWNS, problem.n):
         return None
     gram = problem.design.gram()

@@ -1,4 +1,4 @@
-"""From phi to a direction and lag weights: the leading singular pair of Phi, with its sign."""
+"""From phi to theta and lag weights: the leading singular pair of Phi (docs/model.md, 2)."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,18 @@ from lhb_engine.history import Floats
 
 @dataclass(frozen=True)
 class RankOne:
-    """Phi' ~ theta x weights.
+    """The best rank-one approximation phi_k ~ weights[k] theta.
 
     Attributes
     ----------
-    theta : (dim,) unit vector
-    weights : (n_lags,) array that carries the scale; its sum is >= 0
-    singular_ratio : sigma_1 / sigma_2, None where there is no second one
-    sign_margin : |sum weights| / |weights|_1, in [0, 1]
+    theta : (dim,) array
+        Unit vector.
+    weights : (n_lags,) array
+        Lag weights of either sign, with phi's scale; they sum to >= 0.
+    singular_ratio : float or None
+        sigma_1 / sigma_2; None where sigma_2 = 0.
+    sign_margin : float
+        |sum weights| / |weights|_1, in [0, 1].
     """
 
     theta: Floats
@@ -26,14 +30,19 @@ class RankOne:
 
 
 def rank_one(phi: Floats) -> RankOne | None:
-    """The leading left singular vector of phi as a dim x n_lags matrix; None where phi = 0.
+    """Compute the leading singular pair of Phi, the dim x n_lags matrix of the blocks.
 
-    The paper leaves the sign open. Lag weights are >= 0, so theta is oriented such that the
-    implied ones sum to >= 0; should they sum to 0, such that the first largest one is positive.
+    The paper leaves the sign open. True lag weights are >= 0, so theta is oriented such that the
+    implied ones sum to >= 0; where they sum to 0, such that the first largest one is positive.
 
     Parameters
     ----------
     phi : (n_lags, dim) array
+
+    Returns
+    -------
+    RankOne or None
+        None where phi = 0.
     """
     active = np.flatnonzero((phi != 0).any(axis=1))
     if len(active) == 0:

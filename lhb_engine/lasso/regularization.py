@@ -1,4 +1,4 @@
-"""Rules for lam: the paper's formulas, and one that measures the noise instead."""
+"""Rules for lam: the paper's formulas, and one from the measured noise (docs/model.md, 3 to 5)."""
 
 from dataclasses import dataclass
 from math import log, sqrt
@@ -13,29 +13,56 @@ from lhb_engine.lasso.group_lasso import GroupLasso, GroupLassoResult
 LEVEL = 0.5
 FALSE_LAG_RATE = 0.1
 ALTERNATIONS = 8
-LEAST_FREEDOM = 0.25  # of the rows: no correction of sigma_hat by more than a factor of two
+LEAST_FREEDOM = 0.25  # of the rows, so that sigma_hat is corrected by at most a factor of two
 
 
 def theory_doubling(quarter: int, dim: int, gamma: float, c: float) -> float:
-    """lam_i = c d sqrt(2 log(2^i d L / gamma) / (2^(i-1) L)), with q = 2^(i-1) L."""
+    """Compute Doubling Lasso's lam = c d sqrt(2 log(2 q d / gamma) / q) (docs/model.md, 3).
+
+    Parameters
+    ----------
+    quarter : int
+        Rows q = 2^(i-1) L of epoch i's fit.
+    dim : int
+    gamma : float
+        Failure probability of the paper's bound.
+    c : float
+        Multiplier; 1 is the paper's formula.
+    """
     return c * dim * sqrt(2 * log(2 * quarter * dim / gamma) / quarter)
 
 
 def theory_full(n_rows: int, dim: int, gamma: float, c: float) -> float:
-    """lam_j = 2 c sqrt(2 d log(2^j h / gamma) / (2^(j-1) h)), with n = 2^(j-1) h."""
+    """Compute AD-Lasso's lam = 2 c sqrt(2 d log(2 n / gamma) / n) (docs/model.md, 4).
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows n = 2^(j-1) h of epoch j's fit.
+    dim : int
+    gamma : float
+        Failure probability of the paper's bound.
+    c : float
+        Multiplier; 1 is the paper's formula.
+    """
     return 2 * c * sqrt(2 * dim * log(2 * n_rows / gamma) / n_rows)
 
 
 @dataclass(frozen=True)
 class NoiseAdaptive:
-    """A lam that follows the measured noise, and the fit that measured it.
+    """A lam in proportion to the measured noise, and the fit that measured it.
 
     Attributes
     ----------
-    lam : LEVEL * sigma_hat * unit_noise
-    strict_lam : above what noise alone reaches, with probability 1 - FALSE_LAG_RATE
-    sigma_hat : noise of one row
-    result : the last fit made on the way, a warm start
+    lam : float
+        Regularisation strength for estimation.
+    strict_lam : float
+        Noise alone stays below it with probability 1 - FALSE_LAG_RATE; lags that stay active at
+        it are reported as active.
+    sigma_hat : float
+        Standard deviation of one row's noise.
+    result : GroupLassoResult
+        The last fit, a warm start.
     """
 
     lam: float
@@ -45,7 +72,7 @@ class NoiseAdaptive:
 
 
 def entry_rms(design: LaggedDesign, fit_intercept: bool) -> float:
-    """sd_x: root mean square of the design's entries, about their baseline where one is fitted."""
+    """Root mean square sd_x of the design's entries, centred where a baseline is fitted."""
     total = design.square_sum
     column = design.intercept
     square = float(column @ column)
@@ -58,16 +85,24 @@ def entry_rms(design: LaggedDesign, fit_intercept: bool) -> float:
 def noise_adaptive(
     design: LaggedDesign, y: Floats, *, fit_intercept: bool = False, level: float = LEVEL
 ) -> NoiseAdaptive:
-    """lam = a sigma_hat sd_x (sqrt(d) + sqrt(2 log k)) / sqrt(n), for k lags and n rows.
+    """Choose lam = a sigma_hat sd_x (sqrt(d) + sqrt(2 log k)) / sqrt(n) (docs/model.md, 5).
 
-    Fit and residual norm alternate, at most eight times and to 1e-3. sigma_hat is never below
-    0.02 sd(y), nor below the residual corrected for the fit's degrees of freedom: without a floor
-    it collapses to zero wherever unknowns exceed rows.
+    Fits and residual norms alternate, at most ALTERNATIONS times, until sigma_hat changes by less
+    than 1e-3. sigma_hat is at least 0.02 sd(y) and is the residual norm corrected for the fit's
+    degrees of freedom; without both it collapses to zero where unknowns exceed rows.
 
-    The degrees of freedom are the rank-one model's: a weight for each active lag and a direction,
-    none where no lag is active, and a fitted baseline. What they leave of n counts as n / 4 at
-    least (`LEAST_FREEDOM`): the early alternations keep lags by the dozen, and the remainder
-    would pass through zero and below where rows are few.
+    The degrees of freedom are those of the rank-one model: a weight for each active lag and a
+    direction, and a fitted baseline. The rows they leave are taken as LEAST_FREEDOM n at least,
+    since the first alternations may keep more lags than there are rows.
+
+    Parameters
+    ----------
+    design : LaggedDesign
+        n rows of k lags.
+    y : (n,) array
+    fit_intercept : bool
+    level : float
+        a.
     """
     lasso = GroupLasso(design, y, fit_intercept=fit_intercept)
     target = lasso.problem

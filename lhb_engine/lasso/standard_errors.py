@@ -1,8 +1,8 @@
-"""Standard errors of theta and the active lag weights, after a refit on the rank-one model.
+"""Standard errors of theta and the active lag weights, after a refit of the rank-one model.
 
-Assumes: the active lags are the right ones and were not chosen by looking at these rewards; one
-theta for all lags; independent noise of one size in every row; enough rows for the linearisation.
-Selection is ignored, so with borderline lags the intervals are too narrow.
+They assume that the active lags are the true ones and were not selected on these rewards, one
+theta for all lags, independent noise of equal variance in every row, and enough rows for the
+linearisation. Selection is ignored, so intervals are too narrow where a lag is borderline.
 """
 
 from typing import Any
@@ -25,12 +25,22 @@ def rank_one_errors(
 ) -> dict[str, Any] | None:
     """Refit y = sum_k w_k X_k theta (+ baseline) on `lags` by alternating least squares.
 
+    Parameters
+    ----------
+    design : LaggedDesign
+    y : (n_rows,) array
+    lags : tuple of int
+        Active lags.
+    start : RankOne
+        Start of the alternation.
+    fit_intercept : bool
+
     Returns
     -------
     dict or None
-        "lags"; "theta", "theta_error" (dim,), of the unit vector; "lag_weights",
-        "lag_weights_error" (len(lags),); "sigma". None without active lags or with fewer rows
-        than parameters.
+        "lags"; "theta" and "theta_error", (dim,), of the unit vector; "lag_weights" and
+        "lag_weights_error", (len(lags),); "sigma", the noise of a row. None without active lags
+        or with no more rows than parameters.
     """
     n, dim, m = design.n_rows, design.dim, len(lags)
     n_parameters = m + dim - 1 + fit_intercept
@@ -73,6 +83,6 @@ def rank_one_errors(
 
 
 def _complement(theta: Floats) -> Floats:
-    """(dim, dim - 1) orthonormal directions in which a unit vector can turn."""
+    """(dim, dim - 1) orthonormal basis of the tangent space of the unit sphere at `theta`."""
     basis, _ = np.linalg.qr(np.column_stack([theta, np.eye(len(theta))]))
     return np.asarray(basis[:, 1 : len(theta)])

@@ -1,8 +1,8 @@
-"""Working-set solver: the few lags that matter on their own small Gram matrix.
+"""Working-set solver: solve on a few lags, add the lags that violate optimality, repeat.
 
-Each pass solves on the working set, then looks at all lags through the operator: the gap it
-finds there is the certificate, and the lags whose correlation exceeds lam come in. Past a size
-limit the set is given up and the matrix-free method goes on from there.
+Each pass solves on the working set's Gram matrix, then computes all lags' correlations through
+the operator: they give the certificate and the lags to add, those whose correlation exceeds lam.
+A set that outgrows its limit is given up, and the caller goes on matrix-free.
 """
 
 import numpy as np
@@ -13,40 +13,47 @@ from lhb_engine.lasso.gram_newton import GramProblem, Scratch
 from lhb_engine.lasso.least_squares import LeastSquares
 
 MAX_COLUMNS = 500
-MAX_COLUMNS_WELL_POSED = 200  # with more rows than unknowns the matrix-free method needs few steps
-MAX_ENTRIES = 4_000_000  # of the dense columns: 32 MB
-FIRST_LAGS = 8
-MANY_ROWS = 32  # for each unknown of a lag: correlations tell more, twice as many lags are a start
-CLEAR = 0.5  # of the largest correlation: lags to start with
-AHEAD = 4  # lags taken in for the next point of a path
-ROOM = 2  # lags taken in by a pass, over the active ones
-LEAST_ROOM = 12
+MAX_COLUMNS_WELL_POSED = 200  # where rows exceed unknowns, FISTA needs few iterations
+MAX_ENTRIES = 4_000_000  # of the dense columns, 32 MB
+FIRST_LAGS = 8  # lags of the first set, twice as many with MANY_ROWS rows per feature
+MANY_ROWS = 32
+CLEAR = 0.5  # of the largest correlation: least correlation of a first lag
+AHEAD = 4  # lags added in advance for the next point of a path
+ROOM = 2  # most lags added by a pass, as a multiple of the active lags
+LEAST_ROOM = 12  # and the least such limit
 MAX_PASSES = 40
-OUTGROWN = 3  # lags wanted, over the limit, at which to stop growing; 1 where n >= unknowns
+OUTGROWN = 3  # times the limit: lags wanted at which the set is given up; 1 where n >= unknowns
 
 
 class WorkingSet:
-    """Dense columns and Gram matrix of some lags, kept and grown along a path."""
+    """Dense columns and Gram matrix of some lags, kept and grown along a path.
+
+    Parameters
+    ----------
+    problem : LeastSquares
+    correlation : (n_lags, dim) array
+        X'y / n.
+    """
 
     def __init__(self, problem: LeastSquares, correlation: Floats) -> None:
         self.problem = problem
-        self.norms = block_norms(correlation)  # of the last residual's correlation, and its lam
-        self.at = float(self.norms.max())
+        self.norms = block_norms(correlation)  # of the last residual's correlation
+        self.at = float(self.norms.max())  # lam of the last residual
         dim = problem.design.dim
         self.well_posed = problem.n >= correlation.size
         most = MAX_COLUMNS_WELL_POSED if self.well_posed else MAX_COLUMNS
         self.limit = min(most, MAX_ENTRIES // problem.n) // dim
         self.lags: Ints = np.zeros(0, dtype=np.int64)
-        self._buffer: Floats = np.empty((0, problem.n))  # columns of the design, a row each
+        self._buffer: Floats = np.empty((0, problem.n))  # columns of the design, transposed
         self.columns = self._buffer
         self.gram: Floats = np.zeros((0, 0))
         self.target: Floats = np.zeros((0, dim))
-        self.curvature: float | None = None  # of the Gram matrix, or less
+        self.curvature: float | None = None  # estimate of the Gram matrix's largest eigenvalue
         self.given_up = False
         self._scratch, self._turn = Scratch(), False
 
     def add(self, lags: Ints) -> None:
-        """Take lags in, computing only the new rows of the Gram matrix."""
+        """Add lags; only the new rows of the Gram matrix are computed."""
         n, dim = self.problem.n, self.problem.design.dim
         old, m = len(self.columns), len(self.columns) + len(lags) * dim
         if m > len(self._buffer):
@@ -55,7 +62,7 @@ class WorkingSet:
         before, new = self._buffer[:old], self._buffer[old:m]
         self.problem.columns(lags, new)
         self.columns = self._buffer[:m]
-        # two in turn: the new one is filled from the old
+        # two buffers in turn: the new matrix is filled from the old one
         self._turn = not self._turn
         gram = self._scratch.array(f"gram {self._turn}", m, m)
         gram[:old, :old] = self.gram
@@ -63,16 +70,19 @@ class WorkingSet:
         np.matmul(new, new.T, out=gram[old:, old:])
         gram[old:] /= n
         gram[:old, old:] = gram[old:, :old].T
-        self.gram = gram  # of no less curvature: the steps find out by how much
+        self.gram = gram
         self.target = np.concatenate([self.target, (new @ self.problem.y / n).reshape(-1, dim)])
         self.lags = np.concatenate([self.lags, lags])
 
     def solve(self, lam: float, tol: float, phi: Floats) -> tuple[Floats, float, int]:
-        """From `phi` to a relative gap of `tol`, or until the set outgrows its limit.
+        """Solve from `phi` to a relative gap of `tol`, or until the set outgrows its limit.
 
         Returns
         -------
-        phi, gap, n_passes
+        phi : (n_lags, dim) array
+        gap : float
+            Infinite where the set was given up before its first pass.
+        n_passes : int
         """
         problem = self.problem
         wanted = block_norms(phi) > 0
@@ -81,7 +91,7 @@ class WorkingSet:
             plenty = problem.n >= MANY_ROWS * problem.design.dim
             first = likely[: FIRST_LAGS * (1 + plenty)]
             wanted[first] = self.norms[first] >= CLEAR * self.norms[first[0]]
-        if lam > 0.5 * self.at:  # a point of a path: those the last residual already points at
+        if lam > 0.5 * self.at:  # the next point of a path: add lags that violate lam already
             above = self.norms > lam
             above[self.lags] = False
             wanted[likely[above[likely]][:AHEAD]] = True
@@ -121,5 +131,5 @@ class WorkingSet:
             room = max(LEAST_ROOM, int(ROOM * np.count_nonzero(block_norms(phi))))
             missing = outside[np.argsort(-norms[outside], kind="stable")[:room]]
             if len(missing) == 0:
-                inner *= 0.1  # the set is right, its solution not yet exact enough
+                inner *= 0.1  # the set is complete, its solution not yet exact enough
         return phi, gap, n_passes

@@ -1,8 +1,8 @@
-"""Simulated worlds: contexts and rewards of MODEL 1, bit for bit the same however they are read.
+"""Simulated worlds: contexts and rewards of the model (docs/model.md, 1).
 
-A world is immutable and knows nothing of who plays it. Contexts and noise come from streams of
-their own with random access, so a player may read a round or a block, twice or out of order, and
-several agents meet the same world.
+A world is immutable and does not depend on who plays it. Contexts and noise come from separate
+streams with random access: rounds may be read one by one or in blocks, repeatedly and in any
+order, with the same bits, and several agents can play the same world.
 """
 
 from typing import Self
@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from lhb_engine.history import Floats, Ints
 from lhb_engine.simulation.lag_patterns import lag_weights
 
-# One stream a purpose: a further one (missing rewards, say) leaves these as they are.
+# One stream for each purpose: adding one leaves the others unchanged.
 _TRUTH, _CONTEXTS, _NOISE = range(3)
 
 
@@ -27,11 +27,16 @@ class LongHorizonEnvironment:
     weights : (horizon,) array
         True lag weights w.
     n_arms : int
-        Arms K a round.
+        Arms K per round.
     noise : float
-        Standard deviation of eps, Gaussian.
+        Standard deviation of the Gaussian noise eps, in units of reward.
     seed : int
-        Of the context and noise streams.
+        Seed of the context and noise streams.
+
+    Raises
+    ------
+    ValueError
+        No arm, or negative noise.
     """
 
     def __init__(
@@ -60,10 +65,24 @@ class LongHorizonEnvironment:
         sparsity: int = 5,
         seed: int = 0,
     ) -> Self:
-        """A world at random: theta uniform on the unit sphere, w by `lag_weights`.
+        """Draw a world: theta uniform on the unit sphere, w by `lag_weights`.
 
-        The truth depends on `seed`, `dim`, and w's settings alone: other noise, or more arms,
-        leave it as it is.
+        The truth depends only on `seed`, `dim`, `horizon`, `pattern` and `sparsity`, not on the
+        noise or the number of arms.
+
+        Parameters
+        ----------
+        dim, horizon : int
+            Numbers in a context; number of lags.
+        n_arms, noise, seed
+            As in the class.
+        pattern, sparsity
+            As in `lag_weights`.
+
+        Raises
+        ------
+        ValueError
+            Unknown pattern, or more nonzeros than lags allowed.
         """
         rng = np.random.Generator(_stream(seed, _TRUTH))
         direction = rng.standard_normal(dim)
@@ -73,7 +92,7 @@ class LongHorizonEnvironment:
 
     @property
     def dim(self) -> int:
-        """Numbers in a context."""
+        """Number of features in a context."""
         return len(self.theta)
 
     @property
@@ -82,14 +101,15 @@ class LongHorizonEnvironment:
         return len(self.weights)
 
     def contexts(self, first: int, last: int) -> Floats:
-        """The arms of rounds first..last, (n, K, dim)."""
+        """Return the contexts of all arms in rounds first..last, (n, K, dim)."""
         shape = (last - first + 1, self.n_arms, self.dim)
         return 2.0 * self._uniform(_CONTEXTS, first, shape) - 1.0
 
     def signals(self, contexts: Floats, first: int = 1) -> Floats:
-        """<x, theta>, (..., dim) -> (...); elementwise, so a block equals its rounds.
+        """Compute <x, theta>, (..., dim) -> (...), in one fixed order of additions.
 
-        `first` is the round of contexts[0]: here theta is the same in all rounds.
+        So a block of rounds gives the same bits as its rounds one by one. `first` is the round
+        of contexts[0]; theta does not depend on it here.
         """
         out = contexts[..., 0] * self.theta[0]
         for i in range(1, self.dim):
@@ -97,7 +117,7 @@ class LongHorizonEnvironment:
         return np.asarray(out)
 
     def rewards(self, signals: Floats, first: int = 1) -> Floats:
-        """Rewards of rounds first..last.
+        """Compute the rewards of rounds first..last.
 
         Parameters
         ----------
@@ -119,13 +139,13 @@ class LongHorizonEnvironment:
         return out + self._errors(first, last)
 
     def _errors(self, first: int, last: int) -> Floats:
-        # by the quantile function: one uniform a value, so the stream has random access
+        # the quantile function takes one uniform per value, which gives random access
         uniform = self._uniform(_NOISE, first, (last - first + 1,))
         return np.asarray(self.noise * ndtri(uniform + 2.0**-54))
 
     def _uniform(self, purpose: int, first: int, shape: tuple[int, ...]) -> Floats:
         bits = _stream(self.seed, purpose)
-        bits.advance((first - 1) * int(np.prod(shape[1:])))  # a double takes one step
+        bits.advance((first - 1) * int(np.prod(shape[1:])))  # one step per double
         return np.random.Generator(bits).random(shape)
 
 

@@ -1,7 +1,7 @@
-"""Worlds that break an assumption each: correlated contexts, heavy tails, a baseline, a change.
+"""Worlds that each break one assumption: correlated contexts, heavy tails, a baseline, a change.
 
-Each is an environment whose contexts or rewards are made from the plain one's streams, so that it
-keeps random access; what is measured of the rewards is a function for `simulate(measure=...)`.
+Their contexts and rewards are made from the plain environment's streams, so they keep random
+access. `measured` is for `simulate(measure=...)`: which rewards are seen.
 """
 
 from typing import Literal
@@ -13,16 +13,16 @@ from lhb_engine.history import Floats, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 
-_SHARED = 3  # a stream of its own
+_SHARED = 3  # number of its stream
 _MEMORY = 0.9
-_REACH = 100  # 0.9^100 is beyond noise: contexts keep random access
+_REACH = 100  # 0.9^100 is negligible; a finite sum keeps random access
 
 
 class ContextsOverTime(LongHorizonEnvironment):
-    """Each arm's context follows its last one: correlation 0.9 from round to round."""
+    """Each arm's contexts are autocorrelated: 0.9 from round to round."""
 
     def contexts(self, first: int, last: int) -> Floats:
-        """Moving sums of the plain contexts, with their variance."""
+        """Return moving sums of the plain contexts, with the same variance."""
         start = max(1, first - _REACH)
         plain = super().contexts(start, last)
         out = np.zeros((last - first + 1, *plain.shape[1:]))
@@ -38,7 +38,7 @@ class ContextsAlike(LongHorizonEnvironment):
     """The arms of one round share half of their contexts' variance."""
 
     def contexts(self, first: int, last: int) -> Floats:
-        """Plain contexts mixed with one that all arms of the round share."""
+        """Mix plain contexts with one that all arms of the round share."""
         shared = 2.0 * self._uniform(_SHARED, first, (last - first + 1, 1, self.dim)) - 1.0
         return np.asarray(float(np.sqrt(0.5)) * (super().contexts(first, last) + shared))
 
@@ -52,21 +52,21 @@ class HeavyTails(LongHorizonEnvironment):
 
 
 class Baseline(LongHorizonEnvironment):
-    """Every reward has ten times the signal's standard deviation added."""
+    """Every reward has a baseline of ten standard deviations of the signal."""
 
     def rewards(self, signals: Floats, first: int = 1) -> Floats:
-        """Plain rewards and the baseline; under uniform play <x, theta> has variance 1/3."""
+        """Add the baseline to plain rewards; under uniform play <x, theta> has variance 1/3."""
         level = 10.0 * float(np.linalg.norm(self.weights)) / np.sqrt(3.0)
         return np.asarray(super().rewards(signals, first) + level)
 
 
 class Change(LongHorizonEnvironment):
-    """From round `CHANGE` on the lag weights come in reverse order."""
+    """From round `CHANGE` on the lag weights are reversed."""
 
     CHANGE = 1001
 
     def rewards(self, signals: Floats, first: int = 1) -> Floats:
-        """Plain rewards before the change, those of the reversed lag weights after it."""
+        """Return plain rewards before the change, those of reversed lag weights after it."""
         turned = LongHorizonEnvironment(
             self.theta, self.weights[::-1], n_arms=self.n_arms, noise=self.noise, seed=self.seed
         )
@@ -76,12 +76,12 @@ class Change(LongHorizonEnvironment):
 
 
 class Turn(LongHorizonEnvironment):
-    """From round `TURN` on the numbers of theta come in reverse order."""
+    """From round `TURN` on the entries of theta are reversed."""
 
     TURN = 1001
 
     def signals(self, contexts: Floats, first: int = 1) -> Floats:
-        """<x, theta> of rounds first, first + 1, ... along the first axis of `contexts`."""
+        """Compute <x, theta> of rounds first, first + 1, ... along the first axis."""
         turned = LongHorizonEnvironment(self.theta[::-1], self.weights, noise=0.0, seed=self.seed)
         rounds = np.arange(first, first + len(contexts)).reshape(-1, *[1] * (contexts.ndim - 2))
         before, after = super().signals(contexts), turned.signals(contexts)
@@ -92,7 +92,16 @@ Kind = Literal["single", "missing", "sums"]
 
 
 def measured(kind: Kind, rewards: Floats, seed: int) -> Measurements:
-    """What is seen of the rewards of rounds 1..n: all, 70% of them, or sums over 7 rounds."""
+    """Select what is measured of the rewards of rounds 1..n.
+
+    Parameters
+    ----------
+    kind : "single", "missing" or "sums"
+        All rewards; a random 70% of them; totals of 7 rounds.
+    rewards : (n,) array
+    seed : int
+        Seed of the missing rewards.
+    """
     rounds = np.arange(1, len(rewards) + 1)
     if kind == "single":
         return Measurements.single(rounds, rewards)

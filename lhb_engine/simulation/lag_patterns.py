@@ -1,4 +1,4 @@
-"""Lag weights to draw worlds with (MODEL 8): which lags pay, and how much."""
+"""Random lag weights for simulated worlds, by named patterns (docs/model.md, 8)."""
 
 import math
 
@@ -13,18 +13,19 @@ EARLY_SHARE, LATE_SHARE = 0.3, 0.6
 
 
 def lag_weights(pattern: str, horizon: int, sparsity: int, rng: np.random.Generator) -> Floats:
-    """Lag weights w >= 0 with sum 1, (horizon,).
+    """Draw lag weights w >= 0 with sum 1, a (horizon,) array.
 
     Parameters
     ----------
     pattern : str
-        "flat": equal. "spiking": ceil(0.2 s) of them 20 times the rest. "random": uniform on
-        (0, 1). "single": one lag alone, whatever `sparsity`. "early_mass", "late_mass": equal,
-        all in the first 0.3 h or in the last 0.6 h lags.
+        "flat": equal. "spiking": ceil(0.2 s) of them are 20 times the rest. "random": uniform
+        on (0, 1). "single": one nonzero, whatever `sparsity`. "early_mass", "late_mass": equal,
+        all within the first 0.3 h or the last 0.6 h lags.
     horizon : int
         Number of lags h.
     sparsity : int
-        Number of nonzeros s; the support is uniform over the lags allowed.
+        Number of nonzeros s; the support is uniform over the allowed lags.
+    rng : Generator
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""One agent in one simulated world, in this process.
+"""Play one agent in one simulated world, in this process.
 
-Nothing changes between two fits, so whole epochs are played at once; only an agent that learns
-within an epoch goes round by round. Either way the result is that of the service, bit for bit.
+An agent decides the same way between two fits, so whole epochs are played at once; only an agent
+that learns within an epoch plays round by round. The result equals the service's to the bit.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,15 +25,19 @@ RunFit = Callable[[Agent, History], Estimate]
 
 @dataclass(frozen=True)
 class Simulation:
-    """What was played and learned.
+    """Result of a simulation.
 
     Attributes
     ----------
-    agent : the agent as it is after the last round
+    agent : Agent
+        The agent after the last round.
     arms, rewards : (n_rounds,) arrays
-    selected : (n_rounds, dim) array of selected contexts
-    regret : (n_rounds,) cumulative pseudo-regret
-    estimates : one a fit, in order, those without a direction included
+    selected : (n_rounds, dim) array
+        Selected contexts.
+    regret : (n_rounds,) array
+        Cumulative pseudo-regret, in units of reward.
+    estimates : list of Estimate
+        One for each fit, in order, including those without a direction.
     """
 
     agent: Agent
@@ -45,7 +49,7 @@ class Simulation:
 
     @property
     def n_zero_estimates(self) -> int:
-        """Fits that came out as exactly zero."""
+        """Number of fits with phi = 0."""
         return sum(estimate.status == "zero" for estimate in self.estimates)
 
 
@@ -65,20 +69,31 @@ def simulate(
     Parameters
     ----------
     algorithm : str or Agent
-        A registered name, or an agent that has not played (then no horizon and no options).
+        A registered name, or a fresh agent (then without `horizon` and `options`).
     environment : LongHorizonEnvironment
     n_rounds : int
         Rounds T.
     seed : int
-        Of the agent's own draws; the world has its own.
+        Seed of the agent's draws; the world has its own.
     horizon : int, optional
-        The horizon the agent is told; by default the world's.
+        Horizon given to the agent; by default the world's.
     options : mapping, optional
-        The algorithm's options. The truth goes only to those that declare to need it, here.
+        The algorithm's options; for an oracle, the truth.
     run_fit : callable, optional
-        Runs `agent.fit(history)` for the agent: to time it, say.
+        Called as `run_fit(agent, history)` in place of `agent.fit(history)`, to time it for one.
     measure : callable, optional
-        From the rewards of rounds 1..n to what is measured of them; by default every one.
+        Maps the rewards of rounds 1..n to their `Measurements`; by default all are measured.
+
+    Returns
+    -------
+    Simulation
+
+    Raises
+    ------
+    KeyError
+        Unknown algorithm.
+    OptionError
+        Unknown option, or one out of range.
     """
     if isinstance(algorithm, Agent):
         agent = algorithm
@@ -109,7 +124,7 @@ def _fit(agent: Agent, history: History) -> Estimate:
 
 
 class _Log:
-    """The rounds played so far, in arrays made once."""
+    """The rounds played so far, in arrays of the final length."""
 
     def __init__(
         self,
@@ -130,7 +145,7 @@ class _Log:
         self._numbers: Ints = np.arange(1, n_rounds + 1)
 
     def history(self) -> History:
-        """Views of what has been played."""
+        """Return the rounds played so far, as views."""
         n = self.n_played
         measured = self.measure(self.rewards[:n])
         return History(self.environment.dim, {TRAJECTORY: Trajectory(self.selected[:n], measured)})
@@ -148,7 +163,7 @@ class _Log:
             self.rewards[first - 1 : stop] = self.environment.rewards(self._signals[:stop], first)
 
     def play_rounds(self, agent: Agent, last: int) -> None:
-        """Play up to round `last`, the agent learning from each reward."""
+        """Play up to round `last`; the agent learns from each reward."""
         first = self.n_played + 1
         for start in range(first, last + 1, BLOCK_ROUNDS):
             block = self.environment.contexts(start, min(last, start + BLOCK_ROUNDS - 1))

@@ -1,4 +1,4 @@
-"""Pseudo-regret: what the best arms would have paid in all, less what the chosen ones will."""
+"""Pseudo-regret (docs/model.md, 1)."""
 
 import numpy as np
 
@@ -6,28 +6,28 @@ from lhb_engine.history import Floats, Ints
 
 
 def regret_gaps(signals: Floats, arms: Ints, weights: Floats) -> Floats:
-    """Pseudo-regret of each round (MODEL 1).
+    """Compute each round's pseudo-regret, sum(w) (max_a <x_a, theta> - <xi, theta>).
 
-    One action pays sum(w) <xi, theta> in all, spread over h rounds, so a round costs
-    sum(w) (max_a <x_a, theta> - <xi, theta>), whatever else w is.
+    An action pays sum(w) <xi, theta> in total over h rounds, so the pattern of w does not matter.
 
     Parameters
     ----------
     signals : (n_rounds, n_arms) array
         <x_{t,a}, theta> of every arm.
     arms : (n_rounds,) array
-        The arms chosen.
+        The chosen arms.
     weights : (horizon,) array
         True lag weights.
 
     Returns
     -------
-    (n_rounds,) array, in units of reward
+    (n_rounds,) array
+        In units of reward.
     """
     chosen = signals[np.arange(len(arms)), arms]
     return np.asarray(weights.sum() * (signals.max(axis=1) - chosen))
 
 
 def cumulative_regret(gaps: Floats) -> Floats:
-    """R_1, ..., R_T from the rounds' gaps, (n_rounds,) -> (n_rounds,)."""
+    """Sum gaps to cumulative regret R_1, ..., R_T, (n_rounds,) -> (n_rounds,)."""
     return np.cumsum(gaps)

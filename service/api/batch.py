@@ -7,20 +7,20 @@ from typing import Annotated, Any, Required
 import structlog
 from fastapi import APIRouter, Request, Response
 from msgspec.json import encode
-from pydantic import Field, TypeAdapter, ValidationError, with_config
+from pydantic import Field, ValidationError, with_config
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from service.api.decisions import decision_answer, read_decision, wait_and_take
-from service.api.quick_bodies import count_batch_keys, read_batch_body
-from service.api.request_bodies import (
+from service.api.body_parsing import (
     BATCH,
     DECISION,
     REWARDS,
-    BatchItem,
-    parse,
+    Body,
+    count_keys,
     refuse_duplicates,
 )
+from service.api.decisions import decision_answer, read_decision, wait_and_take
+from service.api.request_bodies import BatchItem
 from service.api.response_types import BatchAnswer, documented, takes
 from service.api.rewards import accepted_answer, read_receive
 from service.commands.decisions import Blocked, Decide, Taken
@@ -46,8 +46,7 @@ class _Item(TypedDict, total=False):
     reward: dict[str, Any]
 
 
-ENVELOPE: TypeAdapter[_Envelope] = TypeAdapter(_Envelope)
-ITEM: TypeAdapter[_Item] = TypeAdapter(_Item)
+ENVELOPE, ITEM = Body(_Envelope), Body(_Item)
 
 
 async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -> tuple[int, bytes]:
@@ -80,28 +79,28 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
 
 def _read_items(body: bytes) -> list[BatchItem | Problem]:
     """The items; one that is not what it should be is the problem it would have been alone."""
-    quick = read_batch_body(body)
-    if quick is not None:
-        return [*quick["items"]]
+    batch = BATCH.read_quickly(body)
+    if batch is not None:
+        return [*batch["items"]]
     try:
-        batch = BATCH.validate_json(body)
+        batch = BATCH.adapter.validate_json(body)
     except ValidationError:
-        given = parse(ENVELOPE, body)["items"]
+        given = ENVELOPE.parse(body)["items"]
         with contextlib.suppress(ValueError, RecursionError):  # it parsed once already
             refuse_duplicates(body, -1)
         return [_read_item(item) for item in given]
-    refuse_duplicates(body, count_batch_keys(batch))
+    refuse_duplicates(body, count_keys(batch))
     return [*batch["items"]]
 
 
 def _read_item(given: Any) -> BatchItem | Problem:
     try:
-        asked = parse(ITEM, _json(given))
+        asked = ITEM.parse(_json(given))
         item: BatchItem = {"session_id": asked["session_id"]}
         if "decision" in asked:
-            item["decision"] = parse(DECISION, _json(asked["decision"]))
+            item["decision"] = DECISION.parse(_json(asked["decision"]))
         if "reward" in asked:
-            item["reward"] = parse(REWARDS, _json(asked["reward"]))
+            item["reward"] = REWARDS.parse(_json(asked["reward"]))
         return item
     except Problem as problem:
         return problem

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Query, Request, Response
 from msgspec.json import encode
 
+from service.api.body_parsing import DECISION
 from service.api.context_arrays import read_contexts
-from service.api.quick_bodies import read_decision_body
-from service.api.request_bodies import DECISION, DecisionBody
+from service.api.request_bodies import DecisionBody
 from service.api.response_types import DecisionAnswer, documented, takes
 from service.api.rewards import read_rewards
 from service.api.sessions import read_session
@@ -26,7 +26,7 @@ PENDING = (
 
 def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
     """The command of a decision body."""
-    return read_decision(service, tenant, session_id, read_decision_body(body))
+    return read_decision(service, tenant, session_id, DECISION.read(body))
 
 
 def read_decision(service: Service, tenant: str, session_id: str, asked: DecisionBody) -> Decide:

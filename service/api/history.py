@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Request, Response
 
+from service.api.body_parsing import HISTORY
 from service.api.context_arrays import read_contexts
-from service.api.request_bodies import HISTORY, parse, refuse_duplicates
 from service.api.response_types import HistoryAnswer, documented, takes
 from service.api.sessions import json_response
 from service.commands.append_history import ImportHistory
@@ -29,11 +29,8 @@ async def post_history(session_id: str, request: Request) -> Response:
     They count like forced decisions. Fits that become due by them are done in the background.
     """
     service = service_of(request)
-    body = await request.body()
-    asked = parse(HISTORY, body)
-    given = asked["contexts"]
-    refuse_duplicates(body, len(asked) + (len(given) if isinstance(given, dict) else 0))
-    contexts = read_contexts(given)
+    asked = HISTORY.read(await request.body())
+    contexts = read_contexts(asked["contexts"])
     n = len(contexts)
     if n > MOST:
         raise Problem(ProblemCode.OUT_OF_RANGE, f"a call takes at most {MOST} rounds", "contexts")

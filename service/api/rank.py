@@ -6,9 +6,9 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from service.agent_cache import build_agent
+from service.api.body_parsing import RANK
 from service.api.context_arrays import read_contexts
 from service.api.decisions import check_arms
-from service.api.request_bodies import RANK, parse, refuse_duplicates
 from service.api.response_types import RankAnswer, documented, takes
 from service.api.sessions import read_session
 from service.commands.sessions import refuse_width
@@ -26,11 +26,8 @@ router = APIRouter(tags=["estimates"])
 )
 async def post_rank(session_id: str, request: Request) -> Response:
     """Nothing is written and no round begins."""
-    body = await request.body()
-    asked = parse(RANK, body)
-    given = asked["contexts"]
-    refuse_duplicates(body, len(asked) + (len(given) if isinstance(given, dict) else 0))
-    contexts = read_contexts(given)
+    asked = RANK.read(await request.body())
+    contexts = read_contexts(asked["contexts"])
     arm_ids = asked.get("arm_ids")
     check_arms(len(contexts), arm_ids)
 

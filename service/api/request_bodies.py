@@ -1,23 +1,13 @@
-"""Request bodies: what they may hold, and parsing them straight from bytes.
+"""Request bodies: what they hold. Each is described once, here.
 
-Numbers are strict (no strings, no NaN), unknown fields are refused, and so are duplicate keys:
-every key costs one colon, so an object with as many keys as its text has colons has no duplicate,
-and only texts with more of them (a colon inside a string, mostly) are looked at twice.
+Numbers are strict (no strings, no NaN), and unknown fields are refused. `body_parsing` reads these
+types from bytes, and /openapi.json shows their schema.
 """
 
-import json
 import re
-from typing import Annotated, Any, Literal, Required, TypeVar
+from typing import Annotated, Any, Literal, Required
 
-from pydantic import (
-    AwareDatetime,
-    BeforeValidator,
-    FailFast,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    with_config,
-)
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, FailFast, Field, with_config
 from typing_extensions import TypeAliasType, TypedDict
 
 from service.field_types import (
@@ -32,15 +22,11 @@ from service.field_types import (
     RewardMode,
     Seed,
     WaitSeconds,
-    field_name,
 )
-from service.problems import Problem, ProblemCode
 
 MOST_ARMS = 100_000
+ENCODED = object()  # marks a text in base64: a reader may hand on the text or its bytes
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-MOST_NAMED = 100  # things wrong with a body; lists end at the first, but unknown keys do not
-LARGE = 2**20  # bytes of a body: looked at before it is parsed, and not a second time after
-T = TypeVar("T")
 
 
 def _rfc_3339(value: Any) -> Any:
@@ -50,7 +36,7 @@ def _rfc_3339(value: Any) -> Any:
 
 
 Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
-# the first offence is enough: one error object an element would cost gigabytes
+# FailFast: one error object for every element of a list would take gigabytes
 Row = Annotated[list[float], FailFast()]
 ContextRows = TypeAliasType(
     "ContextRows", Annotated[list[Row], Field(max_length=MOST_ARMS), FailFast()]
@@ -83,11 +69,22 @@ class SessionPatch(TypedDict, total=False):
     archived: bool
 
 
-@with_config(STRICT)
-class RewardItem(TypedDict, total=False):
-    """A value, and exactly one of: round, event_id, first_round with last_round, at."""
+def _with(*names: str) -> dict[str, Any]:
+    """JSON schema: these members are present, and none of them is null."""
+    return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
 
-    value: Required[Number]
+
+def _strict(**schema: Any) -> ConfigDict:
+    """`STRICT`, and keywords of JSON schema that types cannot say."""
+    return ConfigDict(**STRICT, json_schema_extra=schema)
+
+
+WHEN = (("round",), ("event_id",), ("first_round", "last_round"), ("at",))
+
+
+class RewardFields(TypedDict, total=False):
+    """What a reward may say beside its value."""
+
     trajectory: Key | None
     round: int | None
     event_id: EventId | None
@@ -97,22 +94,23 @@ class RewardItem(TypedDict, total=False):
     reward_id: Annotated[EventId | None, Field(description="makes a retry safe")]
 
 
-@with_config(STRICT)
-class RewardsBody(TypedDict, total=False):
-    """One reward, or several: all or nothing."""
+@with_config(_strict(oneOf=[_with(*names) for names in WHEN]))
+class RewardItem(RewardFields, total=False):
+    """A value, and exactly one of: round, event_id, first_round with last_round, at."""
+
+    value: Required[Number]
+
+
+@with_config(_strict(oneOf=[_with("rewards"), *(_with("value", *names) for names in WHEN)]))
+class RewardsBody(RewardFields, total=False):
+    """One reward, or a list of rewards: all or nothing."""
 
     value: Number
-    trajectory: Key | None
-    round: int | None
-    event_id: EventId | None
-    first_round: int | None
-    last_round: int | None
-    at: Timestamp | None
-    reward_id: EventId | None
     rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=100_000), FailFast()]
 
 
 Size = Annotated[int, Field(ge=0, le=2**31)]
+Base64 = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"}), ENCODED]
 
 
 @with_config(STRICT)
@@ -121,7 +119,7 @@ class EncodedContexts(TypedDict):
 
     dtype: Literal["float64"]
     shape: Annotated[list[Size], Field(min_length=2, max_length=2)]
-    data: str
+    data: Base64
 
 
 Contexts = Annotated[
@@ -130,7 +128,9 @@ Contexts = Annotated[
 ]
 
 
-@with_config(STRICT)
+@with_config(
+    _strict(anyOf=[_with("contexts"), {**_with("skip"), "properties": {"skip": {"const": True}}}])
+)
 class DecisionBody(TypedDict, total=False):
     """A round: its contexts, and rewards of earlier rounds."""
 
@@ -143,6 +143,9 @@ class DecisionBody(TypedDict, total=False):
     skip: Annotated[bool, Field(description="a round without action")]
 
 
+ImportId = Annotated[Name, Field(max_length=200)]
+
+
 @with_config(STRICT)
 class HistoryBody(TypedDict, total=False):
     """Logged rounds in order: what was selected, and what was measured."""
@@ -152,7 +155,7 @@ class HistoryBody(TypedDict, total=False):
         list[Number | None], Field(description="a round each; null: not known"), FailFast()
     ]
     trajectory: Key | None
-    import_id: Annotated[Name | None, Field(max_length=200, description="makes a retry safe")]
+    import_id: Annotated[ImportId | None, Field(description="makes a retry safe")]
 
 
 @with_config(STRICT)
@@ -163,7 +166,7 @@ class RankBody(TypedDict, total=False):
     arm_ids: ArmIds | None
 
 
-@with_config(STRICT)
+@with_config(_strict(oneOf=[_with("decision"), _with("reward")]))
 class BatchItem(TypedDict, total=False):
     """What to do in one session: exactly one of `decision` and `reward`."""
 
@@ -177,100 +180,3 @@ class BatchBody(TypedDict):
     """Decisions and rewards of many sessions."""
 
     items: Annotated[list[BatchItem], Field(min_length=1, max_length=1000), FailFast()]
-
-
-def parse(adapter: TypeAdapter[T], body: bytes) -> T:
-    """The body as `adapter` describes it.
-
-    Raises
-    ------
-    Problem
-        400 malformed_json or duplicate_key; 422 with the offending field.
-    """
-    try:
-        return adapter.validate_json(body)
-    except ValidationError as error:
-        raise _problem(error, body) from None
-
-
-def refuse_duplicates(body: bytes, n_keys: int) -> None:
-    """400 naming the first duplicate key, where there is one.
-
-    Parameters
-    ----------
-    n_keys : int
-        Keys of all objects in the parsed body together.
-    """
-    if body.count(b":") != n_keys:
-        json.loads(body, object_pairs_hook=_pairs)
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in out:
-            raise Problem(
-                ProblemCode.DUPLICATE_KEY, f"the key {key!r} stands twice in one object", key
-            )
-        out[key] = value
-    return out
-
-
-_CODES = {
-    "missing": ProblemCode.MISSING,
-    "extra_forbidden": ProblemCode.UNKNOWN_FIELD,
-    "finite_number": ProblemCode.NOT_FINITE,
-    "greater_than_equal": ProblemCode.OUT_OF_RANGE,
-    "less_than_equal": ProblemCode.OUT_OF_RANGE,
-    "less_than": ProblemCode.OUT_OF_RANGE,
-    "too_long": ProblemCode.OUT_OF_RANGE,
-    "greater_than": ProblemCode.OUT_OF_RANGE,
-}
-_BRANCHES = {"list[list[float]]", "EncodedContexts"}
-_UNION = "contexts"  # of two types: what one of them says about a part tells more
-
-
-def _problem(error: ValidationError, body: bytes) -> Problem:
-    n = error.error_count()
-    if n > MOST_NAMED:
-        return Problem(
-            ProblemCode.INVALID, f"{n} things are wrong with this, too many to name", "body"
-        )
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    first = details[0]
-    if first["type"] == "json_invalid":
-        return Problem(ProblemCode.MALFORMED_JSON, first["msg"], "body")
-    if len(body) < LARGE:
-        try:
-            json.loads(body, object_pairs_hook=_pairs)
-        except Problem as duplicate:
-            return duplicate
-        except (ValueError, RecursionError):
-            pass
-    named = [(_field(detail["loc"]), detail) for detail in details]
-    errors: list[dict[str, Any]] = [
-        {"code": _CODES.get(d["type"], ProblemCode.INVALID), "field": name, "detail": d["msg"]}
-        for name, d in named
-        if not (name.endswith(_UNION) and any(_is_within(other, name) for other, _ in named))
-    ][:20]
-    top = errors[0]
-    several = errors if len(errors) > 1 else None
-    detail = f"{top['field']}: {top['detail']}"
-    return Problem(top["code"], detail, top["field"], errors=several)
-
-
-def _is_within(name: str, whole: str) -> bool:
-    return name.startswith((f"{whole}[", f"{whole}."))
-
-
-def _field(location: tuple[int | str, ...]) -> str:
-    return field_name(tuple(part for part in location if part not in _BRANCHES)) or "body"
-
-
-SESSION: TypeAdapter[SessionBody] = TypeAdapter(SessionBody)
-PATCH: TypeAdapter[SessionPatch] = TypeAdapter(SessionPatch)
-REWARDS: TypeAdapter[RewardsBody] = TypeAdapter(RewardsBody)
-DECISION: TypeAdapter[DecisionBody] = TypeAdapter(DecisionBody)
-HISTORY: TypeAdapter[HistoryBody] = TypeAdapter(HistoryBody)
-BATCH: TypeAdapter[BatchBody] = TypeAdapter(BatchBody)
-RANK: TypeAdapter[RankBody] = TypeAdapter(RankBody)

@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from service.api.body_parsing import Body
 from service.problems import ProblemCode
 
 
-def takes(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """`openapi_extra` of an endpoint whose body `adapter` parses."""
-    schema = _schema(adapter)
+def takes(body: Body[Any]) -> dict[str, Any]:
+    """`openapi_extra` of an endpoint that takes this kind of body."""
+    schema = _schema(body.adapter)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 

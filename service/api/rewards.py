@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
-from service.api.quick_bodies import read_rewards_body
-from service.api.request_bodies import REWARDS, RewardItem, RewardsBody
+from service.api.body_parsing import REWARDS
+from service.api.request_bodies import RewardItem, RewardsBody
 from service.api.response_types import AcceptedAnswer, documented, takes
 from service.commands.rewards import Accepted, Receive, Reward
 from service.problems import Problem, ProblemCode
@@ -56,7 +56,7 @@ def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
 
 def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> Receive:
     """The command of a rewards body."""
-    return read_receive(service, tenant, session_id, read_rewards_body(body))
+    return read_receive(service, tenant, session_id, REWARDS.read(body))
 
 
 def read_receive(service: Service, tenant: str, session_id: str, asked: RewardsBody) -> Receive:

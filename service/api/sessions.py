@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic_core import to_json
 
+from service.api.body_parsing import PATCH, SESSION
 from service.api.paging import LIMIT, cut, page
-from service.api.request_bodies import PATCH, SESSION, parse, refuse_duplicates
 from service.api.response_types import Page, SessionAnswer, documented, takes
 from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
 from service.records import SessionRow
@@ -94,9 +94,7 @@ async def read_session(
 async def post_session(request: Request) -> Response:
     """One durable agent. The same name and body again gets the same session (200)."""
     service = service_of(request)
-    body = await request.body()
-    asked = parse(SESSION, body)
-    refuse_duplicates(body, -1)
+    asked = SESSION.read(await request.body())
     create = CreateSession(
         tenant_of(request),
         {**DEFAULTS, **asked},
@@ -144,9 +142,7 @@ async def get_session(session_id: str, request: Request) -> Response:
 async def patch_session(session_id: str, request: Request) -> Response:
     """An archived session can be read, not changed, until it is taken out again."""
     service = service_of(request)
-    body = await request.body()
-    changes = parse(PATCH, body)
-    refuse_duplicates(body, len(changes))
+    changes = PATCH.read(await request.body())
     change = ChangeSession((tenant_of(request), session_id), dict(changes))
     return json_response(session_answer(await service.writer.submit(change)))
 

@@ -12,6 +12,7 @@ from service.commands.sessions import find_session, refuse_archived, refuse_widt
 from service.problems import Problem, ProblemCode
 from service.records import SessionKey
 from service.storage.ports import Keys
+from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -26,7 +27,7 @@ class Imported:
 
 
 @dataclass(slots=True)
-class ImportHistory:
+class ImportHistory(Command[Imported]):
     """Command: append logged rounds to a trajectory, all or nothing.
 
     Attributes

@@ -13,6 +13,7 @@ from service.fits.schedule import after_decision, is_between_boundaries, is_bloc
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, SessionRow
 from service.storage.ports import Keys
+from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -31,7 +32,7 @@ class Blocked:
 
 
 @dataclass(slots=True)
-class Decide:
+class Decide(Command[Taken | Blocked]):
     """Command: one decision.
 
     Attributes

@@ -11,6 +11,7 @@ from service.fits.schedule import after_measurement, is_between_boundaries
 from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.ports import Keys
+from service.writer.command import Command
 from service.writer.round_spans import Spans
 from service.writer.unit_of_work import UnitOfWork
 
@@ -61,7 +62,7 @@ class Accepted:
 
 
 @dataclass(slots=True)
-class Receive:
+class Receive(Command[Accepted]):
     """Command: one or several rewards, all or nothing."""
 
     key: SessionKey

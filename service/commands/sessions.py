@@ -13,6 +13,7 @@ from service.agent_cache import build_agent
 from service.fits.schedule import open_schedule
 from service.problems import Problem, ProblemCode
 from service.records import SessionKey, SessionRow
+from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
 # of agents that learn within an epoch: with every reward they store dim x dim numbers (360 kB, 3 ms
@@ -54,7 +55,7 @@ def refuse_width(session: SessionRow, contexts: Floats) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateSession:
+class CreateSession(Command[tuple[SessionRow, bool]]):
     """Command: a new session, or the one of the same name that was asked for in the same words."""
 
     tenant: str
@@ -118,7 +119,7 @@ class CreateSession:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeSession:
+class ChangeSession(SessionCommand[SessionRow]):
     """Command: rename, archive or take out of the archive."""
 
     key: SessionKey
@@ -143,7 +144,7 @@ class ChangeSession:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteSession:
+class DeleteSession(SessionCommand[None]):
     """Command: delete the session and everything of it."""
 
     key: SessionKey

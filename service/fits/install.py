@@ -7,6 +7,7 @@ from service.agent_cache import Agents
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
 from service.records import DueFit, SessionKey, SessionRow
+from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -19,7 +20,7 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishFit:
+class FinishFit(SessionCommand[str | None]):
     """Command: record the result of the fit at work and decide by it from now on."""
 
     key: SessionKey

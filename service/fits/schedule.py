@@ -11,6 +11,7 @@ from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
 from service.fits.record import record_fit
 from service.records import DueFit, OpenWindow, SessionKey, SessionRow
+from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
 MOST_WAITING = 32  # fits that wait, and windows past their boundary that rewards are missing in
@@ -124,7 +125,7 @@ def _wake(uow: UnitOfWork, session: SessionRow) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(SessionCommand[None]):
     """Command: time has passed; mark what it makes due."""
 
     key: SessionKey

@@ -16,6 +16,7 @@ from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionKey
 from service.transfer.import_check import ImportCheck, ImportedSession
 from service.transfer.import_records import InvalidRecord
 from service.transfer.ndjson import PAGE, read_lines
+from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
 OpenFile = Callable[[], BinaryIO]
@@ -23,7 +24,7 @@ MOST_OF_A_LINE = 2**26  # bytes: a million lag weights take half; parsing it sto
 
 
 @dataclass(slots=True)
-class ImportSession:
+class ImportSession(Command[tuple[SessionRow, bool]]):
     """Command: a new session from a file; `check_import` makes it.
 
     Attributes

@@ -9,6 +9,7 @@ from starlette.types import Scope
 
 from service.problems import Problem, ProblemCode
 from service.records import ApiKey
+from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})  # for anybody who gets here
@@ -79,7 +80,7 @@ def revoked(keys: Iterable[ApiKey], key_id: str, now: float) -> ApiKey:
 
 
 @dataclass(frozen=True, slots=True)
-class SaveKey:
+class SaveKey(Command[None]):
     """Command: store a key, or that it is revoked."""
 
     row: ApiKey

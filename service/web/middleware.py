@@ -11,8 +11,8 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.body_parsing import LARGE
 from service.api.fast_routes import find_handler
-from service.api.request_bodies import LARGE
 from service.logs import REQUEST_ID
 from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem, ProblemCode, defect

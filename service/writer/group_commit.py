@@ -1,8 +1,8 @@
 """Many requests, one transaction: everything that waits is committed together, then answered.
 
-A command is a callable over a unit of work that checks before it writes. A `Problem` it raises is
-its own answer and leaves no write; should one write first, or anything else go wrong, the batch is
-rolled back and its commands run one by one.
+A `Problem` that a command raises is its own answer and leaves no write. If a command writes
+before it raises one, or anything else goes wrong, the batch is rolled back and its commands run one
+by one.
 
 Brief commands run in the event loop; what has to wait otherwise than for a socket, in the writer's
 thread: every statement gives the interpreter's lock away, and two busy threads lose more by
@@ -20,11 +20,12 @@ import structlog
 from service.problems import Problem, ProblemCode, Unavailable
 from service.storage.ports import Contended, InThread, Keys, Store, Transaction
 from service.writer.clock import Clock
+from service.writer.command import Command, Result
 from service.writer.thread import WriterThread
 from service.writer.unit_of_work import Effects, UnitOfWork
 
 log = structlog.get_logger()
-Command = Callable[[UnitOfWork], Any]
+Commands = list[Command[Any]]
 Outcome = tuple[Any, BaseException | None]
 Committed = tuple[list[Outcome], list[Effects]]
 TRIES = 10  # of a batch that meets other processes at the same rows
@@ -38,7 +39,7 @@ class Spoiled(Exception):
 class Attempt:
     """A batch's commands in one transaction; two threads may take turns on it."""
 
-    def __init__(self, transaction: Transaction, commands: list[Command], now: float) -> None:
+    def __init__(self, transaction: Transaction, commands: Commands, now: float) -> None:
         self.transaction = transaction
         self.commands = commands
         self._outcomes: list[Outcome] = []
@@ -48,8 +49,7 @@ class Attempt:
         """Run commands until one may take long, or all together do; whether all have been run."""
         until = perf_counter() + BRIEF_SECONDS
         for command in self.commands:
-            is_brief = getattr(command, "is_brief", None)
-            if is_brief is None or not is_brief(self._uow) or perf_counter() > until:
+            if not command.is_brief(self._uow) or perf_counter() > until:
                 return False
             self._outcomes.append(_outcome(command, self._uow))
         return True
@@ -99,7 +99,7 @@ class GroupCommit:
         self.clock = clock or Clock()
         self._max_batch = max_batch
         self._max_queue = max_queue
-        self._waiting: deque[tuple[list[Command], asyncio.Future[list[Outcome]]]] = deque()
+        self._waiting: deque[tuple[Commands, asyncio.Future[list[Outcome]]]] = deque()
         self._n_waiting = 0
         self._thread = WriterThread()
         self._pump: asyncio.Task[None] | None = None
@@ -111,17 +111,18 @@ class GroupCommit:
         """Commands that wait for a transaction."""
         return self._n_waiting
 
-    async def submit(self, command: Command) -> Any:
+    async def submit(self, command: Command[Result]) -> Result:
         """The command's result, once its writes are durable.
 
         Cancelling does not take the command back.
         """
+        result: Result
         [(result, error)] = await self.submit_all([command])
         if error is not None:
             raise error
         return result
 
-    def submit_all(self, commands: list[Command]) -> "asyncio.Future[list[Outcome]]":
+    def submit_all(self, commands: Commands) -> "asyncio.Future[list[Outcome]]":
         """Queue commands for one and the same transaction; the future gets their outcomes."""
         loop = asyncio.get_running_loop()
         if self._n_waiting >= self._max_queue:
@@ -170,9 +171,9 @@ class GroupCommit:
         except Exception:
             log.exception("defect", of="after a commit")
 
-    def _take(self) -> tuple[list[Command], list[tuple[asyncio.Future[list[Outcome]], int]]]:
+    def _take(self) -> tuple[Commands, list[tuple[asyncio.Future[list[Outcome]], int]]]:
         """Everything that waits, up to a full batch."""
-        commands: list[Command] = []
+        commands: Commands = []
         futures = []
         while self._waiting and len(commands) < self._max_batch:
             more, future = self._waiting.popleft()
@@ -181,7 +182,7 @@ class GroupCommit:
         self._n_waiting -= len(commands)
         return commands, futures
 
-    async def _commit(self, commands: list[Command]) -> Committed:
+    async def _commit(self, commands: Commands) -> Committed:
         """One batch: brief commands in the event loop, others in the thread."""
         try:
             transaction = self._store.begin(wait=False)
@@ -193,7 +194,7 @@ class GroupCommit:
             self._undo(transaction)
             raise
 
-    async def _commit_here(self, transaction: Transaction, commands: list[Command]) -> Committed:
+    async def _commit_here(self, transaction: Transaction, commands: Commands) -> Committed:
         try:
             await transaction.prefetch_here(_keys(commands))
             attempt = Attempt(transaction, commands, self.clock())
@@ -207,7 +208,7 @@ class GroupCommit:
         except Exception as error:
             return await self._thread.call(self._failed, (attempt, error))
 
-    def _again(self, begun: tuple[Transaction, list[Command]]) -> Committed:
+    def _again(self, begun: tuple[Transaction, Commands]) -> Committed:
         """What the event loop could not do, in the writer's thread."""
         transaction, commands = begun
         self._undo(transaction)
@@ -227,14 +228,14 @@ class GroupCommit:
             return self.run(attempt.commands)
         return self._apart(attempt.commands, error)
 
-    def run(self, commands: list[Command]) -> Committed:
+    def run(self, commands: Commands) -> Committed:
         """One batch, in the writer's thread."""
         try:
             return self._transact(commands)
         except Exception as error:
             return self._apart(commands, error)
 
-    def _apart(self, commands: list[Command], error: Exception) -> Committed:
+    def _apart(self, commands: Commands, error: Exception) -> Committed:
         """What becomes of commands that could not be committed together."""
         if isinstance(error, Unavailable):
             return [(None, error)] * len(commands), []
@@ -243,7 +244,7 @@ class GroupCommit:
         results = [self.run([command]) for command in commands]
         return [one[0] for one, _ in results], [e for _, effects in results for e in effects]
 
-    def _transact(self, commands: list[Command]) -> Committed:
+    def _transact(self, commands: Commands) -> Committed:
         keys = _keys(commands)
         for _ in range(TRIES):
             transaction = self._store.begin()
@@ -270,18 +271,14 @@ class GroupCommit:
             log.exception("defect", of="a rollback")
 
 
-def _keys(commands: list[Command]) -> Keys:
+def _keys(commands: Commands) -> Keys:
     keys = Keys()
     for command in commands:
-        add_keys = getattr(command, "keys", None)
-        if add_keys is not None:
-            add_keys(keys)
-        elif (key := getattr(command, "key", None)) is not None:
-            keys.sessions.add(key)
+        command.keys(keys)
     return keys
 
 
-def _outcome(command: Command, uow: UnitOfWork) -> Outcome:
+def _outcome(command: Command[Any], uow: UnitOfWork) -> Outcome:
     before = uow.n_writes
     try:
         return command(uow), None

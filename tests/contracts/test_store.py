@@ -1,4 +1,4 @@
-"""What every store promises: DESIGN 5's truth, whole or not at all."""
+"""What every store promises: the rows of docs/architecture.md, Storage, whole or not at all."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -24,7 +24,7 @@ HORIZON = 4
 
 @dataclass
 class Model:
-    """What DESIGN says of one ad_lasso session with single rewards and no waiting time."""
+    """One ad_lasso session, single rewards, no waiting time (docs/architecture.md, A fit)."""
 
     rounds: dict[str, list[int]] = field(default_factory=dict)  # positions of each trajectory
     values: dict[tuple[str, int], tuple[int, int, float]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Random operations under a clock that the test turns: sums, defaults, waits, failures, archives.
 
-The model is DESIGN 5's rules written out by brute force; trajectories, a restart and spans are in
-test_stateful.
+The model is the rules of docs/architecture.md, A reward and A fit, written out by brute force;
+trajectories, a restart and spans are in test_stateful.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""Five reference worlds, committed with the regret that oracle_w gets on each."""
+"""Five reference worlds as JSON files, each with the regret of `oracle_w` on it."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ REFERENCE_WORLDS = ("single", "flat_5", "spiking_15", "random_30", "early_mass_1
 
 @dataclass(frozen=True)
 class ReferenceWorld:
-    """A fixed world, and what to expect on it.
+    """A fixed world and the regret to expect on it.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class ReferenceWorld:
     oracle_w_regret: float
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers only; of w, the nonzeros."""
+        """Return a JSON object; w as its nonzeros."""
         env = self.environment
         return {
             "name": self.name,
@@ -51,7 +51,7 @@ class ReferenceWorld:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "ReferenceWorld":
-        """The inverse of `to_json`."""
+        """Invert `to_json`."""
         weights = np.zeros(data["horizon"])
         weights[data["lags"]] = data["weights"]
         environment = LongHorizonEnvironment(
@@ -71,7 +71,7 @@ class ReferenceWorld:
 
 
 def load_world(name: str) -> ReferenceWorld:
-    """One of `REFERENCE_WORLDS`.
+    """Load one of `REFERENCE_WORLDS`.
 
     Raises
     ------

@@ -118,7 +118,7 @@ def test_too_little_to_learn_from_gives_a_reason(rewards, keep, why):
 
 
 def test_theory_with_c_1_is_zero_everywhere_here():
-    """The finding of MODEL 5; a smaller multiplier is not."""
+    """As docs/model.md 5 says; a smaller multiplier is not."""
     contexts, rewards, _ = world(7, 300, noise=0.1)
     for c, status in ((1.0, "zero"), (0.01, "ok")):
         agent = make_agent("ad_lasso", dim=3, horizon=100, reg="theory", c=c)

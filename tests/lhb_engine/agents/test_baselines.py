@@ -1,4 +1,4 @@
-"""The agents of the paper's comparison do what MODEL 6 says of them."""
+"""The agents of the paper's comparison do what docs/model.md 6 says."""
 
 import numpy as np
 import pytest

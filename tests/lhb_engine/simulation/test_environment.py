@@ -1,4 +1,4 @@
-"""A world is the same however it is read, and is what MODEL 1 says."""
+"""A world is the same however it is read, and is what docs/model.md (1.1) says."""
 
 import math
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from service.api.request_bodies import DECISION, HISTORY, MOST_ARMS, MOST_NAMED, PATCH, RANK, parse
+from service.api.body_parsing import DECISION, HISTORY, MOST_NAMED, PATCH, RANK, Body
+from service.api.request_bodies import MOST_ARMS
 from service.problems import Problem
 from service.web.middleware import SlowBodies
 from tests.service.conftest import Serve, problem
@@ -28,13 +29,13 @@ pytestmark = pytest.mark.anyio
 )
 def test_one_error_not_one_an_element(contexts: str, field: str) -> None:
     with pytest.raises(Problem) as refused:
-        parse(DECISION, f'{{"contexts":{contexts}}}'.encode())
+        DECISION.parse(f'{{"contexts":{contexts}}}'.encode())
     assert refused.value.field == field
     assert len(refused.value.errors or ()) <= 2
 
 
 @pytest.mark.parametrize(
-    ("adapter", "body", "field"),
+    ("kind", "body", "field"),
     [
         (DECISION, '"contexts":[[1]],"arm_ids":[' + ",".join(["1"] * 200_000) + "]", "arm_ids[0]"),
         (RANK, '"contexts":[[1]],"arm_ids":[' + ",".join(["1"] * 200_000) + "]", "arm_ids[0]"),
@@ -42,24 +43,22 @@ def test_one_error_not_one_an_element(contexts: str, field: str) -> None:
     ],
     ids=["arm ids", "ranked arm ids", "logged rewards"],
 )
-def test_every_list_ends_at_its_first_offence(
-    adapter: TypeAdapter[Any], body: str, field: str
-) -> None:
+def test_every_list_ends_at_its_first_offence(kind: Body[Any], body: str, field: str) -> None:
     with pytest.raises(ValidationError) as refused:
-        adapter.validate_json(f"{{{body}}}")
+        kind.adapter.validate_json(f"{{{body}}}")
     assert refused.value.error_count() == 1
     with pytest.raises(Problem) as said:
-        parse(adapter, f"{{{body}}}".encode())
+        kind.parse(f"{{{body}}}".encode())
     assert said.value.field == field
 
 
 def test_unknown_keys_are_named_while_they_are_few() -> None:
     few, many = (",".join(f'"k{i}":0' for i in range(n)) for n in (MOST_NAMED, MOST_NAMED + 1))
     with pytest.raises(Problem) as refused:
-        parse(PATCH, f"{{{few}}}".encode())
+        PATCH.parse(f"{{{few}}}".encode())
     assert (refused.value.code, refused.value.field) == ("unknown_field", "k0")
     with pytest.raises(Problem, match="101 things") as refused:
-        parse(PATCH, f"{{{many}}}".encode())
+        PATCH.parse(f"{{{many}}}".encode())
     assert (refused.value.code, refused.value.field) == ("invalid", "body")
 
 

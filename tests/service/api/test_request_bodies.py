@@ -7,17 +7,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
-from service.api import quick_bodies as quick
+from service.api.body_parsing import (
+    BATCH,
+    DECISION,
+    HISTORY,
+    RANK,
+    REWARDS,
+    Body,
+    count_keys,
+    refuse_duplicates,
+)
 from service.api.context_arrays import read_contexts
-from service.api.request_bodies import BATCH, DECISION, REWARDS, parse, refuse_duplicates
 from service.problems import Problem
 
-HOT: dict[str, tuple[Any, TypeAdapter[Any], Any]] = {
-    "decision": (quick._DECISION, DECISION, quick.count_decision_keys),
-    "rewards": (quick._REWARDS, REWARDS, quick.count_reward_keys),
-    "batch": (quick._BATCH, BATCH, quick.count_batch_keys),
+HOT: dict[str, Body[Any]] = {
+    "decision": DECISION,
+    "rewards": REWARDS,
+    "batch": BATCH,
+    "history": HISTORY,
+    "rank": RANK,
 }
 
 odd = st.sampled_from(
@@ -83,10 +92,24 @@ some_rewards = st.fixed_dictionaries(
 items = st.fixed_dictionaries(
     {}, optional={"session_id": texts, "decision": decisions, "reward": some_rewards}
 )
+some_contexts = rows | encoded | odd
+histories = st.fixed_dictionaries(
+    {"contexts": some_contexts},
+    optional={
+        "rewards": st.lists(numbers, max_size=3) | odd,
+        "trajectory": texts,
+        "import_id": texts | st.just("x" * 201),
+    },
+)
+ranked = st.fixed_dictionaries(
+    {"contexts": some_contexts}, optional={"arm_ids": st.lists(texts, max_size=3) | odd}
+)
 bodies = st.one_of(
     st.tuples(st.just("decision"), decisions | odd),
     st.tuples(st.just("rewards"), some_rewards | odd),
     st.tuples(st.just("batch"), st.fixed_dictionaries({"items": st.lists(items, max_size=3)})),
+    st.tuples(st.just("history"), histories),
+    st.tuples(st.just("rank"), ranked),
 )
 
 
@@ -104,9 +127,9 @@ def plain(value: Any) -> Any:
     return repr(value)
 
 
-def slowly(adapter: TypeAdapter[Any], count: Any, body: bytes) -> Any:
-    asked = parse(adapter, body)
-    refuse_duplicates(body, count(asked))
+def slowly(kind: Body[Any], body: bytes) -> Any:
+    asked = kind.parse(body)
+    refuse_duplicates(body, count_keys(asked))
     return asked
 
 
@@ -115,18 +138,18 @@ def slowly(adapter: TypeAdapter[Any], count: Any, body: bytes) -> Any:
 def test_what_msgspec_reads_pydantic_reads_alike(case: tuple[str, Any]) -> None:
     kind, content = case
     body = json.dumps(content).encode()
-    decoder, adapter, count = HOT[kind]
-    found = quick._quick(decoder, count, body)
+    found = HOT[kind].read_quickly(body)
     if found is not None:
-        assert plain(found) == plain(slowly(adapter, count, body))
+        assert plain(found) == plain(slowly(HOT[kind], body))
 
 
 @given(st.lists(st.floats(-1e12, 1e12) | st.integers(-(10**12), 10**12), min_size=1))
 def test_the_usual_body_is_read_quickly_and_to_the_bit(numbers: list[float]) -> None:
     body = json.dumps({"contexts": [numbers]}).encode()
-    found = quick._quick(quick._DECISION, quick.count_decision_keys, body)
+    found = DECISION.read_quickly(body)
+    assert found is not None
     contexts = read_contexts(found["contexts"])
-    expected = np.array([parse(DECISION, body)["contexts"]])[0]
+    expected = np.array([DECISION.parse(body)["contexts"]])[0]
     assert contexts.tobytes() == expected.tobytes()
 
 
@@ -144,10 +167,10 @@ def test_the_usual_body_is_read_quickly_and_to_the_bit(numbers: list[float]) -> 
 )
 def test_bad_bodies_get_the_same_answer_as_ever(body: bytes, code: str) -> None:
     with pytest.raises(Problem) as caught:
-        quick.read_decision_body(body)
+        DECISION.read(body)
     assert caught.value.code == code
 
 
 def test_a_colon_in_a_text_costs_only_time() -> None:
     body = b'{"contexts": [[1.0]], "event_id": "user:1"}'
-    assert quick.read_decision_body(body) == {"contexts": [[1.0]], "event_id": "user:1"}
+    assert DECISION.read(body) == {"contexts": [[1.0]], "event_id": "user:1"}

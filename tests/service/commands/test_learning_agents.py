@@ -14,6 +14,7 @@ from service.commands.decisions import Blocked
 from service.commands.rewards import Receive, Reward
 from service.commands.sessions import DeleteSession
 from service.problems import Problem
+from service.writer.command import Command
 from tests.service.service_harness import ServiceHarness
 
 LEARNERS = sorted(name for name, kind in ALGORITHMS.items() if kind.learns_within_epoch)
@@ -67,7 +68,7 @@ def test_what_is_rolled_back_is_not_learned(tmp_path: Path, algorithm: str) -> N
     harness.decide()
     rewarded = Receive(harness.key, [Reward(5.0, "", round=4)], harness.agents)
 
-    class Both:
+    class Both(Command[None]):
         def __call__(self, uow: Any) -> None:
             rewarded(uow)
             raise RuntimeError("defect")

@@ -1,4 +1,7 @@
-"""When a fit is due, DESIGN 5 rule by rule; ad_lasso with horizon 4 fits 2..4, 9..12, 21..28."""
+"""When a fit is due, rule by rule (docs/architecture.md, A fit).
+
+ad_lasso with horizon 4 fits 2..4, 9..12, 21..28.
+"""
 
 import json
 from itertools import takewhile

@@ -1,6 +1,7 @@
 """Commands that tests of the writer hand to it."""
 
 from service.commands.decisions import Decide
+from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
@@ -10,7 +11,7 @@ def decide(harness: ServiceHarness, event_id: str | None = None) -> Decide:
     return Decide(harness.key, "", CONTEXTS, harness.agents, event_id, digest=digest)
 
 
-class WritesThenFails:
+class WritesThenFails(Command[None]):
     """A command against the rules: its transaction cannot be kept."""
 
     def __init__(self, harness: ServiceHarness, error: Exception) -> None:

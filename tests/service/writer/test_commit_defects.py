@@ -8,6 +8,7 @@ import pytest
 
 from service.problems import ProblemCode, Unavailable
 from service.storage.sqlite.transaction import SqliteTransaction
+from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import ServiceHarness
 from tests.service.writer.sample_commands import WritesThenFails, decide
@@ -63,7 +64,7 @@ def test_a_file_that_another_program_holds_stops_no_event_loop(harness: ServiceH
 def test_a_row_that_the_database_refuses_leaves_nothing_of_its_command(
     harness: ServiceHarness,
 ) -> None:
-    class Twice:
+    class Twice(SessionCommand[None]):
         key = harness.key
 
         def __call__(self, uow: UnitOfWork) -> None:
@@ -78,7 +79,7 @@ def test_a_row_that_the_database_refuses_leaves_nothing_of_its_command(
 
 
 def test_what_the_database_undid_by_itself_is_not_acknowledged(harness: ServiceHarness) -> None:
-    class Reads:
+    class Reads(SessionCommand[None]):
         """The disk is too full for what others in the batch wrote, when this has them flushed."""
 
         key = harness.key

@@ -9,6 +9,7 @@ import pytest
 from service.commands.decisions import Decide
 from service.commands.rewards import Receive, Reward
 from service.problems import Problem, ProblemCode
+from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 from tests.service.writer.sample_commands import WritesThenFails, decide
@@ -119,7 +120,7 @@ def test_a_rollback_takes_memory_back_with_it(harness: ServiceHarness) -> None:
     assert harness.decide().round == 2
 
 
-class Slow:
+class Slow(Command[str]):
     """A command that says nothing of how long it takes."""
 
     def __init__(self) -> None:

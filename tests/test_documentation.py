@@ -1,0 +1,189 @@
+"""Documents and comments refer only to files, sections and equations that exist."""
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# made by people or by commands where they run; a bare name with another ending is a user's file
+NOT_KEPT = {"deploy/secrets/postgres_password", "deploy/secrets/grafana_password"}
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FILE = re.compile(r"(?<![\w/.~$*}-])([\w.-]+(?:/[\w.-]+)*\.(?:py|md|sql|toml|yml|conf))(?![\w/(])")
+FOLDER = re.compile(r"(?<![\w/.~$*}-])([\w.-]+(?:/[\w.-]+)+/?)(?![\w/{*<])")
+MODULE = re.compile(r"(?<![\w/.])((?:lhb_engine|service|clients|tests)(?:\.[a-z_]\w*)+)")
+SHOUTED = re.compile(r"\b([A-Z]{5,}(?:\.md)? \d+(?:\.\d+)?)\b(?! ?[a-z%])")
+NUMBER = r"\(\d+\.\d+\)|\d+(?:\.\d+)?(?![\w%])"
+CITED = re.compile(rf"docs/model\.md,? ((?:{NUMBER})(?:(?:, | and | to )(?:{NUMBER}))*)")
+SECTION_CITED = re.compile(r"docs/architecture\.md[,:]? [\"'(]*([A-Z][a-z]*(?: [a-z]+)*)")
+
+
+@cache
+def tracked() -> frozenset[str]:
+    """Files of the repository, those about to be added included."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return frozenset(name for name in done.stdout.split("\n") if (ROOT / name).is_file())
+
+
+@cache
+def folders() -> frozenset[str]:
+    return frozenset(str(parent) for name in tracked() for parent in Path(name).parents)
+
+
+def prose(name: str) -> str:
+    """What a file says to people: of Python docstrings and comments, of all others everything."""
+    text = (ROOT / name).read_text()
+    if not name.endswith(".py"):
+        return text
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    said = [
+        ast.get_docstring(node) or ""
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, documented)
+    ]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    said += [t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT]
+    return "\n".join(said)
+
+
+def written() -> list[str]:
+    kinds = (".py", ".md", ".yml", ".toml", ".sql", ".conf", "Makefile", "Dockerfile", ".ci/run")
+    return sorted(name for name in tracked() if name.endswith(kinds))
+
+
+def headings(document: str) -> list[str]:
+    return re.findall(r"^#+ (.+)$", (ROOT / document).read_text(), re.M)
+
+
+def anchors(document: str) -> set[str]:
+    """As GitHub makes them of headings."""
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings(document)}
+
+
+@cache
+def equations() -> list[str]:
+    """Numbers at the ends of the indented lines of docs/model.md."""
+    text = (ROOT / "docs/model.md").read_text()
+    return re.findall(r"^ {4}.*\((\d+\.\d+)\)$", text, re.M)
+
+
+def missing_files(name: str, said: str) -> list[str]:
+    """Files and folders that `said` names and the repository does not hold."""
+    here = Path(name).parent
+    missing = []
+    for found in {*FILE.findall(said), *FOLDER.findall(said)}:
+        path = found.rstrip("./")
+        is_file = FILE.fullmatch(path) is not None
+        if not is_file and path.split("/")[0] not in folders():
+            continue  # "decisions/s", a media type, a route
+        known = tracked() | folders()
+        ends = any(have.endswith("/" + path) for have in known)
+        if path not in known | NOT_KEPT and str(here / path) not in known and not ends:
+            missing.append(found)
+    return missing
+
+
+def missing_modules(said: str) -> list[str]:
+    """Dotted names that are neither modules nor said in the last package's `__init__`."""
+    missing = []
+    for dotted in set(MODULE.findall(said)):
+        path, *rest = dotted.split(".")
+        while rest and f"{path}/{rest[0]}" in folders():
+            path, *rest = f"{path}/{rest[0]}", *rest[1:]
+        if not rest or f"{path}/{rest[0]}.py" in tracked():
+            continue
+        package = ROOT / path / "__init__.py"
+        if not package.is_file() or not re.search(rf"\b{rest[0]}\b", package.read_text()):
+            missing.append(dotted)
+    return missing
+
+
+def missing_citations(said: str) -> list[str]:
+    """Sections and equations of docs/model.md and docs/architecture.md that are not there."""
+    flat = re.sub(r"\s+", " ", said)
+    sections = {h.split()[0] for h in headings("docs/model.md") if h[0].isdigit()}
+    missing = []
+    for group in CITED.findall(flat):
+        for number in re.findall(NUMBER, group):
+            known = equations() if "." in number else sections
+            if number.strip("()") not in known:
+                missing.append(f"docs/model.md {number}")
+    rooms = headings("docs/architecture.md")
+    missing += [
+        f"docs/architecture.md, {title}"
+        for title in SECTION_CITED.findall(flat)
+        if not any(title == h or title.startswith(h + " ") for h in rooms)
+    ]
+    return missing
+
+
+@pytest.mark.parametrize("name", written())
+def test_what_a_file_refers_to_exists(name: str) -> None:
+    said = prose(name)
+    assert missing_files(name, said) == []
+    assert missing_modules(said) == []
+    assert missing_citations(said) == []
+    if name.endswith((".py", ".md")):
+        assert SHOUTED.findall(said) == [], "documents are cited by their path"
+
+
+@pytest.mark.parametrize("name", [name for name in written() if name.endswith(".md")])
+def test_links_lead_somewhere(name: str) -> None:
+    for target in LINK.findall((ROOT / name).read_text()):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (ROOT / name).parent / path if path else ROOT / name
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(str(file.relative_to(ROOT))), target
+
+
+def test_equations_are_numbered_one_after_the_other_within_their_section() -> None:
+    text = (ROOT / "docs/model.md").read_text()
+    for section in re.split(r"^## ", text, flags=re.M)[1:]:
+        number = section.split()[0]
+        found = re.findall(r"^ {4}.*\((\d+\.\d+)\)$", section, re.M)
+        assert found == [f"{number}.{i + 1}" for i in range(len(found))]
+    named = set(re.findall(r"\((\d+\.\d+)\)", text))
+    assert named == set(equations())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "see `lhb_engine/units.py`",
+        "as in gone.md",
+        "as `tests/gone` does",
+        "lhb_engine.gone finds it",
+        "docs/model.md (99.1)",
+        "docs/model.md (1.1) and (1.99)",
+        "docs/model.md 99",
+        "docs/architecture.md, A dream",
+    ],
+)
+def test_what_is_not_there_is_found(said: str) -> None:
+    assert missing_files("README.md", said) or missing_modules(said) or missing_citations(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "see `lhb_engine/agents/base.py`, or `base.py`, or `agents/base.py`",
+        "2000 decisions/s as application/json from /v1/sessions",
+        "lhb_engine.agents.base and lhb_engine.agents",
+        "docs/model.md (1.1), (1.2) and (3.2)",
+        "docs/model.md 5, and docs/architecture.md, A fit",
+    ],
+)
+def test_what_is_there_is_left_alone(said: str) -> None:
+    assert not missing_files("README.md", said)
+    assert not missing_modules(said)
+    assert not missing_citations(said)

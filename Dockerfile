@@ -2,7 +2,7 @@
 # LHB_DATABASE_URL of PostgreSQL also `lhb migrate`, `lhb serve` and `lhb worker`.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml setup.py lhb.py constraints.txt README.md LICENSE ./
 COPY lhb_engine lhb_engine
 COPY service service
 COPY clients clients

@@ -18,8 +18,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "service": ("service", "lhb_engine"),
     # adapters know the records and the problems, never a use case
     "service.storage": ("service.storage", "service.records", "service.problems", "lhb_engine"),
-    "clients.sdk.wire": (),
-    "clients.sdk.client": ("clients.sdk.wire",),
+    "lhb": ("clients", "lhb_engine"),
+    "clients.__init__": ("clients.sdk",),
+    "clients.sdk": ("clients.sdk",),
     "clients.progress": (),
     "clients.simulator": ("clients.sdk.client", "clients.progress", "lhb_engine"),
     "clients.simulation_report": ("clients.simulator", "lhb_engine"),
@@ -38,16 +39,21 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 # what each package may take from outside, beyond the standard library; None: anything declared
 OUTSIDE: dict[str, set[str] | None] = {
     "lhb_engine": {"numpy", "scipy", "sklearn", "threadpoolctl"},
-    "clients.sdk.client": {"httpx"},
-    "clients.sdk.wire": {"httpx"},
+    "lhb": set(),
+    "clients.__init__": set(),
+    "clients.sdk": {"httpx"},
 }
 
 
+# in the wheel these are below lhb.clients, and import each other by their place beside each other
+RELATIVE = ("clients.__init__", "clients.sdk")
+
+
 def modules() -> Iterator[tuple[str, Path]]:
+    yield "lhb", ROOT / "lhb.py"
     for package in OURS:
         for path in (ROOT / package).rglob("*.py"):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            yield name.removesuffix(".__init__"), path
+            yield ".".join(path.relative_to(ROOT).with_suffix("").parts), path
 
 
 def imports_of(name: str, path: Path) -> Iterator[str]:
@@ -55,8 +61,11 @@ def imports_of(name: str, path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name}: relative import"
-            yield node.module or ""
+            module = node.module or ""
+            is_ours = node.level > 0 or module.split(".")[0] in OURS
+            wanted = int(is_ours and name.startswith(RELATIVE))
+            assert node.level == wanted, f"{name}: {wanted} dots before {module}"
+            yield f"{name.rpartition('.')[0]}.{module}" if node.level else module
 
 
 def rule_for(name: str, rules: dict[str, Any]) -> Any:

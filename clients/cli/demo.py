@@ -28,7 +28,7 @@ def server(database: Path) -> Iterator[str]:
     log = database.with_suffix(".log")
     with log.open("w") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "clients.cli.main", "serve", "--port", "0"],
+            [sys.executable, "-c", "import lhb; lhb.main()", "serve", "--port", "0"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=stderr,

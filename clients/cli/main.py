@@ -42,7 +42,7 @@ def _reason(error: Exception) -> str | None:
     import httpx
     from pydantic import ValidationError
 
-    from clients.sdk.client import ApiError
+    from clients import ApiError
 
     if isinstance(error, OSError | ApiError):
         return str(error)

@@ -10,7 +10,7 @@ def sessions(url: str | None, archived: bool) -> list[dict[str, Any]]:
     Without `url` from the database of LHB_DATABASE_URL, every tenant's, beside a running server.
     """
     if url is not None:
-        from clients.sdk.client import Client
+        from clients import Client
 
         with Client(url) as client:
             return [session.info for session in client.sessions(archived=archived)]

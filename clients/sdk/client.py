@@ -18,9 +18,8 @@ from typing import Any, Self
 
 import httpx
 
-from clients.sdk.wire import (
+from .wire import (
     RETRY_STATUS,
-    ApiError,
     Decision,
     answer_of,
     authorization,
@@ -28,8 +27,6 @@ from clients.sdk.wire import (
     decision_body,
     encoded,
 )
-
-__all__ = ["ApiError", "Client", "Decision", "Session"]
 
 
 class Client:

@@ -10,19 +10,9 @@ from typing import Any, Self
 
 import httpx
 
+from .errors import error_of
+
 RETRY_STATUS = frozenset({429, 502, 503, 504})
-
-
-class ApiError(Exception):
-    """The service refused a request (RFC 9457): `status`, `code`, `detail`, `field`."""
-
-    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
-        self.status = status
-        self.code = str(problem.get("code", "http_error"))
-        self.detail = str(problem.get("detail", ""))
-        self.field = problem.get("field")
-        where = f" ({self.field})" if self.field else ""
-        super().__init__(f"{status} {self.code}{where}: {self.detail}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +52,7 @@ def answer_of(response: httpx.Response) -> Any:
         problem = response.json()
     except ValueError:
         problem = {"detail": response.text[:500]}
-    raise ApiError(response.status_code, problem if isinstance(problem, dict) else {})
+    raise error_of(response.status_code, problem if isinstance(problem, dict) else {})
 
 
 def backoff(attempt: int, retry_after: str | None) -> float:

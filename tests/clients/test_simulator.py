@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clients.sdk.client import Client
 from clients.simulation_report import summary, warnings_of
 from clients.simulator import SimulationSettings, play_session, simulate_all
+from lhb import Client
 
 SMALL = SimulationSettings(algorithms=("ad_lasso",), rounds=420, horizon=24, dim=3, arms=4, seeds=2)
 

@@ -72,7 +72,7 @@ def test_the_client_and_the_command_line_present_their_key(tmp_path: Path) -> No
     database = tmp_path / "lhb.db"
     key = lhb(database, "keys", "create").stdout.decode().strip()
     code = (
-        "import sys; from clients.sdk.client import Client\n"
+        "import sys; from lhb import Client\n"
         "with Client(sys.argv[1]) as client:\n"
         "    print(client.create_session('s', dim=2, horizon=4).decide([[1, 0]]).round)"
     )

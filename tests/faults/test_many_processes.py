@@ -13,8 +13,8 @@ import numpy as np
 import psycopg
 import pytest
 
-from clients.sdk.client import Client
 from clients.simulator import SimulationSettings, play_in_process, play_session, settled_estimates
+from lhb import Client
 from service.storage.migrate import migrate
 from tests.conftest import database
 from tests.faults.load_generator import Count, Player, check_all, make_players, play_all

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clients.sdk.client import Client, Session
 from clients.simulator import SimulationSettings, play_in_process, settled_estimates
+from lhb import Client, Session
 from tests.faults.server_process import ROOT, Server, WorkerProcess
 
 SETTINGS = SimulationSettings(("ad_lasso",), rounds=240, horizon=20, dim=3, arms=4, sparsity=2)

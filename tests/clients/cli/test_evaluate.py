@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from clients.cli.log_files import LogError, read_log
 from clients.cli.main import app
-from clients.sdk.client import Client
 from clients.simulator import SimulationSettings, play_session
+from lhb import Client
 from lhb_engine.evaluation.log_replay import Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 

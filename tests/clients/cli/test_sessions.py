@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from clients.cli.demo import server
-from clients.sdk.client import Client
+from lhb import Client
 
 
 def lhb(database: Path, *arguments: str) -> str:

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from clients.sdk.client import ApiError, Client
+from lhb import ApiError, Client
 
 CONTEXTS = [[0.3, -0.1], [0.2, 0.9]]
 

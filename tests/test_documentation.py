@@ -6,6 +6,7 @@ import re
 import subprocess
 import tokenize
 from functools import cache
+from os.path import normpath
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,8 @@ def missing_files(name: str, said: str) -> list[str]:
             continue  # "decisions/s", a media type, a route
         known = tracked() | folders()
         ends = any(have.endswith("/" + path) for have in known)
-        if path not in known | NOT_KEPT and str(here / path) not in known and not ends:
+        beside = normpath(here / path) in known
+        if path not in known | NOT_KEPT and not beside and not ends:
             missing.append(found)
     return missing
 

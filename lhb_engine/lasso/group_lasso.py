@@ -38,6 +38,8 @@ class GroupLassoResult:
     phi : (n_lags, dim) array
     intercept : float
         Baseline per round, 0 unless fitted.
+    controls : (n_controls,) array
+        Coefficients of the unpenalised columns.
     gap : float
         Duality gap relative to the objective at phi = 0.
     n_iterations : int
@@ -48,6 +50,7 @@ class GroupLassoResult:
 
     phi: Floats
     intercept: float
+    controls: Floats
     gap: float
     n_iterations: int
     converged: bool
@@ -117,6 +120,8 @@ class GroupLasso:
     design : LaggedDesign
     y : (n_rows,) array
     fit_intercept : bool
+    controls : (n_rows, n_controls) array, optional
+        Unpenalised columns beside the lagged ones.
 
     Attributes
     ----------
@@ -126,8 +131,15 @@ class GroupLasso:
         The smallest lam whose solution is zero.
     """
 
-    def __init__(self, design: LaggedDesign, y: Floats, *, fit_intercept: bool = False) -> None:
-        self.problem = LeastSquares(design, y, fit_intercept)
+    def __init__(
+        self,
+        design: LaggedDesign,
+        y: Floats,
+        *,
+        fit_intercept: bool = False,
+        controls: Floats | None = None,
+    ) -> None:
+        self.problem = LeastSquares(design, y, fit_intercept, controls)
         self.correlation = self.problem.correlate(self.problem.y)
         self.lambda_max = self._largest_correlation()
         self._working_set = WorkingSet(self.problem, self.correlation)
@@ -214,5 +226,5 @@ class GroupLasso:
             yield result
 
     def _result(self, phi: Floats, gap: float, n_iterations: int, tol: float) -> GroupLassoResult:
-        intercept = self.problem.intercept(phi)
-        return GroupLassoResult(phi, intercept, gap, n_iterations, gap <= tol)
+        intercept, controls = self.problem.unpenalised(phi)
+        return GroupLassoResult(phi, intercept, controls, gap, n_iterations, gap <= tol)

@@ -1,4 +1,4 @@
-"""The least-squares part of a fit through the operator, with the baseline projected out."""
+"""The least-squares part of a fit through the operator, with unpenalised columns projected out."""
 
 import numpy as np
 
@@ -9,13 +9,16 @@ LARGEST = 1e60  # products of four such numbers are within a float's range
 
 
 class LeastSquares:
-    """min_b 1/(2n) |X phi + c b - y|^2: X and y are projected orthogonally to c ("centred").
+    """min_b 1/(2n) |X phi + Z b - y|^2: X and y are projected orthogonally to Z ("centred").
+
+    Z holds the unpenalised columns: the design's intercept column, if asked for, and `controls`.
 
     Parameters
     ----------
     design : LaggedDesign
     y : (n,) array
     fit_intercept : bool
+    controls : (n, n_controls) array, optional
 
     Attributes
     ----------
@@ -23,17 +26,23 @@ class LeastSquares:
         Centred values.
     square, given_square : float
         |y|^2 / n of the centred values, and of the values as given.
-    baseline : (n,) array or None
-        Unit vector along the intercept column c; None where no baseline is fitted.
+    basis : list of (n,) arrays
+        Orthonormal basis of Z's columns.
 
     Raises
     ------
     ValueError
-        `y` of the wrong shape, empty, or not finite; `y` or the design of a size whose squares
+        `y` or controls of the wrong shape or not finite; `y` or the design of a size whose squares
         leave a float's range (beyond 1e60, or all below 1e-60 and not zero).
     """
 
-    def __init__(self, design: LaggedDesign, y: Floats, fit_intercept: bool) -> None:
+    def __init__(
+        self,
+        design: LaggedDesign,
+        y: Floats,
+        fit_intercept: bool,
+        controls: Floats | None = None,
+    ) -> None:
         y = np.array(y, dtype=np.float64)
         if y.shape != (design.n_rows,) or design.n_rows == 0:
             raise ValueError(f"y must be ({design.n_rows},) and not empty")
@@ -50,26 +59,38 @@ class LeastSquares:
             raise ValueError("contexts are too large or small: give them in other units")
         self.design = design
         self.n = design.n_rows
-        self.baseline: Floats | None = None
-        if fit_intercept:
-            self._norm = float(np.sqrt(design.intercept @ design.intercept))
-            # the intercept column of differenced rows is zero up to rounding
-            if self._norm > 1e-9 * np.sqrt(self.n):
-                self.baseline = design.intercept / self._norm
+        # the intercept column of differenced rows is zero up to rounding
+        columns = [(design.intercept, 1e-9 * float(np.sqrt(self.n)))] if fit_intercept else []
+        extra = np.zeros((self.n, 0)) if controls is None else np.asarray(controls, np.float64)
+        if extra.shape[:1] != y.shape or extra.ndim != 2 or not np.isfinite(extra).all():
+            raise ValueError(f"controls must be finite, ({self.n}, n_controls)")
+        columns += [(column, 1e-9 * float(np.sqrt(column @ column))) for column in extra.T]
+        self._columns = [column for column, _ in columns]
+        self._has_intercept = fit_intercept
+        self._used: list[tuple[int, float]] = []  # columns that add a direction, and its length
+        self.basis: list[Floats] = []
+        for i, (column, least) in enumerate(columns):
+            rest = self.centre(self.centre(column))  # twice: the first leaves its rounding
+            norm = float(np.sqrt(rest @ rest))
+            if norm > least:
+                self._used.append((i, norm))
+                self.basis.append(rest / norm)
         self._given = y
         self.y = self.centre(y)
         self.square = float(self.y @ self.y) / self.n
         self.given_square = float(y @ y) / self.n
 
     def centre(self, v: Floats) -> Floats:
-        """Subtract from `v`, (n,), its part along the baseline."""
-        return v if self.baseline is None else v - (self.baseline @ v) * self.baseline
+        """Subtract from `v`, (n,), its part along the unpenalised columns."""
+        for direction in self.basis:
+            v = v - (direction @ v) * direction
+        return v
 
     def columns(self, lags: Ints, out: Floats) -> None:
         """Write the centred columns of some lags into the rows of (len(lags) * dim, n) `out`."""
         self.design.columns(lags, out)
-        if self.baseline is not None:
-            out -= np.multiply.outer(out @ self.baseline, self.baseline)
+        for direction in self.basis:
+            out -= np.multiply.outer(out @ direction, direction)
 
     def predict(self, phi: Floats) -> Floats:
         """Compute the centred X phi, (n_lags, dim) -> (n,)."""
@@ -97,8 +118,14 @@ class LeastSquares:
         """|X moved|^2 / n, given X moved."""
         return float(fitted @ fitted) / self.n
 
-    def intercept(self, phi: Floats) -> float:
-        """Return the baseline per round that fits best, given phi."""
-        if self.baseline is None:
-            return 0.0
-        return float(self.baseline @ (self._given - self.design.matvec(phi))) / self._norm
+    def unpenalised(self, phi: Floats) -> tuple[float, Floats]:
+        """Return the intercept and the controls' coefficients that fit best, given phi.
+
+        They are 0 for a column that is a combination of those before it.
+        """
+        out = np.zeros(len(self._columns))
+        rest = self._given - self.design.matvec(phi) if self.basis else self._given
+        for (i, norm), direction in reversed(list(zip(self._used, self.basis, strict=True))):
+            out[i] = float(direction @ rest) / norm
+            rest = rest - out[i] * self._columns[i]
+        return (float(out[0]), out[1:]) if self._has_intercept else (0.0, out)

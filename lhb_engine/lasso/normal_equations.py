@@ -68,8 +68,8 @@ def normal_equations(problem: LeastSquares, target: Floats) -> NormalEquations |
     gram = problem.design.gram()
     if gram is None:
         return None
-    if problem.baseline is not None:
-        along = problem.design.rmatvec(problem.baseline).ravel()
+    for direction in problem.basis:
+        along = problem.design.rmatvec(direction).ravel()
         gram -= np.outer(along, along)
     gram /= problem.n
     return NormalEquations(gram, target, problem.square)

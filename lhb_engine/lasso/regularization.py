@@ -9,6 +9,7 @@ from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats
 from lhb_engine.lasso.block_norms import block_norms
 from lhb_engine.lasso.group_lasso import GroupLasso, GroupLassoResult
+from lhb_engine.lasso.least_squares import LeastSquares
 
 LEVEL = 0.5
 FALSE_LAG_RATE = 0.1
@@ -71,6 +72,16 @@ class NoiseAdaptive:
     result: GroupLassoResult
 
 
+def centred_rms(problem: LeastSquares) -> float:
+    """Root mean square of a problem's entries, all unpenalised columns projected out."""
+    design = problem.design
+    total = design.square_sum
+    for direction in problem.basis:
+        along = design.rmatvec(direction)
+        total -= float(np.vdot(along, along))
+    return sqrt(max(total, 0.0) / (design.n_rows * design.n_lags * design.dim))
+
+
 def entry_rms(design: LaggedDesign, fit_intercept: bool) -> float:
     """Root mean square sd_x of the design's entries, centred where a baseline is fitted."""
     total = design.square_sum
@@ -83,7 +94,12 @@ def entry_rms(design: LaggedDesign, fit_intercept: bool) -> float:
 
 
 def noise_adaptive(
-    design: LaggedDesign, y: Floats, *, fit_intercept: bool = False, level: float = LEVEL
+    design: LaggedDesign,
+    y: Floats,
+    *,
+    fit_intercept: bool = False,
+    controls: Floats | None = None,
+    level: float = LEVEL,
 ) -> NoiseAdaptive:
     """Choose lam = a sigma_hat sd_x (sqrt(d) + sqrt(2 log k)) / sqrt(n) (docs/model.md, 5).
 
@@ -101,13 +117,15 @@ def noise_adaptive(
         n rows of k lags.
     y : (n,) array
     fit_intercept : bool
+    controls : (n, n_controls) array, optional
+        Unpenalised columns.
     level : float
         a.
     """
-    lasso = GroupLasso(design, y, fit_intercept=fit_intercept)
+    lasso = GroupLasso(design, y, fit_intercept=fit_intercept, controls=controls)
     target = lasso.problem
     n, k, d = target.n, design.n_lags, design.dim
-    sd_x = entry_rms(design, fit_intercept)
+    sd_x = entry_rms(design, fit_intercept) if controls is None else centred_rms(target)
     unit = sd_x * (sqrt(d) + sqrt(2 * log(k))) / sqrt(n)
     floor = 0.02 * float(np.std(target.y))
     sigma = sqrt(target.square)
@@ -120,7 +138,7 @@ def noise_adaptive(
         )
         residual = target.y - target.predict(result.phi)
         n_active = int((block_norms(result.phi) > 0).sum())
-        n_fitted = (n_active + d - 1 if n_active else 0) + (target.baseline is not None)
+        n_fitted = (n_active + d - 1 if n_active else 0) + len(target.basis)
         freedom = max(n - n_fitted, LEAST_FREEDOM * n)
         following = max(floor, sqrt(float(residual @ residual) / freedom))
         settled = abs(following - sigma) <= 1e-3 * sigma

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.history import Floats
+from lhb_engine.history import Floats, Ints
+from lhb_engine.lasso.least_squares import LeastSquares
 from lhb_engine.lasso.rank_one import RankOne
 
 MAX_STEPS = 50
@@ -80,6 +81,33 @@ def rank_one_errors(
         "lag_weights_error": np.sqrt(np.diag(covariance)[:m]).tolist(),
         "sigma": float(np.sqrt(variance)),
     }
+
+
+def least_squares_refit(
+    design: LaggedDesign, y: Floats, lags: Ints, fit_intercept: bool, controls: Floats | None
+) -> tuple[Floats, Floats, int]:
+    """Regress y on the columns of some lags, beside the unpenalised ones.
+
+    Returns
+    -------
+    coef, error : (len(lags), dim) arrays
+        Least-squares coefficients and their standard errors; NaN without degrees of freedom.
+    freedom : int
+        Rows less the rank of all columns; 0 where there are none left.
+    """
+    problem = LeastSquares(design, y, fit_intercept, controls)
+    columns = np.empty((len(lags) * design.dim, problem.n))
+    problem.columns(lags, columns)
+    inverse = np.linalg.pinv(columns.T)
+    freedom = problem.n - len(problem.basis) - int(np.linalg.matrix_rank(columns))
+    shape = (len(lags), design.dim)
+    if freedom < 1:
+        return np.full(shape, np.nan), np.full(shape, np.nan), 0
+    coef = inverse @ problem.y
+    residual = problem.y - coef @ columns
+    variance = float(residual @ residual) / freedom
+    error = np.sqrt(variance * np.einsum("ij,ij->i", inverse, inverse))
+    return coef.reshape(shape), error.reshape(shape), freedom
 
 
 def _complement(theta: Floats) -> Floats:

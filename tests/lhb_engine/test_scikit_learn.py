@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from statsmodels.datasets import macrodata
+from statsmodels.tsa.ardl import ARDL
 
-import lhb_engine.scikit_learn
-from lhb_engine.scikit_learn import LaggedGroupLasso, LaggedGroupLassoCV
+from lhb_engine.scikit_learn import (
+    LaggedGroupLasso,
+    LaggedGroupLassoCV,
+    cross_validation,
+    lagged_group_lasso,
+)
 
 ORDERED = "rows are rounds in order: a row's prediction depends on the rows before it"
 EXPECTED_FAILURES = {
@@ -16,7 +22,7 @@ EXPECTED_FAILURES = {
 
 
 @parametrize_with_checks(
-    [LaggedGroupLasso(), LaggedGroupLassoCV(n_lams=5, n_folds=3)],
+    [LaggedGroupLasso(4), LaggedGroupLassoCV(4, n_lams=5, n_folds=3)],
     expected_failed_checks=lambda _: EXPECTED_FAILURES,
 )
 def test_scikit_learn_s_checks(estimator, check):
@@ -92,5 +98,155 @@ def test_a_feature_that_never_changes_is_not_divided_by_its_rounding():
     assert fit.score(X, y) > 0.8
 
 
-def test_its_examples():
-    assert doctest.testmod(lhb_engine.scikit_learn).failed == 0
+@pytest.mark.parametrize("module", [lagged_group_lasso, cross_validation])
+def test_its_examples(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+def persistent(n, seed=0):
+    """A feature that moves slowly around 5, and rewards of its lags 0 and 1."""
+    rng = np.random.default_rng(seed)
+    x = np.empty(n)
+    x[0] = 5
+    for i in range(1, n):
+        x[i] = 5 + 0.9 * (x[i - 1] - 5) + 0.3 * rng.standard_normal()
+    y = 1.0 + 0.8 * x + 0.1 * rng.standard_normal(n)
+    y[1:] += 0.4 * x[:-1]
+    y[0] += 0.4 * 5
+    return x[:, None], y
+
+
+def test_rows_whose_lags_are_not_known_are_held_back():
+    X, y = persistent(300)
+    fit = LaggedGroupLasso(4, 1e-8, tol=1e-9).fit(X, y)
+    assert fit.n_rows_ == 297
+    np.testing.assert_allclose(fit.coef_.ravel(), [0.8, 0.4, 0, 0], atol=0.06)
+    other = y.copy()
+    other[:3] = 1e3  # rewards of held-back rows say nothing
+    np.testing.assert_array_equal(
+        LaggedGroupLasso(4, 1e-8, tol=1e-9).fit(X, other).coef_, fit.coef_
+    )
+    zeros = LaggedGroupLasso(4, 1e-8, tol=1e-9, zero_start=True).fit(X, y)
+    assert zeros.n_rows_ == 300
+    assert abs(zeros.coef_[1, 0] - 0.4) > 0.1  # what zeros before the first row do
+    apart = LaggedGroupLasso(4, 1e-8).fit(X, y, lengths=[100, 3, 197])
+    assert apart.n_rows_ == 97 + 194
+
+
+def test_a_true_start_at_zero_uses_every_row():
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((40, 2))
+    theta = np.array([0.6, 0.8])
+    y = np.convolve(X @ theta, [1.0, 0, 0.5])[:40] + 2
+    fit = LaggedGroupLasso(3, 1e-9, zero_start=True, tol=1e-12).fit(X, y)
+    np.testing.assert_allclose(fit.coef_, np.outer([1, 0, 0.5], theta), atol=1e-6)
+    assert fit.n_rows_ == 40
+    with pytest.raises(ValueError, match="zero_start"):
+        LaggedGroupLasso(40).fit(X, y)
+
+
+def test_the_past_can_be_given():
+    X, y, _ = problem()
+    fit = LaggedGroupLasso(6).fit(X, y)
+    whole = fit.predict(X)
+    np.testing.assert_allclose(fit.predict(X[100:], past=X[:100]), whole[100:])
+    np.testing.assert_allclose(fit.predict(X[100:], past=X[95:100]), whole[100:])
+    # an unknown past counts as the mean row
+    mean = np.tile(X.mean(axis=0), (5, 1))
+    np.testing.assert_allclose(fit.predict(X[:3]), fit.predict(X[:3], past=mean))
+    zeros = LaggedGroupLasso(6, zero_start=True).fit(X, y)
+    np.testing.assert_allclose(zeros.predict(X[:3]), zeros.predict(X[:3], past=np.zeros((5, 3))))
+    with pytest.raises(ValueError, match="past"):
+        fit.predict(X, past=X[:, :2])
+
+
+def test_controls_have_no_lags_and_no_penalty():
+    X, y, _ = problem()
+    month = np.sin(np.arange(400) * 2 * np.pi / 12)
+    trend = np.arange(400) / 100
+    both = np.column_stack([month, X, trend])
+    y = y + 3 * month - 2 * trend
+    for model in (LaggedGroupLasso(6), LaggedGroupLassoCV(6, n_folds=3)):
+        fit = model.set_params(controls=(0, 4)).fit(both, y)
+        assert fit.coef_.shape == (6, 3)
+        np.testing.assert_allclose(fit.control_coef_, [3, -2], atol=0.05)
+        assert fit.intercept_ == pytest.approx(4, abs=0.1)
+        assert fit.score(both, y) > 0.99
+    # at any lam the residual is orthogonal to them, and to the intercept
+    fit = LaggedGroupLasso(6, 1e3, controls=(0, 4)).fit(both, y)
+    assert not fit.coef_.any()
+    residual = (y - fit.predict(both))[5:]
+    np.testing.assert_allclose(both[5:, [0, 4]].T @ residual, 0, atol=1e-8)
+    assert residual.sum() == pytest.approx(0, abs=1e-8)
+    # one that is a combination of others changes nothing
+    twice = np.column_stack([both, month + 2 * trend])
+    more = LaggedGroupLasso(6, 0.01, controls=(0, 4, 5)).fit(twice, y)
+    less = LaggedGroupLasso(6, 0.01, controls=(0, 4)).fit(both, y)
+    np.testing.assert_allclose(more.coef_, less.coef_, atol=1e-9)
+    np.testing.assert_allclose(more.predict(twice), less.predict(both))
+    for bad in ((0, 0), (5,), (0, 1, 2, 3, 4)):
+        with pytest.raises(ValueError, match="controls"):
+            LaggedGroupLasso(6, controls=bad).fit(both, y)
+
+
+def test_without_penalty_it_is_the_distributed_lag_regression_of_statsmodels():
+    """Log consumption on log income, lags 0 to 3, with and without a fixed regressor."""
+    data = macrodata.load_pandas().data
+    income = np.log(data["realdpi"].to_numpy())[:, None]
+    consumption = np.log(data["realcons"].to_numpy())
+    rate = data["tbilrate"].to_numpy()[:, None]
+    for fixed in (None, rate):
+        theirs = ARDL(consumption, 0, income, 3, fixed=fixed, trend="c").fit()
+        X = income if fixed is None else np.column_stack([income, fixed])
+        controls = () if fixed is None else (1,)
+        ours = LaggedGroupLasso(4, 1e-10, controls=controls, tol=1e-12, standard_errors=True)
+        ours.fit(X, consumption)
+        named = dict(zip(theirs.model.exog_names, theirs.params, strict=True))
+        expected = [value for name, value in named.items() if ".L" in name]
+        np.testing.assert_allclose(ours.coef_.ravel(), expected, atol=2e-5)
+        assert ours.intercept_ == pytest.approx(named["const"], abs=1e-5)
+        if fixed is not None:
+            assert ours.control_coef_[0] == pytest.approx(theirs.params[-1], rel=1e-5)
+        lags = [".L" in name for name in named]
+        # least squares with t intervals, as theirs
+        np.testing.assert_allclose(ours.refit_error_.ravel(), theirs.bse[lags], rtol=1e-6)
+        low, high = ours.coef_interval()
+        half = 1.971957 * theirs.bse[lags]  # t of about 195 degrees of freedom
+        np.testing.assert_allclose((high - low).ravel() / 2, half, rtol=1e-3)
+
+
+def test_intervals_of_coefficients_cover():
+    """A lag that stands out is always selected, so that selection does not narrow its interval."""
+    rng = np.random.default_rng(5)
+    covered = []
+    for _ in range(200):
+        X = rng.standard_normal((80, 2))
+        y = np.convolve(X @ [0.6, 0.8], [0, 1.0])[:80] + rng.standard_normal(80)
+        fit = LaggedGroupLasso(3, 0.25, standard_errors=True).fit(X, y)
+        low, high = fit.coef_interval(0.9)
+        covered += ((low[1] <= [0.6, 0.8]) & (high[1] >= [0.6, 0.8])).tolist()
+        assert np.isnan(low[fit.lag_weights_ == 0]).all()
+    assert np.mean(covered) == pytest.approx(0.9, abs=3 * np.sqrt(0.09 / 400))
+
+
+def test_intervals_of_predictions_cover_where_the_past_is_not_known_too():
+    rng = np.random.default_rng(6)
+    model = LaggedGroupLasso(5, 0.02)
+    weights = np.array([0.5, 0, 0, 1.0, 0])
+    X = rng.standard_normal((2000, 2))
+    y = np.convolve(X @ [0.6, 0.8], weights)[:2000] + 0.5 * rng.standard_normal(2000)
+    model.fit(X, y)
+    inside = []
+    for _ in range(300):
+        X = rng.standard_normal((12, 2))
+        y = np.convolve(X @ [0.6, 0.8], weights)[4:12] + 0.5 * rng.standard_normal(8)
+        low, high = model.predict_interval(X[4:], level=0.9)
+        inside.append((low <= y) & (y <= high))
+    shares = np.mean(inside, axis=0)
+    np.testing.assert_allclose(shares, 0.9, atol=4 * np.sqrt(0.09 / 300))
+    low, high = model.predict_interval(X[4:])
+    assert high[0] - low[0] > 1.5 * (high[7] - low[7])
+    low, high = model.predict_interval(X[4:], past=X[:4])
+    np.testing.assert_allclose(high - low, high[0] - low[0])

@@ -1,0 +1,6 @@
+"""scikit-learn estimators of lagged effects: a fixed lam, and one chosen by cross-validation."""
+
+from lhb_engine.scikit_learn.cross_validation import LaggedGroupLassoCV
+from lhb_engine.scikit_learn.lagged_group_lasso import LaggedGroupLasso
+
+__all__ = ["LaggedGroupLasso", "LaggedGroupLassoCV"]

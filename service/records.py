@@ -154,6 +154,11 @@ class SessionRow:
         return None if self.schedule.current is None else self.schedule.current.key
 
     @property
+    def fit_due_at(self) -> float | None:
+        """Since when the fit that is at work is due, or None."""
+        return None if self.schedule.current is None else self.schedule.current.due_at
+
+    @property
     def wake_at(self) -> float | None:
         """When time alone will have something to do here."""
         times = [w.overdue_at for w in self.schedule.open if w.overdue_at is not None]

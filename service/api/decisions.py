@@ -1,5 +1,6 @@
 """POST and GET of decisions."""
 
+from operator import attrgetter
 from typing import Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -89,20 +90,16 @@ def refuse_twins(arm_ids: list[str]) -> None:
         seen.add(name)
 
 
+ANSWERED = tuple(DecisionAnswer.model_fields)
+_answered = attrgetter(*ANSWERED)
+
+
 def decision_answer(decision: DecisionRow) -> dict[str, Any]:
-    """A decision as it is answered, the first time and every time after."""
-    return {
-        "event_id": decision.event_id,
-        "round": decision.round,
-        "arm": decision.arm,
-        "arm_id": decision.arm_id,
-        "scores": memoryview(decision.scores).cast("d").tolist(),
-        "propensity": decision.propensity,
-        "epoch": decision.epoch,
-        "model_version": decision.model_version,
-        "next_fit_round": decision.next_fit_round,
-        "explored": bool(decision.explored),
-    }
+    """Return the fields of `DecisionAnswer`, as answered the first time and every time after."""
+    answer = dict(zip(ANSWERED, _answered(decision), strict=True))
+    answer["scores"] = memoryview(decision.scores).cast("d").tolist()
+    answer["explored"] = bool(decision.explored)  # SQLite keeps an integer
+    return answer
 
 
 async def decide(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:

@@ -51,7 +51,7 @@ class ProblemAnswer(BaseModel):
 
 
 class DecisionAnswer(BaseModel):
-    """One decision."""
+    """One decision: the fields of `DecisionRow` that are answered, blobs as lists of numbers."""
 
     event_id: str
     round: int

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
-def columns(rows: Iterable[Sequence[Any]], n: int) -> list[str]:
-    """Rows as `n` array literals, which `unnest` turns back into rows.
+def columns(rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Rows, at least one, as array literals, which `unnest` turns back into rows.
 
     A third of the CPU of the driver's own array adaptation (2.6 against 7.6 us a row of 8), and
     unlike COPY it needs no round trips of its own.
     """
-    return [_array(column) for column in zip(*rows, strict=True)] or ["{}"] * n
+    return [_array(column) for column in zip(*rows, strict=True)]
 
 
 def _array(column: Sequence[Any]) -> str:

@@ -5,6 +5,7 @@ Reading ahead is one exchange with the server, writing and the commit another.
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 from service.records import (
@@ -18,11 +19,17 @@ from service.records import (
 from service.storage.ports import Changes, Contended, InThread, Keys, MustWait
 from service.storage.postgres.array_literals import columns
 from service.storage.postgres.pipeline import Exchange, Pipeline, ResultRows, Statement
-from service.storage.postgres.reader import PostgresReader, translated
+from service.storage.postgres.reader import (
+    SESSION_COLUMNS,
+    SESSION_UPDATES,
+    PostgresReader,
+    translated,
+)
+from service.storage.sql.columns import COUNTERS, session_values, trajectory_values
 from service.storage.sql.reader import session_of
-from service.storage.sql.session_rows import fit_due_at, session_row, session_update, trajectory_row
 
 N_CACHED_SESSIONS = 4096
+counters = attrgetter(*COUNTERS)
 
 
 class PostgresTransaction(PostgresReader):
@@ -65,18 +72,18 @@ class PostgresTransaction(PostgresReader):
     def _prefetching(self, keys: Keys) -> Exchange[None]:
         if not keys.sessions:
             return
-        asked = {"lock_sessions": columns(keys.sessions, 2)}
+        asked = {"lock_sessions": columns(keys.sessions)}
         if keys.trajectories:
-            asked["lock_trajectories"] = columns(keys.trajectories, 3)
+            asked["lock_trajectories"] = columns(keys.trajectories)
         if keys.events:
             events = ((*key, event) for key, event in keys.events)
-            asked["decisions_by_events"] = columns(events, 4)
+            asked["decisions_by_events"] = columns(events)
         if keys.numbers:
             numbers = ((*key, number) for key, number in keys.numbers)
-            asked["decisions_by_numbers"] = columns(numbers, 4)
+            asked["decisions_by_numbers"] = columns(numbers)
         if keys.rewards:
             rewards = ((*key, reward) for key, reward in keys.rewards)
-            asked["measurements_by_ids"] = columns(rewards, 4)
+            asked["measurements_by_ids"] = columns(rewards)
         found = yield from self._found(asked)
         self._sessions = dict.fromkeys(keys.sessions)
         self._trajectories = dict.fromkeys(keys.trajectories)
@@ -119,9 +126,9 @@ class PostgresTransaction(PostgresReader):
             return
         asked = {}
         if several:
-            asked["decisions_by_rounds"] = columns(several, 4)
+            asked["decisions_by_rounds"] = columns(several)
         if measured:
-            asked["measurements_over_rounds"] = columns(measured, 4)
+            asked["measurements_over_rounds"] = columns(measured)
         rows = yield from self._found(asked)
         for decision in map(DecisionRow._make, rows.get("decisions_by_rounds", ())):
             self._rounds[decision[:3], decision.round] = decision
@@ -230,26 +237,26 @@ class PostgresTransaction(PostgresReader):
             yield "delete_session", key
             self._forget(key)
         for new in changes.new_sessions:
-            yield "insert_session", (*session_row(new), fit_due_at(new))
+            yield "insert_session", session_values(new, SESSION_COLUMNS)
             self._sessions[new.key] = new
             self._revisions[new.key] = 1
         for key, session in changes.sessions.items():
-            yield "update_session", (*session_update(session), fit_due_at(session))
+            yield "update_session", (*key, *session_values(session, SESSION_UPDATES))
             self._revisions[key] += 1
         counts = [s for key, s in changes.counts.items() if key not in changes.sessions]
         if counts:
-            rows = ((s.n_rounds, s.n_trajectories, s.n_complete, *s.key) for s in counts)
-            yield "count_sessions", columns(rows, 5)
+            rows = ((*s.key, *counters(s)) for s in counts)
+            yield "count_sessions", columns(rows)
             for session in counts:
                 self._revisions[session.key] += 1
         if changes.trajectories:
-            saved = map(trajectory_row, changes.trajectories.values())
-            yield "save_trajectories", columns(saved, 8)
+            saved = map(trajectory_values, changes.trajectories.values())
+            yield "save_trajectories", columns(saved)
             self._trajectories.update(changes.trajectories)
         if changes.decisions:
-            yield "insert_decisions", columns(changes.decisions, 19)
+            yield "insert_decisions", columns(changes.decisions)
         if changes.measurements:
-            yield "insert_measurements", columns(changes.measurements, 9)
+            yield "insert_measurements", columns(changes.measurements)
         for estimate in changes.estimates:
             yield "insert_estimate", estimate
         for api_key in changes.api_keys:

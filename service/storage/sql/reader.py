@@ -20,6 +20,7 @@ from service.records import (
     number_in,
 )
 from service.storage.ports import PAGE_BYTES, n_bytes
+from service.storage.sql.columns import COLUMNS
 from service.storage.sql.histories import read_history
 
 FOR_EVER = 2**62
@@ -209,7 +210,7 @@ def _decision(row: Any) -> DecisionRow | None:
 
 def session_of(row: Any) -> SessionRow:
     """The session of a row of statement `session`."""
-    values = list(row)
-    values[7] = json.loads(values[7])
-    values[21] = Schedule.loads(values[21])
-    return SessionRow(*values)
+    values = dict(zip(COLUMNS["sessions"], row, strict=True))
+    values["options"] = json.loads(values["options"])
+    values["schedule"] = Schedule.loads(values["schedule"])
+    return SessionRow(**values)

@@ -3,6 +3,7 @@
 import sqlite3
 from collections import OrderedDict
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -15,10 +16,12 @@ from service.records import (
     TrajectoryRow,
 )
 from service.storage.ports import Changes, InThread, Keys
-from service.storage.sql.session_rows import session_row, session_update, trajectory_row
+from service.storage.sql.columns import CHANGING, COUNTERS, session_values, trajectory_values
 from service.storage.sqlite.bulk import execute_rows
 from service.storage.sqlite.connection import translated
-from service.storage.sqlite.reader import SQL, SqliteReader
+from service.storage.sqlite.reader import SESSION_COLUMNS, SQL, SqliteReader
+
+counters = attrgetter(*COUNTERS)
 
 
 class Caches(Protocol):
@@ -120,19 +123,24 @@ class SqliteTransaction(SqliteReader):
                 )
             self._forget(key)
         for session in changes.new_sessions:
-            self.connection.execute(SQL["insert_session"], session_row(session))
+            self.connection.execute(SQL["insert_session"], session_values(session, SESSION_COLUMNS))
             self._store.sessions[session.key] = session
             self._used.append(session.key)
         for session in changes.sessions.values():
-            self.connection.execute(SQL["update_session"], session_update(session))
+            self.connection.execute(
+                SQL["update_session"], (*session.key, *session_values(session, CHANGING))
+            )
         counted = {s.key: s for s in changes.new_sessions} | changes.sessions | changes.counts
         if counted:
             many(
                 SQL["count_session"],
-                [(*key, s.n_rounds, s.n_trajectories, s.n_complete) for key, s in counted.items()],
+                [(*key, *counters(session)) for key, session in counted.items()],
             )
         if changes.trajectories:
-            many(SQL["save_trajectory"], [trajectory_row(t) for t in changes.trajectories.values()])
+            many(
+                SQL["save_trajectory"],
+                [trajectory_values(t) for t in changes.trajectories.values()],
+            )
             for name, trajectory in changes.trajectories.items():
                 self._store.trajectories[name] = trajectory
                 self._used_trajectories.append(name)
@@ -146,8 +154,8 @@ class SqliteTransaction(SqliteReader):
             for measurement in changes.measurements:
                 if measurement.reward_id is not None:
                     self._rewards[measurement[:3], measurement.reward_id] = measurement
-        if changes.estimates:
-            many(SQL["insert_estimate"], changes.estimates)
+        for estimate in changes.estimates:
+            self.connection.execute(SQL["insert_estimate"], estimate)
         for api_key in changes.api_keys:
             self.connection.execute(SQL["save_api_key"], api_key)
         if changes.states:

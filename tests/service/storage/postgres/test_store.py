@@ -52,7 +52,7 @@ def test_columns_come_back_as_rows(migrated: str, rows: list[tuple[str, int, flo
     rows = [("NULL", 0, -0.0), ("{a,\"b\\c'}", 1, 1e-320), ("", 2, 0.1), *rows]
     with psycopg.connect(migrated, cursor_factory=RawCursor) as connection:
         sql = "select * from unnest($1::text[], $2::bigint[], $3::float8[])"
-        assert connection.execute(sql, columns(rows, 3)).fetchall() == rows
+        assert connection.execute(sql, columns(rows)).fetchall() == rows
 
 
 def test_a_batch_asks_for_nothing_one_by_one(

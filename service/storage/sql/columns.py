@@ -1,0 +1,71 @@
+"""The columns of each table: they are the fields of its row, so a row names them once."""
+
+import json
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, get_args, get_type_hints
+
+from service.records import (
+    ApiKey,
+    DecisionRow,
+    EstimateRow,
+    MeasurementRow,
+    SessionRow,
+    TrajectoryRow,
+)
+
+ROWS: dict[str, type] = {
+    "decisions": DecisionRow,
+    "measurements": MeasurementRow,
+    "estimates": EstimateRow,
+    "api_keys": ApiKey,
+    "trajectories": TrajectoryRow,
+    "sessions": SessionRow,
+}
+RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # fields whose columns differ
+COLUMNS = {
+    table: tuple(RENAMED.get(name, name) for name in get_type_hints(row))
+    for table, row in ROWS.items()
+}
+COUNTERS = ("n_rounds", "n_trajectories", "n_complete")  # of a session: most commits change them
+CHANGING = (  # what else of a session may change
+    *("name", "archived_at", "n_estimates", "estimate", "model_version"),
+    *("schedule", "fit_due", "wake_at"),
+)
+
+
+def column_types(table: str) -> list[type]:
+    """Return the Python type of each column's values, None aside."""
+    hints = get_type_hints(ROWS[table]).values()
+    return [next((t for t in get_args(hint) if t is not type(None)), hint) for hint in hints]
+
+
+def fills(changing: Sequence[str]) -> dict[str, str]:
+    """Return what a statement may name instead of listing columns.
+
+    Parameters
+    ----------
+    changing : sequence of str
+        Columns that `update_session` sets; the session's key is ``$1, $2``.
+    """
+    found = {table: ", ".join(columns) for table, columns in COLUMNS.items()}
+    kept = COLUMNS["trajectories"][3:]
+    found["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
+    found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
+    for table in ("estimates", "api_keys"):
+        found[f"{table}_values"] = numbered(len(COLUMNS[table]))
+    return found
+
+
+def numbered(n: int) -> str:
+    """Return the placeholders of n values: ``$1, $2, ...``."""
+    return ", ".join(f"${i}" for i in range(1, n + 1))
+
+
+def session_values(session: SessionRow, names: Sequence[str]) -> tuple[Any, ...]:
+    """Return these columns of a session as they are stored."""
+    stored = {"options": json.dumps(session.options), "schedule": session.schedule.dumps()}
+    return tuple(stored[name] if name in stored else getattr(session, name) for name in names)
+
+
+trajectory_values = attrgetter(*get_type_hints(TrajectoryRow))  # all columns of a trajectory

@@ -1,0 +1,150 @@
+-- Statements that every SQL database understands. A name in braces stands for the columns of a
+-- table, or for what an adapter puts there.
+
+-- name: session
+select {sessions} from {all_of_sessions} where tenant = $1 and id = $2
+
+-- name: session_named
+select id from sessions where tenant = $1 and name = $2
+
+-- name: created_as
+select id, request from sessions where tenant = $1 and created_as = $2 order by id
+
+-- name: sessions
+select {sessions} from {all_of_sessions}
+where tenant = $1 and id > $2 and ($3 or archived_at is null) order by id limit $4
+
+-- name: unfinished
+select tenant, id, fit_due, wake_at from sessions
+where fit_due is not null or wake_at is not null
+
+-- name: agent_state
+select state from agent_states where tenant = $1 and session_id = $2
+
+-- name: trajectory
+select {trajectories} from trajectories
+where tenant = $1 and session_id = $2 and trajectory = $3
+
+-- name: trajectories
+select {trajectories} from trajectories
+where tenant = $1 and session_id = $2 order by trajectory
+
+-- name: decision_by_event
+select {decisions} from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3 and event_id = $4
+
+-- name: decision_by_number
+-- one decision a round today, so the first candidate is it
+select {decisions} from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3 and round <= $4 and number = $4
+order by round desc limit 1
+
+-- name: decision_by_round
+select {decisions} from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3 and round = $4 order by number limit 1
+
+-- name: decision_before
+select {decisions} from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3 and at <= $4
+order by round desc, number desc limit 1
+
+-- name: decisions
+select {decisions} from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3 and round > $4 and round <= $5
+order by round, number limit $6
+
+-- name: measurement_over
+-- measurements of a single-mode session never overlap: the last to start is the only candidate
+select {measurements} from (
+    select * from measurements
+    where tenant = $1 and session_id = $2 and trajectory = $3 and first_round <= $5
+    order by first_round desc limit 1) m
+where last_round >= $4
+
+-- name: measurement_by_id
+select {measurements} from measurements
+where tenant = $1 and session_id = $2 and trajectory = $3 and reward_id = $4
+
+-- name: measurements
+select {measurements} from measurements
+where tenant = $1 and session_id = $2 and trajectory = $3 and first_round between $4 and $5
+order by first_round, number
+
+-- name: measurement_log
+select {measurements} from measurements
+where tenant = $1 and session_id = $2 and trajectory = $3 order by number
+
+-- name: count_measured
+-- rounds of positions $3..$4 that some measurement covers
+select count(*) from decisions d
+where d.tenant = $1 and d.session_id = $2 and d.position between $3 and $4 and d.round <= (
+    select m.last_round from measurements m
+    where m.tenant = $1 and m.session_id = $2 and m.trajectory = d.trajectory
+        and m.first_round <= d.round
+    order by m.first_round desc limit 1)
+
+-- name: count_measured_alone
+-- the same where a single trajectory makes positions rounds
+select coalesce(sum({least}(last_round, $4) - {greatest}(first_round, $3) + 1), 0)
+from measurements
+where tenant = $1 and session_id = $2 and trajectory = $5
+    and first_round <= $4 and last_round >= $3
+
+-- name: closed_rounds
+select trajectory, max(round) - 1 from decisions
+where tenant = $1 and session_id = $2 and at <= $3 group by trajectory
+
+-- name: closed_at
+-- unmeasured rounds of a window: how many no decision has followed, and the last that one has
+select count(*) - count(n.at), max(n.at) from decisions d
+left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = d.trajectory
+    and n.round = d.round + 1
+where d.tenant = $1 and d.session_id = $2 and d.position between $3 and $4
+    and d.round > coalesce((
+        select m.last_round from measurements m
+        where m.tenant = $1 and m.session_id = $2 and m.trajectory = d.trajectory
+            and m.first_round <= d.round
+        order by m.first_round desc limit 1), 0)
+
+-- name: rounds_in_window
+-- of each trajectory, the rounds whose positions lie in a window; in key order, since a fit adds up
+-- in the order of its history
+select trajectory, min(round), max(round) from decisions
+where tenant = $1 and session_id = $2 and position between $3 and $4
+    group by trajectory order by trajectory
+
+-- name: selected_contexts
+select round, position, context from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
+order by round, number
+
+-- name: positions
+select min(position) from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
+group by round order by round
+
+-- name: measured_values
+select first_round, last_round, value from measurements
+where tenant = $1 and session_id = $2 and trajectory = $3
+    and first_round >= $4 and last_round <= $5 and number <= $6
+order by first_round, number
+
+-- name: insert_estimate
+insert into estimates ({estimates}) values ({estimates_values})
+
+-- name: estimates
+select {estimates} from estimates
+where tenant = $1 and session_id = $2 and number > $3 order by number limit $4
+
+-- name: estimate
+select {estimates} from estimates where tenant = $1 and session_id = $2 and number = $3
+
+-- name: api_keys
+select {api_keys} from api_keys order by tenant, created_at, id
+
+-- name: save_api_key
+insert into api_keys ({api_keys}) values ({api_keys_values})
+on conflict (tenant, id) do update set revoked_at = excluded.revoked_at
+
+-- name: check
+select 1 from sessions limit 1

@@ -15,7 +15,8 @@ from psycopg import AsyncConnection, AsyncRawCursor
 from psycopg.rows import TupleRow
 
 from service.records import SessionKey
-from service.storage.postgres.reader import SQL, translated
+from service.storage.postgres.reader import translated
+from service.storage.postgres.statements import SQL
 from service.storage.postgres.store import settings_of
 
 CHANNEL = "lhb_fits"

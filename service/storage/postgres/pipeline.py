@@ -14,7 +14,8 @@ from psycopg.abc import Buffer
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.waiting import Wait, wait_async
 
-from service.storage.postgres.reader import SQL, Connection
+from service.storage.postgres.reader import Connection
+from service.storage.postgres.statements import SQL
 
 Statement = tuple[str, Sequence[Any]]  # a query's name, and its values
 ResultRows = list[tuple[Any, ...]]

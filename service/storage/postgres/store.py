@@ -19,7 +19,8 @@ from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue, SessionKey, SessionRow
 from service.storage.ports import MOST_EXPORTS, MOST_READS, Reader, Refused
 from service.storage.postgres.pipeline import Pipeline
-from service.storage.postgres.reader import SQL, Connection, PostgresReader, translated
+from service.storage.postgres.reader import Connection, PostgresReader, translated
+from service.storage.postgres.statements import SQL
 from service.storage.postgres.transaction import PostgresTransaction
 from service.storage.schema import check_revision
 

@@ -19,12 +19,8 @@ from service.records import (
 from service.storage.ports import Changes, Contended, InThread, Keys, MustWait
 from service.storage.postgres.array_literals import columns
 from service.storage.postgres.pipeline import Exchange, Pipeline, ResultRows, Statement
-from service.storage.postgres.reader import (
-    SESSION_COLUMNS,
-    SESSION_UPDATES,
-    PostgresReader,
-    translated,
-)
+from service.storage.postgres.reader import PostgresReader, translated
+from service.storage.postgres.statements import SESSION_COLUMNS, SESSION_UPDATES
 from service.storage.sql.columns import COUNTERS, session_values, trajectory_values
 from service.storage.sql.reader import session_of
 
@@ -153,10 +149,8 @@ class PostgresTransaction(PostgresReader):
         key = (str(row[0]), str(row[1]))
         revision = row[-1]
         cached = self._cache.get(key)
-        if cached is not None and cached[0] == revision:
-            session = cached[1]
-        else:
-            session = session_of(row[:-1])
+        is_known = cached is not None and cached[0] == revision
+        session = cached[1] if cached is not None and is_known else session_of(row[:-1])
         self._revisions[key] = revision
         self._sessions[key] = session
         return session

@@ -19,7 +19,8 @@ from service.storage.ports import Changes, InThread, Keys
 from service.storage.sql.columns import CHANGING, COUNTERS, session_values, trajectory_values
 from service.storage.sqlite.bulk import execute_rows
 from service.storage.sqlite.connection import translated
-from service.storage.sqlite.reader import SESSION_COLUMNS, SQL, SqliteReader
+from service.storage.sqlite.reader import SqliteReader
+from service.storage.sqlite.statements import SESSION_COLUMNS, SQL
 
 counters = attrgetter(*COUNTERS)
 

@@ -1,0 +1,35 @@
+"""The statements of this adapter, filled in."""
+
+from service.storage.sql.columns import (
+    CHANGING,
+    COLUMNS,
+    COUNTERS,
+    column_types,
+    fills,
+    numbered,
+)
+from service.storage.sql.queries import load_queries
+
+TYPES = {str: "text", int: "bigint", float: "float8", bytes: "bytea", bool: "bool"}
+SESSION_COLUMNS = (*COLUMNS["sessions"], "fit_due", "wake_at", "fit_due_at")
+SESSION_UPDATES = (*CHANGING, *COUNTERS, "fit_due_at")
+
+
+def arrays(table: str) -> str:
+    """Return the `unnest` that makes rows of a table from one array a column."""
+    types = (TYPES[kind] for kind in column_types(table))
+    return f"unnest({', '.join(f'${i}::{name}[]' for i, name in enumerate(types, 1))})"
+
+
+SQL = load_queries(
+    __package__,
+    {
+        **fills(SESSION_UPDATES),
+        "session_columns": ", ".join(SESSION_COLUMNS),
+        "session_values": numbered(len(SESSION_COLUMNS)),
+        "all_of_sessions": "sessions",
+        "least": "least",
+        "greatest": "greatest",
+        **{f"{t}_arrays": arrays(t) for t in ("decisions", "measurements", "trajectories")},
+    },
+)

@@ -1,0 +1,25 @@
+"""The statements of this adapter, filled in."""
+
+import re
+
+from service.storage.sql.columns import CHANGING, COLUMNS, COUNTERS, fills, numbered
+from service.storage.sql.queries import load_queries
+
+SESSION_COLUMNS = (
+    *(name for name in COLUMNS["sessions"] if name not in COUNTERS),
+    *("fit_due", "wake_at"),
+)
+FILLS = {
+    "session_columns": ", ".join(SESSION_COLUMNS),
+    "session_values": numbered(len(SESSION_COLUMNS)),
+    "all_of_sessions": """sessions join (
+        select tenant, session_id as id, n_rounds, n_trajectories, n_complete from session_counts
+    ) using (tenant, id)""",
+    "least": "min",
+    "greatest": "max",
+    **{f"{table}_row": f"({','.join('?' * len(names))})" for table, names in COLUMNS.items()},
+}
+SQL = {
+    name: re.sub(r"\$(\d+)", r"?\1", query)
+    for name, query in load_queries(__package__, {**fills(CHANGING), **FILLS}).items()
+}

@@ -22,10 +22,15 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.harder_environments import (
     Baseline,
     Change,
+    ColouredNoise,
     ContextsAlike,
     ContextsOverTime,
+    Day,
     HeavyTails,
     Kind,
+    RandomWalk,
+    Season,
+    Trend,
     Turn,
     measured,
 )
@@ -83,6 +88,15 @@ HARDER = (
     World("theta changes", environment=Turn),
     World("theta changes, memory 500", environment=Turn, options={"memory": 500}),
     World("memory 500, no change", options={"memory": 500}),
+)
+LIFE = (
+    World("plain"),
+    World("flat 30", sparsity=30),
+    World("trend", environment=Trend),
+    World("season 24", environment=Day),
+    World("season 168", environment=Season),
+    World("AR(1) noise", environment=ColouredNoise),
+    World("random walk", environment=RandomWalk),
 )
 POOR = (
     World("early mass", "early_mass", 10, rounds=999, horizon=1000),

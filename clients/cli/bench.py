@@ -171,7 +171,7 @@ def _milliseconds(
 
 @bench.command()
 def decide(
-    board: Annotated[str, typer.Option(help="main | harder | poor | all")] = "main",
+    board: Annotated[str, typer.Option(help="main | harder | life | poor | all")] = "main",
     algorithm: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
     variant: Annotated[
         list[str] | None,
@@ -187,10 +187,15 @@ def decide(
     from clients.bench import regret_scoreboard as scoreboard
     from lhb_engine.posterior.settings import AnytimeSettings
 
-    boards = {"main": scoreboard.BOARD, "harder": scoreboard.HARDER, "poor": scoreboard.POOR}
+    boards = {
+        "main": scoreboard.BOARD,
+        "harder": scoreboard.HARDER,
+        "life": scoreboard.LIFE,
+        "poor": scoreboard.POOR,
+    }
     worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
     if not worlds:
-        raise typer.BadParameter(f"no board {board!r}: main, harder, poor or all")
+        raise typer.BadParameter(f"no board {board!r}: main, harder, life, poor or all")
     if world:
         worlds = tuple(w for w in worlds if w.name in world)
     names = algorithm or (["anytime"] if variant else ["anytime", "ad_lasso"])

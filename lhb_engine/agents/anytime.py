@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,10 +10,11 @@ import numpy as np
 
 from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options, best_arms
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.design.coloured_noise import autocorrelation, whitened
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
-from lhb_engine.posterior.prediction_check import Prediction
+from lhb_engine.posterior.prediction_check import Prediction, residuals
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 FIRST_FIT = 8
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 REFUSED = "The rounds since the last direction was found speak against a new one"
+REFIT = 0.1  # change of rho above which a fit is made once more
 ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
 
 
@@ -159,10 +162,13 @@ class Anytime(Agent):
     def fit(self, history: History) -> Estimate:
         """Posterior mean on every row of the window."""
         rows = align(history)
+        since = self.prediction.since(rows) if self.prediction else None
+        rho = 0.0
+        if self.prediction:
+            rho = autocorrelation(rows, self.prediction.residuals(rows))
         units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
         rows = replace(rows, contexts=rows.contexts / units.contexts, y=rows.y / units.rewards)
-        since = self.prediction.since(history) if self.prediction else None
-        estimate = units.restore(self._estimate(rows, history, since))
+        estimate = units.restore(self._estimate(rows, history, since, rho))
         new = Prediction.of(estimate)
         if since is None or new is None or not since.is_better_than(new, self.settings.guard):
             return estimate
@@ -189,7 +195,7 @@ class Anytime(Agent):
         return f"the last direction stays, {limit}"
 
     def _estimate(
-        self, rows: AlignedRounds, history: History, since: "LaterRows | None"
+        self, rows: AlignedRounds, history: History, since: "LaterRows | None", rho: float
     ) -> Estimate:
         """In the rows' own units."""
         from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
@@ -207,14 +213,19 @@ class Anytime(Agent):
         if reason:
             return Estimate("insufficient_data", zero, message=reason, **covered)
         checked = since.check() if since else {}
-        found = rank_one_posterior(
-            rows,
-            [8, window.due],
-            start=self.theta,
-            weights=self.prediction.lag_weights if self.prediction else None,
+        sample = partial(
+            rank_one_posterior,
+            seed=[8, window.due],
             signed=self.options.signed,
             settings=self.settings,
         )
+        weights = self.prediction.lag_weights if self.prediction else None
+        found = sample(whitened(rows, rho), start=self.theta, weights=weights)
+        left = residuals(rows, found.theta, found.weights, found.intercept)
+        again = autocorrelation(rows, left)
+        if abs(again - rho) > REFIT:
+            rho = again
+            found = sample(whitened(rows, rho), start=found.theta, weights=found.weights)
         covered |= {
             "sigma_hat": found.noise,
             "intercept": found.intercept,
@@ -223,6 +234,7 @@ class Anytime(Agent):
                 "angle": found.spread,
                 "baseline_probability": found.baseline,
                 "expected_active_lags": float(found.inclusion.sum()),
+                "autocorrelation": rho,
                 **checked,
             },
         }

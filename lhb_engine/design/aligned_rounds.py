@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
+from lhb_engine.design.window_rows import checked_window, measured_inside, rounds_inside
+from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,10 @@ class AlignedRounds:
         Measured values, zero where there is no row.
     intercept : (n_places,) array
         What a baseline of 1 a round adds to the row, zero where there is no row.
+    number : (n_places,) array
+        Number in the session of the first round of the row, zero where there is no row.
+    before : (n_places,) array
+        The place one span earlier in the same trajectory, -1 where there is none.
     n_lags : int
         Lags that at least one row can see.
     n_rows, n_missing : int
@@ -33,9 +38,16 @@ class AlignedRounds:
     contexts: Floats
     y: Floats
     intercept: Floats
+    number: Ints
+    before: Ints
     n_lags: int
     n_rows: int
     n_missing: int
+
+    def followers(self) -> Ints:
+        """Return the places of rows that directly follow a row of the same trajectory and span."""
+        is_row = self.number > 0
+        return np.flatnonzero(is_row & (self.before >= 0) & is_row[self.before])
 
 
 def align(history: History) -> AlignedRounds:
@@ -46,59 +58,59 @@ def align(history: History) -> AlignedRounds:
     ValueError
         No window, no round in it, or numbers that are not finite.
     """
-    window = history.window
-    if window is None:
-        raise ValueError("the history has no window: take History.over(window)")
-    if not history.trajectories:
-        raise ValueError("the history holds no round of its window")
-    parts: list[tuple[Floats, Floats, Floats]] = []
+    window = checked_window(history)
+    parts: list[tuple[Floats, Floats, Floats, Ints, int]] = []
     n_rows = n_rounds = n_covered = longest = 0
     for part in history.trajectories.values():
-        if not np.isfinite(part.measurements.value).all():
-            raise ValueError("rewards must be finite")
         if not np.isfinite(part.contexts).all():
             raise ValueError("contexts must be finite")
-        kept, inside = _inside(part, window)
+        inside = rounds_inside(part, window)
+        kept = measured_inside(part, inside)
         spans = kept.last - kept.first + 1
-        n_rounds += inside
+        n_rounds += int(inside.sum())
         n_rows += len(kept)
         n_covered += int(spans.sum())
         longest = max(longest, len(part.contexts))
         lengths = np.unique(spans).tolist() or [1]
         parts += [_place(part, kept, spans == length, length) for length in lengths]
     n_lags = max(1, min(window.n_lags, longest))
-    width = next(iter(history.trajectories.values())).contexts.shape[1]
-    gap = np.zeros(n_lags - 1)
-    columns: list[list[Floats]] = [[], [], []]
-    for part_columns in parts:
-        for column, values in zip(columns, part_columns, strict=True):
-            column += [gap if values.ndim == 1 else np.zeros((n_lags - 1, width)), values]
-    contexts, y, intercept = (np.concatenate(column[1:]) for column in columns)
-    return AlignedRounds(contexts, y, intercept, n_lags, n_rows, n_rounds - n_covered)
-
-
-def _inside(part: Trajectory, window: FitWindow) -> tuple[Measurements, int]:
-    """Measurements whose rounds are all in the window, and how many of its rounds there are."""
-    numbering = part.numbering
-    inside = (numbering >= window.first) & (numbering <= window.last)
-    before = np.concatenate([[0], np.cumsum(inside)])
-    m = part.measurements.between(part.first_round, part.last_round)
-    first, last = m.first - part.first_round, m.last - part.first_round
-    whole = before[last + 1] - before[first] == last - first + 1
-    return Measurements(m.first[whole], m.last[whole], m.value[whole]), int(inside.sum())
+    gap = n_lags - 1
+    lengths = np.array([len(part[0]) for part in parts])
+    starts = np.concatenate([[0], np.cumsum(lengths + gap)[:-1]])
+    n_places = int(starts[-1] + lengths[-1])
+    out = AlignedRounds(
+        np.zeros((n_places, history.dim)),
+        np.zeros(n_places),
+        np.zeros(n_places),
+        np.zeros(n_places, np.int64),
+        np.full(n_places, -1),
+        n_lags,
+        n_rows,
+        n_rounds - n_covered,
+    )
+    for start, (contexts, y, intercept, number, span) in zip(starts.tolist(), parts, strict=True):
+        stop = start + len(contexts)
+        out.contexts[start:stop] = contexts
+        out.y[start:stop] = y
+        out.intercept[start:stop] = intercept
+        out.number[start:stop] = number
+        out.before[start + span : stop] = np.arange(start, stop - span)
+    return out
 
 
 def _place(
     part: Trajectory, kept: Measurements, chosen: np.ndarray, span: int
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Ints, int]:
     """Contexts summed over `span` rounds, and the rows of that span at their last rounds."""
     scale = 1.0 / np.sqrt(span)
     contexts = np.array(part.contexts, dtype=np.float64)
     if span > 1:
         total = np.cumsum(np.concatenate([np.zeros((span, contexts.shape[1])), contexts]), axis=0)
         contexts = (total[span:] - total[:-span]) * scale
-    y, intercept = np.zeros(len(contexts)), np.zeros(len(contexts))
+    n = len(contexts)
+    y, intercept, number = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
     place = kept.last[chosen] - part.first_round
     y[place] = kept.value[chosen] * scale
     intercept[place] = np.sqrt(span)
-    return contexts, y, intercept
+    number[place] = part.numbering[kept.first[chosen] - part.first_round]
+    return contexts, y, intercept, number, span

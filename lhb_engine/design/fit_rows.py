@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, Trajectory
+from lhb_engine.design.window_rows import checked_window, measured_inside, rounds_inside
+from lhb_engine.history import FitWindow, Floats, History, Ints
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,16 @@ def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
     quarters : int, optional
         Length q of a quarter: keep the second and fourth of the epoch that ends with the window.
     """
-    window = _window(history)
+    window = checked_window(history)
     firsts, lasts, values = [], [], []
     n_rounds = n_before = 0
     for part in history.trajectories.values():
-        numbering = part.numbering
-        inside = (numbering >= window.first) & (numbering <= window.last)
-        group = _quarter_of(numbering, window, quarters) if quarters else np.zeros(len(numbering))
-        inside &= group >= 0
+        inside, group = rounds_inside(part, window), None
+        if quarters:
+            group = _quarter_of(part.numbering, window, quarters)
+            inside &= group >= 0
         n_rounds += int(inside.sum())
-        kept = _kept(part, inside, group)
+        kept = measured_inside(part, inside, group)
         firsts.append(kept.first - part.first_round + n_before)
         lasts.append(kept.last - part.first_round + n_before)
         values.append(kept.value)
@@ -73,14 +74,14 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
     A row exists where both partners were measured, each wholly inside its quarter; None where
     the history has more than one trajectory, or a difference is beyond a float's range.
     """
-    window = _window(history)
+    window = checked_window(history)
     if len(history.trajectories) != 1:
         return None
     (part,) = history.trajectories.values()
     if part.last_round - part.first_round != part.numbering[-1] - part.numbering[0]:
         return None  # rounds of other trajectories lie between
     group = _quarter_of(part.numbering, window, quarter)
-    kept = _kept(part, group >= 0, group)
+    kept = measured_inside(part, group >= 0, group)
     late = group[kept.first - part.first_round] == 1
     early_at = {
         (a, b): i
@@ -110,33 +111,12 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
     )
 
 
-def _window(history: History) -> FitWindow:
-    if history.window is None:
-        raise ValueError("the history has no window: take History.over(window)")
-    if not history.trajectories:
-        raise ValueError("the history holds no round of its window")
-    for part in history.trajectories.values():
-        if not np.isfinite(part.measurements.value).all():
-            raise ValueError("rewards must be finite")
-    return history.window
-
-
 def _quarter_of(numbering: np.ndarray, window: FitWindow, quarter: int) -> np.ndarray:
     """0 in the epoch's second quarter, 1 in its fourth, -1 elsewhere."""
     back = window.last - numbering
     fourth = (back >= 0) & (back < quarter)
     second = (back >= 2 * quarter) & (back < 3 * quarter)
     return np.where(fourth, 1, np.where(second, 0, -1))
-
-
-def _kept(part: Trajectory, inside: np.ndarray, group: np.ndarray) -> Measurements:
-    """Measurements whose rounds are all inside, in one group."""
-    m = part.measurements.between(part.first_round, part.last_round)
-    before = np.concatenate([[0], np.cumsum(inside)])
-    first, last = m.first - part.first_round, m.last - part.first_round
-    whole = before[last + 1] - before[first] == last - first + 1
-    whole &= group[first] == group[last]
-    return Measurements(m.first[whole], m.last[whole], m.value[whole])
 
 
 def span_matrix(first: Ints, last: Ints, n_rounds: int) -> sparse.csr_array:

@@ -73,6 +73,8 @@ class Chains:
         d, c = self.dim, self.n_chains
         self._along = self._lags.correlated(np.tile(rows.intercept, (d, 1)), np.eye(d))
         self._square = float(rows.y @ rows.y) / rows.n_rows
+        # variance of the prior of a baseline a round
+        self._wide = self._square / min(1.0, self._unit / rows.n_rows)
         variance = max(self._square - self._total**2 / self._unit / rows.n_rows, _FLOOR)
         spread = float(self._mask @ np.vecdot(rows.contexts, rows.contexts))
         spread /= rows.n_rows * self.dim
@@ -114,7 +116,7 @@ class Chains:
 
     def _draw_baseline(self) -> None:
         """A baseline or none: b integrated out of a wide normal, against b = 0."""
-        ratio = 1.0 + self._square * self._unit / self.noise2
+        ratio = 1.0 + self._wide * self._unit / self.noise2
         added = 0.5 * self.level**2 / (self._unit * self.noise2) * (1.0 - 1.0 / ratio)
         chance = expit(added - 0.5 * np.log(ratio))
         self.baseline = (self.rng.random(self.n_chains) < chance).astype(np.float64)
@@ -281,5 +283,5 @@ class Chains:
             sd = np.sqrt(self.noise2[of][:, None] * (inverse**2).sum(axis=1))
             above = log_ndtr((half[:, None, :] @ inverse)[:, 0] / sd)
             mass += (above * used).sum(axis=1)
-        wide = np.log(1.0 + self._square * self._unit / self.noise2[of])
+        wide = np.log(1.0 + self._wide * self._unit / self.noise2[of])
         return np.asarray(mass - 0.5 * self.baseline[of] * wide)

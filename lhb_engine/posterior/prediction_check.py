@@ -1,15 +1,15 @@
 """How well an estimate predicted the rounds that came after it: `anytime`'s alarm and its guard."""
 
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import Floats, History
-
-if TYPE_CHECKING:
-    from lhb_engine.design.fit_rows import FitRows
+from lhb_engine.history import Floats, Ints
 
 FEWEST = 20
 WORSE = 1.25  # squared error over the noise expected, below which nothing is said
@@ -26,9 +26,10 @@ class Prediction:
     lag_weights : (n_lags,) array, with theta's scale
     theta : (dim,) unit direction
     intercept : reward baseline a round
-    noise : standard deviation of eps
+    noise : standard deviation of eps, of its innovations where it is autocorrelated
     last_round : round of the session up to which it had seen rewards
     settled : rows were at least twice the lags when it was made
+    autocorrelation : rho of eps_t = rho eps_(t-1) + u_t
     """
 
     lag_weights: Floats
@@ -37,6 +38,7 @@ class Prediction:
     noise: float
     last_round: int
     settled: bool
+    autocorrelation: float = 0.0
 
     @classmethod
     def of(cls, estimate: Estimate) -> "Prediction | None":
@@ -50,12 +52,16 @@ class Prediction:
             estimate.sigma_hat or 0.0,
             estimate.last_round,
             estimate.n_rows >= 2 * len(estimate.lag_weights),
+            estimate.diagnostics.get("autocorrelation", 0.0),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers and lists only."""
+        """Numbers and lists only; an autocorrelation of 0 is left out, as it was once unknown."""
         arrays = {"lag_weights": self.lag_weights.tolist(), "theta": self.theta.tolist()}
-        return asdict(self) | arrays
+        out = asdict(self) | arrays
+        if self.autocorrelation == 0.0:
+            del out["autocorrelation"]
+        return out
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Prediction":
@@ -63,27 +69,24 @@ class Prediction:
         arrays = {name: np.array(data[name], np.float64) for name in ("lag_weights", "theta")}
         return cls(**data | arrays)
 
-    def since(self, history: History) -> "LaterRows | None":
-        """The window's rows that came after it; None where there are none."""
-        from lhb_engine.design.fit_rows import (
-            measured_rows,  # brings scipy, which a server starts without
-        )
+    def since(self, rows: AlignedRounds) -> "LaterRows | None":
+        """Those of `rows` that came after it; None where there are none."""
+        later = np.flatnonzero(rows.number > self.last_round)
+        return LaterRows(self, rows, later) if len(later) else None
 
-        window = history.window
-        if window is None or window.last <= self.last_round:
-            return None
-        later = history.over(replace(window, first=self.last_round + 1))
-        if not later.trajectories:
-            return None
-        rows = measured_rows(later)
-        return LaterRows(self, rows, self.errors(rows))
+    def residuals(self, rows: AlignedRounds) -> Floats:
+        """(n_places,) what is measured less what it predicts of a row by itself."""
+        return residuals(rows, self.theta, self.lag_weights, self.intercept)
 
-    def errors(self, rows: "FitRows") -> Floats:
-        """(n_rows,) what is measured less what it predicts."""
-        phi = np.zeros((rows.design.n_lags, len(self.theta)))
-        known = self.lag_weights[: len(phi)]
-        phi[: len(known)] = np.outer(known, self.theta)
-        return np.asarray(rows.y - rows.design.matvec(phi) - self.intercept * rows.design.intercept)
+    def errors(self, rows: AlignedRounds) -> Floats:
+        """(n_places,) the same less what the row before lets it predict."""
+        return innovations(rows, self.residuals(rows), self.autocorrelation)
+
+
+def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, intercept: float) -> Floats:
+    """(n_places,) y_t - b - sum_k w_k <xi_(t-k), theta>; zero where there is no row."""
+    signal = np.convolve(rows.contexts @ theta, weights[: rows.n_lags])[: len(rows.y)]
+    return np.where(rows.number > 0, rows.y - signal - intercept * rows.intercept, 0.0)
 
 
 @dataclass(frozen=True)
@@ -93,13 +96,18 @@ class LaterRows:
     Attributes
     ----------
     old : what it predicted
-    rows : the rows
-    errors : (n_rows,) of that prediction
+    rows : all rows
+    places : (n_later,) array, those of the later ones
     """
 
     old: Prediction
-    rows: "FitRows"
-    errors: Floats
+    rows: AlignedRounds
+    places: Ints
+
+    @cached_property
+    def errors(self) -> Floats:
+        """(n_later,) those of the prediction."""
+        return self.old.errors(self.rows)[self.places]
 
     def check(self) -> dict[str, Any]:
         """Mean squared error over noise^2; {} where rows are too few.
@@ -123,6 +131,6 @@ class LaterRows:
         """
         if len(self.errors) < FEWEST_BETTER:
             return False
-        excess = new.errors(self.rows) ** 2 - self.errors**2
+        excess = new.errors(self.rows)[self.places] ** 2 - self.errors**2
         error = float(excess.std(ddof=1)) / np.sqrt(len(excess))
         return bool(float(excess.mean()) > by * error)

@@ -7,13 +7,15 @@ access. `measured` is for `simulate(measure=...)`: which rewards are seen.
 from typing import Literal
 
 import numpy as np
+from scipy.signal import lfilter
+from scipy.special import ndtri
 from scipy.stats import t as student
 
-from lhb_engine.history import Floats, Measurements
+from lhb_engine.history import Floats, Ints, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 
-_SHARED = 3  # number of its stream
+_SHARED, _DISTURBANCE = 3, 4  # numbers of their streams
 _MEMORY = 0.9
 _REACH = 100  # 0.9^100 is negligible; a finite sum keeps random access
 
@@ -86,6 +88,64 @@ class Turn(LongHorizonEnvironment):
         rounds = np.arange(first, first + len(contexts)).reshape(-1, *[1] * (contexts.ndim - 2))
         before, after = super().signals(contexts), turned.signals(contexts)
         return np.asarray(np.where(rounds < self.TURN, before, after))
+
+
+class Disturbed(LongHorizonEnvironment):
+    """Every reward has something added that has nothing to do with the arms.
+
+    It is told in units of the signal's standard deviation under uniform play.
+    """
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards and the disturbance; under uniform play <x, theta> has variance 1/3."""
+        unit = float(np.linalg.norm(self.weights)) / np.sqrt(3.0)
+        rounds = np.arange(1, len(signals) + 1)
+        return np.asarray(super().rewards(signals, first) + unit * self._added(rounds)[first - 1 :])
+
+    def _added(self, rounds: Ints) -> Floats:
+        """The disturbance of rounds 1, 2, ..., (n,) -> (n,)."""
+        raise NotImplementedError
+
+    def _innovations(self, n: int) -> Floats:
+        """Standard normal numbers of rounds 1..n."""
+        return np.asarray(ndtri(self._uniform(_DISTURBANCE, 1, (n,)) + 2.0**-54))
+
+
+class Trend(Disturbed):
+    """A line that rises by 10 in 2000 rounds."""
+
+    def _added(self, rounds: Ints) -> Floats:
+        return np.asarray(rounds / 200.0)
+
+
+class Season(Disturbed):
+    """A sine of amplitude 5 and `PERIOD` rounds."""
+
+    PERIOD = 168
+
+    def _added(self, rounds: Ints) -> Floats:
+        return np.asarray(5.0 * np.sin(2.0 * np.pi * rounds / self.PERIOD))
+
+
+class Day(Season):
+    """A sine of amplitude 5 and 24 rounds."""
+
+    PERIOD = 24
+
+
+class ColouredNoise(Disturbed):
+    """Autoregressive noise of standard deviation 2: 0.9 of the last round's, and an innovation."""
+
+    def _added(self, rounds: Ints) -> Floats:
+        innovation = 2.0 * float(np.sqrt(1.0 - 0.9**2))
+        return np.asarray(lfilter([innovation], [1.0, -0.9], self._innovations(len(rounds))))
+
+
+class RandomWalk(Disturbed):
+    """A level that moves by a normal step of 0.1 a round."""
+
+    def _added(self, rounds: Ints) -> Floats:
+        return 0.1 * np.cumsum(self._innovations(len(rounds)))
 
 
 Kind = Literal["single", "missing", "sums"]

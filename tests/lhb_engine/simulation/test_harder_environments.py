@@ -3,17 +3,24 @@
 import numpy as np
 import pytest
 
+from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.harder_environments import (
     Baseline,
     Change,
+    ColouredNoise,
     ContextsAlike,
     ContextsOverTime,
+    Day,
     HeavyTails,
+    RandomWalk,
+    Season,
+    Trend,
     Turn,
     measured,
 )
 
-KINDS = [ContextsOverTime, ContextsAlike, HeavyTails, Baseline, Change, Turn]
+DISTURBED = [Trend, Day, Season, ColouredNoise, RandomWalk]
+KINDS = [ContextsOverTime, ContextsAlike, HeavyTails, Baseline, Change, Turn, *DISTURBED]
 
 
 def draw(kind):
@@ -48,6 +55,28 @@ def test_heavy_tails_have_the_noise_they_say():
     errors = world.rewards(np.zeros(200_000))
     assert errors.std() == pytest.approx(0.1, rel=0.15)
     assert np.mean(np.abs(errors) > 0.4) > 1e-3  # 6e-5 were it normal
+
+
+def disturbance(kind, n):
+    """What is added to a plain world's rewards, in the signal's standard deviations."""
+    world, plain = draw(kind), draw(LongHorizonEnvironment)
+    added = world.rewards(np.zeros(n)) - plain.rewards(np.zeros(n))
+    return added / (np.linalg.norm(world.weights) / np.sqrt(3.0))
+
+
+def test_disturbances_are_of_the_size_they_say():
+    assert disturbance(Trend, 2000)[[0, -1]] == pytest.approx([0.005, 10.0])
+    for kind, period in ((Day, 24), (Season, 168)):
+        sine = disturbance(kind, 5 * period)
+        np.testing.assert_allclose(sine[period:], sine[:-period], atol=1e-9)
+        assert sine[: period // 2 - 1].min() > 0.0
+        assert sine.max() == pytest.approx(5.0, rel=1e-3)
+    noise = disturbance(ColouredNoise, 20_000)
+    assert noise.std() == pytest.approx(2.0, rel=0.1)
+    assert np.corrcoef(noise[1:], noise[:-1])[0, 1] == pytest.approx(0.9, abs=0.02)
+    steps = np.diff(disturbance(RandomWalk, 20_000))
+    assert steps.std() == pytest.approx(0.1, rel=0.02)
+    assert np.corrcoef(steps[1:], steps[:-1])[0, 1] == pytest.approx(0.0, abs=0.03)
 
 
 def test_lag_weights_turn_round_at_the_change():

@@ -103,11 +103,11 @@ class Disturbed(LongHorizonEnvironment):
         return np.asarray(super().rewards(signals, first) + unit * self._added(rounds)[first - 1 :])
 
     def _added(self, rounds: Ints) -> Floats:
-        """The disturbance of rounds 1, 2, ..., (n,) -> (n,)."""
+        """Return the disturbance of rounds 1, 2, ..., (n,) -> (n,)."""
         raise NotImplementedError
 
     def _innovations(self, n: int) -> Floats:
-        """Standard normal numbers of rounds 1..n."""
+        """Draw standard normal numbers for rounds 1..n."""
         return np.asarray(ndtri(self._uniform(_DISTURBANCE, 1, (n,)) + 2.0**-54))
 
 

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
+from lhb_engine.agents.base import Deciding
 from lhb_engine.history import History, Measurements
 from lhb_engine.history import Trajectory as Rounds
 from service.records import SessionKey, SessionRow, TrajectoryRow
+from service.storage.ports import Reader
 from service.writer.unit_of_work import LiveAgent, UnitOfWork
 
 N_CACHED = 4096
@@ -23,6 +25,19 @@ def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agen
         return kind(session.dim, session.horizon, options)
     read = json.loads(state) if isinstance(state, str) else state
     return kind.from_state(session.dim, session.horizon, options, read)
+
+
+def deciding(reader: Reader, session: SessionRow) -> Deciding:
+    """Say what a session's next decision is made by.
+
+    The direction of an agent that learns within its epoch never lapses, and its state is large:
+    it is not read.
+    """
+    learns = ALGORITHMS[session.algorithm].learns_within_epoch
+    if learns and session.estimate:
+        return "in_use"
+    state = reader.agent_state(session.key) if session.estimate else None
+    return build_agent(session, state).deciding(session.n_rounds)
 
 
 class Agents:

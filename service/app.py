@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.errors import ServerErrorMiddleware
@@ -26,7 +26,8 @@ from service.api import (
     sessions,
     status,
 )
-from service.api.response_types import add_definitions
+from service.api.documentation import add_definitions
+from service.api.parameters import refuse_unknown_parameters
 from service.field_types import field_name
 from service.fits.embedded import FitPool
 from service.logs import configure_logs
@@ -105,6 +106,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         lifespan=lifespan,
         exception_handlers=HANDLERS,
         redirect_slashes=False,
+        dependencies=[Depends(refuse_unknown_parameters)],
     )
     app.front = Middleware(app.framework, settings, metrics, keys, lambda: app.state.service)
     for module in ROUTERS:

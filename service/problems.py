@@ -72,6 +72,7 @@ class ProblemCode(StrEnum):
     INVALID = "invalid", 422, "A value has the wrong type or form."
     MISSING = "missing", 422, "A required field is missing."
     UNKNOWN_FIELD = "unknown_field", 422, "The body has a field that the route does not take."
+    UNKNOWN_PARAMETER = "unknown_parameter", 422, "The route takes no such query parameter."
     AMBIGUOUS = "ambiguous", 422, "Fields are given together that exclude one another."
     OUT_OF_RANGE = "out_of_range", 422, "A number, or the length of a list, is outside its range."
     NOT_FINITE = "not_finite", 422, "A number is infinite, or not a number."

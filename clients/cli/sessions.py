@@ -14,18 +14,23 @@ def sessions(url: str | None, archived: bool) -> list[dict[str, Any]]:
 
         with Client(url) as client:
             return [session.info for session in client.sessions(archived=archived)]
+    from service.agent_cache import deciding
     from service.api.sessions import session_answer
     from service.settings import Settings
     from service.storage.database_url import open_reader
     from service.without_server import all_sessions
 
     with open_reader(Settings().database_url) as reader:
-        found = all_sessions(reader)
-    return [session_answer(one) for one in found if archived or one.archived_at is None]
+        return [
+            session_answer(one, deciding(reader, one))
+            for one in all_sessions(reader)
+            if archived or one.archived_at is None
+        ]
 
 
 def line(session: Mapping[str, Any]) -> str:
     """A session in a line."""
-    counted = f"{session['n_rounds']} rounds, model {session['model_version']}"
+    version, deciding = session["model_version"], session["deciding"].replace("_", " ")
+    counted = f"{session['n_rounds']} rounds, model {version} ({deciding})"
     state = ", archived" if session["archived"] else ""
     return f"{session['id']}  {session['algorithm']}  {counted}{state}  {session['name'] or ''}"

@@ -20,8 +20,9 @@ from service.api.body_parsing import (
     refuse_duplicates,
 )
 from service.api.decisions import decision_answer, read_decision, wait_and_take
+from service.api.documentation import documented, takes
 from service.api.request_bodies import BatchItem
-from service.api.response_types import BatchAnswer, documented, takes
+from service.api.response_types import BatchAnswer
 from service.api.rewards import accepted_answer, read_receive
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import Receive

@@ -8,8 +8,9 @@ from msgspec.json import encode
 
 from service.api.body_parsing import DECISION
 from service.api.context_arrays import read_contexts
+from service.api.documentation import documented, takes
 from service.api.request_bodies import DecisionBody
-from service.api.response_types import DecisionAnswer, documented, takes
+from service.api.response_types import DecisionAnswer
 from service.api.rewards import read_rewards
 from service.api.sessions import read_session
 from service.commands.decisions import Blocked, Decide, Taken, request_digest

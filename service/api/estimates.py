@@ -5,8 +5,16 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from service.agent_cache import deciding
+from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.response_types import EstimateAnswer, Page, documented
+from service.api.response_types import (
+    EpochAnswer,
+    EstimateAnswer,
+    FitAnswer,
+    NoEstimateAnswer,
+    Page,
+)
 from service.api.sessions import read_session, timestamp
 from service.records import DueFit, EstimateRow, OpenWindow, SessionRow, window_to_json
 from service.storage.ports import Reader
@@ -14,8 +22,8 @@ from service.storage.ports import Reader
 router = APIRouter(tags=["estimates"])
 
 
-def estimate_answer(record: EstimateRow) -> dict[str, Any]:
-    """A fit as it is answered."""
+def estimate_answer(record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
+    """Describe a fit, and whether its direction is what decides now."""
     estimate = {} if record.estimate is None else json.loads(record.estimate)
     manifest = json.loads(record.manifest)
     return {
@@ -30,23 +38,32 @@ def estimate_answer(record: EstimateRow) -> dict[str, Any]:
         "window": manifest["window"],
         "attempts": manifest["attempts"],
         "at": timestamp(record.at),
+        "in_use": is_in_use,
     }
 
 
 @router.get(
     "/v1/sessions/{session_id}/estimate",
     summary="Theta and lag weights now",
-    responses=documented({200: EstimateAnswer}, 404),
+    responses=documented({200: EstimateAnswer | NoEstimateAnswer}, 404),
 )
 async def get_estimate(session_id: str, request: Request) -> Response:
-    """The estimate that decides; `{"status": "none"}` before the first."""
+    """Return the estimate that decides.
+
+    Status is "none" where there is no estimate yet, and "lapsed" where the last one is too old to
+    decide by; `last` is that one then.
+    """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
+        decides = deciding(reader, session)
         if session.estimate == 0:
-            return {"status": "none"}
+            return {"status": "none", "deciding": decides}
         record = reader.estimate(session.key, session.estimate)
         assert record is not None
-        return estimate_answer(record)
+        found = estimate_answer(record, decides == "in_use")
+        if decides == "in_use":
+            return {**found, "deciding": decides}
+        return {"status": "lapsed", "deciding": decides, "last": found}
 
     return await read_session(request, session_id, answer)
 
@@ -54,17 +71,18 @@ async def get_estimate(session_id: str, request: Request) -> Response:
 @router.get(
     "/v1/sessions/{session_id}/estimates",
     summary="All fits so far",
-    responses=documented({200: Page}, 404, 422),
+    responses=documented({200: Page[FitAnswer]}, 404, 422),
 )
 async def get_estimates(
-    session_id: str, request: Request, cursor: int = CURSOR, limit: int = LIMIT
+    session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
 ) -> Response:
     """In order, with those that failed, found nothing or were overtaken."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        records = reader.estimates(session.key, cursor, limit + 1)
+        records = reader.estimates(session.key, int(cursor), limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
-        return page([estimate_answer(record) for record in shown], following)
+        current = session.estimate if deciding(reader, session) == "in_use" else 0
+        return page([estimate_answer(r, r.number == current) for r in shown], following)
 
     return await read_session(request, session_id, answer)
 
@@ -120,15 +138,15 @@ def _to_come(session: SessionRow) -> list[dict[str, Any]]:
 @router.get(
     "/v1/sessions/{session_id}/epochs",
     summary="The schedule, with what is due and why",
-    responses=documented({200: Page}, 404, 422),
+    responses=documented({200: Page[EpochAnswer]}, 404, 422),
 )
 async def get_epochs(
-    session_id: str, request: Request, cursor: int = CURSOR, limit: int = LIMIT
+    session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
 ) -> Response:
     """Fits that are done, then those that are due, then those to come."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        records = reader.estimates(session.key, cursor, limit + 1)
+        records = reader.estimates(session.key, int(cursor), limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
         items = [_done(record) for record in shown]
         if following is None:

@@ -12,8 +12,14 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
-from service.api.response_types import SessionAnswer, documented
-from service.api.sessions import found_session, json_response, session_answer
+from service.api.documentation import documented
+from service.api.response_types import SessionAnswer
+from service.api.sessions import (
+    found_session,
+    json_response,
+    session_answer,
+    written_session,
+)
 from service.field_types import NO_ZERO_BYTE
 from service.problems import Problem, ProblemCode
 from service.runtime import Service, service_of, tenant_of
@@ -136,9 +142,10 @@ async def post_import(
 
         def check() -> ImportSession:
             command = check_import(lambda: path.open("rb"), tenant, name, oracles)
-            session_answer(command.session)  # what cannot be shown is not written
+            session_answer(command.session, "none")  # what cannot be shown is not written
             return command
 
         session, is_new = await service.writer.submit(await service.read(check))
     location = f"/v1/sessions/{session.id}"
-    return json_response(session_answer(session), 201 if is_new else 200, location=location)
+    answer = await written_session(service, session)
+    return json_response(answer, 201 if is_new else 200, location=location)

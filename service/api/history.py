@@ -4,7 +4,8 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.body_parsing import HISTORY
 from service.api.context_arrays import read_contexts
-from service.api.response_types import HistoryAnswer, documented, takes
+from service.api.documentation import documented, takes
+from service.api.response_types import HistoryAnswer
 from service.api.sessions import json_response
 from service.commands.append_history import ImportHistory
 from service.commands.decisions import body_digest

@@ -9,7 +9,7 @@ from service.storage.ports import PAGE_BYTES, n_bytes
 
 Row = TypeVar("Row")
 LIMIT = Query(100, ge=1, le=1000, description="items at most; fewer where they are large")
-CURSOR = Query(0, ge=0, le=2**63 - 1, description="`next` of the page before")
+CURSOR = Query("0", pattern="^[0-9]{1,18}$", description="`next` of the page before")
 
 
 def cut(

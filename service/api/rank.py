@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
+from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
 from service.api.body_parsing import RANK
 from service.api.context_arrays import read_contexts
 from service.api.decisions import check_arms
-from service.api.response_types import RankAnswer, documented, takes
+from service.api.documentation import documented, takes
+from service.api.response_types import RankAnswer
 from service.api.sessions import read_session
 from service.commands.sessions import refuse_width
 from service.records import SessionRow
@@ -25,22 +27,34 @@ router = APIRouter(tags=["estimates"])
     openapi_extra=takes(RANK),
 )
 async def post_rank(session_id: str, request: Request) -> Response:
-    """Nothing is written and no round begins."""
+    """Score arms as the trajectory's next decision would; arms that tie in its own order.
+
+    Nothing is written and no round begins.
+    """
     asked = RANK.read(await request.body())
     contexts = read_contexts(asked["contexts"])
-    arm_ids = asked.get("arm_ids")
+    trajectory, arm_ids = asked.get("trajectory") or "", asked.get("arm_ids")
     check_arms(len(contexts), arm_ids)
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         refuse_width(session, contexts)
         agent = build_agent(session, reader.agent_state(session.key))
-        scores = agent.scores(contexts)
+        found = reader.trajectory((*session.key, trajectory))
+        round = 1 if found is None else found.n_rounds + 1
+        draw = Draw(session.seed, trajectory, round, session.n_rounds + 1)
+        scores = agent.ranking(contexts, draw)
+        arm = agent.choose_by(scores, draw).arm
+        if scores[arm] < scores.max():  # uniformly drawn: of those that are best, any
+            arm = int(scores.argmax())
         ranking = np.argsort(-scores, kind="stable").tolist()
+        ranking.remove(arm)
+        ranking.insert(0, arm)
         return {
             "scores": scores.tolist(),
             "ranking": ranking,
             "arm_ids": None if arm_ids is None else [arm_ids[arm] for arm in ranking],
             "model_version": session.model_version,
+            "deciding": agent.deciding(session.n_rounds),
         }
 
     return await read_session(request, session_id, answer)

@@ -163,6 +163,7 @@ class RankBody(TypedDict, total=False):
     """Contexts to score."""
 
     contexts: Required[Contexts]
+    trajectory: Annotated[Key | None, Field(description="whose next round is meant")]
     arm_ids: ArmIds | None
 
 

@@ -1,41 +1,13 @@
-"""What /openapi.json says: bodies are parsed by hand, so they are described here.
+"""What is answered, as /openapi.json shows it. Nothing is validated on its way out."""
 
-The answers' classes are documentation; nothing is validated on its way out.
-"""
+from typing import Any, Generic, Literal, TypeVar
 
-from typing import Any
+from pydantic import BaseModel
 
-from pydantic import BaseModel, TypeAdapter
-
-from service.api.body_parsing import Body
+from lhb_engine.agents.base import Deciding
 from service.problems import ProblemCode
 
-
-def takes(body: Body[Any]) -> dict[str, Any]:
-    """`openapi_extra` of an endpoint that takes this kind of body."""
-    schema = _schema(body.adapter)
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-_definitions: dict[str, Any] = {}
-
-
-def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Return the schema of a type; what it refers to goes into the components."""
-    schema = adapter.json_schema(ref_template="#/components/schemas/{model}")
-    _definitions.update(schema.pop("$defs", {}))
-    return schema
-
-
-def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
-    """The schema with what request bodies refer to, and the key that a server may ask for."""
-    components = openapi.setdefault("components", {})
-    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    openapi["security"] = [{"key": []}, {}]  # without one while the database has none
-    schemas = components.setdefault("schemas", {})
-    for name, definition in _definitions.items():
-        schemas.setdefault(name, definition)
-    return openapi
+Item = TypeVar("Item")
 
 
 class ProblemAnswer(BaseModel):
@@ -107,6 +79,7 @@ class SessionAnswer(BaseModel):
     n_trajectories: int
     model_version: int
     fit_due: bool
+    deciding: Deciding
 
 
 class HistoryAnswer(BaseModel):
@@ -124,34 +97,163 @@ class RankAnswer(BaseModel):
     ranking: list[int]
     arm_ids: list[str] | None
     model_version: int
+    deciding: Deciding
 
 
-class EstimateAnswer(BaseModel):
-    """Theta and lag weights in use; `{"status": "none"}` before the first."""
+class WindowAnswer(BaseModel):
+    """The rounds of the session that a fit reads, its lags, and the round after which it is due."""
 
-    status: str
+    epoch: int
+    first: int
+    last: int
+    n_lags: int
+    due: int
+
+
+class FitAnswer(BaseModel):
+    """A fit. What it found is absent where it was skipped or failed."""
+
+    status: Literal["ok", "zero", "insufficient_data", "failed", "skipped"]
+    reason: str | None
+    number: int
+    epoch: int
+    due: int
+    model_version: int
+    parent: int
+    window: WindowAnswer
+    attempts: int
+    at: str
+    in_use: bool
     theta: list[float] | None = None
     lag_weights: list[float] | None = None
     active_lags: list[int] | None = None
-    epoch: int | None = None
+    design: str | None = None
+    intercept: float | None = None
+    lam: float | None = None
+    lambda_max: float | None = None
+    sigma_hat: float | None = None
+    duality_gap: float | None = None
+    n_iterations: int | None = None
+    converged: bool | None = None
+    singular_ratio: float | None = None
+    sign_margin: float | None = None
+    n_rows: int | None = None
+    n_missing: int | None = None
+    first_round: int | None = None
+    last_round: int | None = None
+    seconds: float | None = None
+    message: str | None = None
+    diagnostics: dict[str, Any] | None = None
+
+
+class EstimateAnswer(FitAnswer):
+    """The estimate that decides now."""
+
+    deciding: Literal["in_use"]
+
+
+class NoEstimateAnswer(BaseModel):
+    """No estimate decides. Status is "lapsed" where the last one, `last`, is too old."""
+
+    status: Literal["none", "lapsed"]
+    deciding: Deciding
+    last: FitAnswer | None = None
+
+
+class EpochAnswer(BaseModel):
+    """One fit of the schedule: done, due or to come."""
+
+    epoch: int
+    status: str
+    window: WindowAnswer
+    reason: str | None = None
+    due_reason: str | None = None
+    number: int | None = None
     model_version: int | None = None
+    at: str | None = None
+    due_at: str | None = None
+    attempts: int | None = None
+    retry_at: str | None = None
+    n_complete: int | None = None
+    n_missing: int | None = None
+    overdue_at: str | None = None
 
 
-class Page(BaseModel):
+class SpanAnswer(BaseModel):
+    """A value measured over several rounds."""
+
+    first_round: int
+    last_round: int
+    value: float
+
+
+class RoundAnswer(BaseModel):
+    """One round of the log."""
+
+    round: int
+    event_id: str
+    arm: int | None
+    arm_id: str | None
+    context: list[float] | None
+    reward: float | None
+    n_rewards: int
+    spans: list[SpanAnswer]
+    propensity: float | None
+    explored: bool
+    forced: bool
+    epoch: int
+    model_version: int
+    at: str
+
+
+class CreditAnswer(BaseModel):
+    """A decision's expected share in the rewards so far, and in those to come."""
+
+    round: int
+    event_id: str
+    arm: int | None
+    arm_id: str | None
+    earned: float | None
+    to_come: float | None
+    n_lags_passed: int
+
+
+class AlgorithmAnswer(BaseModel):
+    """An algorithm, and the JSON schema of its options."""
+
+    name: str
+    summary: str
+    needs_truth: bool
+    served: bool
+    learns_within_epoch: bool
+    options: dict[str, Any]
+
+
+class AliveAnswer(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyAnswer(AliveAnswer):
+    """The database answers. The rest is told to those who have a key, where there are keys."""
+
+    database: Literal["ok"] | None = None
+    commands_waiting: int | None = None
+    fits_due: int | None = None
+    oldest_due_fit_at: str | None = None
+    workers: int | None = None
+
+
+class Page(BaseModel, Generic[Item]):
     """One page; `next` is the cursor of the following one, or null."""
 
-    items: list[dict[str, Any]]
+    items: list[Item]
     next: str | None
 
 
-def documented(answers: dict[int, type[BaseModel]], *problems: int) -> dict[int | str, Any]:
-    """`responses` of an endpoint."""
-    out: dict[int | str, Any] = {status: {"model": model} for status, model in answers.items()}
-    for status in (400, 401, 408, 413, 429, 503, *problems):
-        content = {"application/problem+json": {"schema": PROBLEM_REF}}
-        out[status] = {"description": "Problem", "content": content}
-    return out
+class CreditPage(Page[CreditAnswer]):
+    """A page of credit, and what decides now."""
 
-
-PROBLEM_REF = {"$ref": "#/components/schemas/ProblemAnswer"}
-_definitions["ProblemAnswer"] = _schema(TypeAdapter(ProblemAnswer))
+    model_version: int
+    deciding: Deciding

@@ -6,8 +6,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
 from service.api.body_parsing import REWARDS
+from service.api.documentation import documented, takes
 from service.api.request_bodies import RewardItem, RewardsBody
-from service.api.response_types import AcceptedAnswer, documented, takes
+from service.api.response_types import AcceptedAnswer
 from service.commands.rewards import Accepted, Receive, Reward
 from service.problems import Problem, ProblemCode
 from service.runtime import Service, service_of, tenant_of

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
+from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.response_types import Page, documented
+from service.api.response_types import Page, RoundAnswer
 from service.api.sessions import read_session, timestamp
 from service.records import DecisionRow, MeasurementRow, SessionRow
 from service.storage.ports import Reader
@@ -43,20 +44,20 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
 @router.get(
     "/v1/sessions/{session_id}/rounds",
     summary="The log",
-    responses=documented({200: Page}, 404, 422),
+    responses=documented({200: Page[RoundAnswer]}, 404, 422),
 )
 async def get_rounds(
     session_id: str,
     request: Request,
     trajectory: str = Query(""),
-    cursor: int = CURSOR,
+    cursor: str = CURSOR,
     limit: int = LIMIT,
 ) -> Response:
     """Rounds in order. A span is listed with the round it starts in."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         key = (*session.key, trajectory)
-        decisions = reader.decisions(key, cursor, limit + 1)
+        decisions = reader.decisions(key, int(cursor), limit + 1)
         shown, following = cut(decisions, limit, lambda decision: decision.round)
         measured: dict[int, list[MeasurementRow]] = {d.round: [] for d in shown}
         if shown:

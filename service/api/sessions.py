@@ -7,12 +7,15 @@ from typing import Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic_core import to_json
 
+from lhb_engine.agents.base import Deciding
+from service.agent_cache import deciding
 from service.api.body_parsing import PATCH, SESSION
+from service.api.documentation import documented, takes
 from service.api.paging import LIMIT, cut, page
-from service.api.response_types import Page, SessionAnswer, documented, takes
+from service.api.response_types import Page, SessionAnswer
 from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
 from service.records import SessionRow
-from service.runtime import service_of, tenant_of
+from service.runtime import Service, service_of, tenant_of
 from service.storage.ports import Reader
 
 router = APIRouter(tags=["sessions"])
@@ -35,8 +38,8 @@ def timestamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def session_answer(session: SessionRow) -> dict[str, Any]:
-    """A session as it is answered."""
+def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
+    """Describe a session, and what its next decision is made by."""
     return {
         "id": session.id,
         "name": session.name,
@@ -55,6 +58,7 @@ def session_answer(session: SessionRow) -> dict[str, Any]:
         "n_trajectories": session.n_trajectories,
         "model_version": session.model_version,
         "fit_due": session.fit_due is not None,
+        "deciding": deciding,
     }
 
 
@@ -84,6 +88,16 @@ async def read_session(
     return json_response(await service.read(read))
 
 
+async def written_session(service: Service, session: SessionRow) -> dict[str, Any]:
+    """Describe a session that a command has just written."""
+
+    def read() -> dict[str, Any]:
+        with service.store.reader() as reader:
+            return session_answer(session, deciding(reader, session))
+
+    return await service.read(read)
+
+
 @router.post(
     "/v1/sessions",
     status_code=201,
@@ -102,25 +116,42 @@ async def post_session(request: Request) -> Response:
     )
     session, is_new = await service.writer.submit(create)
     location = f"/v1/sessions/{session.id}"
-    return json_response(session_answer(session), 201 if is_new else 200, location=location)
+    answer = await written_session(service, session)
+    return json_response(answer, 201 if is_new else 200, location=location)
 
 
-@router.get("/v1/sessions", summary="List sessions", responses=documented({200: Page}, 422))
+@router.get(
+    "/v1/sessions", summary="List sessions", responses=documented({200: Page[SessionAnswer]}, 422)
+)
 async def get_sessions(
     request: Request,
-    cursor: str = Query("", max_length=64),
+    cursor: str = Query("", max_length=64, description="`next` of the page before"),
     limit: int = LIMIT,
     archived: bool = Query(False, description="archived ones too"),
+    name: str | None = Query(None, max_length=256, description="only the one of this name"),
 ) -> Response:
-    """In order of creation."""
+    """List sessions in order of creation."""
     service, tenant = service_of(request), tenant_of(request)
 
-    def read() -> list[SessionRow]:
+    def read() -> dict[str, Any]:
         with service.store.reader() as reader:
-            return reader.sessions(tenant, cursor, limit + 1, archived)
+            if name is None:
+                rows = reader.sessions(tenant, cursor, limit + 1, archived)
+            else:
+                rows = _named(reader, tenant, name, cursor, archived)
+            found, following = cut(rows, limit, lambda session: session.id)
+            items = [session_answer(session, deciding(reader, session)) for session in found]
+            return page(items, following)
 
-    found, following = cut(await service.read(read), limit, lambda session: session.id)
-    return json_response(page([session_answer(session) for session in found], following))
+    return json_response(await service.read(read))
+
+
+def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) -> list[SessionRow]:
+    """Return the session of a name, where the listing would show it."""
+    found = reader.session_named(tenant, name)
+    if found is None or found.id <= cursor or (found.archived_at is not None and not archived):
+        return []
+    return [found]
 
 
 @router.get(
@@ -130,7 +161,11 @@ async def get_sessions(
 )
 async def get_session(session_id: str, request: Request) -> Response:
     """The session as it is now."""
-    return await read_session(request, session_id, lambda _, session: session_answer(session))
+    return await read_session(
+        request,
+        session_id,
+        lambda reader, session: session_answer(session, deciding(reader, session)),
+    )
 
 
 @router.patch(
@@ -144,7 +179,8 @@ async def patch_session(session_id: str, request: Request) -> Response:
     service = service_of(request)
     changes = PATCH.read(await request.body())
     change = ChangeSession((tenant_of(request), session_id), dict(changes))
-    return json_response(session_answer(await service.writer.submit(change)))
+    session = await service.writer.submit(change)
+    return json_response(await written_session(service, session))
 
 
 @router.delete(

@@ -9,7 +9,8 @@ from pydantic import TypeAdapter
 from starlette.responses import PlainTextResponse
 
 from lhb_engine.agents import ALGORITHMS, Agent
-from service.api.response_types import documented
+from service.api.documentation import documented
+from service.api.response_types import AlgorithmAnswer, AliveAnswer, Page, ReadyAnswer
 from service.api.sessions import json_response, timestamp
 from service.records import FitQueue
 from service.runtime import service_of
@@ -36,7 +37,11 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
     }
 
 
-@router.get("/v1/algorithms", summary="Algorithms and their options", responses=documented({}))
+@router.get(
+    "/v1/algorithms",
+    summary="Algorithms and their options",
+    responses=documented({200: Page[AlgorithmAnswer]}),
+)
 async def get_algorithms(request: Request) -> Response:
     """What `algorithm` and `options` of a session may say."""
     allow = service_of(request).settings.allow_oracles
@@ -44,13 +49,13 @@ async def get_algorithms(request: Request) -> Response:
     return json_response({"items": items, "next": None})
 
 
-@router.get("/healthz", summary="Alive")
+@router.get("/healthz", summary="Alive", responses=documented({200: AliveAnswer}))
 async def get_healthz() -> Response:
     """The process answers."""
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", summary="Ready", responses=documented({}))
+@router.get("/readyz", summary="Ready", responses=documented({200: ReadyAnswer}))
 async def get_readyz(request: Request) -> Response:
     """The database answers, and how much waits."""
     service = service_of(request)

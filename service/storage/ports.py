@@ -207,6 +207,9 @@ class Reader(Protocol):
     def session(self, key: SessionKey) -> SessionRow | None:
         """A session."""
 
+    def session_named(self, tenant: str, name: str) -> SessionRow | None:
+        """Return the session of that name, or None."""
+
     def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[SessionRow]:
         """Sessions in order of creation, beyond the id `after`."""
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.body_parsing import LARGE
 from service.api.fast_routes import find_handler
+from service.api.parameters import refuse_parameters
 from service.logs import REQUEST_ID
 from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem, ProblemCode, defect
@@ -84,6 +85,8 @@ class Middleware:
                 await self._app(scope, body.receive, answer)
             else:
                 handler, scope["lhb.route"], session_id = hot
+                if scope["query_string"]:
+                    refuse_parameters(scope)
                 content = await body.read()
                 result = await handler(self._service(), scope["lhb.tenant"], session_id, content)
                 await send_json(*result, answer)

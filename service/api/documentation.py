@@ -1,0 +1,48 @@
+"""What /openapi.json says: bodies are parsed by hand, so the framework is told of them here."""
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from service.api.body_parsing import Body
+from service.api.response_types import ProblemAnswer
+
+
+def takes(body: Body[Any]) -> dict[str, Any]:
+    """`openapi_extra` of an endpoint that takes this kind of body."""
+    schema = _schema(body.adapter)
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+_definitions: dict[str, Any] = {}
+
+
+def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """Return the schema of a type; what it refers to goes into the components."""
+    schema = adapter.json_schema(ref_template="#/components/schemas/{model}")
+    _definitions.update(schema.pop("$defs", {}))
+    return schema
+
+
+def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
+    """The schema with what request bodies refer to, and the key that a server may ask for."""
+    components = openapi.setdefault("components", {})
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    openapi["security"] = [{"key": []}, {}]  # without one while the database has none
+    schemas = components.setdefault("schemas", {})
+    for name, definition in _definitions.items():
+        schemas.setdefault(name, definition)
+    return openapi
+
+
+def documented(answers: dict[int, Any], *problems: int) -> dict[int | str, Any]:
+    """`responses` of an endpoint."""
+    out: dict[int | str, Any] = {status: {"model": model} for status, model in answers.items()}
+    for status in (400, 401, 408, 413, 429, 503, *problems):
+        content = {"application/problem+json": {"schema": PROBLEM_REF}}
+        out[status] = {"description": "Problem", "content": content}
+    return out
+
+
+PROBLEM_REF = {"$ref": "#/components/schemas/ProblemAnswer"}
+_definitions["ProblemAnswer"] = _schema(TypeAdapter(ProblemAnswer))

@@ -1,13 +1,14 @@
 """`lhb bench`: the measurements behind docs/performance.md."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import exp, log
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
 import typer
+
+from clients.cli.output import AsJson, show
 
 bench = typer.Typer(help="Measure against the numbers to hold.", no_args_is_help=True)
 
@@ -32,7 +33,7 @@ def solver(
     save: Annotated[
         Path | None, typer.Option(help="Keep what is measured there, and go on from it.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Certified group-lasso solves against celer, adelie and skglm at an equal duality gap."""
     from clients.bench.solver.against_peers import GAPS, LAMS, LARGE, PEERS, SIZES, run
@@ -48,11 +49,7 @@ def solver(
         limit=limit,
         save=save,
     )
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    for measured in result["sizes"]:
-        typer.echo("\n".join(_table(measured, limit)))
+    show(result, as_json, (line for size in result["sizes"] for line in _sizes_table(size, limit)))
 
 
 @bench.command()
@@ -64,7 +61,7 @@ def serve(
     pairs: Annotated[int, typer.Option(help="Runs of each variant, in turn.", min=1)] = 5,
     fit_pairs: Annotated[int, typer.Option(help="Pairs with and without a fit.", min=1)] = 10,
     processes: Annotated[int, typer.Option(help="API processes, on PostgreSQL.", min=1)] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Durable decisions over HTTP: against floors, in batches, on a slow disk, beside fits.
 
@@ -74,58 +71,57 @@ def serve(
         from clients.bench.server import serving
 
         measured = serving.run(seconds, pairs, fit_pairs)
-        if as_json:
-            typer.echo(json.dumps(measured))
-        else:
-            for part in ("variants", "batches", "fits", "ratios"):
-                typer.echo(f"{part}:")
-                for name, value in measured[part].items():
-                    typer.echo(f"  {name}: {value}")
-        return
-    from clients.bench.server.storage import run
+        show(measured, as_json, _serving_lines(measured))
+    else:
+        from clients.bench.server import storage
 
-    result = run(database, seconds, pairs, processes)
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    names = list(result["variants"]["no storage"])
-    typer.echo(f"| variant | {' | '.join(names)} | throughput / no storage |")
-    typer.echo("|-" * (len(names) + 2) + "|")
-    for name, found in result["variants"].items():
-        ratio = result["throughput_of_no_storage"].get(name, 1.0)
-        typer.echo(f"| {name} | {' | '.join(f'{found[n]:.1f}' for n in names)} | {ratio:.2f} |")
+        measured = storage.run(database, seconds, pairs, processes)
+        show(measured, as_json, _storage_table(measured))
+
+
+def _serving_lines(measured: dict[str, Any]) -> Iterator[str]:
+    for part in ("variants", "batches", "fits", "ratios"):
+        yield f"{part}:"
+        yield from (f"  {name}: {value}" for name, value in measured[part].items())
+
+
+def _storage_table(measured: dict[str, Any]) -> Iterator[str]:
+    names = list(measured["variants"]["no storage"])
+    yield f"| variant | {' | '.join(names)} | throughput / no storage |"
+    yield "|-" * (len(names) + 2) + "|"
+    for name, found in measured["variants"].items():
+        ratio = measured["throughput_of_no_storage"].get(name, 1.0)
+        yield f"| {name} | {' | '.join(f'{found[n]:.1f}' for n in names)} | {ratio:.2f} |"
 
 
 @bench.command()
 def start(
     runs: Annotated[int, typer.Option(help="Starts of a server.", min=1)] = 5,
     sessions: Annotated[int, typer.Option(help="Sessions in the database.", min=0)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Cold start to the first durable decision, memory before and after, latency of one client."""
     from clients.bench.server import starting
 
-    _print(starting.run(runs, sessions), as_json)
+    measured = starting.run(runs, sessions)
+    show(measured, as_json, _fields(measured))
 
 
 @bench.command()
 def soak(
     minutes: Annotated[float, typer.Option(help="How long.", min=0.1)] = 10.0,
     rate: Annotated[float, typer.Option(help="Rounds a second.", min=1)] = 200.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Memory of a server under sustained load: decisions, rewards, fits, sessions renewed."""
     from clients.bench.server import soaking
 
-    _print(soaking.run(minutes, rate), as_json)
+    measured = soaking.run(minutes, rate)
+    show(measured, as_json, _fields(measured))
 
 
-def _print(measured: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(measured))
-        return
-    for name, value in measured.items():
-        typer.echo(f"{name}: {value}")
+def _fields(measured: dict[str, Any]) -> Iterator[str]:
+    return (f"{name}: {value}" for name, value in measured.items())
 
 
 def _size(text: str) -> tuple[int, int, int]:
@@ -136,7 +132,7 @@ def _size(text: str) -> tuple[int, int, int]:
     return dim, n_lags, n_rows
 
 
-def _table(measured: dict[str, Any], limit: float) -> list[str]:
+def _sizes_table(measured: dict[str, Any], limit: float) -> list[str]:
     """One size in Markdown: median milliseconds, and the ratio of the best peer to ours."""
     cells = measured["cells"]
     peers = list(cells[0]["peers"])
@@ -181,7 +177,7 @@ def decide(
     seeds: Annotated[int, typer.Option(help="Worlds of each kind.", min=2)] = 20,
     first_seed: Annotated[int, typer.Option(min=0)] = 5000,
     jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Regret against that of an oracle which knows the lag weights (docs/anytime.md)."""
     from clients.bench import regret_scoreboard as scoreboard
@@ -214,43 +210,43 @@ def decide(
         jobs=jobs,
         progress=(lambda line: None) if as_json else typer.echo,
     )
-    if as_json:
-        typer.echo(json.dumps(result))
-    else:
-        for name in names:
-            mean, most = result["mean_ratio"][name], result["max_ratio"][name]
-            typer.echo(f"{name}: mean ratio {mean:.2f}, highest {most:.2f}")
-        for row in result["board"]:
-            for name, found in row["algorithms"].items():
-                if "less_anytime" in found:
-                    less, by = found["less_anytime"]
-                    typer.echo(f"{row['world']}: {name} less anytime {less:+.1f} ± {by:.1f}")
+    show(result, as_json, _board_lines(result, names))
+
+
+def _board_lines(result: dict[str, Any], names: list[str]) -> Iterator[str]:
+    for name in names:
+        mean, most = result["mean_ratio"][name], result["max_ratio"][name]
+        yield f"{name}: mean ratio {mean:.2f}, highest {most:.2f}"
+    for row in result["board"]:
+        for name, found in row["algorithms"].items():
+            if "less_anytime" in found:
+                less, by = found["less_anytime"]
+                yield f"{row['world']}: {name} less anytime {less:+.1f} ± {by:.1f}"
 
 
 @bench.command()
-def costs(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def costs(as_json: AsJson = False) -> None:
     """The solver's memory, what incomplete rewards cost, and where a solve's time goes."""
     from clients.bench.solver.costs import run
 
     result = run()
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    typer.echo("| (d, h, n), lam / lam_max | active lags | above imports | CPU s |\n|-|-|-|-|")
+    show(result, as_json, _costs_tables(result))
+
+
+def _costs_tables(result: dict[str, Any]) -> Iterator[str]:
+    yield "| (d, h, n), lam / lam_max | active lags | above imports | CPU s |\n|-|-|-|-|"
     for row in result["memory"]:
         memory, name = f"{row['above_imports_mb']:.0f} MB", f"{tuple(row['size'])}, {row['lam']}"
-        typer.echo(f"| {name} | {row['n_active']} | {memory} | {row['seconds']:.2f} |")
-    typer.echo("\n| rows | operator | whole solve |\n|-|-|-|")
+        yield f"| {name} | {row['n_active']} | {memory} | {row['seconds']:.2f} |"
+    yield "\n| rows | operator | whole solve |\n|-|-|-|"
     for row in result["incomplete"]:
-        typer.echo(f"| {row['rows']} | {row['operator']:.2f} | {row['solve']:.2f} |")
+        yield f"| {row['rows']} | {row['operator']:.2f} | {row['solve']:.2f} |"
     parts = list(result["profile"][0]["shares"])
     named = " | ".join(part.replace("_", " ") for part in parts)
-    typer.echo(f"\n| (d, h, n), lam / lam_max | ms | passes | X v, ms | {named} |")
-    typer.echo("|-" * (len(parts) + 4) + "|")
+    yield f"\n| (d, h, n), lam / lam_max | ms | passes | X v, ms | {named} |"
+    yield "|-" * (len(parts) + 4) + "|"
     for row in result["profile"]:
         shares = " | ".join(f"{row['shares'][part]:.0%}" for part in parts)
         name = f"{tuple(row['size'])}, {row['lam']}"
         ms = f"{row['ms']:.1f} | {row['n_iterations']} | {row['matvec_ms']:.2f}"
-        typer.echo(f"| {name} | {ms} | {shares} |")
+        yield f"| {name} | {ms} | {shares} |"

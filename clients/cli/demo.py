@@ -1,4 +1,4 @@
-"""`make demo`: a server of its own, one regret experiment over HTTP, and what it learned."""
+"""`lhb demo`: a server of its own, one regret experiment over HTTP, and what it learned."""
 
 import os
 import shutil
@@ -8,11 +8,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
-
-from clients.simulation_report import print_lag_weights, print_table, save_plot, warnings_of
-from clients.simulator import SimulationSettings, simulate_all
+import typer
 
 ALGORITHMS = ("anytime", "ad_lasso", "uniform", "oracle_w", "oracle")
 READY_SECONDS = 30
@@ -20,7 +18,7 @@ READY_SECONDS = 30
 
 @contextmanager
 def server(database: Path) -> Iterator[str]:
-    """`lhb serve` as a process of its own on a free port; yields its URL, stops it after."""
+    """Run `lhb serve` as a process of its own on a free port; yield its URL, stop it after."""
     environment = os.environ | {
         "LHB_DATABASE_URL": f"sqlite:///{database.resolve()}",
         "LHB_ALLOW_ORACLES": "true",
@@ -45,8 +43,16 @@ def server(database: Path) -> Iterator[str]:
         process.communicate(timeout=30)
 
 
-def run(seeds: int, out: Path) -> None:
-    """Play, print the tables, write the plot."""
+def demo(
+    seeds: Annotated[int, typer.Option(help="How many worlds.", min=1)] = 3,
+    out: Annotated[Path, typer.Option(help="Folder for database and plot.")] = Path("out/demo"),
+) -> None:
+    """Start a server, play one regret experiment against it over HTTP, show what it learned."""
+    from rich.console import Console
+
+    from clients.simulation_report import print_lag_weights, print_table, save_plot, warnings_of
+    from clients.simulator import SimulationSettings, simulate_all
+
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     console = Console()

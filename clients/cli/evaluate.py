@@ -1,12 +1,13 @@
 """`lhb evaluate`: what a log says of agents that did not make it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from clients.cli.output import AsJson, show
 
 
 def evaluate(
@@ -20,7 +21,7 @@ def evaluate(
         typer.Option(help="Lags that pay, 0,3,7; default: those that each agent finds."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the agents' own draws.", min=0)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Replay a logged trajectory through agents: prediction error, and value where it is sound."""
     from clients.cli.log_files import LogError
@@ -38,10 +39,9 @@ def evaluate(
         }
     except (LogError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
-    if as_json:
-        typer.echo(json.dumps({"log": str(log), "horizon": horizon, "algorithms": found}))
-    else:
+    if not as_json:
         _print(found)
+    show({"log": str(log), "horizon": horizon, "algorithms": found}, as_json, ())
 
 
 def evaluate_log(

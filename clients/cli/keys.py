@@ -1,15 +1,16 @@
 """`lhb keys`: who may use a server, in the database of LHB_DATABASE_URL."""
 
-import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
+from clients.cli.output import AsJson, show
+from clients.cli.refusals import Commands
+
 keys = typer.Typer(
+    cls=Commands,
     help="API keys. Once a database has one, its servers serve nobody without.",
     no_args_is_help=True,
 )
@@ -29,26 +30,17 @@ def create(
 
     if "\0" in tenant + label or max(len(tenant), len(label)) > 256:
         raise typer.BadParameter("tenant and label have at most 256 characters, none of them zero")
-    with refusals("create"):
-        key, row = new_key(tenant, label, time.time())
-        run(_url(), SaveKey(row), WHILE_SERVED)
+    key, row = new_key(tenant, label, time.time())
+    run(_url(), SaveKey(row), WHILE_SERVED)
     typer.echo(f"key {row.id}, which is shown only now:", err=True)
     typer.echo(key)
 
 
 @keys.command("list")
-def list_keys(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """All keys, revoked ones too; the keys themselves nobody can show."""
-    with refusals("list"):
-        rows = [_shown(key) for key in _read()]
-    if as_json:
-        typer.echo(json.dumps({"keys": rows}))
-        return
-    for row in rows:
-        state = f"revoked {row['revoked_at']}" if row["revoked_at"] else "in use"
-        typer.echo(f"{row['id']}  {row['created_at']}  {state}  {row['tenant']!r}  {row['label']}")
+def list_keys(as_json: AsJson = False) -> None:
+    """List all keys, revoked ones too. Only a key's id is known, not the key."""
+    rows = [_shown(key) for key in _read()]
+    show({"keys": rows}, as_json, map(_line, rows))
 
 
 @keys.command()
@@ -57,20 +49,7 @@ def revoke(key_id: Annotated[str, typer.Argument(help="As `lhb keys list` shows 
     from service.web.api_keys import SaveKey, revoked
     from service.without_server import run
 
-    with refusals("revoke"):
-        run(_url(), SaveKey(revoked(_read(), key_id, time.time())), WHILE_SERVED)
-
-
-@contextmanager
-def refusals(command: str) -> Iterator[None]:
-    """What cannot be done is one line and exit code 1, no traceback."""
-    from service.problems import Problem
-    from service.storage.ports import Refused
-
-    try:
-        yield
-    except (Refused, Problem) as refused:
-        raise SystemExit(f"lhb keys {command}: {refused}") from None
+    run(_url(), SaveKey(revoked(_read(), key_id, time.time())), WHILE_SERVED)
 
 
 def _read() -> list[Any]:
@@ -88,6 +67,11 @@ def _shown(key: Any) -> dict[str, Any]:
         "created_at": _time(key.created_at),
         "revoked_at": None if key.revoked_at is None else _time(key.revoked_at),
     }
+
+
+def _line(row: dict[str, Any]) -> str:
+    state = f"revoked {row['revoked_at']}" if row["revoked_at"] else "in use"
+    return f"{row['id']}  {row['created_at']}  {state}  {row['tenant']!r}  {row['label']}"
 
 
 def _time(seconds: float) -> str:

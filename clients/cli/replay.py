@@ -1,15 +1,20 @@
-"""`lhb replay`: what is stored is computed again, and has to come out the same."""
+"""`lhb replay`: decisions and estimates recomputed from what is stored, and compared with it."""
 
-import os
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from clients.cli.output import AsJson, show
 
 
-def replay(names: list[str]) -> list[dict[str, Any]]:
-    """Reports on the sessions named, by id or name; on all of the database without names.
-
-    Reads beside a running server, which may go on.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+def replay(
+    sessions: Annotated[
+        list[str] | None, typer.Argument(help="Ids or names; by default all.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute stored decisions and estimates, and compare. Reads beside a running server."""
     from lhb_engine.blas import one_thread
     from service.replay import replay_session
     from service.settings import Settings
@@ -17,19 +22,20 @@ def replay(names: list[str]) -> list[dict[str, Any]]:
     from service.without_server import all_sessions, find
 
     with one_thread(), open_reader(Settings().database_url) as reader:
-        sessions = [find(reader, name) for name in names] if names else all_sessions(reader)
-        return [replay_session(reader, session).to_json() for session in sessions]
+        found = [find(reader, name) for name in sessions] if sessions else all_sessions(reader)
+        reports = [replay_session(reader, session).to_json() for session in found]
+    show({"sessions": reports}, as_json, _lines(reports))
+    if not all(report["equal"] for report in reports):
+        raise SystemExit(1)
 
 
-def lines(reports: list[dict[str, Any]]) -> list[str]:
+def _lines(reports: list[dict[str, Any]]) -> Iterator[str]:
     """A line a session, and a line a difference."""
-    out = []
     for report in reports:
         verdict = "equal" if report["equal"] else "DIFFERENT"
         counted = f"{report['decisions']} decisions, {report['estimates']} estimates"
-        out.append(f"{report['session_id']}  {verdict}  {counted}")
+        yield f"{report['session_id']}  {verdict}  {counted}"
         if report["estimates_from_elsewhere"]:
             n = report["estimates_from_elsewhere"]
-            out.append(f"    {n} estimates were made elsewhere: compared within 1e-9")
-        out += [f"    {difference}" for difference in report["differences"]]
-    return out
+            yield f"    {n} estimates were made elsewhere: compared within 1e-9"
+        yield from (f"    {difference}" for difference in report["differences"])

@@ -1,19 +1,32 @@
 """`lhb sessions`: which sessions there are, by a server or from the database itself."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+
+from clients.cli.output import AsJson, show
 
 
-def sessions(url: str | None, archived: bool) -> list[dict[str, Any]]:
-    """Every session as the service answers it; archived ones too if asked for.
+def sessions(
+    url: Annotated[str | None, typer.Option(help="Through this server.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Archived ones too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List sessions. Without --url, from the database of LHB_DATABASE_URL, beside its server."""
+    found = _from_database(archived) if url is None else _from_server(url, archived)
+    show({"sessions": found}, as_json, map(_line, found))
 
-    Without `url` from the database of LHB_DATABASE_URL, every tenant's, beside a running server.
-    """
-    if url is not None:
-        from clients import Client
 
-        with Client(url) as client:
-            return [session.info for session in client.sessions(archived=archived)]
+def _from_server(url: str, archived: bool) -> list[dict[str, Any]]:
+    from clients import Client
+
+    with Client(url) as client:
+        return [session.info for session in client.sessions(archived=archived)]
+
+
+def _from_database(archived: bool) -> list[dict[str, Any]]:
+    """Read every tenant's sessions, beside a running server."""
     from service.agent_cache import deciding
     from service.api.sessions import session_answer
     from service.settings import Settings
@@ -28,8 +41,7 @@ def sessions(url: str | None, archived: bool) -> list[dict[str, Any]]:
         ]
 
 
-def line(session: Mapping[str, Any]) -> str:
-    """A session in a line."""
+def _line(session: Mapping[str, Any]) -> str:
     version, deciding = session["model_version"], session["deciding"].replace("_", " ")
     counted = f"{session['n_rounds']} rounds, model {version} ({deciding})"
     state = ", archived" if session["archived"] else ""

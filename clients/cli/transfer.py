@@ -4,41 +4,80 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-import httpx
+import typer
 
-from clients.sdk.wire import authorization
-
-TIMEOUT = httpx.Timeout(600.0, connect=10.0)
-
-
-class TransferError(RuntimeError):
-    """The session was not moved; the message says why, and what to do."""
+if TYPE_CHECKING:
+    import httpx
 
 
-def export_to(session: str, target: BinaryIO, url: str | None, *, move: bool) -> None:
-    """Write a session's events; with `move`, archive the session once they are written."""
-    if url is None:
-        _export_here(session, target, move)
-        return
-    with httpx.Client(base_url=url, headers=authorization(), timeout=TIMEOUT) as client:
-        if move:  # first, so that nothing is decided after the events were read
-            _archive(client, session)
+def export_session(
+    session: Annotated[str, typer.Argument(help="Id of the session.")],
+    url: Annotated[str | None, typer.Option(help="Through this server.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A file; by default standard output.")] = None,
+    move: Annotated[bool, typer.Option("--move", help="Archive the session: it moves.")] = False,
+) -> None:
+    """Write a session whole, as NDJSON. Without --url, from the database of LHB_DATABASE_URL."""
+    events = _from_database(session, move) if url is None else _from_server(url, session, move)
+    if out is None:
+        _write(events, sys.stdout.buffer)
+    else:
+        with _replacing(out) as target:
+            _write(events, target)
+
+
+def import_session(
+    file: Annotated[Path | None, typer.Argument(help="By default standard input.")] = None,
+    url: Annotated[str | None, typer.Option(help="Through this server.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the new session.")] = None,
+) -> None:
+    """Make a new session of an export; it goes on where the other one was. Prints its id."""
+    if file is None:
+        session = _import(sys.stdin.buffer, url, name)
+    else:
+        with file.open("rb") as source:
+            session = _import(source, url, name)
+    typer.echo(session)
+
+
+def _from_server(url: str, session: str, move: bool) -> Iterator[bytes]:
+    from clients.sdk.wire import answer_of
+
+    with _server(url) as client:
+        if move:  # before the events are read, so that nothing is decided after them
+            answer_of(client.patch(f"/v1/sessions/{session}", json={"archived": True}))
         with client.stream("GET", f"/v1/sessions/{session}/events") as answer:
-            if answer.status_code != 200:
+            if not answer.is_success:
                 answer.read()
-                raise TransferError(_reason(answer))
-            for chunk in answer.iter_bytes():
-                target.write(chunk)
+                answer_of(answer)
+            yield from answer.iter_bytes()
+
+
+def _from_database(session: str, move: bool) -> Iterator[bytes]:
+    from service.settings import Settings
+    from service.storage.database_url import open_reader
+    from service.transfer.ndjson import export_session
+    from service.without_server import archive, find
+
+    url = Settings().database_url
+    if move:
+        archive(url, session)
+    with open_reader(url) as reader:
+        yield from export_session(reader, find(reader, session))
+
+
+def _write(events: Iterator[bytes], target: BinaryIO) -> None:
+    target.writelines(events)
     target.flush()
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` once it is whole; a device or pipe is written as it is.
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `path` once it is whole: a failure leaves the old one.
 
-    An export that fails does not cost the one that is there.
+    A device or a pipe is written as it is.
     """
     if path.exists() and not path.is_file():
         with path.open("wb") as target:
@@ -54,64 +93,29 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-def import_from(source: BinaryIO, url: str | None, name: str | None) -> str:
-    """The id of the new session that `source` describes."""
-    if url is None:
-        return _import_here(source, name)
-    parameters = {} if name is None else {"name": name}
-    with httpx.Client(base_url=url, headers=authorization(), timeout=TIMEOUT) as client:
-        answer = client.post("/v1/sessions/import", params=parameters, content=_chunks(source))
-    if answer.status_code not in (200, 201):
-        raise TransferError(_reason(answer))
-    return str(answer.json()["id"])
+def _import(source: BinaryIO, url: str | None, name: str | None) -> str:
+    """Return the id of the new session that `source` describes."""
+    chunks = iter(lambda: source.read(2**20), b"")
+    if url is not None:
+        from clients.sdk.wire import answer_of
 
-
-def _chunks(source: BinaryIO) -> Iterator[bytes]:
-    while chunk := source.read(2**20):
-        yield chunk
-
-
-def _archive(client: httpx.Client, session: str) -> None:
-    answer = client.patch(f"/v1/sessions/{session}", json={"archived": True})
-    if answer.status_code != 200:
-        raise TransferError(_reason(answer))
-
-
-def _reason(answer: httpx.Response) -> str:
-    try:
-        return str(answer.json()["detail"])
-    except (ValueError, KeyError):
-        return f"the server answered {answer.status_code}"
-
-
-def _export_here(session: str, target: BinaryIO, move: bool) -> None:
-    from service.settings import Settings
-    from service.storage.database_url import open_reader
-    from service.transfer.ndjson import export_session
-    from service.without_server import archive, find
-
-    url = Settings().database_url
-    if move:
-        archive(url, session)
-    with open_reader(url) as reader:
-        for line in export_session(reader, find(reader, session)):
-            target.write(line)
-    target.flush()
-
-
-def _import_here(source: BinaryIO, name: str | None) -> str:
-    import tempfile
-
+        parameters = {} if name is None else {"name": name}
+        with _server(url) as client:
+            answer = client.post("/v1/sessions/import", params=parameters, content=chunks)
+        return str(answer_of(answer)["id"])
     from service.settings import Settings
     from service.without_server import import_file
 
-    with tempfile.NamedTemporaryFile(prefix="lhb-import-") as file:
-        for chunk in _chunks(source):
-            file.write(chunk)
+    with NamedTemporaryFile(prefix="lhb-import-") as file:
+        file.writelines(chunks)
         file.flush()
         return import_file(Settings(), Path(file.name), name)
 
 
-def binary_stdin() -> BinaryIO:
-    """Standard input as bytes."""
-    return sys.stdin.buffer
+def _server(url: str) -> "httpx.Client":
+    import httpx
+
+    from clients.sdk.wire import authorization
+
+    timeout = httpx.Timeout(600.0, connect=10.0)
+    return httpx.Client(base_url=url, headers=authorization(), timeout=timeout)

@@ -5,9 +5,12 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from clients.cli.refusals import EXPECTED, UNREACHABLE
 
 
 def lhb(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -66,3 +69,9 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     refused(lhb(tmp_path, "export", "shop", "--out", str(before)), "no session")
     assert before.read_text() == "yesterday's"
     assert {path.name for path in tmp_path.glob("shop*")} == {"shop.ndjson"}
+
+
+@pytest.mark.parametrize("name", [*EXPECTED, *UNREACHABLE])
+def test_what_is_expected_is_an_exception_that_exists(name: str) -> None:
+    module, _, kind = name.rpartition(".")
+    assert issubclass(getattr(import_module(module), kind), Exception)

@@ -102,7 +102,9 @@ class OracleW(Agent):
         if length == 0.0:
             return Estimate("zero", np.zeros(self.horizon), message="theta = 0", **facts)
         theta = np.asarray(solution / length)
-        return units.restore(Estimate("ok", self.weights * length, theta=theta, **facts))
+        active = tuple(np.flatnonzero(self.weights).tolist())
+        weights = self.weights * length
+        return units.restore(Estimate("ok", weights, theta=theta, active_lags=active, **facts))
 
     def _quarter(self, window: FitWindow) -> int | None:
         if self.options.schedule == "ad_lasso" and epochs.in_first_phase(window, self.horizon):

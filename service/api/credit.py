@@ -1,11 +1,13 @@
 """GET /v1/sessions/{id}/credit: what each past decision has earned, and is still to earn."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
+from lhb_engine.evaluation.credit import credit, why_no_credit
 from service.agent_cache import deciding
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
@@ -17,29 +19,46 @@ from service.storage.ports import Reader
 router = APIRouter(tags=["estimates"])
 
 
-def credit_answer(decision: DecisionRow, per_lag: Any, n_rounds: int, theta: Any) -> dict[str, Any]:
-    """A decision's expected share in the rewards, before now and from now on.
+def credit_answers(
+    decisions: Sequence[DecisionRow],
+    estimate: dict[str, Any] | None,
+    reason: str,
+    n_rounds: int,
+) -> list[dict[str, Any]]:
+    """Each decision's expected share in the rewards, up to now and from now on.
 
     Parameters
     ----------
-    per_lag : (n_lags,) cumulative sums of the lag weights
-    n_rounds : the trajectory's rounds so far
+    decisions : sequence of DecisionRow
+    estimate : dict or None
+        The estimate to credit by.
+    reason : str
+        Why the shares are not known; then they are null.
+    n_rounds : int
+        Rounds of the trajectory so far.
     """
-    answer: dict[str, Any] = {
-        "round": decision.round,
-        "event_id": decision.event_id,
-        "arm": decision.arm,
-        "arm_id": decision.arm_id,
-        "earned": None,
-        "to_come": None,
-        "n_lags_passed": n_rounds - decision.round + 1,
-    }
-    if theta is not None:
-        value = float(np.frombuffer(decision.context) @ theta) if decision.context else 0.0
-        passed = min(len(per_lag), n_rounds - decision.round + 1)
-        answer["earned"] = value * float(per_lag[passed - 1])
-        answer["to_come"] = value * float(per_lag[-1] - per_lag[passed - 1])
-    return answer
+    passed = np.array([n_rounds - decision.round + 1 for decision in decisions], dtype=np.int64)
+    earned: list[float | None] = [None] * len(decisions)
+    to_come = list(earned)
+    if estimate is not None and decisions and not reason:
+        theta = np.array(estimate["theta"])
+        nothing = np.zeros(len(theta))  # a round without action
+        contexts = [np.frombuffer(d.context) if d.context else nothing for d in decisions]
+        found = credit(np.array(contexts), passed, theta, np.array(estimate["lag_weights"]))
+        earned, to_come = found.earned.tolist(), found.to_come.tolist()
+    return [
+        {
+            "round": decision.round,
+            "event_id": decision.event_id,
+            "arm": decision.arm,
+            "arm_id": decision.arm_id,
+            "earned": earned[i],
+            "to_come": to_come[i],
+            "reason": reason or None,
+            "n_lags_passed": int(passed[i]),
+        }
+        for i, decision in enumerate(decisions)
+    ]
 
 
 @router.get(
@@ -54,8 +73,12 @@ async def get_credit(
     cursor: str = CURSOR,
     limit: int = LIMIT,
 ) -> Response:
-    """By the estimate in use: a decision's context times theta, times the lag weights that have
-    passed (earned) and those still ahead (to_come). Null where no estimate is in use."""
+    """Split each decision's worth at now, by the estimate in use.
+
+    `earned` is its context times theta times the lag weights that have passed, `to_come` the same
+    with those still ahead. Both are null where no estimate is in use and where the estimate does
+    not say which lags pay; `reason` says why.
+    """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         key = (*session.key, trajectory)
@@ -65,12 +88,13 @@ async def get_credit(
         decides = deciding(reader, session)
         is_in_use = decides == "in_use" and session.estimate > 0
         record = reader.estimate(session.key, session.estimate) if is_in_use else None
-        theta = per_lag = None
+        estimate, reason = None, "No estimate is in use."
         if record is not None and record.estimate is not None:
             estimate = json.loads(record.estimate)
-            theta, per_lag = np.array(estimate["theta"]), np.cumsum(estimate["lag_weights"])
+            fitted, active = len(estimate["lag_weights"]), len(estimate["active_lags"])
+            reason = why_no_credit(fitted, active, session.horizon)
         shown, following = cut(decisions, limit, lambda decision: decision.round)
-        items = [credit_answer(d, per_lag, n_rounds, theta) for d in shown]
+        items = credit_answers(shown, estimate, reason, n_rounds)
         version = session.model_version
         return {**page(items, following), "model_version": version, "deciding": decides}
 

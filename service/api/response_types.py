@@ -207,7 +207,10 @@ class RoundAnswer(BaseModel):
 
 
 class CreditAnswer(BaseModel):
-    """A decision's expected share in the rewards so far, and in those to come."""
+    """A decision's expected share in the rewards so far, and in those to come.
+
+    Both are null where the estimate in use does not say which lags pay; `reason` says why.
+    """
 
     round: int
     event_id: str
@@ -215,6 +218,7 @@ class CreditAnswer(BaseModel):
     arm_id: str | None
     earned: float | None
     to_come: float | None
+    reason: str | None
     n_lags_passed: int
 
 

@@ -124,3 +124,19 @@ async def test_credit_before_the_first_estimate(serve: Serve) -> None:
         await client.decide(session)
         [item] = (await client.read(f"/v1/sessions/{session}/credit"))["items"]
         assert (item["earned"], item["to_come"]) == (None, None)
+        assert item["reason"] == "No estimate is in use."
+
+
+async def test_credit_says_nothing_before_all_lags_have_been_fitted(serve: Serve) -> None:
+    """The first fits of ad_lasso see a few lags only, and give them the others' rewards."""
+    contexts, rewards = log(52)
+    async with serve() as client:
+        options = {"reg": "theory", "c": 1e-3}
+        session = await client.create(algorithm="ad_lasso", horizon=160, options=options)
+        path = f"/v1/sessions/{session}"
+        await client.post(f"{path}/history", json={"contexts": contexts, "rewards": rewards})
+        await until(lambda: fitted(client, session))
+        assert (await client.read(f"{path}/estimate"))["status"] == "ok"
+        for item in (await client.read(f"{path}/credit"))["items"]:
+            assert (item["earned"], item["to_come"]) == (None, None)
+            assert "of 160 lags have been fitted" in item["reason"]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lhb_engine.lasso.fit import BlockLasso
 
 Rule = Literal["noise_adaptive", "theory"]
+LEVEL = 0.25  # half of the estimator's own: what follows the fit keeps the direction alone
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class LassoOptions(Options):
     reg: Rule = field(
         default="noise_adaptive",
         metadata={"description": "How lam is chosen: from the measured noise, or by the paper."},
+    )
+    level: float = field(
+        default=LEVEL,
+        metadata={"description": "a of the noise-adaptive lam (reg=noise_adaptive)."},
     )
     c: float = field(
         default=1.0,
@@ -35,6 +40,13 @@ class LassoOptions(Options):
     L: int | None = field(
         default=None,
         metadata={"description": "The first epoch has 4 L rounds; none: max(1, horizon // 12)."},
+    )
+    fallback: bool = field(
+        default=True,
+        metadata={
+            "description": "Where an epoch of the first phase has too few differenced rows: fit "
+            "its quarters undifferenced, with an intercept. false: no estimate, as in the paper."
+        },
     )
     fit_intercept: bool = field(
         default=False,
@@ -51,11 +63,12 @@ class LassoOptions(Options):
 
     def __post_init__(self) -> None:
         check_among("reg", self.reg, get_args(Rule))
+        check_number("level", self.level, 1e-9, 1e9)
         check_number("c", self.c, 1e-9, 1e9)
         check_number("gamma", self.gamma, 1e-9, 1 - 1e-9)
         if self.L is not None:
             check_whole("L", self.L)
-        for name in ("fit_intercept", "standardize", "standard_errors"):
+        for name in ("fallback", "fit_intercept", "standardize", "standard_errors"):
             check_flag(name, getattr(self, name))
 
 
@@ -85,16 +98,22 @@ class DoublingLasso(Agent):
         return self.fit_differenced(history)
 
     def fit_differenced(self, history: History) -> Estimate:
-        """Fourth quarter less second; both quarters with an intercept where too few pairs are."""
+        """Fourth quarter less second.
+
+        Where too few pairs are measured and `fallback` is on: both quarters, undifferenced, with
+        an intercept. The estimate's `design` says which. With L = h // 12 and h = 100 the first
+        epoch has 8 pairs, so for dim > 4 the first fit is always the undifferenced one.
+        """
         from lhb_engine.design.fit_rows import differenced_rows, measured_rows
         from lhb_engine.lasso.regularization import theory_doubling
 
         assert history.window is not None
         quarter = epochs.quarter_of(history.window)
-        rows = differenced_rows(history, quarter)
-        if rows is None or rows.design.n_rows < max(2 * self.dim, quarter / 2):
-            rows = measured_rows(history, quarters=quarter)
         o = self.options
+        rows = differenced_rows(history, quarter)
+        few = rows is None or rows.design.n_rows < max(2 * self.dim, quarter / 2)
+        if rows is None or (few and o.fallback):
+            rows = measured_rows(history, quarters=quarter)
         lam = theory_doubling(quarter, self.dim, o.gamma, o.c) if o.reg == "theory" else None
         return self.block_lasso(lam, rows.name == "undifferenced").estimate(rows, history.window)
 
@@ -103,4 +122,4 @@ class DoublingLasso(Agent):
         from lhb_engine.lasso.fit import BlockLasso
 
         o = self.options
-        return BlockLasso(lam, fit_intercept, o.standardize, o.standard_errors)
+        return BlockLasso(lam, fit_intercept, o.standardize, o.standard_errors, level=o.level)

@@ -31,7 +31,8 @@ class UCBMPOptions(EpochOptions):
 class UCBMP(SWMP):
     """At each epoch's end finds k* as SW-MP does, then learns theta anew within the next.
 
-    Plays uniformly before its first k*.
+    Plays uniformly before its first k*. After round h it keeps its lag and learns theta anew, as
+    AD-Lasso's second phase starts there.
     """
 
     name = "ucb_mp"
@@ -45,6 +46,7 @@ class UCBMP(SWMP):
         super().__init__(dim, horizon, options)
         self.lag: int | None = None
         self.ellipsoid = Ellipsoid(dim, options.ridge)
+        self.second_phase = False
 
     def _scores(self, contexts: Floats) -> Floats:
         """Upper confidence bounds; all zero before there is a lag."""
@@ -54,7 +56,10 @@ class UCBMP(SWMP):
 
     def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:
         """Pair the reward of `round` with the context selected `lag` rounds before."""
-        if self.lag is None:
+        if round >= self.horizon and not self.second_phase:
+            self.second_phase = True
+            self.ellipsoid = Ellipsoid(self.dim, self.options.ridge)
+        if self.lag is None or round == self.horizon:
             return
         part = history.trajectories[trajectory]
         place = round - self.lag - part.first_round
@@ -69,13 +74,15 @@ class UCBMP(SWMP):
             self.ellipsoid = Ellipsoid(self.dim, self.options.ridge)
 
     def state(self) -> dict[str, Any]:
-        """With the lag and the ellipsoid."""
-        return super().state() | {"lag": self.lag, "ellipsoid": self.ellipsoid.state()}
+        """With the lag, the ellipsoid, and whether the second phase has begun."""
+        own = {"lag": self.lag, "second_phase": self.second_phase}
+        return super().state() | own | {"ellipsoid": self.ellipsoid.state()}
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
         """The agent that `state()` described."""
         agent = super().from_state(dim, horizon, options, state)
         agent.lag = state["lag"]
+        agent.second_phase = state.get("second_phase", True)  # a state of before never restarts
         agent.ellipsoid = Ellipsoid.from_state(state["ellipsoid"])
         return agent

@@ -17,7 +17,7 @@ from lhb_engine.history import FitWindow, Floats
 from lhb_engine.lasso.block_norms import block_norms
 from lhb_engine.lasso.group_lasso import GroupLasso
 from lhb_engine.lasso.rank_one import RankOne, rank_one
-from lhb_engine.lasso.regularization import NoiseAdaptive, entry_rms, noise_adaptive
+from lhb_engine.lasso.regularization import LEVEL, NoiseAdaptive, entry_rms, noise_adaptive
 from lhb_engine.lasso.standard_errors import rank_one_errors
 
 MAX_CONDITION_ENTRIES = 4_000_000
@@ -42,6 +42,8 @@ class BlockLasso:
         Add standard errors of theta and of the active lag weights (`standard_errors`).
     tol : float
         Relative duality gap at which the solver stops.
+    level : float
+        a of the noise-adaptive lam.
     """
 
     lam: float | None
@@ -49,6 +51,7 @@ class BlockLasso:
     standardize: bool = False
     standard_errors: bool = False
     tol: float = 1e-6
+    level: float = LEVEL
 
     def estimate(self, rows: FitRows, window: FitWindow) -> Estimate:
         """Fit phi on `rows` and take theta and the lag weights from it (docs/model.md, 2).
@@ -82,7 +85,7 @@ class BlockLasso:
         if entry_rms(design, self.fit_intercept) <= 1e-7 * entry_rms(design, False):
             return replace(empty, message="The contexts never change: nothing to learn from.")
 
-        noise = noise_adaptive(design, y, fit_intercept=self.fit_intercept)
+        noise = noise_adaptive(design, y, fit_intercept=self.fit_intercept, level=self.level)
         lasso = GroupLasso(design, y, fit_intercept=self.fit_intercept)
         lam = noise.lam
         if self.lam is not None:

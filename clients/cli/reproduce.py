@@ -1,5 +1,6 @@
 """`lhb reproduce`: run the paper's experiments, draw their figures, write the report."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +14,16 @@ if TYPE_CHECKING:
     from clients.experiments.framework.experiment import Scale
     from clients.experiments.framework.sweep import Workers
 
+QUICK_SEEDS = 2
 NAMES = f"all | {' | '.join(EXPERIMENTS)}; or plot NAME ..., or report"
 
 
 def reproduce(
     names: Annotated[list[str], typer.Argument(help=NAMES)],
-    seeds: Annotated[int, typer.Option(help="Worlds 0 to seeds - 1.", min=1)] = 10,
+    seeds: Annotated[
+        int | None, typer.Option(help="Worlds 0 to seeds - 1; none: those of the rules.", min=1)
+    ] = None,
+    quick: Annotated[bool, typer.Option(help=f"{QUICK_SEEDS} seeds; nothing is judged.")] = False,
     jobs: Annotated[int, typer.Option(help="Processes; -1: all cores.")] = -1,
     url: Annotated[str | None, typer.Option(help="Play against a running server.")] = None,
     noise: Annotated[float, typer.Option(help="Standard deviation.", min=0)] = 0.1,
@@ -37,12 +42,15 @@ def reproduce(
 ) -> None:
     """Run experiments of the paper (resumably), draw their figures, or write docs/results.md.
 
-    A stopped run goes on where it was. `plot` and `report` read the CSVs alone.
+    A stopped run goes on where it was. `plot` and `report` read the CSVs alone. Verdicts follow
+    from the rules in docs/claims.toml, and need as many seeds as a rule says.
     """
     from clients.experiments.framework.experiment import Scale
     from clients.experiments.framework.sweep import Workers
 
-    scale = Scale(seeds, noise, arms, toy)
+    if quick and seeds is None:
+        seeds = QUICK_SEEDS
+    scale = Scale(seeds or 0, noise, arms, toy)
     if backend not in ("loky", "dask"):
         raise typer.BadParameter("backend: loky or dask")
     if names == ["report"]:
@@ -82,6 +90,7 @@ def _run(
         TimeRemainingColumn,
     )
 
+    from clients.experiments.framework.claims import load_rulebook
     from clients.experiments.framework.report import draw_figure, sensitivity_scales
     from clients.experiments.framework.sweep import csv_path, run_sweep
 
@@ -93,11 +102,13 @@ def _run(
         TextColumn("left"),
         TimeRemainingColumn(),
     )
+    rulebook = load_rulebook()
     with Progress(*columns, console=Console(stderr=True)) as bars:
         for name in names:
             experiment = load_experiment(name)
             wider = sensitivity and experiment.varies
-            for each in sensitivity_scales(scale) if wider else [scale]:
+            of_rules = replace(scale, seeds=scale.seeds or rulebook.seeds(name))
+            for each in sensitivity_scales(of_rules) if wider else [of_rules]:
                 task = bars.add_task(f"{name}{each.suffix}", total=None)
 
                 def on_case(done: int, total: int, task: "TaskID" = task) -> None:
@@ -107,8 +118,10 @@ def _run(
                 path = csv_path(out, name, each)
                 draw_figure(experiment, table, path.with_suffix(".png"), dpi=150)
                 typer.echo(str(path))
-                for claim in experiment.judge(table):
-                    typer.echo(f"  {claim.verdict}: {claim.text}\n    {claim.measured}")
+                for verdict in experiment.judge(table, rulebook):
+                    typer.echo(f"  {verdict}: {verdict.rule.id}, {verdict.rule.title}")
+                    for setting, interval in verdict.intervals.items():
+                        typer.echo(f"    {setting}: {interval}, {verdict.parts[setting]}")
 
 
 def _plot(names: list[str], out: Path, scale: "Scale") -> None:

@@ -4,17 +4,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.claims import Rule
+from clients.experiments.framework.experiment import Case, Experiment, Scale
+from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band
 from clients.experiments.framework.regret_runs import (
+    BEST_C,
     Contender,
+    by_seed,
     cases_of,
     final,
-    lower,
     play,
-    verdict,
+    regret_table,
 )
-from clients.experiments.framework.table import Row, Table, paired
+from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_poor
 from clients.simulator import Player, SimulationSettings
 
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
 
 LENGTHS = (4, 8, 16, 32, 64, 125)
 DEFAULT = "doubling_lasso, default L"
+SHOWN = (DEFAULT, "doubling_lasso, L=8", "uniform")
 CONTENDERS = {
     DEFAULT: Contender("doubling_lasso"),
+    "doubling_lasso, paper's lambda": Contender("doubling_lasso", {"reg": "theory", "c": BEST_C}),
     **{f"doubling_lasso, L={n}": Contender("doubling_lasso", {"L": n}) for n in LENGTHS},
     "oracle_w": Contender("oracle_w"),
     "uniform": Contender("uniform"),
@@ -34,17 +39,17 @@ PATTERNS = {EARLY: "early_mass", LATE: "late_mass"}
 
 
 def worlds(scale: Scale) -> dict[str, SimulationSettings]:
-    """Settings by panel."""
+    """Return the settings of each panel."""
     return {panel: data_poor(scale, pattern) for panel, pattern in PATTERNS.items()}
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Every L, the oracle and uniform play, on both w."""
+    """List every L, the oracle and uniform play, on both w."""
     return cases_of(list(PATTERNS), list(CONTENDERS), scale)
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """One run's regret curve, and the l2 mass of the first `round` lag weights."""
+    """Return one run's regret curve, and the l2 mass of the first `round` lag weights."""
     settings = worlds(scale)[case["panel"]]
     weights = settings.world(case["seed"]).weights
     mass = np.sqrt(np.cumsum(weights**2) / (weights**2).sum())
@@ -52,20 +57,12 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     return [row | {"mass": float(mass[row["round"] - 1])} for row in rows]
 
 
-def best_length(finals: Table) -> str:
-    """The L with the lowest regret, mean over both w."""
-    labels = [label for label in finals.values("label") if ", L=" in label]
-    best = min(labels, key=lambda label: finals.where(label=label).mean("regret").value)
-    return str(best)
-
-
 def draw(table: Table, figure: "Figure") -> None:
-    """Mass on the left; regret on the right."""
+    """Draw the mass on the left, the regret on the right."""
     left, right = figure.subplots(1, 2)
-    best = best_length(final(table))
     for place, panel in enumerate(PATTERNS):
         band(left, table.where(panel=panel, label=DEFAULT), "round", "mass", panel, place)
-        for i, label in enumerate((best, DEFAULT, "uniform")):
+        for i, label in enumerate(SHOWN):
             shown = table.where(panel=panel, label=label)
             name = f"{panel.split(':')[0]}, {label}"
             band(right, shown, "round", "regret", name, 2 * i + place)
@@ -75,25 +72,15 @@ def draw(table: Table, figure: "Figure") -> None:
         axes.legend(fontsize=7)
 
 
-def judge(table: Table) -> list[Claim]:
-    """Early mass is easier than late mass."""
-    finals = final(table)
-    best = best_length(finals)
-    told, held = [], {}
-    for label in (DEFAULT, best):
-        rows = finals.where(label=label)
-        early, late = rows.where(panel=EARLY), rows.where(panel=LATE)
-        d = paired(early, late, "regret")
-        held[label] = lower(d)
-        each = f"early {early.mean('regret')}, late {late.mean('regret')}"
-        told.append(f"{label}: {each}, late less early {d}")
-    return [
-        Claim(
-            "Doubling Lasso has lower regret where the mass of w is early",
-            "; ".join(told) + " (best L chosen on these seeds)",
-            verdict(held),
-        )
-    ]
+def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
+    """Return the regret with early mass less that with late mass, for each agent."""
+    finals, out = final(table), {}
+    for label in rule.settings:
+        own = finals.where(label=label)
+        early, late = own.where(panel=EARLY), own.where(panel=LATE)
+        if len(early) and len(late):
+            out[label] = SeedMean(by_seed(early, late, "regret", rule.factor))
+    return out
 
 
 EXPERIMENT = Experiment(
@@ -105,5 +92,6 @@ EXPERIMENT = Experiment(
     cases=cases,
     run=run,
     draw=draw,
-    judge=judge,
+    measure=measure,
+    details=regret_table,
 )

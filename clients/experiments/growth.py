@@ -1,46 +1,84 @@
 """How regret grows with T, and its first phase with h (the two regret theorems)."""
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+import numpy as np
+
+from clients.experiments.framework.claims import Rule
+from clients.experiments.framework.experiment import Case, Experiment, Scale
+from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band, log_ticks
 from clients.experiments.framework.regret_runs import Contender, play
-from clients.experiments.framework.slopes import log_fit_by_seed, slope_by_seed
-from clients.experiments.framework.table import Row, Table, mean_of
+from clients.experiments.framework.slopes import exponent
+from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import DIM, world
-from clients.simulator import Player
+from clients.simulator import Player, SimulationSettings
+from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AD_LASSO, ORACLE = Contender("ad_lasso"), Contender("oracle_w")
-CONTENDERS = {"ad_lasso": AD_LASSO, "oracle_w": ORACLE}
+CONTENDERS = {
+    "ad_lasso": Contender("ad_lasso"),
+    "doubling_lasso": Contender("doubling_lasso", {"L": 8}),
+    "oracle_w": Contender("oracle_w"),
+}
 HORIZON, SPARSITY = 100, 5
 IN_T = ("flat", "spiking")
 IN_H = ("early_mass", "late_mass")
+EARLY_LAGS = "all weights in the first 20 lags, T < h"
+POOR = 8000  # lags of that panel
+
+
+def agent_of(panel: str) -> str:
+    """Return the algorithm whose theorem a panel is about."""
+    return "doubling_lasso" if panel == EARLY_LAGS else "ad_lasso"
+
+
+def axis_of(panel: str) -> str:
+    """Return the column that regret grows with."""
+    return "horizon" if panel in IN_H else "round"
+
+
+@dataclass(frozen=True)
+class EarlyLags(SimulationSettings):
+    """Worlds whose nonzero lag weights are all among the first 20 lags."""
+
+    def world(self, seed: int) -> LongHorizonEnvironment:
+        """Return a world drawn with 20 lags, and lags of weight zero after them."""
+        drawn = SimulationSettings.world(replace(self, horizon=20), seed)
+        weights = np.zeros(self.horizon)
+        weights[:20] = drawn.weights
+        return LongHorizonEnvironment(
+            drawn.theta, weights, n_arms=self.arms, noise=self.noise, seed=seed
+        )
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Curves in T at one h; final regrets of the first h rounds at several h."""
+    """List curves in T, and final regrets of the first h rounds at several h."""
     horizons = (24, 48) if scale.toy else (50, 100, 200, 400, 800)
+    long, poor = ((24,), (1000,)) if scale.toy else ((HORIZON,), (POOR,))
+    sizes = {**dict.fromkeys(IN_T, long), **dict.fromkeys(IN_H, horizons), EARLY_LAGS: poor}
     return [
         {"panel": panel, "horizon": horizon, "label": label, "seed": seed}
-        for patterns, sizes in ((IN_T, (24 if scale.toy else HORIZON,)), (IN_H, horizons))
-        for panel in patterns
-        for horizon in sizes
-        for label in CONTENDERS
+        for panel, each in sizes.items()
+        for horizon in each
+        for label in (agent_of(panel), "oracle_w")
         for seed in range(scale.seeds)
     ]
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """A curve at rounds 2^j h, or the regret after h rounds."""
-    horizon = case["horizon"]
-    in_t = case["panel"] in IN_T
+    """Play one run: a curve at rounds evenly spaced on a log axis, or the regret at round h."""
+    panel, horizon = case["panel"], case["horizon"]
     longest = 400 if scale.toy else 100_000
-    settings = world(scale, longest if in_t else horizon, horizon, case["panel"], SPARSITY)
-    n_points = 40 if in_t else 1
+    pattern = "flat" if panel == EARLY_LAGS else panel
+    settings = world(scale, longest if panel in IN_T else horizon, horizon, pattern, SPARSITY)
+    if panel == EARLY_LAGS:
+        settings = EarlyLags(**vars(replace(settings, rounds=horizon - 1)))
+    n_points = 1 if panel in IN_H else 40
     at = sorted(
         {round(math.exp(math.log(settings.rounds) * (i + 1) / n_points)) for i in range(n_points)}
     )
@@ -48,66 +86,45 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
 
 
 def draw(table: Table, figure: "Figure") -> None:
-    """Log axes: against T on the left, against h on the right."""
+    """Draw regret on log axes: against T on the left, against h on the right."""
     left, right = figure.subplots(1, 2)
-    for panels, axes, x in ((IN_T, left, "round"), (IN_H, right, "horizon")):
-        lines = [(panel, label) for panel in panels for label in CONTENDERS]
+    for panels, axes, x in (((*IN_T, EARLY_LAGS), left, "round"), (IN_H, right, "horizon")):
+        lines = [(panel, label) for panel in panels for label in (agent_of(panel), "oracle_w")]
         for place, (panel, label) in enumerate(lines):
             shown = table.where(panel=panel, label=label)
             positive = Table(row for row in shown if row["regret"] > 0)
-            band(axes, positive, x, "regret", f"{label}, {panel}", place)
+            band(axes, positive, x, "regret", f"{panel}: {label}", place)
         axes.set(xscale="log", yscale="log", ylabel="cumulative regret")
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=6)
     log_ticks(right, table.where(panel=IN_H[0]).column("horizon").tolist())
-    left.set_xlabel("rounds T (h = 100)")
+    left.set_xlabel("rounds T")
     right.set_xlabel("horizon h (T = h)")
 
 
-def judge(table: Table) -> list[Claim]:
-    """An exponent of at most 1/2 in T once T is large; growth in h of the first phase."""
-    horizon = table.where(panel=IN_T[0])[0]["horizon"]
-    start = DIM * horizon  # max(dh, h^(2 alpha) / (s d log T)) is dh here
-    claims = []
-    for panel in IN_T:
-        late = Table(
-            row for row in table.where(panel=panel, label="ad_lasso") if row["round"] >= start
-        )
-        slope = mean_of(slope_by_seed(late, "round", "regret"))
-        log_fit = mean_of(log_fit_by_seed(late, "round", "regret"))
-        claims.append(
-            Claim(
-                f"R_T is at most of order sqrt(T) once T >= dh (w {panel})",
-                f"slope of log R on log T, T from {start}: {slope}; R = a + b log T with b = "
-                f"{log_fit}",
-                "holds" if slope.value <= 0.5 + 2 * slope.error else "does not hold here",
-            )
-        )
-    slopes = {
-        panel: mean_of(
-            slope_by_seed(table.where(panel=panel, label="ad_lasso"), "horizon", "regret")
-        )
-        for panel in IN_H
-    }
-    claims.append(
-        Claim(
-            "The regret of the first h rounds grows with h, at most linearly",
-            "slope of log R_h on log h: " + "; ".join(f"{k}: {v}" for k, v in slopes.items()),
-            "holds"
-            if all(2 * v.error < v.value <= 1 + 2 * v.error for v in slopes.values())
-            else "does not hold here",
-        )
-    )
-    return claims
+def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
+    """Return the exponent of each panel: in T from round d h on, or in h."""
+    out = {}
+    for panel in rule.settings:
+        own = table.where(panel=panel, label=agent_of(panel))
+        if panel in IN_T:
+            start = DIM * own[0]["horizon"] if len(own) else 0
+            own = Table(row for row in own if row["round"] >= start)
+        elif panel == EARLY_LAGS:
+            own = Table(row for row in own if row["round"] >= 500)
+        if len({row[axis_of(panel)] for row in own}) > 1:
+            out[panel] = exponent(own, axis_of(panel), "regret")
+    return out
 
 
 EXPERIMENT = Experiment(
     name="growth",
     title="Growth of regret with T and with h",
     source="Theorems on the data-poor and the data-rich regime",
-    choices="d=5, s=5; T to 100 000 at h=100; T=h for h of 50 to 800",
+    choices="d=5, s=5; T to 100 000 at h=100; T < h = 8000 with all weights in the first 20 lags "
+    "(Doubling Lasso, L=8); T=h for h of 50 to 800",
     cases=cases,
     run=run,
     draw=draw,
-    judge=judge,
+    measure=measure,
     varies=False,
 )

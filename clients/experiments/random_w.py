@@ -1,16 +1,15 @@
 """Uniformly random lag weights (Fig. randm_w)."""
 
-from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.regret_runs import (
     CONTENDERS,
     cases_of,
     compare,
     draw_panels,
-    final,
-    lower,
     play,
+    regret_table,
 )
-from clients.experiments.framework.table import Row, Table
+from clients.experiments.framework.table import Row
 from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player, SimulationSettings
 
@@ -18,7 +17,7 @@ SPARSITIES = (2, 5, 15, 30)
 
 
 def worlds(scale: Scale) -> dict[str, SimulationSettings]:
-    """Settings by panel."""
+    """Return the settings of each panel."""
     return {
         f"random s={s}": data_rich(scale, "random", s)
         for s in (SPARSITIES[:2] if scale.toy else SPARSITIES)
@@ -26,34 +25,13 @@ def worlds(scale: Scale) -> dict[str, SimulationSettings]:
 
 
 def cases(scale: Scale) -> list[Case]:
-    """All contenders in all panels."""
+    """List all contenders in all panels."""
     return cases_of(list(worlds(scale)), list(CONTENDERS), scale)
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """One run's regret curve."""
+    """Play one run and return its regret curve."""
     return play(CONTENDERS[case["label"]], worlds(scale)[case["panel"]], case["seed"], player)
-
-
-def judge(table: Table) -> list[Claim]:
-    """The paper's claims."""
-    finals = final(table)
-    names = finals.values("panel")
-    rivals = ("sa_gd", "sw_mp", "ucb_mp")
-    return [
-        compare(
-            finals,
-            "AD-Lasso performs best most of the time",
-            [(panel, "ad_lasso", other) for panel in names for other in rivals],
-            lower,
-        ),
-        compare(
-            finals,
-            "AD-Lasso outperforms SA-GD even where sd is much larger than h + d (s = 30)",
-            [("random s=30", "ad_lasso", "sa_gd")],
-            lower,
-        ),
-    ]
 
 
 EXPERIMENT = Experiment(
@@ -64,6 +42,7 @@ EXPERIMENT = Experiment(
     cases=cases,
     run=run,
     draw=draw_panels,
-    judge=judge,
+    measure=compare,
+    details=regret_table,
     figure_size=(11.0, 3.2),
 )

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.claims import Rule
+from clients.experiments.framework.experiment import Case, Experiment, Scale
+from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import panels, style
-from clients.experiments.framework.table import Row, Table, mean_of
+from clients.experiments.framework.table import Row, Table, markdown
 from clients.experiments.recovery_methods import METHODS
 from clients.simulator import Player
 from lhb_engine.history import Floats
@@ -29,7 +31,7 @@ ENSEMBLES = (
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Every ensemble, method and sparsity."""
+    """List every ensemble, method and sparsity."""
     return [
         {"ensemble": ensemble, "method": method, "s": s, "seed": seed}
         for ensemble in ENSEMBLES
@@ -40,7 +42,9 @@ def cases(scale: Scale) -> list[Case]:
 
 
 def rows_of(ensemble: str, dim: int, horizon: int, n: int, rng: np.random.Generator) -> Floats:
-    """The first n rows of one design, (n, horizon * dim); a smaller design is its first rows.
+    """Return the first n rows of one design, (n, horizon * dim).
+
+    A smaller design is its first rows.
 
     A circulant of as many rows as are ever looked at: of one vector of `dim * horizon` numbers, or
     of that many blocks of `dim`, with phi on the first `horizon` blocks.
@@ -56,7 +60,7 @@ def rows_of(ensemble: str, dim: int, horizon: int, n: int, rng: np.random.Genera
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """The fewest rows, in steps, from which the method recovers phi.
+    """Return the fewest rows, in steps, from which the method recovers phi.
 
     By bisection over nested designs: a convex method that succeeds with some rows succeeds with
     more, since its solution stays feasible; the alternating one nearly always does.
@@ -86,7 +90,7 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
 
 
 def half(table: Table) -> tuple[float, float, float]:
-    """The median of the rows needed, and a 95% interval from its order statistics."""
+    """Return the median of the rows needed, and a 95% interval from its order statistics."""
     needed = np.sort(table.column("rows"))
     n = len(needed)
     # ranks between which a binomial(n, 1/2) falls with 95%
@@ -97,7 +101,7 @@ def half(table: Table) -> tuple[float, float, float]:
 
 
 def draw(table: Table, figure: "Figure") -> None:
-    """Probability of recovery against rows: a row of panels a method, a column an ensemble."""
+    """Draw the share recovered against rows: a row of panels a method, a column an ensemble."""
     grid = [(m, e) for m in table.values("method") for e in table.values("ensemble")]
     most = table.column("rows").max()
     at = np.arange(0, min(most, MOST) + 1)  # past MOST is not recovered
@@ -121,47 +125,31 @@ def _rows(m: float) -> str:
     return f"{m:.0f}" if m <= MOST else f"> {MOST}"
 
 
-def judge(table: Table) -> list[Claim]:
-    """No dependence on s for i.i.d. rows; strong dependence for circulant ones."""
-    claims = []
-    for method in table.values("method"):
-        told, spans = [], {}
-        for ensemble, rows in table.where(method=method).by("ensemble"):
-            halves = {s: half(group) for s, group in rows.by("s")}
-            parts = (
-                f"s={s}: {_rows(m)} [{_rows(a)}, {_rows(b)}]" for s, (m, a, b) in halves.items()
-            )
-            told.append(f"{ensemble}: " + ", ".join(parts))
-            means = [mean_of(group.column("rows")) for _, group in rows.by("s")]
-            first, last = min(means), max(means)
-            gap, error = last.value - first.value, math.hypot(last.error, first.error)
-            spans[ensemble] = (gap, error, gap / first.value)
-        measured = "rows at probability 1/2 [95% interval]: " + "; ".join(told)
-        iid = spans.pop("iid")
-        flat = iid[2] < 0.1 or iid[0] <= 2 * iid[1]
-        strong = {
-            name: gap > 2 * error and share > 0.2 for name, (gap, error, share) in spans.items()
-        }
-        claims.append(
-            Claim(
-                f"{method}: rows needed do not depend on s for i.i.d. rows",
-                measured,
-                "holds" if flat else "does not hold here",
-            )
-        )
-        claims.append(
-            Claim(
-                f"{method}: rows needed vary strongly with s for circulant rows",
-                "the same; largest less smallest mean over s: "
-                + "; ".join(f"{n}: {g:.0f} ± {e:.0f}" for n, (g, e, _) in spans.items()),
-                "holds"
-                if all(strong.values())
-                else "does not hold here"
-                if not any(strong.values())
-                else "holds only if " + " or ".join(n for n, ok in strong.items() if ok),
-            )
-        )
-    return claims
+def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
+    """Return the ratio of rows needed at one s to those at the least, a design each."""
+    least, out = min(table.values("s")), {}
+    method = rule.name.split("_", 1)[1].replace("_", " ")
+    for setting in rule.settings:
+        ensemble, s = setting.split(", s=")
+        own = table.where(method=method, ensemble=ensemble)
+        many, few = own.where(s=int(s)), own.where(s=least)
+        if len(many) and len(few):
+            a, b = many.by_seed("rows"), few.by_seed("rows")
+            out[setting] = SeedMean(np.array([a[seed] / b[seed] for seed in a]))
+    return out
+
+
+def details(table: Table) -> str:
+    """Tell the rows needed at probability 1/2."""
+    sparsities = table.values("s")
+    rows = []
+    for method, of_method in table.by("method"):
+        for ensemble, own in of_method.by("ensemble"):
+            halves = [half(own.where(s=s)) for s in sparsities]
+            parts = [f"{_rows(m)} [{_rows(a)}, {_rows(b)}]" for m, a, b in halves]
+            rows.append([method, ensemble, *parts])
+    heads = ["rows at probability 1/2 [95%]", "design", *(f"s={s}" for s in sparsities)]
+    return markdown(heads, rows)
 
 
 EXPERIMENT = Experiment(
@@ -174,7 +162,9 @@ EXPERIMENT = Experiment(
     cases=cases,
     run=run,
     draw=draw,
-    judge=judge,
+    measure=measure,
+    details=details,
+    bands="shading is one binomial standard error",
     varies=False,
     figure_size=(11.0, 6.0),
 )

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.claims import Rule
+from clients.experiments.framework.experiment import Case, Experiment, Scale
+from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band, log_ticks, panels
-from clients.experiments.framework.slopes import slope_by_seed
-from clients.experiments.framework.table import Mean, Row, Table, mean_of
+from clients.experiments.framework.slopes import exponent
+from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import one_at_a_time
 from clients.simulator import Player
 from lhb_engine.history import Floats, Ints
@@ -28,41 +30,49 @@ VARIED = {
 TOY = {"m": (6, 10), "h": (12, 16), "d": (1, 2), "s": (2, 3)}
 TOY_BASE = {"m": 8, "h": 12, "d": 2, "s": 2}
 MOST_SUPPORTS = 1_000_000
-N_RANDOM, N_GREEDY = 20_000, 40
+N_RANDOM, N_GREEDY = 5_000, 40
+TOEPLITZ = "Toeplitz"
+ROWS = ("random rows", "consecutive rows", TOEPLITZ)
 CHUNK = 20_000
 
 
 def cases(scale: Scale) -> list[Case]:
-    """One quantity at a time, the others as in `BASE`."""
-    return one_at_a_time(scale, TOY if scale.toy else VARIED)
+    """List one quantity at a time, the others as in `BASE`, for each kind of rows."""
+    varied = one_at_a_time(scale, TOY if scale.toy else VARIED)
+    return [case | {"rows": rows} for rows in ROWS for case in varied]
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """Bounds on delta_s of one matrix with random rows."""
+    """Bound delta_s of one matrix."""
     setting = (TOY_BASE if scale.toy else BASE) | {case["varied"]: case["value"]}
     m, h, d, s = (setting[name] for name in ("m", "h", "d", "s"))
     rng = np.random.default_rng([case["seed"], m, h, d])  # the same matrix at every s
-    matrix = block_circulant(rng.standard_normal((h, d)), rng.choice(h, m, replace=False))
+    if case["rows"] == TOEPLITZ:  # as in a bandit: every row brings a new context
+        matrix = block_circulant(rng.standard_normal((h + m, d)), np.arange(h, h + m))
+        matrix = matrix[:, : h * d]
+    else:
+        kept = rng.choice(h, m, replace=False) if case["rows"] == "random rows" else np.arange(m)
+        matrix = block_circulant(rng.standard_normal((h, d)), kept)
     gram = matrix.T @ matrix
     lower = lower_bound(gram, s, rng)
     return [{"m": m, "h": h, "d": d, "s": s, "lower": lower, "upper": upper_bound(gram, s)}]
 
 
 def block_circulant(blocks: Floats, rows: Ints) -> Floats:
-    """Rows of the block-circulant matrix of n isotropic blocks, scaled 1/sqrt(m); (m, n d)."""
+    """Return rows of the block-circulant matrix of n blocks, scaled 1/sqrt(m); (m, n d)."""
     n = len(blocks)
     index = (rows[:, None] - np.arange(n)) % n
     return np.asarray(blocks[index].reshape(len(rows), -1) / math.sqrt(len(rows)))
 
 
 def deviations(gram: Floats, supports: Ints) -> Floats:
-    """Largest |eigenvalue - 1| of the Gram matrix on each support, (n, s) -> (n,)."""
+    """Return the largest |eigenvalue - 1| of the Gram matrix on each support, (n, s) -> (n,)."""
     values = np.linalg.eigvalsh(gram[supports[:, :, None], supports[:, None, :]])
     return np.asarray(np.maximum(values[:, -1] - 1, 1 - values[:, 0]))
 
 
 def lower_bound(gram: Floats, s: int, rng: np.random.Generator) -> float:
-    """delta_s is at least this: the worst of random supports and of greedily grown ones."""
+    """Return a lower bound of delta_s, from random supports and greedily grown ones."""
     n = len(gram)
     picks = np.argsort(rng.random((N_RANDOM, min(n, 64))), axis=1)[:, :s]
     pool = rng.choice(n, min(n, 64), replace=False)
@@ -89,7 +99,7 @@ def _grow(gram: Floats, support: list[int], s: int, largest: bool) -> float:
 
 
 def upper_bound(gram: Floats, s: int) -> float:
-    """delta_s by enumeration where feasible, else at most this, by Gershgorin's circles."""
+    """Return delta_s by enumeration where feasible, else a bound by Gershgorin's circles."""
     n = len(gram)
     if math.comb(n, s) <= MOST_SUPPORTS:
         supports = np.array(list(combinations(range(n), s)))
@@ -101,75 +111,60 @@ def upper_bound(gram: Floats, s: int) -> float:
 
 
 def draw(table: Table, figure: "Figure") -> None:
-    """Both bounds against each quantity."""
+    """Draw the lower bound for each kind of rows, and the upper one for random rows."""
     names = table.values("varied")
     for axes, name in zip(panels(figure, len(names), 4, sharey=True), names, strict=True):
-        rows = table.where(varied=name)
-        band(axes, rows, "value", "lower", "lower bound", 0)
-        band(axes, rows, "value", "upper", "upper bound", 1)
-        log_ticks(axes, rows.column("value").tolist())
+        own = table.where(varied=name)
+        for place, rows in enumerate(ROWS):
+            band(axes, own.where(rows=rows), "value", "lower", f"lower bound, {rows}", place)
+        band(axes, own.where(rows=ROWS[0]), "value", "upper", f"upper bound, {ROWS[0]}", len(ROWS))
+        log_ticks(axes, own.column("value").tolist())
         axes.set(yscale="log", xlabel=name)
-        axes.set_title(f"against {name}", fontsize=9)
     figure.axes[0].set_ylabel("restricted isometry constant")
-    figure.axes[0].legend(fontsize=7)
+    figure.axes[0].legend(fontsize=6)
 
 
-def judge(table: Table) -> list[Claim]:
-    """delta ~ sqrt(s / m) up to logarithms, and no power of h."""
-    claims = []
-    for name, predicted, words in (
-        ("m", -0.5, "falls like 1/sqrt(m)"),
-        ("s", 1.0, "grows no faster than sqrt(s) log s (exponent below 1)"),
-    ):
-        slope = mean_of(slope_by_seed(table.where(varied=name), "value", "lower"))
-        claims.append(
-            Claim(
-                f"The restricted isometry constant {words}",
-                f"slope of log delta (lower bound) on log {name}: {slope}",
-                "holds" if slope.value <= predicted + 2 * slope.error else "does not hold here",
-            )
-        )
-    in_h = table.where(varied="h")
-    sizes = sorted(set(in_h.column("value").astype(int).tolist()))
-    m, d = int(in_h[0]["m"]), int(in_h[0]["d"])
-    # where m is nearly all rows of the circulant, its constant is that of the whole: lower
-    start = next((h for h in sizes if h >= 2 * m), sizes[0])
-    ratios = {h: _rows_ratio(in_h, h, sizes[-1]) for h in dict.fromkeys((start, sizes[0]))}
-    allowed = {h: (math.log(sizes[-1] * d) / math.log(h * d)) ** 2 for h in ratios}
-    told = (
-        f"against h={h}: {ratio}, log^2 allows {allowed[h]:.2f}, a power of 1 would be "
-        f"{sizes[-1] / h:.0f}"
-        for h, ratio in ratios.items()
-    )
-    first = ratios[start]
-    claims.append(
-        Claim(
-            "Rows needed do not grow with a power of h, only with log^2(h d)",
-            f"rows needed at h={sizes[-1]} (ratio of delta^2, lower bounds) " + "; ".join(told),
-            "holds" if first.value <= allowed[start] + 2 * first.error else "does not hold here",
-        )
-    )
-    return claims
+def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
+    """Return exponents in m and s; in h and d the ratio of the rows needed to what log^2 allows."""
+    varied, out = rule.name.split("_")[0], {}
+    for setting in rule.settings:
+        rows, _, base = setting.partition(", from ")
+        own = table.where(varied=varied, rows=rows)
+        if not len(own):
+            continue
+        if varied in ("m", "s"):
+            out[setting] = exponent(own, "value", "lower")
+        else:
+            low = float(base.split("=")[1]) if base else float(own.column("value").min())
+            out[setting] = SeedMean(_excess(own, low, float(own.column("value").max())))
+    return out
 
 
-def _rows_ratio(in_h: Table, small: int, large: int) -> Mean:
-    """delta^2 m is constant along the rows needed: their ratio is that of delta^2."""
-    a = in_h.where(value=small).by_seed("lower")
-    b = in_h.where(value=large).by_seed("lower")
-    return mean_of(np.array([(b[seed] / a[seed]) ** 2 for seed in a]))
+def _excess(own: Table, low: float, high: float) -> Floats:
+    """Rows needed at `high` over those at `low`, over what log^2(h d) allows, a seed each.
+
+    delta^2 m is constant along the rows needed: their ratio is that of delta^2.
+    """
+    few, many = own.where(value=low), own.where(value=high)
+    if not len(few) or not len(many):
+        return np.array([math.nan])
+    size = {rows[0]["value"]: rows[0]["h"] * rows[0]["d"] for rows in (few, many)}
+    allowed = (math.log(size[high]) / math.log(size[low])) ** 2
+    a, b = few.by_seed("lower"), many.by_seed("lower")
+    return np.array([(b[seed] / a[seed]) ** 2 / allowed for seed in a])
 
 
 EXPERIMENT = Experiment(
     name="rip",
     title="Restricted isometry of subsampled block circulants",
     source="Theorem RIP:general",
-    choices="m=96, h=200 blocks, d=2, s=3 where not varied; Gaussian blocks, random rows; lower "
-    "bound from 20 000 random supports and 160 greedy ones, upper bound exact up to 1e6 supports, "
-    "else by coherence",
+    choices="m=96, h=200 blocks, d=2, s=3 where not varied; Gaussian blocks; random rows, the "
+    "first m rows, or the Toeplitz matrix of a bandit; lower bound from 5000 random supports and "
+    "160 greedy ones, upper bound exact up to 1e6 supports, else by coherence",
     cases=cases,
     run=run,
     draw=draw,
-    judge=judge,
+    measure=measure,
     varies=False,
     figure_size=(11.0, 3.2),
 )

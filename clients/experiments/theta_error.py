@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from clients.experiments.framework.experiment import Case, Claim, Experiment, Scale
+from clients.experiments.framework.claims import Rule
+from clients.experiments.framework.experiment import Case, Experiment, Scale
+from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band, log_ticks, panels
-from clients.experiments.framework.slopes import slope_by_seed
-from clients.experiments.framework.table import Row, Table, mean_of
+from clients.experiments.framework.slopes import exponent
+from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import one_at_a_time
 from clients.simulator import Player
+from lhb_engine.agents.doubling_lasso import LEVEL
 from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow, Floats
@@ -24,22 +27,22 @@ BASE = {"n": 1600, "s": 5, "d": 5, "mass": 1.0}
 VARIED: dict[str, tuple[float, ...]] = {
     "n": (200, 400, 800, 1600, 3200, 6400),
     "s": (1, 2, 5, 10, 20),
-    "d": (4, 8, 16),  # n >= h d throughout
+    "d": (2, 5, 10, 20),
     "mass": (0.2, 0.4, 0.6, 0.8, 1.0),
 }
 TOY = {"n": (100, 200), "s": (1, 2), "d": (2, 4), "mass": (0.5, 1.0)}
 HORIZON = 100
-# exponents that sqrt(s d / n) gives
-PREDICTED = {"n": -0.5, "s": 0.5, "d": 0.5}
+# exponents of sqrt(s d / n) / |w of the fitted lags|
+PREDICTED = {"n": -0.5, "s": 0.5, "d": 0.5, "mass": -1.0}
 
 
 def cases(scale: Scale) -> list[Case]:
-    """One quantity at a time, the others as in `BASE`."""
+    """List one quantity at a time, the others as in `BASE`."""
     return one_at_a_time(scale, TOY if scale.toy else VARIED)
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """One fit; sine of the angle (1 where nothing is found)."""
+    """Fit once; return the sine of the angle (1 where nothing is found)."""
     setting = BASE | {case["varied"]: case["value"]}
     horizon = 20 if scale.toy else HORIZON
     n, s, d = (int(setting[name]) for name in ("n", "s", "d"))
@@ -54,7 +57,9 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     keep = np.arange(horizon, n + horizon)
     measured = design.measure(_selection(keep, n + horizon))
     window = FitWindow(1, horizon + 1, n + horizon, n_lags, n + horizon)
-    estimate = BlockLasso(None, False).estimate(FitRows(measured, rewards[keep], "full", 0), window)
+    estimate = BlockLasso(None, False, level=LEVEL).estimate(
+        FitRows(measured, rewards[keep], "full", 0), window
+    )
     if estimate.theta is None:
         return [{"sine": 1.0}]
     cosine = float(np.clip(estimate.theta @ theta, -1.0, 1.0))
@@ -64,7 +69,7 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
 def lag_weights_of(
     s: int, horizon: int, mass: float, rng: np.random.Generator
 ) -> tuple[Floats, int]:
-    """s equal weights with |w|_2 = 1, and how many lags are fitted.
+    """Return s equal weights with |w|_2 = 1, and how many lags are fitted.
 
     With less than all of the mass, the second half of the lags is left out and holds
     sqrt(1 - mass^2) of the l2 norm in weights of its own.
@@ -83,16 +88,15 @@ def _selection(rows: np.ndarray, n: int) -> sparse.csr_array:
 
 
 def draw(table: Table, figure: "Figure") -> None:
-    """A panel for each quantity, log axes."""
+    """Draw a panel for each quantity, log axes."""
     names = table.values("varied")
-    for place, (axes, name) in enumerate(zip(panels(figure, len(names), 4), names, strict=True)):
+    for axes, name in zip(panels(figure, len(names), 4), names, strict=True):
         rows = table.where(varied=name)
-        band(axes, rows, "value", "sine", "block lasso", place)
-        if name in PREDICTED:
-            at = np.array(sorted(set(rows.column("value"))))
-            middle = rows.where(value=rows.values("value")[len(at) // 2])
-            level = middle.mean("sine").value * (at / at[len(at) // 2]) ** PREDICTED[name]
-            axes.plot(at, level, color="0.5", lw=1, ls=":", label="sqrt(s d / n)")
+        band(axes, rows, "value", "sine", "block lasso")
+        at = np.array(sorted(set(rows.column("value"))))
+        middle = rows.where(value=rows.values("value")[len(at) // 2])
+        level = middle.mean("sine").value * (at / at[len(at) // 2]) ** PREDICTED[name]
+        axes.plot(at, level, color="0.5", lw=1, ls=":", label="exponent claimed")
         log_ticks(axes, rows.column("value").tolist())
         axes.set(yscale="log", xlabel=name)
         axes.set_title(f"against {name}", fontsize=9)
@@ -100,27 +104,10 @@ def draw(table: Table, figure: "Figure") -> None:
     figure.axes[0].set_ylabel("sine of the angle to theta")
 
 
-def judge(table: Table) -> list[Claim]:
-    """No exponent above what the theorem allows; less mass, more error."""
-    claims = []
-    for name, predicted in PREDICTED.items():
-        slope = mean_of(slope_by_seed(table.where(varied=name), "value", "sine"))
-        claims.append(
-            Claim(
-                f"The error of theta is O(sqrt(s d / n)): exponent {predicted:+g} in {name}",
-                f"slope of log sine on log {name}: {slope}",
-                "holds" if slope.value <= predicted + 2 * slope.error else "does not hold here",
-            )
-        )
-    slope = mean_of(slope_by_seed(table.where(varied="mass"), "value", "sine"))
-    claims.append(
-        Claim(
-            "The error falls with the mass of w in the fitted lags",
-            f"slope of log sine on log mass: {slope}",
-            "holds" if slope.value < -2 * slope.error else "does not hold here",
-        )
-    )
-    return claims
+def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
+    """Return the exponent of the sine in the rule's quantity."""
+    own = {name: table.where(varied=name) for name in rule.settings}
+    return {name: exponent(rows, "value", "sine") for name, rows in own.items() if len(rows)}
 
 
 EXPERIMENT = Experiment(
@@ -132,7 +119,7 @@ EXPERIMENT = Experiment(
     cases=cases,
     run=run,
     draw=draw,
-    judge=judge,
+    measure=measure,
     varies=False,
     figure_size=(11.0, 3.2),
 )

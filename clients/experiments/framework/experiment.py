@@ -1,13 +1,15 @@
-"""What an experiment is: cases to run, rows they give, a figure and verdicts from those rows.
+"""What an experiment is: cases to run, rows they give, a figure and statistics from those rows.
 
-Running and judging are apart: `run` makes rows, which go to a CSV; `draw` and `judge` read the
-CSV alone.
+Running and judging are apart: `run` makes rows, which go to a CSV; `draw` and `measure` read the
+CSV alone. Verdicts follow from the rules in docs/claims.toml (`claims.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from clients.experiments.framework.claims import Rule, Rulebook, Verdict
+from clients.experiments.framework.intervals import Statistic
 from clients.experiments.framework.table import Row, Table
 from clients.simulator import Player, over_http, play_in_process
 
@@ -28,7 +30,7 @@ class Scale:
     toy : tiny sizes, to see that everything runs
     """
 
-    seeds: int = 10
+    seeds: int = 40
     noise: float = 0.1
     arms: int = 10
     toy: bool = False
@@ -45,15 +47,6 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What the paper says, what was measured, and whether the two agree."""
-
-    text: str
-    measured: str
-    verdict: str
-
-
-@dataclass(frozen=True)
 class Experiment:
     """One figure, theorem or remark of the paper.
 
@@ -65,7 +58,10 @@ class Experiment:
     cases : the units of work at a scale; each holds a seed, so that runs are paired
     run : the rows of one case; depends on nothing but its arguments
     draw : the figure, from the table alone
-    judge : a verdict a claim, from the table alone
+    measure : the statistic of each setting of a rule, from the table alone; settings that the
+        table lacks are left out
+    bands : what shading and bars in the figure are
+    details : further results as Markdown, from the table alone
     varies : whether `--sensitivity` runs it at other noise and K too
     """
 
@@ -76,13 +72,20 @@ class Experiment:
     cases: Callable[[Scale], list[Case]]
     run: Callable[[Case, Scale, Player], list[Row]]
     draw: Callable[[Table, "Figure"], None]
-    judge: Callable[[Table], list[Claim]]
+    measure: Callable[[Table, Rule], Mapping[str, Statistic]]
+    bands: str = "lines are means, shading is one standard error over seeds"
+    details: Callable[[Table], str] | None = None
     varies: bool = True
     figure_size: tuple[float, float] = (9.0, 4.5)
 
+    def judge(self, table: Table, rulebook: Rulebook) -> list[Verdict]:
+        """The verdict of each of the experiment's rules."""
+        n_seeds = len(table.values("seed"))
+        return [Verdict(r, self.measure(table, r), n_seeds) for r in rulebook.of(self.name)]
+
 
 def run_case(name: str, case: Case, scale: Scale, url: str | None) -> list[Row]:
-    """One case of a named experiment; what a worker process is sent."""
+    """Run one case of a named experiment; a worker process is sent these arguments."""
     from clients.experiments import load_experiment
 
     player = play_in_process if url is None else over_http(url)
@@ -91,7 +94,7 @@ def run_case(name: str, case: Case, scale: Scale, url: str | None) -> list[Row]:
 
 
 def settings_of(experiment: Experiment, scale: Scale) -> dict[str, Any]:
-    """What a JSON beside the CSV says of a run."""
+    """Return what the JSON beside the CSV says of a run."""
     return {
         "experiment": experiment.name,
         "title": experiment.title,

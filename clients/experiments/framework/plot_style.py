@@ -13,17 +13,26 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # the same algorithm has the same look in every figure
-_ORDER = ("ad_lasso", "sa_gd", "sw_mp", "ucb_mp", "lin_ucb", "oracle_w", "uniform")
+_ORDER = (
+    "ad_lasso",
+    "sa_gd",
+    "sw_mp",
+    "ucb_mp",
+    "ad_lasso, paper's lambda",
+    "oracle_w",
+    "uniform",
+    "lin_ucb",
+)
 
 
 def style(name: str, place: int = 0) -> dict[str, Any]:
-    """Colour (Okabe-Ito) and dash of a line: by the algorithm's name, else by place."""
+    """Return colour (Okabe-Ito) and dash of a line: by the algorithm's name, else by place."""
     i = _ORDER.index(name) if name in _ORDER else place
     return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
 
 
 def band(axes: "Axes", table: Table, x: str, y: str, name: str, place: int = 0) -> None:
-    """Mean of `y` over the seeds at every `x`, with a band of one standard error."""
+    """Draw the mean of `y` over the seeds at every `x`, with a band of one standard error."""
     groups = sorted(table.by(x), key=lambda group: float(group[0]))
     at = np.array([float(value) for value, _ in groups])
     means = [mean_of(rows.column(y)) for _, rows in groups]
@@ -35,7 +44,7 @@ def band(axes: "Axes", table: Table, x: str, y: str, name: str, place: int = 0) 
 
 
 def panels(figure: "Figure", n: int, n_columns: int, **shared: Any) -> "list[Axes]":
-    """`n` axes in rows of `n_columns`."""
+    """Return `n` axes in rows of `n_columns`."""
     n_rows = -(-n // n_columns)
     grid = figure.subplots(n_rows, n_columns, squeeze=False, **shared).ravel().tolist()
     for axes in grid[n:]:
@@ -44,7 +53,7 @@ def panels(figure: "Figure", n: int, n_columns: int, **shared: Any) -> "list[Axe
 
 
 def log_ticks(axes: "Axes", values: Iterable[float]) -> None:
-    """A log x axis whose ticks are the values that were run."""
+    """Make the x axis logarithmic, with a tick at each value that was run."""
     from matplotlib.ticker import NullFormatter, NullLocator
 
     at = sorted(set(values))

@@ -2,8 +2,14 @@
 
 import numpy as np
 
+from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.table import Table
 from lhb_engine.history import Floats
+
+
+def exponent(table: Table, x: str, y: str) -> SeedMean:
+    """The exponent of y in x: a least-squares slope of log y on log x within each seed."""
+    return SeedMean(slope_by_seed(table, x, y))
 
 
 def slope_by_seed(table: Table, x: str, y: str) -> Floats:
@@ -13,13 +19,3 @@ def slope_by_seed(table: Table, x: str, y: str) -> Floats:
         at, value = rows.column(x), np.maximum(rows.column(y), 1e-12)
         slopes.append(float(np.polyfit(np.log(at), np.log(value), 1)[0]))
     return np.array(slopes)
-
-
-def log_fit_by_seed(table: Table, x: str, y: str) -> Floats:
-    """b of y = a + b log x within each seed, (n_seeds,)."""
-    return np.array(
-        [
-            float(np.polyfit(np.log(rows.column(x)), rows.column(y), 1)[0])
-            for _, rows in table.by("seed")
-        ]
-    )

@@ -212,7 +212,7 @@ def commit() -> str:
 def code_digest(experiment: str) -> str:
     """A digest of the sources that decide the numbers: what is not committed counts too."""
     here = ROOT / "clients" / "experiments"
-    shared = ("framework/regret_runs", "recovery_methods")
+    shared = ("framework/regret_runs", "framework/worlds", "recovery_methods")
     sources = [ROOT / "clients" / "simulator.py", *(ROOT / "lhb_engine").rglob("*.py")]
     sources += [here / f"{name}.py" for name in (experiment, *shared)]
     digest = hashlib.sha256()

@@ -97,11 +97,11 @@ def mean_of(values: Floats) -> Mean:
     return Mean(float(values.mean()), error)
 
 
-def paired(one: Table, other: Table, name: str) -> Mean:
-    """Mean of `other - one` over the seeds of both: same worlds, so the luck of a world cancels."""
-    a, b = one.by_seed(name), other.by_seed(name)
-    shared = sorted(a.keys() & b.keys())
-    return mean_of(np.array([b[seed] - a[seed] for seed in shared]))
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; bars within cells are escaped."""
+    lines = ["| " + " | ".join(heads) + " |", "|" + "-|" * len(heads)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
 
 
 def _parse(text: str) -> Any:

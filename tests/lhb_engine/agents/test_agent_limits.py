@@ -71,7 +71,7 @@ def test_upper_bounds_hold_one_chunk_of_products():
 def overflowing(name):
     """An agent that has learned something, and contexts whose scores overflow in places."""
     required = {"oracle": {"theta": [0.6, 0.8]}, "oracle_w": {"weights": [1.0]}}
-    agent = make_agent(name, dim=2, horizon=4, **required.get(name, {}))
+    agent = make_agent(name, dim=2, horizon=6, **required.get(name, {}))
     agent.install(Estimate("ok", np.eye(4)[1], theta=np.array([0.6, 0.8]), active_lags=(1,)))
     contexts = np.full((3, 4, 2), 1.7e308)
     contexts[1, :, 1] *= -1

@@ -73,6 +73,16 @@ def test_too_few_pairs_fall_back_to_the_undifferenced_quarters():
     assert estimate.theta @ theta > 0.95
 
 
+def test_without_the_fallback_too_few_pairs_give_no_estimate():
+    contexts, rewards, _ = world(3, 224, baseline=2.0)
+    keep = np.arange(224) % 4 != 0
+    keep[128:160] = np.arange(32) % 4 == 0
+    agent = make_agent("doubling_lasso", dim=3, horizon=100, fallback=False)
+    estimate = fit(agent, history(contexts, rewards, keep), 100)
+    assert estimate.status == "insufficient_data"
+    assert estimate.design == "differenced"
+
+
 def test_two_trajectories_are_never_differenced():
     contexts, rewards, theta = world(4, 448)
     parts = {

@@ -10,6 +10,7 @@ from lhb_engine.agents.sa_gd import descend
 from lhb_engine.agents.sw_mp import matching_scores
 from lhb_engine.design.fit_rows import measured_rows
 from lhb_engine.design.lagged_design import LaggedDesign
+from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
@@ -212,3 +213,21 @@ def test_in_epoch_learners_see_every_reward_once_in_order(name, monkeypatch):
     env = LongHorizonEnvironment.draw(dim=DIM, horizon=HORIZON, seed=1)
     simulate(name, env, n_rounds=80, seed=0)
     assert seen == list(range(1, 81))
+
+
+def test_ucb_mp_learns_anew_after_round_h_and_keeps_its_lag():
+    agent = make_agent("ucb_mp", dim=2, horizon=4)
+    agent.install(Estimate("ok", np.eye(4)[1], theta=np.array([0.6, 0.8]), active_lags=(1,)))
+    contexts = np.arange(12.0).reshape(6, 2)
+    rounds = np.arange(1, 7)
+    past = History(2, {"": Trajectory(contexts, Measurements.single(rounds, np.ones(6)))})
+    for t in (2, 3):
+        agent.observe(past, "", t, 1.0)
+    assert agent.ellipsoid.moment.any()
+    agent.observe(past, "", 4, 1.0)
+    assert not agent.ellipsoid.moment.any()
+    again = type(agent).from_state(2, 4, agent.options, agent.state())
+    for t in (5, 6):
+        again.observe(past, "", t, 1.0)
+    assert again.lag == 1
+    assert again.ellipsoid.moment.tolist() == (contexts[3] + contexts[4]).tolist()

@@ -1,0 +1,252 @@
+"""The rules of docs/claims.toml, and the verdict that follows from one of them.
+
+A rule says, before anything is measured, which statistic in which settings decides a claim, and
+over how many seeds. A verdict is computed from a rule and measured statistics alone; what was
+measured in other settings, or on fewer seeds, is not judged.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from clients.experiments.framework.intervals import Interval, Statistic
+
+PATH = Path(__file__).resolve().parents[3] / "docs" / "claims.toml"
+LEAST_SEEDS = 10  # with fewer than the rule asks, but so many, a verdict is provisional
+ERROR = 0.05  # of a claim: its settings share it (Bonferroni)
+RATE_MARGIN = 0.1  # of an exponent: further within a bound, the bound's rate is not seen
+
+Relation = Literal["below", "above", "within"]
+Quantifier = Literal["all", "most"]
+
+
+class Outcome(StrEnum):
+    """What a verdict says."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    UNDECIDED = "undecided"
+    NOT_JUDGED = "not judged"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one claim is decided.
+
+    Attributes
+    ----------
+    id : "EXPERIMENT.NAME"
+    says : what is claimed
+    place : where the paper says it; "ours" where it does not
+    statistic : what is measured in each setting, in words
+    settings : where it is measured; a verdict needs all of them and no other
+    relation, target, margin : the statistic is to be below or above the target, or within it by
+        no more than the margin
+    quantifier : whether all settings or more than half of them must agree
+    seeds : the seeds that it asks for; with fewer, a verdict is provisional and says so
+    factor : of a comparison of regrets: the claim is that the first is below factor times the other
+    agents : algorithms that the claim is judged for, a verdict each; none: one verdict
+    agent : the one of them that this rule is about
+    bound : the target is an exponent that the paper gives as an upper bound
+    last : the verdict of the last edition; "new" where it had none
+    changes : (date, reason) of every change of the rule
+    """
+
+    id: str
+    says: str
+    place: str
+    statistic: str
+    settings: tuple[str, ...]
+    relation: Relation
+    target: float = 0.0
+    margin: float = 0.0
+    quantifier: Quantifier = "all"
+    seeds: int = 40
+    factor: float = 1.0
+    agents: tuple[str, ...] = ()
+    agent: str = ""
+    bound: bool = False
+    last: str = "new"
+    changes: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.relation not in get_args(Relation):
+            raise ValueError(f"{self.id}: relation {self.relation!r}")
+        if self.quantifier not in get_args(Quantifier):
+            raise ValueError(f"{self.id}: quantifier {self.quantifier!r}")
+        if not self.settings or len(set(self.settings)) < len(self.settings):
+            raise ValueError(f"{self.id}: settings are missing or repeated")
+        if (self.relation == "within") != (self.margin > 0):
+            raise ValueError(f"{self.id}: a margin belongs to `within`, and only there")
+
+    @property
+    def experiment(self) -> str:
+        """The experiment that measures it."""
+        return self.id.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The claim's name within its experiment."""
+        return self.id.partition(".")[2]
+
+    @property
+    def title(self) -> str:
+        """The claim, with the algorithm that it is judged for."""
+        return f"{self.says} ({self.agent})" if self.agent else self.says
+
+    def decide(self, interval: Interval) -> Outcome:
+        """The outcome of one setting."""
+        low, high = self.target - self.margin, self.target + self.margin
+        if self.relation == "below":
+            holds, fails = interval.high < self.target, interval.low >= self.target
+        elif self.relation == "above":
+            holds, fails = interval.low > self.target, interval.high <= self.target
+        else:
+            holds = low < interval.low and interval.high < high
+            fails = interval.high <= low or interval.low >= high
+        return Outcome.HOLDS if holds else Outcome.FAILS if fails else Outcome.UNDECIDED
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a claim: computed from its rule and what was measured, never given.
+
+    Parameters
+    ----------
+    rule : Rule
+    measured : mapping of setting to Statistic
+    seeds : int
+        Distinct seeds of the table that they were measured on.
+    """
+
+    rule: Rule
+    measured: Mapping[str, Statistic] = field(repr=False)
+    seeds: int
+
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        """A setting's interval each, together of level 1 - ERROR."""
+        level = 1 - ERROR / len(self.rule.settings)
+        known = [name for name in self.rule.settings if name in self.measured]
+        return {name: self.measured[name].interval(level) for name in known}
+
+    @cached_property
+    def parts(self) -> dict[str, Outcome]:
+        """The outcome of each setting."""
+        return {name: self.rule.decide(interval) for name, interval in self.intervals.items()}
+
+    @property
+    def obstacle(self) -> str:
+        """Why there is no verdict; empty where there is one."""
+        absent = set(self.rule.settings) - set(self.measured)
+        other = set(self.measured) - set(self.rule.settings)
+        if absent or other:
+            return f"its rule names other settings ({', '.join(sorted(absent | other))})"
+        return self._few_seeds if self.seeds < min(LEAST_SEEDS, self.rule.seeds) else ""
+
+    @property
+    def _few_seeds(self) -> str:
+        few = self.seeds < self.rule.seeds
+        return f"{self.seeds} of {self.rule.seeds} seeds" if few else ""
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """The verdict."""
+        if self.obstacle:
+            return Outcome.NOT_JUDGED
+        found = list(self.parts.values())
+        n_holds, n_fails = found.count(Outcome.HOLDS), found.count(Outcome.FAILS)
+        if self.rule.quantifier == "all":
+            holds, fails = n_holds == len(found), n_fails > 0
+        else:
+            holds, fails = 2 * n_holds > len(found), 2 * n_fails >= len(found)
+        return Outcome.HOLDS if holds else Outcome.FAILS if fails else Outcome.UNDECIDED
+
+    @property
+    def note(self) -> str:
+        """What must be said beside the verdict; empty where nothing."""
+        if self.obstacle:
+            return self.obstacle
+        notes = [f"provisional, {self._few_seeds}"] if self._few_seeds else []
+        highest = max(interval.high for interval in self.intervals.values())
+        holds = self.outcome is Outcome.HOLDS
+        if self.rule.bound and holds and highest < self.rule.target - RATE_MARGIN:
+            notes.append("within the bound; its rate is not seen")
+        if len(self.parts) > 1 and not holds:
+            found = list(self.parts.values())
+            notes.append(", ".join(f"{found.count(o)} {o}" for o in Outcome if o in found))
+        return "; ".join(notes)
+
+    def __str__(self) -> str:
+        return f"{self.outcome} ({self.note})" if self.note else str(self.outcome)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One figure, theorem, lemma, remark or sentence of the paper.
+
+    Attributes
+    ----------
+    place, what : str
+    claims : ids of the rules that judge it
+    reason : why no rule can
+    """
+
+    place: str
+    what: str
+    claims: tuple[str, ...] = ()
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.claims) == bool(self.reason):
+            raise ValueError(f"{self.place}: either claims or the reason why there are none")
+
+
+@dataclass(frozen=True)
+class Rulebook:
+    """All of docs/claims.toml."""
+
+    rules: tuple[Rule, ...]
+    items: tuple[Item, ...]
+
+    def of(self, experiment: str) -> list[Rule]:
+        """The rules of one experiment."""
+        return [rule for rule in self.rules if rule.experiment == experiment]
+
+    def seeds(self, experiment: str) -> int:
+        """The seeds that all of an experiment's verdicts need."""
+        return max((rule.seeds for rule in self.of(experiment)), default=1)
+
+
+def load_rulebook(path: Path = PATH) -> Rulebook:
+    """Read and check the rules.
+
+    Raises
+    ------
+    ValueError
+        A rule without a needed field, with an unknown one, or listed twice.
+    """
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    rules = [rule for entry in data["claim"] for rule in _rules_of(entry)]
+    if len({(rule.id, rule.agent) for rule in rules}) < len(rules):
+        raise ValueError("a claim is listed twice")
+    items = [Item(**(entry | {"claims": tuple(entry.get("claims", ()))})) for entry in data["item"]]
+    known = {rule.id for rule in rules}
+    for item in items:
+        if unknown := set(item.claims) - known:
+            raise ValueError(f"{item.place}: no claim {', '.join(sorted(unknown))}")
+    return Rulebook(tuple(rules), tuple(items))
+
+
+def _rules_of(entry: dict[str, Any]) -> list[Rule]:
+    """One rule, or one for each of its agents."""
+    if unknown := set(entry) - {f.name for f in fields(Rule)}:
+        raise ValueError(f"{entry.get('id')}: unknown {', '.join(sorted(unknown))}")
+    changes = tuple((str(c["date"]), c["reason"]) for c in entry.get("changes", ()))
+    lists = {name: tuple(entry.get(name, ())) for name in ("settings", "agents")}
+    agents = lists["agents"] or ("",)
+    return [Rule(**(entry | lists | {"changes": changes, "agent": agent})) for agent in agents]

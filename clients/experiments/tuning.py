@@ -1,0 +1,119 @@
+"""The options of all agents, chosen alike: on the same worlds and seeds, by mean regret."""
+
+from typing import TYPE_CHECKING, Any
+
+from clients.experiments.framework.claims import Rule
+from clients.experiments.framework.experiment import Case, Experiment, Scale
+from clients.experiments.framework.intervals import Statistic
+from clients.experiments.framework.regret_runs import Contender, final, play, sparsity_of
+from clients.experiments.framework.table import Row, Table, markdown
+from clients.experiments.framework.worlds import data_rich
+from clients.simulator import Player
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIRST_SEED = 1000  # no other experiment plays these worlds
+SEEDS = 8
+BOARDS = {
+    "flat s=2": ("flat", 2),
+    "flat s=5": ("flat", 5),
+    "flat s=15": ("flat", 15),
+    "flat s=30": ("flat", 30),
+    "spiking s=5": ("spiking", 5),
+    "spiking s=30": ("spiking", 30),
+    "random s=5": ("random", 5),
+    "random s=15": ("random", 15),
+    "random s=30": ("random", 30),
+    "one lag": ("single", 1),
+}
+
+
+def _sa_gd(**options: Any) -> Contender:
+    return Contender("sa_gd", lambda world: {"s": sparsity_of(world), **options})
+
+
+def _ucb(rows: str, width: float, ridge: float) -> Contender:
+    return Contender("ucb_mp", {"rows": rows, "confidence_width": width, "ridge": ridge})
+
+
+ENTRANTS: dict[str, Contender] = {
+    **{f"ad_lasso, a={a}": Contender("ad_lasso", {"level": a}) for a in (0.5, 0.25, 0.15, 0.1)},
+    **{
+        f"ad_lasso, paper's lambda, c={c}": Contender("ad_lasso", {"reg": "theory", "c": c})
+        for c in (0.001, 0.003, 0.01, 0.03)
+    },
+    "sa_gd, gain 1e-2": _sa_gd(tol=1e-2),
+    "sa_gd, gain 1e-3": _sa_gd(tol=1e-3),
+    "sa_gd, gain 1e-6": _sa_gd(tol=1e-6, n_steps=20_000),
+    "sa_gd, 10 steps": _sa_gd(tol=0.0, n_steps=10),
+    "sa_gd, gain 1e-6, ad_lasso's rows": _sa_gd(tol=1e-6, n_steps=20_000, rows="ad_lasso"),
+    "sw_mp": Contender("sw_mp"),
+    "sw_mp, ad_lasso's rows": Contender("sw_mp", {"rows": "ad_lasso"}),
+    "ucb_mp, width 0.01, ridge 3": _ucb("epoch", 0.01, 3.0),
+    "ucb_mp, width 0.1, ridge 1": _ucb("epoch", 0.1, 1.0),
+    "ucb_mp, width 1, ridge 3": _ucb("epoch", 1.0, 3.0),
+    "ucb_mp, width 0.01, ridge 3, ad_lasso's rows": _ucb("ad_lasso", 0.01, 3.0),
+}
+
+
+def cases(scale: Scale) -> list[Case]:
+    """List all options on all boards, on seeds of their own."""
+    seeds = min(scale.seeds, SEEDS)
+    boards, entrants = (
+        (list(BOARDS)[:1], list(ENTRANTS)[:2]) if scale.toy else (list(BOARDS), list(ENTRANTS))
+    )
+    return [
+        {"panel": board, "label": label, "seed": FIRST_SEED + seed}
+        for board in boards
+        for label in entrants
+        for seed in range(seeds)
+    ]
+
+
+def run(case: Case, scale: Scale, player: Player) -> list[Row]:
+    """Play one run and return its final regret."""
+    settings = data_rich(scale, *BOARDS[case["panel"]])
+    return play(ENTRANTS[case["label"]], settings, case["seed"], player)[-1:]
+
+
+def draw(table: Table, figure: "Figure") -> None:
+    """Draw the mean regret of each set of options, a bar each."""
+    axes = figure.subplots()
+    means = {label: rows.mean("regret").value for label, rows in final(table).by("label")}
+    axes.barh(list(means), list(means.values()), color="#0072B2")
+    axes.invert_yaxis()
+    axes.set_xlabel("final regret, mean over boards and seeds")
+
+
+def details(table: Table) -> str:
+    """Tell the mean regret of each set of options on each board."""
+    finals = final(table)
+    boards = finals.values("panel")
+    rows = []
+    for label, own in finals.by("label"):
+        means = [own.where(panel=board).mean("regret").value for board in boards]
+        rows.append([label, f"**{sum(means) / len(means):.0f}**", *(f"{m:.0f}" for m in means)])
+    return markdown(["options", "mean", *boards], rows)
+
+
+def measure(table: Table, rule: Rule) -> dict[str, Statistic]:
+    """Return nothing: options are chosen here, no claim is judged."""
+    return {}
+
+
+EXPERIMENT = Experiment(
+    name="tuning",
+    title="The options of all agents, chosen alike",
+    source="ours: the paper gives no options",
+    choices=f"T=2000, h=100, d=5; seeds from {FIRST_SEED}; each algorithm takes the options with "
+    "the lowest mean; of options within noise of one another, the ones it had",
+    cases=cases,
+    run=run,
+    draw=draw,
+    measure=measure,
+    bands="bars are means",
+    details=details,
+    varies=False,
+    figure_size=(8.0, 4.6),
+)

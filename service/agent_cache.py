@@ -93,7 +93,7 @@ class Agents:
         key = (*session.key, trajectory.key)
         first = max(1, round - session.horizon + 1)
         contexts = np.zeros((round - first + 1, session.dim))
-        for number, _, context in uow.selected_contexts(key, first, round):
+        for number, _, context in uow.stored.selected_contexts(key, first, round):
             if context:
                 contexts[number - first] += np.frombuffer(context)
         measured = Measurements.single(np.array([round]), np.array([value]))

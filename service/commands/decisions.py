@@ -70,7 +70,7 @@ class Decide(Command[Taken | Blocked]):
         return (
             is_between_boundaries(session)
             and (not self.rewards or are_few(uow, session, self.rewards))
-            and (not uow.is_here or self.agents.has(session))
+            and (uow.can_read or self.agents.has(session))
         )
 
     def __call__(self, uow: UnitOfWork) -> Taken | Blocked:

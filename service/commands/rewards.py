@@ -96,7 +96,7 @@ def are_few(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bool
     """Whether it takes little to store them: an agent that learns takes milliseconds for each,
     where there are many trajectories every round of a span is looked up, and a time always is."""
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
-    if len(rewards) > FEW or learns or (uow.is_here and any(reward.at for reward in rewards)):
+    if len(rewards) > FEW or learns or (not uow.can_read and any(reward.at for reward in rewards)):
         return False
     return session.n_trajectories == 1 or all(reward.last_round is None for reward in rewards)
 
@@ -216,7 +216,7 @@ def _round_at(
         known = uow.measurement_by_id(key, reward.reward_id)
         if known is not None and _was_under_way(uow, key, known, at):
             return known.first_round, known.last_round
-    decision = uow.decision_before(key, at)
+    decision = uow.stored.decision_before(key, at)
     if decision is None or at > uow.now + 60:
         detail = "no round was under way at that time"
         raise Problem(ProblemCode.UNKNOWN_ROUND, detail, f"{prefix}at")
@@ -283,7 +283,7 @@ def _positions(
         decision = uow.decision_by_round(key, first)
         return [] if decision is None else [(decision.position, decision.position)]
     ranges: list[tuple[int, int]] = []
-    for position in uow.positions(key, first, last):
+    for position in uow.stored.positions(key, first, last):
         if ranges and position == ranges[-1][1] + 1:
             ranges[-1] = (ranges[-1][0], position)
         else:

@@ -87,7 +87,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
         bearer = uow.session_named(self.tenant, name)
         if bearer is not None and _canonical(bearer.request) == request:
             return bearer
-        for session_id, asked in uow.created_as(self.tenant, name):
+        for session_id, asked in uow.stored.created_as(self.tenant, name):
             if _canonical(asked) == request:
                 return find_session(uow, (self.tenant, session_id))
         if bearer is None:

@@ -89,10 +89,10 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
             ready.append((window, "overdue"))
     if not ready:
         return
-    measured = {t.key: t.n_measurements for t in uow.trajectories(session.key)}
+    measured = {t.key: t.n_measurements for t in uow.stored.trajectories(session.key)}
     closed = {}
     if session.reward_mode == "sum" or session.default_reward is not None:
-        closed = uow.closed_rounds(session.key, now - session.reward_wait_seconds)
+        closed = uow.stored.closed_rounds(session.key, now - session.reward_wait_seconds)
     for window, reason in ready:
         schedule.open.remove(window)
         schedule.waiting.append(DueFit(window.window, measured, closed, reason, now))
@@ -161,7 +161,7 @@ def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) 
     """
     if session.default_reward is None or _is_complete(session, window):
         return
-    closed_at = uow.closed_at(session.key, window.window.first, window.window.last)
+    closed_at = uow.stored.closed_at(session.key, window.window.first, window.window.last)
     if closed_at:
         at = closed_at + session.reward_wait_seconds
         if window.overdue_at is None or at < window.overdue_at:
@@ -173,7 +173,7 @@ def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) 
 def _count(uow: UnitOfWork, session: SessionRow, window: FitWindow) -> int:
     if session.reward_mode == "sum" or window.first > session.n_rounds:
         return 0
-    return uow.count_measured(session.key, window.first, window.last)
+    return uow.stored.count_measured(session.key, window.first, window.last)
 
 
 def _give_up_oldest(uow: UnitOfWork, session: SessionRow) -> None:

@@ -1,13 +1,11 @@
 """What the use cases need from a database. A new backend is one class a protocol here.
 
-A batch of commands is one transaction: `prefetch` may lock and read what the batch's keys need
-in a constant number of round trips (sessions first, then trajectories, each in key order), the
-single reads then answer from that; `write` is one bulk call a table. Reads must see what `write`
-has written. Adapters translate their driver's errors to `Unavailable`, and to `Contended` where
-running the batch again will do.
+A batch of commands is one transaction of a few bulk operations: `fetch` locks and reads rows by
+their keys, `write` inserts and updates, `commit` makes it durable. Adapters translate the errors of
+their driver to `Unavailable`, and to `Contended` where running the batch again will do.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -26,25 +24,74 @@ from service.records import (
     number_in,
 )
 
+EventKey = tuple[TrajectoryKey, str]  # a trajectory, and an id that a client gave
+NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and a number or a round
+
 
 @dataclass(slots=True)
 class Keys:
-    """What a batch is going to read: a hint, not a promise."""
+    """Rows to fetch, by kind. What a batch announces is a hint, not a promise."""
 
     sessions: set[SessionKey] = field(default_factory=set)
     trajectories: set[TrajectoryKey] = field(default_factory=set)
-    events: set[tuple[TrajectoryKey, str]] = field(default_factory=set)
-    numbers: set[tuple[TrajectoryKey, int]] = field(default_factory=set)
-    rewards: set[tuple[TrajectoryKey, str]] = field(default_factory=set)
-    rounds: set[tuple[TrajectoryKey, int]] = field(default_factory=set)
+    events: set[EventKey] = field(default_factory=set)
+    numbers: set[NumberKey] = field(default_factory=set)
+    rounds: set[NumberKey] = field(default_factory=set)
+    rewards: set[EventKey] = field(default_factory=set)
+    measured: set[NumberKey] = field(default_factory=set)
 
     def add_event(self, trajectory: TrajectoryKey, event_id: str) -> None:
-        """A decision by its event id, the client's or the server's."""
+        """Add a decision by its event id, the client's or the server's."""
         number = number_in(event_id)
         if number is None:
             self.events.add((trajectory, event_id))
         else:
             self.numbers.add((trajectory, number))
+
+
+@dataclass(slots=True)
+class Known:
+    """What a batch knows of the rows it asked for; None where there is no such row.
+
+    Attributes
+    ----------
+    sessions, trajectories : by their keys
+    events, numbers, rounds : decisions by client's event id, by number, the first by round
+    rewards : measurements by reward id
+    measured : the stored measurement that covers a round, by round
+    """
+
+    sessions: dict[SessionKey, SessionRow | None] = field(default_factory=dict)
+    trajectories: dict[TrajectoryKey, TrajectoryRow | None] = field(default_factory=dict)
+    events: dict[EventKey, DecisionRow | None] = field(default_factory=dict)
+    numbers: dict[NumberKey, DecisionRow | None] = field(default_factory=dict)
+    rounds: dict[NumberKey, DecisionRow | None] = field(default_factory=dict)
+    rewards: dict[EventKey, MeasurementRow | None] = field(default_factory=dict)
+    measured: dict[NumberKey, MeasurementRow | None] = field(default_factory=dict)
+
+    def expect(self, keys: Keys) -> None:
+        """Note that there is no row of these keys, unless one is known or added later."""
+        for kind in self.__slots__:
+            rows = getattr(self, kind)
+            for key in getattr(keys, kind):
+                rows.setdefault(key, None)
+
+    def add_decision(self, decision: DecisionRow) -> None:
+        """Add a decision, whatever it is asked for by."""
+        key = decision[:3]
+        if decision.client_event_id is not None:
+            self.events[key, decision.client_event_id] = decision
+        self.numbers[key, decision.number] = decision
+        if self.rounds.get((key, decision.round)) is None:
+            self.rounds[key, decision.round] = decision
+
+    def forget(self, session: SessionKey) -> None:
+        """Forget all rows of a session that is deleted."""
+        self.sessions[session] = None
+        for kind in self.__slots__[1:]:
+            rows = getattr(self, kind)
+            for key in [k for k in rows if (k if kind == "trajectories" else k[0])[:2] == session]:
+                del rows[key]
 
 
 @dataclass(slots=True)
@@ -88,94 +135,44 @@ class Contended(Exception):
 
 
 class MustWait(Exception):
-    """This would wait for a server, in the event loop: a thread has to run the batch."""
+    """A read in the event loop would wait for a server: a thread has to run the batch."""
 
 
+Steps = Generator[Any, Any, None]  # yields what it has to wait for; its transaction knows how
 InThread = Callable[[Callable[[Any], None], Any], Awaitable[None]]  # work and its argument
 
 
 class Transaction(Protocol):
-    """One open transaction of the writer, for a thread or, by what ends in `_here`, for the event
-    loop.
+    """The writer's open transaction.
 
-    Attributes
-    ----------
-    is_here : whether a read that was not announced raises `MustWait`; never where it is cheap
+    What may wait is a generator of steps, which `run` drives in a thread and `run_async` in the
+    event loop.
     """
 
-    is_here: bool
+    @property
+    def reader(self) -> "Reader":
+        """Reads of what is committed and of what this transaction has written; they may wait."""
 
-    def prefetch(self, keys: Keys) -> None:
-        """Lock and read ahead; may do nothing where a read is cheap."""
+    def fetch(self, keys: Keys, known: Known) -> Steps:
+        """Lock sessions and trajectories in key order, and add all rows of these keys to `known`.
 
-    async def prefetch_here(self, keys: Keys) -> None:
-        """The same in the event loop, where `is_here` holds from now on."""
-
-    def session(self, key: SessionKey) -> SessionRow | None:
-        """The session, locked for this transaction."""
-
-    def session_named(self, tenant: str, name: str) -> SessionRow | None:
-        """The session of that name."""
-
-    def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
-        """Id and request of every session that was created under that name."""
-
-    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
-        """The trajectory, locked for this transaction."""
-
-    def trajectories(self, key: SessionKey) -> list[TrajectoryRow]:
-        """All trajectories of a session, in key order."""
-
-    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
-        """The decision that a client's event id names."""
-
-    def decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
-        """A decision by its number within its trajectory."""
-
-    def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
-        """The first decision of a round."""
-
-    def decision_before(self, key: TrajectoryKey, at: float) -> DecisionRow | None:
-        """The last decision taken at or before a time."""
-
-    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
-        """A measurement that shares a round with first..last (the one that starts last)."""
-
-    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> MeasurementRow | None:
-        """The measurement that a client's reward id names."""
-
-    def count_measured(self, key: SessionKey, first: int, last: int) -> int:
-        """How many rounds of the session's positions first..last a measurement covers."""
-
-    def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
-        """Last round of each trajectory whose next decision was taken at or before a time."""
-
-    def selected_contexts(
-        self, key: TrajectoryKey, first: int, last: int
-    ) -> list[tuple[int, int, bytes]]:
-        """Round, position and selected context of every decision of rounds first..last."""
-
-    def positions(self, key: TrajectoryKey, first: int, last: int) -> list[int]:
-        """Position of the first decision of each of rounds first..last."""
-
-    def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
-        """When the last unmeasured round of positions first..last was followed by a decision.
-
-        None while one of them is its trajectory's last; 0 where all are measured.
+        Raises
+        ------
+        Contended
+            Another process holds a session, and this is not the transaction's first fetch.
         """
 
-    def agent_state(self, key: SessionKey) -> str | None:
-        """The agent's state as JSON, or None before the first installation."""
+    def write(self, changes: Changes) -> Steps:
+        """Insert and update, one bulk statement a table."""
 
-    def write(self, changes: Changes) -> None:
-        """All inserts and updates, one bulk call a table."""
+    def commit(self, changes: Changes) -> Steps:
+        """Write what is left, and make all of it durable."""
 
-    def commit(self, changes: Changes | None = None) -> None:
-        """Write what is left, if anything, and make all of it durable."""
+    def run(self, steps: Steps) -> None:
+        """Run steps in a thread, which waits."""
 
-    async def commit_here(self, changes: Changes | None, in_thread: InThread) -> None:
-        """The same in the event loop; what has to wait otherwise than for a socket goes to the
-        thread."""
+    async def run_async(self, steps: Steps, in_thread: InThread) -> None:
+        """Run steps in the event loop; a thread waits for anything but a socket."""
 
     def rollback(self) -> None:
         """Forget it, and everything cached from it."""
@@ -202,13 +199,16 @@ class Store(Protocol):
 
 
 class Reader(Protocol):
-    """Cold reads: listings, pages, a fit's history. Sees committed data only."""
+    """Reads inside a transaction: listings, pages, a fit's history, counts."""
 
     def session(self, key: SessionKey) -> SessionRow | None:
         """A session."""
 
     def session_named(self, tenant: str, name: str) -> SessionRow | None:
         """Return the session of that name, or None."""
+
+    def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
+        """Id and request of every session that was created under that name."""
 
     def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[SessionRow]:
         """Sessions in order of creation, beyond the id `after`."""
@@ -230,6 +230,32 @@ class Reader(Protocol):
     ) -> list[DecisionRow]:
         """Decisions of rounds beyond `after`, in order: at least one, at most `limit`, and none
         after those before it exceed PAGE_BYTES."""
+
+    def decision_before(self, key: TrajectoryKey, at: float) -> DecisionRow | None:
+        """The last decision taken at or before a time."""
+
+    def selected_contexts(
+        self, key: TrajectoryKey, first: int, last: int
+    ) -> list[tuple[int, int, bytes]]:
+        """Round, position and selected context of every decision of rounds first..last."""
+
+    def positions(self, key: TrajectoryKey, first: int, last: int) -> list[int]:
+        """Position of the first decision of each of rounds first..last."""
+
+    def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
+        """Last round of each trajectory whose next decision was taken at or before a time."""
+
+    def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
+        """When the last unmeasured round of positions first..last was followed by a decision.
+
+        None while one of them is its trajectory's last; 0 where all are measured.
+        """
+
+    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
+        """A measurement that shares a round with first..last (the one that starts last)."""
+
+    def count_measured(self, key: SessionKey, first: int, last: int) -> int:
+        """How many rounds of the session's positions first..last a measurement covers."""
 
     def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[MeasurementRow]:
         """Measurements that start within first..last, by start and number."""

@@ -51,7 +51,7 @@ class ImportSession(Command[tuple[SessionRow, bool]]):
             known = uow.session_named(session.tenant, session.name)
             if known is not None and known.id.endswith(self.mark):
                 return known, False
-            for session_id, _ in uow.created_as(session.tenant, session.name):
+            for session_id, _ in uow.stored.created_as(session.tenant, session.name):
                 if session_id.endswith(self.mark):  # it bears another name since
                     return find_session(uow, (session.tenant, session_id)), False
             if known is not None:

@@ -12,60 +12,19 @@ fighting for it than the statements take.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from time import perf_counter
-from typing import Any
 
 import structlog
 
 from service.problems import Problem, ProblemCode, Unavailable
-from service.storage.ports import Contended, InThread, Keys, Store, Transaction
+from service.storage.ports import Contended, MustWait, Store, Transaction
+from service.writer.attempt import Attempt, Commands, Committed, Outcome, Spoiled, announced
 from service.writer.clock import Clock
 from service.writer.command import Command, Result
 from service.writer.thread import WriterThread
-from service.writer.unit_of_work import Effects, UnitOfWork
+from service.writer.unit_of_work import Effects
 
 log = structlog.get_logger()
-Commands = list[Command[Any]]
-Outcome = tuple[Any, BaseException | None]
-Committed = tuple[list[Outcome], list[Effects]]
 TRIES = 10  # of a batch that meets other processes at the same rows
-BRIEF_SECONDS = 0.005  # that a batch may take of the event loop's time
-
-
-class Spoiled(Exception):
-    """A command wrote and then failed: the transaction cannot be kept."""
-
-
-class Attempt:
-    """A batch's commands in one transaction; two threads may take turns on it."""
-
-    def __init__(self, transaction: Transaction, commands: Commands, now: float) -> None:
-        self.transaction = transaction
-        self.commands = commands
-        self._outcomes: list[Outcome] = []
-        self._uow = UnitOfWork(transaction, round(now, 6))  # as exact as a timestamp in an answer
-
-    def run_brief(self) -> bool:
-        """Run commands until one may take long, or all together do; whether all have been run."""
-        until = perf_counter() + BRIEF_SECONDS
-        for command in self.commands:
-            if not command.is_brief(self._uow) or perf_counter() > until:
-                return False
-            self._outcomes.append(_outcome(command, self._uow))
-        return True
-
-    async def commit_here(self, in_thread: InThread) -> Committed:
-        """Commit, once all have been run."""
-        await self._uow.commit_here(in_thread)
-        return self._outcomes, [self._uow.effects]
-
-    def finish(self) -> Committed:
-        """Run what is left, and commit, in a thread."""
-        self.transaction.is_here = False
-        for command in self.commands[len(self._outcomes) :]:
-            self._outcomes.append(_outcome(command, self._uow))
-        self._uow.commit()
-        return self._outcomes, [self._uow.effects]
 
 
 class GroupCommit:
@@ -188,43 +147,42 @@ class GroupCommit:
             transaction = self._store.begin(wait=False)
         except Exception:  # the thread tries too, and answers what goes wrong
             return await self._thread.call(self.run, commands)
+        attempt = Attempt(transaction, commands)
         try:
-            return await self._commit_here(transaction, commands)
+            return await self._commit_async(attempt)
         except Exception:  # there is no thread
             self._undo(transaction)
             raise
 
-    async def _commit_here(self, transaction: Transaction, commands: Commands) -> Committed:
+    async def _commit_async(self, attempt: Attempt) -> Committed:
+        transaction, call = attempt.transaction, self._thread.call
         try:
-            await transaction.prefetch_here(_keys(commands))
-            attempt = Attempt(transaction, commands, self.clock())
-            is_done = attempt.run_brief()
-        except Exception:
-            return await self._thread.call(self._again, (transaction, commands))
+            await transaction.run_async(attempt.fetch(announced(attempt.commands)), call)
+            attempt.begin(self.clock())
+            is_done = attempt.run_brief(self._store.is_local)
+        except Exception:  # what the event loop could not do, a thread may
+            return await call(self._failed, (attempt, MustWait()))
         if not is_done:
-            return await self._thread.call(self._finish, attempt)
+            return await call(self._finish, attempt)
         try:
-            return await attempt.commit_here(self._thread.call)
+            await transaction.run_async(attempt.commit(), call)
         except Exception as error:
-            return await self._thread.call(self._failed, (attempt, error))
-
-    def _again(self, begun: tuple[Transaction, Commands]) -> Committed:
-        """What the event loop could not do, in the writer's thread."""
-        transaction, commands = begun
-        self._undo(transaction)
-        return self.run(commands)
+            return await call(self._failed, (attempt, error))
+        return attempt.committed
 
     def _finish(self, attempt: Attempt) -> Committed:
         """The rest of a batch that the event loop has begun, in the writer's thread."""
         try:
-            return attempt.finish()
+            attempt.run_rest()
+            attempt.transaction.run(attempt.commit())
         except Exception as error:
             return self._failed((attempt, error))
+        return attempt.committed
 
     def _failed(self, failed: tuple[Attempt, Exception]) -> Committed:
         attempt, error = failed
         self._undo(attempt.transaction)
-        if isinstance(error, Contended):
+        if isinstance(error, Contended | MustWait):
             return self.run(attempt.commands)
         return self._apart(attempt.commands, error)
 
@@ -245,12 +203,16 @@ class GroupCommit:
         return [one[0] for one, _ in results], [e for _, effects in results for e in effects]
 
     def _transact(self, commands: Commands) -> Committed:
-        keys = _keys(commands)
+        keys = announced(commands)
         for _ in range(TRIES):
             transaction = self._store.begin()
+            attempt = Attempt(transaction, commands)
             try:
-                transaction.prefetch(keys)
-                return Attempt(transaction, commands, self.clock()).finish()
+                transaction.run(attempt.fetch(keys))
+                attempt.begin(self.clock())
+                attempt.run_rest()
+                transaction.run(attempt.commit())
+                return attempt.committed
             except Contended as contended:
                 self._undo(transaction)
                 if contended.session is not None:
@@ -269,22 +231,3 @@ class GroupCommit:
             transaction.rollback()
         except Exception:  # what went wrong before is the answer
             log.exception("defect", of="a rollback")
-
-
-def _keys(commands: Commands) -> Keys:
-    keys = Keys()
-    for command in commands:
-        command.keys(keys)
-    return keys
-
-
-def _outcome(command: Command[Any], uow: UnitOfWork) -> Outcome:
-    before = uow.n_writes
-    try:
-        return command(uow), None
-    except Unavailable:  # no business of this command: the transaction may be gone
-        raise
-    except Problem as problem:
-        if uow.n_writes != before:
-            raise Spoiled from problem
-        return None, problem

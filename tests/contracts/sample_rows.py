@@ -12,10 +12,12 @@ from service.records import (
     MeasurementRow,
     OpenWindow,
     Schedule,
+    SessionKey,
     SessionRow,
+    TrajectoryKey,
     TrajectoryRow,
 )
-from service.storage.ports import Changes, Keys, Store, Transaction
+from service.storage.ports import Changes, Keys, Known, Store, Transaction
 
 WINDOW = FitWindow(2, 9, 12, 4, 12)
 
@@ -105,16 +107,62 @@ def changes(*rows: Any, **more: Any) -> Changes:
     return out
 
 
+class Opened:
+    """A transaction, row by row: each fetch is of one key."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self.rollback = transaction.rollback
+
+    def _fetch(self, kind: str, key: Any) -> Any:
+        known = Known()
+        self._transaction.run(self._transaction.fetch(Keys(**{kind: {key}}), known))
+        return getattr(known, kind)[key]
+
+    def session(self, key: SessionKey) -> SessionRow | None:
+        return self._fetch("sessions", key)
+
+    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
+        return self._fetch("trajectories", key)
+
+    def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
+        return self._fetch("events", (key, event_id))
+
+    def decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
+        return self._fetch("numbers", (key, number))
+
+    def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
+        return self._fetch("rounds", (key, round))
+
+    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> MeasurementRow | None:
+        return self._fetch("rewards", (key, reward_id))
+
+    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
+        found = self._transaction.reader.measurement_over(key, first, last)
+        assert first < last or self._fetch("measured", (key, first)) == found
+        return found
+
+    def write(self, changes: Changes) -> None:
+        self._transaction.run(self._transaction.write(changes))
+
+    def commit(self) -> None:
+        self._transaction.run(self._transaction.commit(Changes()))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transaction.reader, name)
+
+
 def commit(store: Store, *rows: Any, **more: Any) -> None:
     transaction = begin(store)
     transaction.write(changes(*rows, **more))
     transaction.commit()
 
 
-def begin(store: Store) -> Transaction:
+def begin(store: Store) -> Opened:
     transaction = store.begin()
-    transaction.prefetch(Keys(sessions={("t", "s1")}, trajectories={("t", "s1", "")}))
-    return transaction
+    announced = Keys(sessions={("t", "s1")}, trajectories={("t", "s1", "")})
+    transaction.run(transaction.fetch(announced, Known()))
+    return Opened(transaction)
 
 
 S1 = ("t", "s1")

@@ -3,7 +3,6 @@
 import time
 
 from service.server import run
-from service.storage.ports import Changes
 from service.storage.sqlite.transaction import SqliteTransaction
 
 SECONDS = 0.002
@@ -12,9 +11,9 @@ SECONDS = 0.002
 class SlowTransaction(SqliteTransaction):
     """Commits as ever, and then waits."""
 
-    def commit(self, changes: Changes | None = None) -> None:
+    def _sync(self) -> None:
         """Durable, but late; nobody else's work stops meanwhile."""
-        super().commit(changes)
+        super()._sync()
         time.sleep(SECONDS)
 
 

@@ -9,10 +9,10 @@ from itertools import count
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import errors, pq
+from psycopg import errors, pq, waiting
 from psycopg.abc import Buffer
 from psycopg.adapt import PyFormat, Transformer
-from psycopg.waiting import Wait, wait_async
+from psycopg.waiting import Wait
 
 from service.storage.postgres.reader import Connection
 from service.storage.postgres.statements import SQL
@@ -37,9 +37,9 @@ class Pipeline:
         """Run an exchange, in a thread that may wait."""
         return self.connection.wait(exchange)
 
-    async def wait_here(self, exchange: Exchange[Found]) -> Found:
+    async def wait_async(self, exchange: Exchange[Found]) -> Found:
         """Run an exchange in the event loop."""
-        return await wait_async(exchange, self.connection.pgconn.socket, LOOK_SECONDS)
+        return await waiting.wait_async(exchange, self.connection.pgconn.socket, LOOK_SECONDS)
 
     def exchange(self, statements: Iterable[Statement]) -> Exchange[list[ResultRows]]:
         """The rows of each statement; a transaction begins with the first.

@@ -11,11 +11,6 @@ commit
 select {sessions}, revision from unnest($1::text[], $2::text[]) k(tenant, id)
 join sessions s using (tenant, id) order by tenant, id for no key update of s
 
--- name: lock_session_now
--- a row that the batch did not announce: out of order, so never wait for it
-select {sessions}, revision from sessions
-where tenant = $1 and id = $2 for no key update nowait
-
 -- name: insert_session
 insert into sessions ({session_columns}, revision) values ({session_values}, 1)
 

@@ -33,3 +33,5 @@ SQL = load_queries(
         **{f"{t}_arrays": arrays(t) for t in ("decisions", "measurements", "trajectories")},
     },
 )
+# rows that a batch did not announce are out of order: it never waits for them
+SQL["lock_sessions_now"] = f"{SQL['lock_sessions']} nowait"

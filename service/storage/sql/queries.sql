@@ -61,10 +61,6 @@ select {measurements} from (
     order by first_round desc limit 1) m
 where last_round >= $4
 
--- name: measurement_by_id
-select {measurements} from measurements
-where tenant = $1 and session_id = $2 and trajectory = $3 and reward_id = $4
-
 -- name: measurements
 select {measurements} from measurements
 where tenant = $1 and session_id = $2 and trajectory = $3 and first_round between $4 and $5

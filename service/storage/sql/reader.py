@@ -118,11 +118,6 @@ class SqlReader(ABC):
         row = self._one("measurement_over", *key, first, last)
         return None if row is None else MeasurementRow(*row)
 
-    def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> MeasurementRow | None:
-        """The measurement that a client's reward id names."""
-        row = self._one("measurement_by_id", *key, reward_id)
-        return None if row is None else MeasurementRow(*row)
-
     def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[MeasurementRow]:
         """Measurements that start within first..last."""
         return [MeasurementRow(*row) for row in self._all("measurements", *key, first, last)]

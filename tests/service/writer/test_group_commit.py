@@ -9,6 +9,7 @@ import pytest
 from service.commands.decisions import Decide
 from service.commands.rewards import Receive, Reward
 from service.problems import Problem, ProblemCode
+from service.storage.ports import Known
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
@@ -159,7 +160,7 @@ def test_brief_commands_run_in_the_event_loop_and_the_rest_in_the_thread(
 def test_a_batch_that_takes_too_long_goes_on_in_the_thread(
     harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.writer.group_commit.BRIEF_SECONDS", -1.0)
+    monkeypatch.setattr("service.writer.attempt.BRIEF_SECONDS", -1.0)
     command = Brief()
 
     async def play() -> None:
@@ -193,7 +194,7 @@ def test_boundaries_long_lists_and_learners_are_not_brief(harness: ServiceHarnes
     def is_brief(command: Decide | Receive) -> bool:
         transaction = harness.store.begin()
         try:
-            return command.is_brief(UnitOfWork(transaction, harness.now))
+            return command.is_brief(UnitOfWork(transaction, Known(), harness.now))
         finally:
             transaction.rollback()
 

@@ -14,8 +14,9 @@ from lhb_engine.estimate import Estimate
 from service.commands.decisions import Decide
 from service.commands.rewards import Receive, Reward
 from service.problems import Unavailable
-from service.storage.ports import Keys, MustWait
+from service.storage.ports import Changes, Keys, Known, MustWait
 from service.storage.postgres.store import PostgresStore
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, OK, ServiceHarness
 from tests.service.writer.sample_commands import decide
 
@@ -132,16 +133,17 @@ def test_an_unannounced_read_is_refused_and_the_batch_run_again(
     watched = Watched(harness, monkeypatch)
     results = play(harness, decide(harness), hasty, decide(harness))
     assert [taken.decision.position for taken in results] == [2, 3, 4]
-    assert watched.asked == ["_again"]
+    assert watched.asked == ["_failed"]
     with pytest.raises(MustWait):
-        asyncio.run(_read_here(harness))
+        asyncio.run(_read_unannounced(harness))
 
 
-async def _read_here(harness: ServiceHarness) -> None:
+async def _read_unannounced(harness: ServiceHarness) -> None:
     transaction = harness.store.begin(wait=False)
     try:
-        await transaction.prefetch_here(Keys())
-        transaction.session(harness.key)
+        uow = UnitOfWork(transaction, Known(), harness.now)
+        uow.can_read = False
+        uow.session(harness.key)
     finally:
         transaction.rollback()
 
@@ -186,10 +188,12 @@ def test_a_connection_that_is_lost_meanwhile_comes_back(
 
     async def lost_in_a_commit() -> list[Any]:
         transaction = harness.store.begin(wait=False)
-        await transaction.prefetch_here(Keys(sessions={harness.key}))
+        call = harness.commit._thread.call
+        announced = transaction.fetch(Keys(sessions={harness.key}), Known())
+        await transaction.run_async(announced, call)
         lose()
         with pytest.raises(Unavailable, match="unknown"):
-            await transaction.commit_here(None, harness.commit._thread.call)
+            await transaction.run_async(transaction.commit(Changes()), call)
         transaction.rollback()
         lost = await harness.commit.submit_all([decide(harness)])
         lose()

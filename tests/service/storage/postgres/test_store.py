@@ -19,10 +19,11 @@ from service.commands.rewards import Receive, Reward
 from service.commands.sessions import CreateSession
 from service.problems import Problem, Unavailable
 from service.records import SessionKey
-from service.storage.ports import Contended, Keys
+from service.storage.ports import Changes, Contended, Keys, Known
 from service.storage.postgres.array_literals import columns
 from service.storage.postgres.reader import PostgresReader
 from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
+from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -81,6 +82,7 @@ def test_a_batch_asks_for_nothing_one_by_one(
         return read(self, name, *values)
 
     monkeypatch.setattr(PostgresReader, "_all", counted)
+    monkeypatch.setattr(UnitOfWork, "_fetch", lambda _, keys: asked.append(repr(keys)))
     outcomes, _ = harness.commit.run(commands)
     assert [error for _, error in outcomes] == [None] * 7
     repeated = [result.repeated for result, _ in outcomes if hasattr(result, "repeated")]
@@ -112,9 +114,9 @@ def test_an_unannounced_row_is_not_waited_for(harness: ServiceHarness, postgres_
     with psycopg.connect(postgres_url) as other:
         other.execute("select 1 from sessions where id = %s for update", [key[1]])
         transaction = harness.store.begin()
-        transaction.prefetch(Keys())
+        transaction.run(transaction.fetch(Keys(), Known()))
         with pytest.raises(Contended) as contended:
-            transaction.session(key)
+            transaction.run(transaction.fetch(Keys(sessions={key}), Known()))
         assert contended.value.session == key
         transaction.rollback()
         release = threading.Timer(0.5, other.rollback)
@@ -139,14 +141,14 @@ def test_a_lost_connection_is_503_once_at_most_and_nothing_is_half_written(
     harness.create()
     harness.rounds(2)
     transaction = store.begin()
-    transaction.prefetch(Keys(sessions={harness.key}))
+    transaction.run(transaction.fetch(Keys(sessions={harness.key}), Known()))
     with psycopg.connect(postgres_url, autocommit=True) as other:
         other.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
             " where application_name = 'lhb writer' and datname = current_database()"
         )
     with pytest.raises(Unavailable, match="unknown"):
-        transaction.commit()
+        transaction.run(transaction.commit(Changes()))
     transaction.rollback()
     assert harness.decide().round == 3
     np.testing.assert_equal(harness.session.n_rounds, 3)

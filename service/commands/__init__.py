@@ -1,0 +1,4 @@
+"""The use cases, each a command over a unit of work: what a request changes.
+
+Begin with `decisions`, then `rewards`.
+"""

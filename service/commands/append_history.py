@@ -1,4 +1,4 @@
-"""Starting warm: rounds that were decided and measured elsewhere become rounds of a session."""
+"""Appending history: rounds decided and measured elsewhere become rounds of a session."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from service.writer.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Which rounds the log became, and whether just now."""
+    """The rounds that the log became, and whether this command appended them."""
 
     first_round: int
     last_round: int
@@ -32,9 +32,14 @@ class ImportHistory(Command[Imported]):
 
     Attributes
     ----------
-    contexts : (n_rounds, dim) array of selected contexts
-    rewards : one a round, None where none is known
-    import_id : makes a repeat safe; `digest` is of the whole body
+    contexts : (n_rounds, dim) array
+        Selected contexts.
+    rewards : list of float or None
+        One a round; None where none is known.
+    import_id : str, optional
+        Idempotency key of the whole body.
+    digest : bytes, optional
+        Digest of the body, compared when `import_id` comes again.
     """
 
     key: SessionKey
@@ -54,7 +59,7 @@ class ImportHistory(Command[Imported]):
             keys.events.update((trajectory, self._id(i)) for i in range(len(self.contexts)))
 
     def __call__(self, uow: UnitOfWork) -> Imported:
-        """The schedule sees all rounds at once: of windows due together the latest is fitted."""
+        """Append the rounds in one step: of the windows that become due, the latest is fitted."""
         session = find_session(uow, self.key)
         key = (*self.key, self.trajectory)
         n = len(self.contexts)
@@ -88,9 +93,9 @@ class ImportHistory(Command[Imported]):
         return Imported(first, first + n - 1, len(planned), True)
 
     def _reward_id(self, i: int, first: int) -> str | None:
-        """Sum mode wants one of every reward."""
+        """Name the i-th reward: in sum mode every reward needs a name."""
         return f"history-{first}/{i + 1}" if self.import_id is None else self._id(i)
 
     def _id(self, i: int) -> str:
-        """What the i-th round and its reward are called, from 0."""
+        """Name the i-th round and its reward, from 0."""
         return f"{self.import_id}/{i + 1}"

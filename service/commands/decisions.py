@@ -1,4 +1,4 @@
-"""Taking decisions: rewards that ride along first, then a choice, then its row."""
+"""Taking a decision: first the rewards in its body, then the choice, then the row."""
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -18,7 +18,7 @@ from service.writer.unit_of_work import UnitOfWork
 
 
 class Taken(NamedTuple):
-    """A decision, and whether it was taken just now or before."""
+    """A decision, and whether this command took it; a repeat gets the first answer again."""
 
     decision: DecisionRow
     is_new: bool
@@ -26,7 +26,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The decision has to wait for the fit that is due after this round; rewards are in."""
+    """The decision waits for the fit due after round `due`; its rewards are written."""
 
     due: int
 
@@ -37,9 +37,14 @@ class Decide(Command[Taken | Blocked]):
 
     Attributes
     ----------
-    contexts : (K, dim) array, or None for a round without action
-    forced_arm : what was shown where something else decided
-    digest : of the request's parsed values; present whenever `event_id` is
+    contexts : (K, dim) array or None
+        None for a round without action.
+    event_id : str, optional
+        The client's idempotency key.
+    forced_arm : int, optional
+        The arm that was shown, where something other than the agent chose it.
+    digest : bytes, optional
+        Digest of the request's parsed values; present whenever `event_id` is.
     """
 
     key: SessionKey
@@ -53,7 +58,7 @@ class Decide(Command[Taken | Blocked]):
     digest: bytes | None = None
 
     def keys(self, keys: Keys) -> None:
-        """Add what this command reads."""
+        """Add the rows that this command reads."""
         trajectory = (*self.key, self.trajectory)
         keys.sessions.add(self.key)
         keys.trajectories.add(trajectory)
@@ -63,7 +68,7 @@ class Decide(Command[Taken | Blocked]):
             reward.keys(self.key, keys)
 
     def is_brief(self, uow: UnitOfWork) -> bool:
-        """Whether a few rows are all that this reads and writes."""
+        """Whether the command reads and writes a few rows only."""
         session = uow.session(self.key)
         if session is None:
             return True
@@ -74,7 +79,7 @@ class Decide(Command[Taken | Blocked]):
         )
 
     def __call__(self, uow: UnitOfWork) -> Taken | Blocked:
-        """Checks come first: a Problem leaves nothing written."""
+        """Check, write the rewards, then take the decision; a Problem leaves nothing written."""
         session = find_session(uow, self.key)
         key = (*self.key, self.trajectory)
         if self.event_id is not None:
@@ -100,7 +105,7 @@ class Decide(Command[Taken | Blocked]):
         return Taken(known, False)
 
     def take(self, uow: UnitOfWork, session: SessionRow) -> DecisionRow:
-        """Begin a round: choose and write. Everything has been checked."""
+        """Begin a round: choose an arm and write the decision, which the caller has checked."""
         trajectory = uow.trajectory((*self.key, self.trajectory))
         if trajectory.n_decisions == 0:
             session.n_trajectories += 1
@@ -148,7 +153,7 @@ class Decide(Command[Taken | Blocked]):
 
 
 def _last_epoch(window: Any) -> int:
-    """The epoch that no fit will end."""
+    """Return the number of the epoch that no fit ends."""
     return 1 if window is None else int(window.epoch) + 1
 
 
@@ -158,12 +163,12 @@ def request_digest(
     forced_arm: int | None,
     rewards: list[Reward],
 ) -> bytes:
-    """A digest of a decision's body as parsed: equal values, equal digest."""
+    """Digest a decision's body as parsed: equal values have equal digests."""
     return body_digest(contexts, arm_ids, forced_arm, [reward.asked() for reward in rewards])
 
 
 def body_digest(contexts: Floats | None, *parts: object) -> bytes:
-    """A digest of contexts and of everything else that a body says."""
+    """Digest contexts and the other parts of a body."""
     digest = blake2b(repr(parts).encode(), digest_size=16)
     if contexts is not None:
         digest.update(repr(contexts.shape).encode())

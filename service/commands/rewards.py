@@ -1,4 +1,4 @@
-"""Taking rewards. They are planned first, all of them, and written only if all can be."""
+"""Taking rewards. All of them are checked first, and written only if every one is valid."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Known = tuple[int, int, float]  # first round, last round, value
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A value and the one way in which it says when it was measured."""
+    """A value, and when it was measured: by round, event id, span of rounds or time."""
 
     value: float
     trajectory: str
@@ -34,14 +34,14 @@ class Reward:
     reward_id: str | None = None
 
     def asked(self) -> tuple[object, ...]:
-        """All that was asked, for comparison."""
+        """Return every field, for comparison with a repeat."""
         return (
             *(self.value, self.trajectory, self.round, self.event_id),
             *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
         )
 
     def keys(self, session: SessionKey, keys: Keys) -> None:
-        """Add what this reward's check reads."""
+        """Add the rows that checking this reward reads."""
         trajectory = (*session, self.trajectory)
         keys.sessions.add(session)
         keys.trajectories.add(trajectory)
@@ -71,19 +71,19 @@ class Receive(Command[Accepted]):
     field: str = ""
 
     def keys(self, keys: Keys) -> None:
-        """Add what this command reads."""
+        """Add the rows that this command reads."""
         for reward in self.rewards:
             reward.keys(self.key, keys)
 
     def is_brief(self, uow: UnitOfWork) -> bool:
-        """Whether a few rows are all that this reads and writes."""
+        """Whether the command reads and writes a few rows only."""
         session = uow.session(self.key)
         return session is None or (
             is_between_boundaries(session) and are_few(uow, session, self.rewards)
         )
 
     def __call__(self, uow: UnitOfWork) -> Accepted:
-        """Checks come first: a Problem leaves nothing written."""
+        """Check all rewards, then write them; a Problem leaves nothing written."""
         session = find_session(uow, self.key)
         planned = plan_rewards(uow, session, self.rewards, self.field)
         if planned:
@@ -93,8 +93,11 @@ class Receive(Command[Accepted]):
 
 
 def are_few(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bool:
-    """Whether it takes little to store them: an agent that learns takes milliseconds for each,
-    where there are many trajectories every round of a span is looked up, and a time always is."""
+    """Whether storing the rewards is cheap.
+
+    An agent that learns within an epoch takes milliseconds a reward. With many trajectories every
+    round of a span is looked up. A time is always looked up.
+    """
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
     if len(rewards) > FEW or learns or (not uow.can_read and any(reward.at for reward in rewards)):
         return False
@@ -104,12 +107,12 @@ def are_few(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bool
 def plan_rewards(
     uow: UnitOfWork, session: SessionRow, rewards: list[Reward], field: str
 ) -> list[Planned]:
-    """What there is to write; rewards received before are left out.
+    """List what to write; leave out rewards that were received before.
 
     Raises
     ------
     Problem
-        For the first reward that cannot be; `field` leads the name of its field.
+        For the first invalid reward; the name of its field begins with `field`.
     """
     planned: list[Planned] = []
     spans: defaultdict[str, Spans[Known]] = defaultdict(Spans)
@@ -141,7 +144,7 @@ def plan_rewards(
 def apply_rewards(
     uow: UnitOfWork, session: SessionRow, planned: list[Planned], agents: Agents
 ) -> None:
-    """Write what was planned, and let the schedule know, and an agent that learns at once."""
+    """Write the planned rewards; tell the schedule, and an agent that learns within an epoch."""
     now = uow.now
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
     positions: list[tuple[int, int]] = []
@@ -166,7 +169,7 @@ def apply_rewards(
 def _span(
     uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, reward: Reward, prefix: str
 ) -> tuple[int, int]:
-    """The rounds a reward names."""
+    """Return the first and last round that a reward names."""
     key = (*session.key, reward.trajectory)
     if session.reward_mode == "sum":
         if reward.reward_id is None:
@@ -224,8 +227,11 @@ def _round_at(
 
 
 def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, at: float) -> bool:
-    """Whether `at` named the round when this was received: a clock that is ahead of the server's
-    names the latest round, and a decision taken since does not change which one that was."""
+    """Whether `at` named the round of `known` when `known` was received.
+
+    A clock ahead of the server's names the latest round. A decision taken since then does not
+    change which round that was.
+    """
     began = uow.decision_by_round(key, known.first_round)
     ended = uow.decision_by_round(key, known.first_round + 1)
     in_time = began is not None and began.at <= at
@@ -233,13 +239,13 @@ def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, a
 
 
 def _measured(uow: UnitOfWork, trajectory: TrajectoryRow, first: int, last: int) -> Known | None:
-    """What is measured on any of these rounds."""
+    """Look up a measurement that covers any of these rounds."""
     known = uow.measurement_over(trajectory, first, last)
     return None if known is None else (known.first_round, known.last_round, known.value)
 
 
 def _received(uow: UnitOfWork, session: SessionRow, reward: Reward) -> Known | None:
-    """What was received under the same reward id."""
+    """Look up the measurement of the same reward id."""
     assert reward.reward_id is not None
     known = uow.measurement_by_id((*session.key, reward.trajectory), reward.reward_id)
     return None if known is None else (known.first_round, known.last_round, known.value)
@@ -273,7 +279,7 @@ def _span_field(reward: Reward) -> str:
 def _positions(
     uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, first: int, last: int
 ) -> list[tuple[int, int]]:
-    """The rounds' numbers in the session as a whole, as ranges."""
+    """Return the positions of rounds in the session as a whole, as ranges."""
     if session.reward_mode == "sum" or not session.schedule.open:
         return []
     if session.n_trajectories == 1:

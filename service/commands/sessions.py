@@ -1,4 +1,4 @@
-"""A session's life: create, change, delete. Commands over a unit of work."""
+"""Commands that create, change and delete a session."""
 
 import json
 import secrets
@@ -22,7 +22,7 @@ LEARNERS_DIM, LEARNERS_HORIZON = 128, 10_000
 
 
 def find_session(uow: UnitOfWork, key: SessionKey) -> SessionRow:
-    """The session.
+    """Return the session.
 
     Raises
     ------
@@ -36,18 +36,18 @@ def find_session(uow: UnitOfWork, key: SessionKey) -> SessionRow:
 
 
 def unknown_session(session_id: str) -> Problem:
-    """404: there is no such session."""
+    """Build a 404: there is no such session."""
     return Problem(ProblemCode.UNKNOWN_SESSION, f"there is no session {session_id!r}", "session_id")
 
 
 def refuse_archived(session: SessionRow) -> None:
-    """409 where the session is archived."""
+    """Raise a 409 if the session is archived."""
     if session.archived_at is not None:
         raise Problem(ProblemCode.ARCHIVED, "the session is archived: it can be read, not changed")
 
 
 def refuse_width(session: SessionRow, contexts: Floats) -> None:
-    """422 where contexts are of another dimension than the session's."""
+    """Raise a 422 if contexts do not have the session's dimension."""
     if contexts.shape[1] != session.dim:
         width = contexts.shape[1]
         detail = f"a context of this session has {session.dim} numbers, not {width}"
@@ -56,14 +56,14 @@ def refuse_width(session: SessionRow, contexts: Floats) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CreateSession(Command[tuple[SessionRow, bool]]):
-    """Command: a new session, or the one of the same name that was asked for in the same words."""
+    """Command: a new session, or the session that the same name and body created before."""
 
     tenant: str
     request: dict[str, Any]
     allow_oracles: bool
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
-        """The session, and whether it is new."""
+        """Return the session, and whether it is new."""
         request = _in_order(self.request)
         name = self.request["name"]
         if name is not None:
@@ -77,7 +77,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
         return session, True
 
     def _known(self, uow: UnitOfWork, name: str, request: str) -> SessionRow | None:
-        """The session that was asked for in these words before; a new name since changes nothing.
+        """Find the session that this body created before, under whatever name it has now.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class ChangeSession(SessionCommand[SessionRow]):
     changes: dict[str, Any]
 
     def __call__(self, uow: UnitOfWork) -> SessionRow:
-        """The session as it is then."""
+        """Change the session and return it."""
         session = find_session(uow, self.key)
         name = self.changes.get("name")
         if name is not None and name != session.name:
@@ -150,12 +150,12 @@ class DeleteSession(SessionCommand[None]):
     key: SessionKey
 
     def __call__(self, uow: UnitOfWork) -> None:
-        """404 where there is none."""
+        """Delete it; 404 where there is none."""
         uow.delete_session(find_session(uow, self.key))
 
 
 def check_modes(asked: Mapping[str, Any]) -> None:
-    """422 where what was asked for does not go together."""
+    """Raise a 422 if the modes that are asked for exclude one another."""
     if asked["refit"] == "blocking" and asked["reward_wait_seconds"] != 0:
         detail = 'refit "blocking" waits for fits only: reward_wait_seconds must be 0'
         raise Problem(ProblemCode.BAD_OPTION, detail, "reward_wait_seconds")
@@ -169,7 +169,7 @@ def check_modes(asked: Mapping[str, Any]) -> None:
 
 
 def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
-    """The new session's agent.
+    """Build the new session's agent.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
 
 
 def _refuse_large_learner(session: SessionRow) -> None:
-    """422 for what would be too much to store and to read with every single reward."""
+    """Raise a 422 if storing and reading the agent with every reward takes too much."""
     bounds = (("dim", session.dim, LEARNERS_DIM), ("horizon", session.horizon, LEARNERS_HORIZON))
     for field, value, most in bounds:
         if value > most:
@@ -213,7 +213,7 @@ def _refuse_large_learner(session: SessionRow) -> None:
 
 
 def _canonical(request: str) -> str:
-    """A stored request as it would be stored now; an imported one may have come in other words."""
+    """Write a stored request as it would be stored now: an imported one may differ in form."""
     try:
         return _in_order(json.loads(request))
     except (ValueError, RecursionError):
@@ -225,7 +225,7 @@ def _in_order(request: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Equal numbers as one and the same: 1.0 as 1, and -0.0 as 0."""
+    """Give equal numbers one form: 1.0 becomes 1, and -0.0 becomes 0."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -234,5 +234,5 @@ def _plain(value: Any) -> Any:
 
 
 def new_id(now: float, mark: str | None = None) -> str:
-    """An id that sorts by the time of creation; it ends in 12 hexadecimal digits, or in `mark`."""
+    """Make an id that sorts by time of creation; it ends in 12 random hex digits, or in `mark`."""
     return f"{int(now * 1000):011x}{mark or secrets.token_hex(6)}"

@@ -1,4 +1,4 @@
-"""Fits of an embedded server: the database says which, this is only the wake-up."""
+"""Fits of an embedded server. The due marks are in the database; this starts the processes."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class FitPool(FitProcesses):
-    """Runs due fits, installs what they find, wakes who waits for it."""
+    """Runs due fits, installs their estimates, and wakes the decisions that wait for them."""
 
     def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
         super().__init__(settings, agents, job)
@@ -34,12 +34,12 @@ class FitPool(FitProcesses):
         return len(self._due)
 
     def queue(self) -> FitQueue:
-        """What is due, and who fits it."""
+        """Report how many fits are due, since when, and how many processes fit."""
         oldest = min((since for _, since in list(self._due.values())), default=None)
         return FitQueue(len(self._due), oldest, self._settings.fit_workers)
 
     def start(self, writer: GroupCommit, store: Store) -> None:
-        """Take up what the database says is due, and what time will make due."""
+        """Start the fits that are due in the database, and set timers for those to come."""
         self._writer = writer
         with store.reader() as reader:
             unfinished = reader.unfinished()
@@ -50,7 +50,7 @@ class FitPool(FitProcesses):
                 self._wake_at(key, wake_at)
 
     def after_commit(self, effects: Effects) -> None:
-        """Act on what a batch has made durable."""
+        """Act on a batch that is durable: start fits, set timers, wake waiting decisions."""
         for key in effects.installed | effects.removed:
             self._due.pop(key, None)
             event = self._waiters.pop(key, None)
@@ -80,9 +80,9 @@ class FitPool(FitProcesses):
         return True
 
     async def close(self) -> None:
-        """Stop the processes; due marks stay, so that the next start takes the fits up.
+        """Stop the processes. Due marks stay, and the next start takes the fits up.
 
-        What is committed from now on, for clients that have gone, starts nothing.
+        Batches that are committed after this start nothing.
         """
         self._is_closed = True
         for timer in self._timers.values():
@@ -96,7 +96,7 @@ class FitPool(FitProcesses):
         self._spawn(self._fit_or_forget(key, due))
 
     async def _fit_or_forget(self, key: SessionKey, due: int) -> None:
-        """A fit whose due mark has gone meanwhile (the session was deleted) is at work no more."""
+        """Run a fit; forget it if its due mark has gone meanwhile (the session was deleted)."""
         await self._fit(key, due)
         if self._due.get(key, (None, 0.0))[0] == due:
             del self._due[key]

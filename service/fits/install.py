@@ -1,4 +1,4 @@
-"""What happens with a fit's result: an installation, or a reason and another try."""
+"""Recording a fit's result: the estimate is installed, or the fit is tried again."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from service.writer.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often, and after what pause, a failed fit is tried again."""
+    """How often a failed fit is tried, and the first pause in seconds; each further one doubles."""
 
     attempts: int = 5
     seconds: float = 1.0
@@ -30,7 +30,7 @@ class FinishFit(SessionCommand[str | None]):
     retry: RetryPolicy
 
     def __call__(self, uow: UnitOfWork) -> str | None:
-        """Returns the recorded status, or None where the result came too late to matter."""
+        """Return the recorded status, or None if the fit is not at work any more."""
         session = uow.session(self.key)
         if session is None or session.fit_due != self.due:
             return None
@@ -72,7 +72,7 @@ class FinishFit(SessionCommand[str | None]):
 
 
 def _skip_before(uow: UnitOfWork, session: SessionRow, installed: DueFit) -> None:
-    """Record what the installed estimate has overtaken: it never goes backwards."""
+    """Record older fits as skipped: an installed estimate is never replaced by an older one."""
     schedule = session.schedule
     reason = f"overtaken by the fit of epoch {installed.window.epoch}"
     for due in sorted(schedule.waiting, key=lambda due: due.key):

@@ -1,4 +1,4 @@
-"""A fit, as it runs in its own process: reads the database itself, hands back JSON."""
+"""One fit in a process of its own. It reads the database itself and returns JSON."""
 
 import json
 import os
@@ -24,7 +24,7 @@ STARVED = 75  # exit status of a process whose fit found too little idle time
 
 
 def prepare_process(niceness: int) -> None:
-    """Give way to the processes that answer, and keep BLAS to one thread."""
+    """Lower the priority of this process, and keep BLAS to one thread."""
     os.nice(niceness)
     one_thread()
 
@@ -32,7 +32,7 @@ def prepare_process(niceness: int) -> None:
 def run_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> str | None:
-    """Fit what the session's due mark says; None where that fit is not at work any more.
+    """Run the fit of the session's due mark; return None if it is not at work any more.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ def run_fit(
 
 
 def in_idle_time(work: Callable[[Given], Found], argument: Given, seconds: float) -> Found:
-    """What `work` returns, in a thread that runs only while a processor has nothing else to do.
+    """Run `work` in a thread that runs only while a processor has nothing else to do.
+
 
     Nobody who wakes up waits for such a thread, as they do for a niced one's slice of time to end.
     But while all processors are busy it gets next to nothing, and it may not leave that policy. So
@@ -89,7 +90,7 @@ def _take_idle_time() -> None:
 
 @cache
 def fingerprint() -> dict[str, Any]:
-    """Where the numbers come from: equal fingerprints give equal estimates to the bit."""
+    """Describe the libraries and the CPU: equal fingerprints give bit-equal estimates."""
     import scipy.linalg  # its BLAS is one of those listed below, once it is loaded
 
     blas = [
@@ -107,6 +108,6 @@ def fingerprint() -> dict[str, Any]:
 
 
 def _cpu_features() -> str:
-    """The instruction sets that numpy dispatches to here."""
+    """List the instruction sets that numpy uses here."""
     config: Any = np.show_config(mode="dicts")
     return " ".join(config.get("SIMD Extensions", {}).get("found", []))

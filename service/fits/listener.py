@@ -1,4 +1,4 @@
-"""Fits that workers run elsewhere: this process only hears of them, and wakes who waits."""
+"""Fits that workers run elsewhere: the API process listens, and wakes waiting decisions."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ POLL_SECONDS = 2.0  # a wake-up may be lost with a connection; the due mark is n
 
 
 class FitSignals:
-    """The database tells every process when a due mark changes, in the commit that changes it."""
+    """Listens to PostgreSQL, which notifies every process of each committed due mark."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
@@ -26,15 +26,15 @@ class FitSignals:
         self._listener: asyncio.Task[None] | None = None
 
     def queue(self) -> FitQueue:
-        """What is due, and how many workers are connected."""
+        """Report how many fits are due, since when, and how many workers are connected."""
         return self._store.fit_queue()
 
     def start(self, writer: GroupCommit, store: Store) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self._listener = asyncio.get_running_loop().create_task(self._listen())
 
     def after_commit(self, effects: Effects) -> None:
-        """Nothing: the database sends what there is to know, to this process too."""
+        """Do nothing: the database notifies this process as well."""
 
     async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
         """Wait until the session's fit is installed; False after so many seconds."""

@@ -1,4 +1,4 @@
-"""Fits in supervised processes of their own: run one, survive its death, record what it found."""
+"""Fits in supervised processes: run a fit, survive the death of its process, record its result."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ class FitProcesses:
         self._processes()
 
     async def close(self) -> None:
-        """Stop the processes; due marks stay, so that the next start takes the fits up."""
+        """Stop the processes. Due marks stay, and the next start takes the fits up."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -93,7 +93,7 @@ class FitProcesses:
             log.info("fit", session=key[1], due=due, status=status, seconds=round(seconds, 4))
 
     async def _persist(self, finish: FinishFit) -> str | None:
-        """Installation waits for a store that cannot write just now."""
+        """Record the result; try again until the store can write."""
         assert self._writer is not None
         pause = 0.1
         while True:

@@ -1,4 +1,4 @@
-"""The row that is kept of every fit, whatever came of it."""
+"""The row that is kept of every fit, whether it succeeded or not."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from service.writer.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What a fitting process hands back: an estimate and where it was computed, or a reason."""
+    """A fitting process's result: an estimate with its fingerprint, or the reason of a failure."""
 
     estimate: dict[str, Any] | None
     fingerprint: dict[str, Any] | None = None
@@ -26,7 +26,7 @@ def record_fit(
     parent: int | None = None,
     fitted: Fitted | None = None,
 ) -> None:
-    """Add an estimate's row, with the manifest that it can be computed from again."""
+    """Add an estimate's row, with the manifest from which it can be recomputed."""
     session.n_estimates += 1
     live = uow.agents.get(session.key)
     if live is not None:

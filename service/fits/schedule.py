@@ -1,8 +1,8 @@
 """When a fit is due.
 
-The schedule of a session lives in its row: windows to come (`open`), the fit at work (`current`,
-the due mark) and fits that wait for it (`waiting`). Everything here changes that row inside a
-transaction; processes that fit are someone else's business.
+The schedule of a session is part of its row: windows to come (`open`), the fit at work (`current`,
+the due mark) and fits that wait for it (`waiting`). This module changes that row inside a
+transaction; `processes` runs the fits.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def is_between_boundaries(session: SessionRow) -> bool:
 
 
 def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float) -> None:
-    """A round has begun: open the next window at a boundary, note what is overdue."""
+    """Note that a round has begun: open the next window at a boundary, set what is overdue."""
     windows = session.schedule.open
     if not windows or session.n_rounds < windows[0].window.due:
         return
@@ -57,7 +57,7 @@ def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float
 def after_measurement(
     uow: UnitOfWork, session: SessionRow, positions: list[tuple[int, int]], at: float
 ) -> None:
-    """Rounds in the given ranges of positions have become complete."""
+    """Count rounds, given as ranges of positions, that have become complete."""
     windows = session.schedule.open
     if not windows or session.reward_mode == "sum":
         return
@@ -102,7 +102,7 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
 
 
 def start_next(uow: UnitOfWork, session: SessionRow, now: float) -> None:
-    """Let the latest fit that may run be the one at work; this batch's choice is not final."""
+    """Put the latest fit that may run to work; a later command of the batch may change that."""
     schedule = session.schedule
     if schedule.current is not None:
         if session.key not in uow.effects.due:
@@ -119,7 +119,7 @@ def start_next(uow: UnitOfWork, session: SessionRow, now: float) -> None:
 
 
 def _wake(uow: UnitOfWork, session: SessionRow) -> None:
-    """One timer a session: it has to be that of whatever comes first."""
+    """Set the session's one timer to the earliest time at which something becomes due."""
     if session.wake_at is not None:
         uow.effects.timed[session.key] = session.wake_at
 
@@ -131,7 +131,7 @@ class Tick(SessionCommand[None]):
     key: SessionKey
 
     def __call__(self, uow: UnitOfWork) -> None:
-        """Nothing happens where nothing is due."""
+        """Mark what is due, and start the next fit."""
         session = uow.session(self.key)
         if session is None or session.archived_at is not None:
             return
@@ -154,7 +154,7 @@ def _is_complete(session: SessionRow, window: OpenWindow) -> bool:
 
 
 def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) -> None:
-    """A default reward completes a round `reward_wait_seconds` after its successor began.
+    """Set when default rewards complete a window: `reward_wait_seconds` after each successor.
 
     Looked up when the window's last round begins and when a value comes for one of its rounds:
     a decision beyond the window closes nothing sooner than `overdue_at`, which it sets itself.
@@ -177,7 +177,7 @@ def _count(uow: UnitOfWork, session: SessionRow, window: FitWindow) -> int:
 
 
 def _give_up_oldest(uow: UnitOfWork, session: SessionRow) -> None:
-    """Keep the row short, whatever never comes: rewards, workers, an end of failures."""
+    """Give up the oldest windows and fits, so that the row stays short whatever never comes."""
     schedule = session.schedule
     reason = f"given up: {MOST_WAITING} later ones wait"
     given_up = []

@@ -1,7 +1,7 @@
 """`lhb worker`: claims due fits in a shared PostgreSQL, runs them, records what they find.
 
-The due mark in the session row is the truth. A notification wakes a worker; a sweep finds what no
-notification told: marks left by the dead, and what became due by time alone.
+The due mark in the session row is the truth. A notification wakes a worker; a sweep finds the rest:
+marks left by dead workers, and fits that time alone made due.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Worker(FitProcesses):
         self._stopping.set()
 
     async def run(self) -> None:
-        """Work until stopped, through any number of the database's absences."""
+        """Work until stopped; reconnect whenever the database is lost."""
         pause = 0.1
         while not self._stopping.is_set():
             try:
@@ -76,13 +76,13 @@ class Worker(FitProcesses):
                 pause = min(5.0, 2 * pause)
 
     async def close(self) -> None:
-        """Kill what still fits; its due mark stays."""
+        """Kill the fits that still run; their due marks stay."""
         await super().close()
         assert self._writer is not None
         await self._writer.close()
 
     async def _sweep(self, claims: Claims) -> float:
-        """Release what is done, claim what is due; how long until there is something to do."""
+        """Release finished fits, claim due ones; return the seconds until the next sweep."""
         for key in [key for key, task in self._running.items() if task.done()]:
             del self._running[key]
             await claims.release(key)
@@ -143,7 +143,7 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
 
 
 def show_metrics(worker: Worker, host: str, port: int) -> None:
-    """Tell Prometheus there how this worker's fits end."""
+    """Serve this worker's metrics to Prometheus."""
     metrics = Metrics()
     worker.on_finish = metrics.observe_fit
     try:

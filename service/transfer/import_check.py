@@ -222,7 +222,7 @@ class ImportCheck:
         return windows
 
     def _learned(self) -> Agent | None:
-        """What the agent knows: the installed estimate, and what it has learned since."""
+        """Rebuild what the agent knows: the installed estimate, and what it learned since."""
         agent, state = self._agent, self._state
         if self._installed is not None:
             agent.install(self._installed)

@@ -46,7 +46,7 @@ DERIVED = {
 
 
 def _record(kind: str, **given: Any) -> Any:
-    """An object with these fields, all required, beside the derived ones of its kind."""
+    """Describe an object: these fields are required, and the derived ones of its kind allowed."""
     derived = dict.fromkeys(DERIVED.get(kind, "").split(), NotRequired[Any])
     return TypedDict(kind, {**given, **derived})  # type: ignore[operator]
 

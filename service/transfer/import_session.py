@@ -1,4 +1,4 @@
-"""A session from its events: checked whole first, then written in one transaction."""
+"""Importing a session: the whole file is checked first, then written in one transaction."""
 
 import json
 from bisect import bisect_left
@@ -84,7 +84,7 @@ class ImportSession(Command[tuple[SessionRow, bool]]):
     def _rows(
         self, file: BinaryIO, owner: SessionKey
     ) -> Iterator[DecisionRow | MeasurementRow | EstimateRow]:
-        """The file's rows, with the numbers that follow from what stands before them."""
+        """Yield the file's rows, with the numbers that follow from the rows before them."""
         windows = self.imported.windows
         dues = [window.due for window in windows]
         n_measurements: Counter[str] = Counter()

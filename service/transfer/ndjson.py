@@ -23,7 +23,7 @@ OWN = ("tenant", "session_id")  # the importing side has its own
 
 
 def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
-    """The session's lines, each with its newline."""
+    """Yield the session's lines, each with its newline."""
     digest, count = blake2b(digest_size=16), 0
     for record in _records(reader, session):
         line = to_json(record) + b"\n"
@@ -67,7 +67,7 @@ def _without_owner(row: MeasurementRow | EstimateRow) -> dict[str, Any]:
 
 
 def decision_record(decision: DecisionRow) -> dict[str, Any]:
-    """A decision with its blobs as lists of numbers."""
+    """Write a decision with its blobs as lists of numbers."""
     values = {name: value for name, value in decision._asdict().items() if name not in OWN}
     values["context"] = np.frombuffer(decision.context).tolist()
     values["scores"] = np.frombuffer(decision.scores).tolist()
@@ -77,7 +77,7 @@ def decision_record(decision: DecisionRow) -> dict[str, Any]:
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and record of each line but the end, which is checked.
+    """Yield line number and record of each line but the last, whose count and digest are checked.
 
     Raises
     ------

@@ -50,3 +50,20 @@ def test_where_credit_is_given_its_total_is_near_the_truth(algorithm):
             assert 0.7 < total / true < 1.3
             given += 1
     assert given == {"anytime": 8, "sa_gd": 0}.get(algorithm, 4)
+
+
+@pytest.mark.parametrize("n", [1, 5, 20])
+def test_a_decisions_credit_is_what_the_rewards_lack_without_it(n):
+    """Beside the sums above: each decision's own share, by playing the world without it."""
+    theta, weights = np.array([0.6, -0.8, 0.1]), np.array([0.0, 0.3, 0.0, 0.1, 0.05, 0.0, 0.4])
+    env = LongHorizonEnvironment(theta, weights, noise=0.0)
+    contexts = np.random.default_rng(1).standard_normal((n, 3))
+    signals = np.append(env.signals(contexts), np.zeros(len(weights)))
+    found = credit(contexts, np.arange(n, 0, -1), theta, weights)
+    for i in range(n):
+        without = signals.copy()
+        without[i] = 0.0
+        lost = env.rewards(signals) - env.rewards(without)
+        assert found.earned[i] == pytest.approx(lost[:n].sum(), abs=1e-12)
+        assert found.to_come[i] == pytest.approx(lost[n:].sum(), abs=1e-12)
+        assert found.earned[i] + found.to_come[i] == pytest.approx(weights.sum() * signals[i])

@@ -67,7 +67,6 @@ def run_fit(
 def in_idle_time(work: Callable[[Given], Found], argument: Given, seconds: float) -> Found:
     """Run `work` in a thread that runs only while a processor has nothing else to do.
 
-
     Nobody who wakes up waits for such a thread, as they do for a niced one's slice of time to end.
     But while all processors are busy it gets next to nothing, and it may not leave that policy. So
     this process ends, `STARVED`, where the work had less than half a processor for so many seconds.

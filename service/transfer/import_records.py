@@ -153,6 +153,7 @@ STATE = _record(
     "agent",
     version=int,
     lag=NotRequired[Count | None],
+    second_phase=NotRequired[bool],
     ellipsoid=NotRequired[_record("ellipsoid", inverse=list[list[Wide]], moment=list[Wide])],
 )
 RECORD: Any = (

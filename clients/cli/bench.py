@@ -250,3 +250,19 @@ def _costs_tables(result: dict[str, Any]) -> Iterator[str]:
         name = f"{tuple(row['size'])}, {row['lam']}"
         ms = f"{row['ms']:.1f} | {row['n_iterations']} | {row['matvec_ms']:.2f}"
         yield f"| {name} | {ms} | {shares} |"
+
+
+@bench.command()
+def coverage(
+    logs: Annotated[int, typer.Option(help="Logs of each case.", min=1)] = 200,
+    rounds: Annotated[int, typer.Option(help="Rounds of a log.", min=100)] = 2000,
+    case: Annotated[list[str] | None, typer.Option(help="Only cases that contain this.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How often the 95% value intervals of `lhb evaluate` hold the true value."""
+    from clients.bench.coverage import HEADER, run
+
+    if not as_json:
+        typer.echo(HEADER)
+    rows = run(logs, rounds, case or (), (lambda line: None) if as_json else typer.echo)
+    show({"logs": logs, "rounds": rounds, "cases": rows}, as_json, ())

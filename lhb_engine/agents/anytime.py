@@ -116,6 +116,11 @@ class Anytime(Agent):
         explores = n_arms > 1 and not self._decides(draw)
         return Choice(arm, scores, propensity, uniform or explores)
 
+    def probabilities(self, scores: Floats) -> Floats:
+        """P(arm) of every arm, (K,) -> (K,): epsilon is spread over all of them."""
+        epsilon = self.options.epsilon
+        return np.asarray(epsilon / len(scores) + (1.0 - epsilon) * super().probabilities(scores))
+
     def deciding(self, n_rounds: int) -> Deciding:
         """What decides after `n_rounds` rounds of the session: a direction, or exploring."""
         if self.theta is None:
@@ -289,8 +294,7 @@ def _too_little(rows: AlignedRounds) -> str:
 
 
 def _in_words(found: "Posterior", rows: AlignedRounds) -> str:
-    degrees = found.spread * 180.0 / np.pi
     return (
-        f"From {rows.n_rows} rows the direction is known to about {degrees:.0f} degrees; "
-        f"about {found.inclusion.sum():.0f} of {rows.n_lags} lags are active."
+        f"From {rows.n_rows} rows the direction is known to about {np.degrees(found.spread):.0f} "
+        f"degrees; about {found.inclusion.sum():.0f} of {rows.n_lags} lags are active."
     )

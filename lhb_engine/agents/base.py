@@ -158,6 +158,11 @@ class Agent:
         arm = best[0] if n_best == 1 else best[draw.below(n_best)]
         return Choice(arm, scores, 1.0 / n_best, n_best == len(scores) > 1)
 
+    def probabilities(self, scores: Floats) -> Floats:
+        """P(arm) of every arm under `choose_by` of a `ranking`, (K,) -> (K,)."""
+        best = scores == scores.max()
+        return np.asarray(best / best.sum())
+
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
         scores = self.scores(contexts)

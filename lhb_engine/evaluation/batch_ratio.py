@@ -1,4 +1,4 @@
-"""Ratios of sums over dependent rounds, with intervals from batches of neighbours."""
+"""Ratios of sums over dependent rounds, with confidence intervals from batches of rounds."""
 
 from dataclasses import dataclass, field
 from math import inf, nan, sqrt
@@ -7,16 +7,23 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints
 
-Z = 1.96  # of a 95% interval
+LEVEL = 0.95
 
 
 class Refusal(str):
-    """Why a number is not given."""
+    """The reason why a number is not given, in place of the number."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its 95% interval; `effective` is the number of rounds it rests on."""
+    """A value with its 95% confidence interval.
+
+    Attributes
+    ----------
+    value, low, high : float
+    effective : float
+        Effective sample size, in rounds.
+    """
 
     value: float
     low: float
@@ -26,7 +33,15 @@ class Interval:
 
 @dataclass
 class BatchRatio:
-    """Sums of numerator and denominator, batch by batch: neighbouring rounds are dependent."""
+    """Sums of a numerator and a denominator over batches of neighbouring rounds.
+
+    Neighbouring rounds are dependent, batches nearly independent.
+
+    Parameters
+    ----------
+    length : int
+        Rounds of a batch.
+    """
 
     length: int
     top: list[float] = field(default_factory=lambda: [0.0])
@@ -35,7 +50,7 @@ class BatchRatio:
     _filled: int = 0
 
     def add(self, top: Floats, bottom: Floats, rounds: Ints) -> None:
-        """One number a round each; `rounds` decides the batch."""
+        """Add one number per round to each sum; (n,) arrays, rounds in order."""
         for batch in np.unique(rounds // self.length).tolist():
             inside = rounds // self.length == batch
             if batch != self._filled:
@@ -47,19 +62,28 @@ class BatchRatio:
         self.squares += float((bottom**2).sum())
 
     def interval(self) -> Interval:
-        """Ratio of the sums, its delta-method interval over batches, effective sample size."""
+        """Return the ratio of the sums with its interval.
+
+        The standard error is that of the jackknife over batches, and the quantile Student's: the
+        delta method's intervals are too narrow where few batches hold most of the denominator.
+        """
         top, bottom = np.array(self.top), np.array(self.bottom)
         total = float(bottom.sum())
         if total == 0.0:
             return Interval(nan, -inf, inf, 0.0)
         value = float(top.sum()) / total
         n = int((bottom != 0).sum())
-        off = top - value * bottom
-        spread = sqrt(float(off @ off) * n / max(n - 1, 1)) / total if n > 1 else inf
         effective = total**2 / self.squares
-        return Interval(value, value - Z * spread, value + Z * spread, effective)
+        others = total - bottom  # of all batches but one
+        if n < 2 or (others <= 0).any():
+            return Interval(value, -inf, inf, effective)
+        from scipy.stats import t  # here: it takes long to load
+
+        off = (top.sum() - top) / others - value
+        half = float(t.ppf(0.5 + LEVEL / 2, n - 1)) * sqrt(float(off @ off) * (n - 1) / n)
+        return Interval(value, value - half, value + half, effective)
 
     def against(self, other: "BatchRatio") -> Interval:
-        """The ratio of this numerator to another's, paired by batch."""
+        """Return the ratio of this numerator to another's, paired by batch."""
         ratio = BatchRatio(self.length, list(self.top), list(other.top), squares=1.0)
         return ratio.interval()

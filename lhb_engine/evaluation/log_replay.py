@@ -1,8 +1,8 @@
-"""What a logged trajectory says of an agent that did not make it.
+"""Replay a logged trajectory through an agent that did not make it.
 
-The agent learns from the log as it stands, at its own boundaries. Between two of them its
-estimate predicts rewards it has not seen: an honest test under any logging policy. What the agent
-would have *earned* needs the logging probabilities, and more of them the more lags pay.
+The agent learns from the log, at its own fits. Between two fits its estimate predicts rewards that
+no fit has used: a fair test under any logging policy. What the agent would have *earned* needs the
+logging probabilities, and more evidence the more lags pay.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,16 @@ class Block:
 
     Attributes
     ----------
-    selected : (n, dim) array of selected contexts; zero for a round without action
-    rewards : (n,) array, NaN where missing
-    contexts : (n, K, dim) array of all arms' contexts, or None where they were not logged
-    arms : (n,) array of the arms taken, or None
-    propensities : (n,) array of the logging probabilities of those arms, or None
+    selected : (n, dim) array
+        Selected contexts; zero for a round without action.
+    rewards : (n,) array
+        NaN where missing.
+    contexts : (n, K, dim) array or None
+        Contexts of all arms; None where they were not logged.
+    arms : (n,) array or None
+        The arms taken.
+    propensities : (n,) array or None
+        The logging policy's probabilities of these arms.
     """
 
     selected: Floats
@@ -43,7 +48,7 @@ class Block:
         return len(self.selected)
 
     def part(self, start: int, stop: int) -> "Block":
-        """Rows start..stop-1."""
+        """Return rounds start..stop-1."""
         cut = slice(start, stop)
         optional = (self.contexts, self.arms, self.propensities)
         return Block(
@@ -55,18 +60,26 @@ class Block:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was found.
+    """Result of a replay; a number that cannot be given is a `Refusal` with the reason.
 
     Attributes
     ----------
-    n_rounds, n_held_out : rounds replayed; rounds predicted before they were learned from
-    error : mean squared error of the predictions, or why there is none
-    naive_error : the same of the mean of the rewards so far, on the same rounds
-    skill : 1 - error / naive_error; above 0 the estimate predicts something
-    lags : the lags that value estimates take to pay
-    replay : mean reward where the agent agrees with a uniform log (Li et al. 2011)
-    weighted : mean reward by self-normalised importance weights, multiplied over the lags
-    estimate : the last one with a direction
+    n_rounds, n_held_out : int
+        Rounds replayed; rounds predicted before a fit used them.
+    error : Interval or Refusal
+        Mean squared error of the predictions.
+    naive_error : Interval or Refusal
+        Mean squared error, on the same rounds, of the mean reward so far.
+    skill : Interval or Refusal
+        1 - error / naive_error; above 0 the estimate predicts something.
+    lags : tuple of int
+        Lags that value estimates take to pay.
+    replay : Interval or Refusal
+        Mean reward where the agent agrees with a uniform log (Li et al. 2011).
+    weighted : Interval or Refusal
+        Mean reward by self-normalised importance weights, multiplied over the lags.
+    estimate : Estimate or None
+        The last one with a direction.
     """
 
     n_rounds: int
@@ -81,16 +94,16 @@ class Evaluation:
 
 
 class LogReplay:
-    """Feed a log block by block; only what the next fit needs is kept.
+    """Replay a log block by block, keeping only what the next fit needs.
 
     Parameters
     ----------
     agent : Agent
-        A fresh one.
+        A fresh agent.
     seed : int
-        Of its own draws.
+        Seed of its draws.
     lags : tuple of int, optional
-        The lags that are taken to pay, for value estimates; None: no value estimates.
+        Lags that are taken to pay, for value estimates; None: no value estimates.
     """
 
     def __init__(self, agent: Agent, *, seed: int = 0, lags: tuple[int, ...] | None = None) -> None:
@@ -109,7 +122,13 @@ class LogReplay:
         self._weights = None if lags is None else ImportanceWeights(tuple(sorted(lags)), length)
 
     def feed(self, block: Block) -> None:
-        """The next rounds of the log."""
+        """Replay the next rounds of the log.
+
+        Raises
+        ------
+        ValueError
+            A logged propensity that is not positive.
+        """
         if block.propensities is not None and (block.propensities <= 0).any():
             raise ValueError("a logged propensity must be positive")
         start = 0
@@ -125,7 +144,7 @@ class LogReplay:
         self._forget()
 
     def result(self) -> Evaluation:
-        """What is known so far."""
+        """Return what is known so far."""
         error, naive = self._error.interval(), self._naive.interval()
         n = round(error.effective)
         no_estimate = Refusal(f"{self.agent.name} gave no estimate that predicts rewards")
@@ -169,18 +188,17 @@ class LogReplay:
         return chance
 
     def _chances(self, block: Block, first: int) -> Floats:
-        """P(logged arm) under the agent, (n,); NaN where the arms' contexts are not known."""
+        """P(logged arm) under the agent, (n,); NaN where the contexts of all arms are not known."""
         out = np.full(len(block), nan)
         if self.lags is None or block.contexts is None or block.arms is None:
             return out
         for i, (contexts, arm) in enumerate(zip(block.contexts, block.arms, strict=True)):
-            choice = self.agent.choose(contexts, Draw(self.seed, TRAJECTORY, first + i))
-            best = choice.scores == choice.scores.max()
-            out[i] = choice.propensity if best[arm] else 0.0
+            draw = Draw(self.seed, TRAJECTORY, first + i)
+            out[i] = self.agent.probabilities(self.agent.ranking(contexts, draw))[arm]
         return out
 
     def _predict(self, block: Block, first: int) -> None:
-        """Squared errors on rewards that no fit has used yet."""
+        """Add the squared errors on rewards that no fit has used yet."""
         estimate = self.estimate
         if estimate is None or estimate.theta is None:
             return
@@ -200,14 +218,12 @@ class LogReplay:
         ratio = self._error.against(self._naive)
         return Interval(1 - ratio.value, 1 - ratio.high, 1 - ratio.low, error.effective)
 
-    # what is kept of the log -------------------------------------------------------------------
-
     def _keep(self, block: Block) -> None:
         self._selected.append(np.array(block.selected, dtype=np.float64))
         self._rewards.append(np.array(block.rewards, dtype=np.float64))
 
     def _history(self, last: int) -> History:
-        """Rounds kept, up to `last`."""
+        """Return the rounds kept, up to `last`."""
         if len(self._selected) > 1:
             self._selected = [np.concatenate(self._selected)]
             self._rewards = [np.concatenate(self._rewards)]
@@ -219,7 +235,7 @@ class LogReplay:
         return History(self.agent.dim, {TRAJECTORY: part})
 
     def _tail(self, n: int) -> Floats:
-        """The last n selected contexts, fewer where there are fewer."""
+        """Return the last n selected contexts, or all where there are fewer."""
         parts: list[Floats] = []
         for part in reversed(self._selected):
             parts.insert(0, part)

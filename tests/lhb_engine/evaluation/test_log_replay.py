@@ -5,10 +5,12 @@ import math
 import numpy as np
 import pytest
 
+from clients.bench import coverage
 from lhb_engine.agents import make_agent
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
 from lhb_engine.evaluation.log_replay import Block, Evaluation, LogReplay
 from lhb_engine.history import History, Measurements, Trajectory
+from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 DIM, K = 3, 3
@@ -184,3 +186,66 @@ def test_intervals_of_dependent_rounds_cover():
         naive += abs(x.mean()) <= 1.96 * x.std() / math.sqrt(1000)
     assert covered > 0.85 * 300
     assert naive < 0.6 * 300
+
+
+def test_a_log_without_randomness_supports_no_other_policy():
+    """A greedy log: its arms' propensities are 1, and other arms were never tried."""
+    env = LongHorizonEnvironment(THETA, lags(12, k0=1.0), n_arms=K, seed=3)
+    contexts = env.contexts(1, 600)
+    arms = (contexts @ np.array([0.8, 0.6, 0.0])).argmax(axis=1)
+    selected = contexts[np.arange(600), arms]
+    log = Block(selected, env.rewards(env.signals(selected)), contexts, arms, np.ones(600))
+    for name, options in (("uniform", {}), ("oracle", {"theta": THETA.tolist()})):
+        assert "propensity 1" in replayed(log, name, lags=(0,), **options).weighted
+    # the policy that made it is supported: it would have done the same
+    itself = replayed(log, "oracle", theta=[0.8, 0.6, 0.0], lags=(0,)).weighted
+    assert itself.value == pytest.approx(np.mean(log.rewards))
+
+
+def test_weights_that_do_not_average_to_one_are_refused():
+    log = uniform_log(lags(12, k0=1.0), 2000)
+    wrong = Block(log.selected, log.rewards, log.contexts, log.arms, np.full(2000, 0.5))
+    assert "not 1" in replayed(wrong, "oracle", theta=THETA.tolist(), lags=(0,)).weighted
+    right = replayed(log, "oracle", theta=THETA.tolist(), lags=(0,)).weighted
+    assert isinstance(right, Interval)
+
+
+def test_the_value_of_an_agent_that_explores_is_not_that_of_its_greedy_part():
+    """With epsilon 0.5 the other arms have a chance too: the truth is half the greedy value."""
+    log = uniform_log(lags(4, k0=1.0), 12_000, seed=6)
+    found = replayed(log, "anytime", horizon=4, lags=(0,), epsilon=0.5).weighted
+    late = 0.5 * best_value()  # but for the first rounds, in which little is known
+    assert found.low - 0.02 < late < found.high + 0.02
+    assert found.high - found.low < 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("anytime", {"epsilon": 0.3}),
+        ("anytime", {}),
+        ("ad_lasso", {}),
+        ("lin_ucb", {}),
+        ("oracle", {"theta": [1.0, 0.0, 0.0]}),
+    ],
+)
+def test_probabilities_are_those_of_the_choices(name, options):
+    agent = make_agent(name, dim=DIM, horizon=12, **options)
+    contexts = np.array([[1.0, 0, 0], [1.0, 1, 0], [0.2, 1, 1], [-1, 0, 0]])
+    counts = np.zeros(4)
+    for seed in range(3000):
+        draw = Draw(seed, "", 5)
+        ranking = agent.ranking(contexts, draw)
+        chances = agent.probabilities(ranking)
+        choice = agent.choose_by(ranking, draw)
+        assert choice.propensity == pytest.approx(chances[choice.arm])
+        counts[choice.arm] += 1
+    assert chances.sum() == pytest.approx(1)
+    np.testing.assert_allclose(counts / 3000, chances, atol=0.035)
+
+
+def test_value_intervals_cover():
+    """Few logs here; `lhb bench coverage` takes 200."""
+    rows = coverage.run(40, 1000, ["ad_lasso, lag 0", "propensities 1"])
+    assert [row["intervals"] for row in rows] == [40, 40, 0, 0]
+    assert min(row["coverage"] for row in rows[:2]) >= 0.85

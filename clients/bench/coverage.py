@@ -1,0 +1,153 @@
+"""How often the value intervals of `lhb evaluate` hold the true value.
+
+A world's log is made by uniform play, or by a greedy policy that the log cannot speak for. An
+agent is replayed on it, and its true value is that of the estimates it had learned from that very
+log, round by round, computed from the world's truth on fresh contexts.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import Agent, make_agent
+from lhb_engine.agents.base import best_arms, scores_of
+from lhb_engine.evaluation.batch_ratio import Interval, Refusal
+from lhb_engine.evaluation.log_replay import Block, LogReplay
+from lhb_engine.history import Floats
+from lhb_engine.randomness import Draw
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+
+DIM, N_ARMS, HORIZON = 3, 3, 12
+FRESH = 20_000  # rounds of contexts that a policy's true value is computed on
+EXPLORED = 2000  # of them while it explores: these are played one by one
+
+
+@dataclass(frozen=True)
+class Case:
+    """An agent, the lags that pay, and how the log was made."""
+
+    name: str
+    algorithm: str
+    weights: dict[int, float]
+    options: dict[str, Any]
+    log: str = "uniform"
+
+
+CASES = (
+    Case("ad_lasso, lag 0", "ad_lasso", {0: 1.0}, {}),
+    Case("ad_lasso, lag 3", "ad_lasso", {3: 1.0}, {}),
+    Case("ad_lasso, lags 0 and 2", "ad_lasso", {0: 0.7, 2: 0.5}, {}),
+    Case("anytime, lag 0", "anytime", {0: 1.0}, {}),
+    Case("anytime with epsilon 0.3, lag 0", "anytime", {0: 1.0}, {"epsilon": 0.3}),
+    Case("ad_lasso, log of propensities 1", "ad_lasso", {0: 1.0}, {}, log="greedy"),
+)
+
+
+def run(
+    n_logs: int,
+    n_rounds: int,
+    names: Iterable[str] = (),
+    progress: Callable[[str], None] = lambda line: None,
+) -> list[dict[str, Any]]:
+    """Measure every case, or those that `names` are part of.
+
+    Returns
+    -------
+    list of dict
+        For each case and kind of value: how many intervals were given and refused, the share that
+        hold the truth, and the mean of estimate less truth.
+    """
+    chosen = [c for c in CASES if not names or any(name in c.name for name in names)]
+    rows = []
+    for case in chosen:
+        found = [_measure(case, seed, n_rounds) for seed in range(n_logs)]
+        for kind in ("weighted", "replay"):
+            given = [(values[kind], truth) for values, truth in found]
+            row = {"case": case.name, "value": kind, **_coverage(given)}
+            rows.append(row)
+            progress(line(row))
+    return rows
+
+
+HEADER = "| case | value | intervals | refused | coverage | error | width |\n|-|-|-|-|-|-|-|"
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row of the table in Markdown."""
+    given = row["intervals"]
+    numbers = [f"{row[name]:.3f}" for name in ("coverage", "error", "width")] if given else "---"
+    return (
+        f"| {row['case']} | {row['value']} | {given} | {row['refused']} | {' | '.join(numbers)} |"
+    )
+
+
+def _coverage(found: list[tuple[Interval | Refusal, float]]) -> dict[str, Any]:
+    given = [(value, truth) for value, truth in found if not isinstance(value, Refusal)]
+    out: dict[str, Any] = {"intervals": len(given), "refused": len(found) - len(given)}
+    if given:
+        out["coverage"] = float(np.mean([v.low <= truth <= v.high for v, truth in given]))
+        out["error"] = float(np.mean([v.value - truth for v, truth in given]))
+        out["width"] = float(np.mean([v.high - v.low for v, _ in given]))
+    return out
+
+
+def _measure(case: Case, seed: int, n_rounds: int) -> tuple[dict[str, Interval | Refusal], float]:
+    """The two values of one log, and the truth."""
+    rng = np.random.default_rng([9, seed])
+    theta = rng.standard_normal(DIM)
+    theta /= np.linalg.norm(theta)
+    weights = np.zeros(HORIZON)
+    weights[list(case.weights)] = list(case.weights.values())
+    env = LongHorizonEnvironment(theta, weights, n_arms=N_ARMS, noise=0.3, seed=seed)
+    agent = make_agent(case.algorithm, dim=DIM, horizon=HORIZON, **case.options)
+    replay = LogReplay(agent, seed=seed, lags=tuple(sorted(case.weights)))
+    log = _log(case, env, rng, n_rounds)
+    fresh = env.contexts(n_rounds + 1, n_rounds + FRESH)
+    worth = env.signals(fresh)
+    values = np.empty(n_rounds)
+    start = 0
+    while start < n_rounds:  # from fit to fit: the agent decides the same way in between
+        window = agent.next_fit(start)
+        stop = n_rounds if window is None else min(n_rounds, window.due)
+        values[start:stop] = _value(agent, fresh, worth, start + 1, stop)
+        replay.feed(log.part(start, stop))
+        start = stop
+    truth = float(np.convolve(values, weights)[:n_rounds].mean())
+    result = replay.result()
+    return {"weighted": result.weighted, "replay": result.replay}, truth
+
+
+def _value(agent: Agent, fresh: Floats, worth: Floats, first: int, last: int) -> Floats:
+    """Mean of <x, theta> of the arms that the agent takes, in each of rounds first..last."""
+    out = np.empty(last - first + 1)
+    known: dict[bytes, float] = {}
+    for i, t in enumerate(range(first, last + 1)):
+        draw = Draw(0, "", t)
+        # an agent that explores ranks by one feature after another
+        probe = agent.ranking(fresh[0], draw).tobytes()
+        if probe not in known:
+            if agent.deciding(t - 1) == "exploring":
+                ranked = np.array([agent.ranking(c, draw) for c in fresh[:EXPLORED]])
+            else:
+                ranked = agent.scores(fresh)
+            best = ranked == ranked.max(axis=1, keepdims=True)
+            greedy = best / best.sum(axis=1, keepdims=True)
+            epsilon = getattr(agent.options, "epsilon", 0.0)
+            chances = epsilon / N_ARMS + (1 - epsilon) * greedy
+            known[probe] = float((chances * worth[: len(ranked)]).sum(axis=1).mean())
+        out[i] = known[probe]
+    return out
+
+
+def _log(case: Case, env: LongHorizonEnvironment, rng: np.random.Generator, n: int) -> Block:
+    contexts = env.contexts(1, n)
+    if case.log == "uniform":
+        arms, propensities = rng.integers(N_ARMS, size=n), np.full(n, 1 / N_ARMS)
+    else:
+        other = rng.standard_normal(DIM)
+        arms = np.array([best_arms(s)[0] for s in scores_of(contexts, other)])
+        propensities = np.ones(n)
+    selected = contexts[np.arange(n), arms]
+    return Block(selected, env.rewards(env.signals(selected)), contexts, arms, propensities)

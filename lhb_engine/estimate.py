@@ -23,7 +23,7 @@ class Estimate:
     lag_weights : (n_lags,) array
         Lag weights with theta's scale, >= 0 unless the agent's option `signed` is set.
     active_lags : tuple of int
-        Lags that pass the stricter test for reporting (docs/model.md, 5).
+        Lags that pass the test for reporting (docs/model.md, 5).
     design : "full", "undifferenced" or "differenced"
         The rows that were used.
     intercept : float or None

@@ -14,10 +14,10 @@ from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.design.scaling import Units, in_units, power_of_two
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats
-from lhb_engine.lasso.block_norms import block_norms
+from lhb_engine.lasso.active_lags import active_lags
 from lhb_engine.lasso.group_lasso import GroupLasso
 from lhb_engine.lasso.rank_one import RankOne, rank_one
-from lhb_engine.lasso.regularization import LEVEL, NoiseAdaptive, entry_rms, noise_adaptive
+from lhb_engine.lasso.regularization import LEVEL, entry_rms, noise_adaptive
 from lhb_engine.lasso.standard_errors import rank_one_errors
 
 MAX_CONDITION_ENTRIES = 4_000_000
@@ -93,7 +93,8 @@ class BlockLasso:
             lam = self.lam / units.rewards / contexts
             lam = min(max(lam, LEAST_LAM * (lasso.lambda_max or 1.0)), LARGEST)
         result = lasso.solve(lam, tol=self.tol, warm_start=noise.result.phi)
-        active = _active_lags(lasso, noise)
+        found = rank_one(result.phi)
+        active = () if found is None else active_lags(design, y, found.theta)
         by = 1.0 / units.contexts if self.standardize else 1.0  # lam in units of reward
         common: dict[str, Any] = {
             "active_lags": active,
@@ -106,7 +107,6 @@ class BlockLasso:
             "converged": result.converged,
             "diagnostics": {"active_condition": _condition(design, active)},
         }
-        found = rank_one(result.phi)
         if found is None:
             message = "The rewards do not stand out from the noise at this regularisation: phi = 0."
             return replace(empty, status="zero", message=message, **common)
@@ -158,12 +158,6 @@ def _unstandardized(found: RankOne, features: Floats) -> RankOne:
     norm = float(np.sqrt(theta @ theta))
     weights = found.weights * (norm / float(features.max()))
     return replace(found, theta=theta / norm, weights=weights)
-
-
-def _active_lags(lasso: GroupLasso, noise: NoiseAdaptive) -> tuple[int, ...]:
-    """Lags that stay active at `strict_lam`, which noise alone rarely reaches."""
-    strict = lasso.solve(noise.strict_lam, tol=1e-4)
-    return tuple(np.flatnonzero(block_norms(strict.phi)).tolist())
 
 
 def _condition(design: LaggedDesign, lags: tuple[int, ...]) -> float | None:

@@ -57,9 +57,6 @@ class NoiseAdaptive:
     ----------
     lam : float
         Regularisation strength for estimation.
-    strict_lam : float
-        Noise alone stays below it with probability 1 - FALSE_LAG_RATE; lags that stay active at
-        it are reported as active.
     sigma_hat : float
         Standard deviation of one row's noise.
     result : GroupLassoResult
@@ -67,7 +64,6 @@ class NoiseAdaptive:
     """
 
     lam: float
-    strict_lam: float
     sigma_hat: float
     result: GroupLassoResult
 
@@ -146,5 +142,4 @@ def noise_adaptive(
         if settled:
             break
     assert result is not None
-    strict = sd_x * (sqrt(d) + sqrt(2 * log(k / FALSE_LAG_RATE))) / sqrt(n)
-    return NoiseAdaptive(level * sigma * unit, sigma * strict, sigma, result)
+    return NoiseAdaptive(level * sigma * unit, sigma, result)

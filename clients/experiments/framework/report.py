@@ -10,6 +10,7 @@ from typing import Any
 from clients.experiments import EXPERIMENTS, load_experiment
 from clients.experiments.framework.claims import Outcome, Rulebook, Verdict, load_rulebook
 from clients.experiments.framework.experiment import Experiment, Scale
+from clients.experiments.framework.results_head import HEAD
 from clients.experiments.framework.sweep import csv_path
 from clients.experiments.framework.table import Table, markdown
 
@@ -21,7 +22,6 @@ SIGNS = {
     Outcome.UNDECIDED: "?",
     Outcome.NOT_JUDGED: "-",
 }
-HEAD = Path(__file__).with_name("results_head.md")
 
 
 def draw_figure(experiment: Experiment, table: Table, path: Path, dpi: int = DPI) -> None:
@@ -78,7 +78,7 @@ def write_report(folder: Path, target: Path, scale: Scale) -> list[str]:
         found += verdicts
         sections.append(_section(experiment, table, verdicts, about))
     parts = [
-        HEAD.read_text(encoding="utf-8").format(arms=scale.arms, noise=scale.noise),
+        HEAD.format(arms=scale.arms, noise=scale.noise),
         _summary(found),
         _changed(found),
         _sensitivity(folder, scale, rulebook),

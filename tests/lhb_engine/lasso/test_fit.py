@@ -10,6 +10,8 @@ from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow
 from lhb_engine.lasso.fit import BlockLasso
 from lhb_engine.lasso.regularization import entry_rms, noise_adaptive
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate
 
 DIM, N_LAGS = 4, 30
 
@@ -112,6 +114,20 @@ def test_active_lags_are_the_true_ones_given_data():
     for seed in range(5):
         rows, _, w = rows_of(seed, n=1500)
         assert set(estimate(rows).active_lags) == set(np.flatnonzero(w).tolist())
+
+
+def test_active_lags_under_greedy_play_are_true_at_the_rate_that_is_said():
+    """Selected contexts have a mean, and any lag can stand for the mean reward they bring."""
+    n_fits = n_wrong = n_found = 0
+    for seed in range(12):
+        world = LongHorizonEnvironment.draw(dim=5, horizon=60, sparsity=4, seed=seed)
+        played = simulate("ad_lasso", world, n_rounds=900, seed=seed)
+        for found in played.estimates:
+            false = set(found.active_lags) - set(np.flatnonzero(world.weights).tolist())
+            n_fits, n_wrong = n_fits + 1, n_wrong + bool(false)
+            n_found += len(found.active_lags) if found is played.estimates[-1] else 0
+    assert n_wrong <= 0.1 * n_fits
+    assert n_found >= 0.9 * 12 * 4
 
 
 DEGENERATE = {

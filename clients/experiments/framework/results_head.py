@@ -1,4 +1,6 @@
-# Results: the paper's experiments, reproduced
+"""The opening of docs/results.md."""
+
+HEAD = """# Results: the paper's experiments, reproduced
 
 Written by `lhb reproduce report` from the CSVs of `lhb reproduce all`; do not edit by hand.
 
@@ -15,8 +17,8 @@ binomial for shares). Comparisons are paired: every agent plays the same worlds.
 of the rules: "far below" asks for less than 0.9 times the rival's regret, "below" for less than it,
 "as well as" for less than 1.1 times. Exponents that the paper gives as an upper bound are tested
 from one side; where the measured one is far below it, the verdict says that the bound's rate is
-not seen. A verdict on fewer seeds than its rule asks for is marked provisional; on fewer than 10, or
-in other settings, nothing is judged.
+not seen. A verdict on fewer seeds than its rule asks for is marked provisional; on fewer than 10,
+or in other settings, nothing is judged.
 
 What the paper leaves open and what we chose, unless an experiment says otherwise: K = {arms} arms,
 noise sd {noise:g}, contexts uniform on [-1, 1]^d, theta uniform on the unit sphere, support of w
@@ -31,3 +33,4 @@ differenced rows for 5 unknowns a lag: too few for a fit (2 d are needed). So in
 the first fit takes both quarters undifferenced, with an intercept (`fallback`), here and in the
 ablation at L = 8. The variants called "never falls back" keep to the paper and have no estimate
 there.
+"""

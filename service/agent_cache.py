@@ -11,7 +11,7 @@ from lhb_engine.agents.base import Deciding
 from lhb_engine.history import History, Measurements
 from lhb_engine.history import Trajectory as Rounds
 from service.records import SessionKey, SessionRow, TrajectoryRow
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 from service.writer.unit_of_work import LiveAgent, UnitOfWork
 
 N_CACHED = 4096

@@ -20,7 +20,7 @@ from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
 from service.fits.job import fingerprint
 from service.records import DecisionRow, DueFit, EstimateRow, SessionRow
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 
 PAGE = 1000
 TOLERANCE = 1e-9

@@ -12,7 +12,8 @@ from service.problems import Problem
 from service.records import SessionRow
 from service.settings import Settings
 from service.storage.database_url import open_store
-from service.storage.ports import Reader, Refused
+from service.storage.ports import Refused
+from service.storage.reader import Reader
 from service.storage.sqlite.file_lock import OwnedElsewhere
 from service.transfer.import_session import check_import
 from service.writer.command import Command, Result

@@ -14,7 +14,7 @@ from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.response_types import CreditPage
 from service.api.sessions import read_session
 from service.records import DecisionRow, SessionRow
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
 

@@ -17,7 +17,7 @@ from service.commands.decisions import Blocked, Decide, Taken, request_digest
 from service.problems import Problem, ProblemCode
 from service.records import SERVER_EVENT, DecisionRow, SessionRow
 from service.runtime import Service, service_of, tenant_of
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 
 router = APIRouter(tags=["decisions"])
 PENDING = (

@@ -17,7 +17,7 @@ from service.api.response_types import (
 )
 from service.api.sessions import read_session, timestamp
 from service.records import DueFit, EstimateRow, OpenWindow, SessionRow, window_to_json
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
 

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from fastapi import Query
 
-from service.storage.ports import PAGE_BYTES, n_bytes
+from service.storage.reader import PAGE_BYTES, n_bytes
 
 Row = TypeVar("Row")
 LIMIT = Query(100, ge=1, le=1000, description="items at most; fewer where they are large")

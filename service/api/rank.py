@@ -15,7 +15,7 @@ from service.api.response_types import RankAnswer
 from service.api.sessions import read_session
 from service.commands.sessions import refuse_width
 from service.records import SessionRow
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
 

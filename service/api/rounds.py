@@ -10,7 +10,7 @@ from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.response_types import Page, RoundAnswer
 from service.api.sessions import read_session, timestamp
 from service.records import DecisionRow, MeasurementRow, SessionRow
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 
 router = APIRouter(tags=["rounds"])
 

@@ -16,7 +16,7 @@ from service.api.response_types import Page, SessionAnswer
 from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
 from service.records import SessionRow
 from service.runtime import Service, service_of, tenant_of
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 
 router = APIRouter(tags=["sessions"])
 DEFAULTS: dict[str, Any] = {

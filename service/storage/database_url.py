@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.storage.ports import Reader, Refused, Store
+from service.storage.ports import Refused, Store
+from service.storage.reader import Reader
 
 SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")

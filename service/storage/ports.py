@@ -5,16 +5,14 @@ their keys, `write` inserts and updates, `commit` makes it durable. Adapters tra
 their driver to `Unavailable`, and to `Contended` where running the batch again will do.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lhb_engine.history import FitWindow, History
 from service.records import (
     ApiKey,
     DecisionRow,
-    DueFit,
     EstimateRow,
     MeasurementRow,
     SessionKey,
@@ -23,6 +21,7 @@ from service.records import (
     TrajectoryRow,
     number_in,
 )
+from service.storage.reader import Reader
 
 EventKey = tuple[TrajectoryKey, str]  # a trajectory, and an id that a client gave
 NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and a number or a round
@@ -112,13 +111,6 @@ class Changes:
 
 MOST_READS = 4  # at once in a process: each has a thread
 MOST_EXPORTS = 4  # beside them: each keeps its view of the database for as long as it is taken
-PAGE_BYTES = 2**20  # of the rows that one read gives, beyond which it stops early
-
-
-def n_bytes(row: object) -> int:
-    """How large a row is: its texts and blobs."""
-    parts = row if isinstance(row, tuple) else ()
-    return sum(len(part) for part in parts if isinstance(part, str | bytes))
 
 
 class Refused(RuntimeError):
@@ -150,7 +142,7 @@ class Transaction(Protocol):
     """
 
     @property
-    def reader(self) -> "Reader":
+    def reader(self) -> Reader:
         """Reads of what is committed and of what this transaction has written; they may wait."""
 
     def fetch(self, keys: Keys, known: Known) -> Steps:
@@ -191,93 +183,8 @@ class Store(Protocol):
     def begin(self, *, wait: bool = True) -> Transaction:
         """Open the writer's transaction; without `wait`, `Unavailable` where another holds it."""
 
-    def reader(self) -> AbstractContextManager["Reader"]:
+    def reader(self) -> AbstractContextManager[Reader]:
         """A consistent view of what is committed."""
 
     def close(self) -> None:
         """Release everything."""
-
-
-class Reader(Protocol):
-    """Reads inside a transaction: listings, pages, a fit's history, counts."""
-
-    def session(self, key: SessionKey) -> SessionRow | None:
-        """A session."""
-
-    def session_named(self, tenant: str, name: str) -> SessionRow | None:
-        """Return the session of that name, or None."""
-
-    def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
-        """Id and request of every session that was created under that name."""
-
-    def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[SessionRow]:
-        """Sessions in order of creation, beyond the id `after`."""
-
-    def unfinished(self) -> list[tuple[SessionKey, int | None, float | None]]:
-        """Sessions with a fit due (its round) or a time to wake at."""
-
-    def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
-        """The trajectory."""
-
-    def trajectories(self, key: SessionKey) -> list[TrajectoryRow]:
-        """All trajectories of a session, in key order."""
-
-    def decision(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
-        """A decision by its event id, the client's or the server's."""
-
-    def decisions(
-        self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
-    ) -> list[DecisionRow]:
-        """Decisions of rounds beyond `after`, in order: at least one, at most `limit`, and none
-        after those before it exceed PAGE_BYTES."""
-
-    def decision_before(self, key: TrajectoryKey, at: float) -> DecisionRow | None:
-        """The last decision taken at or before a time."""
-
-    def selected_contexts(
-        self, key: TrajectoryKey, first: int, last: int
-    ) -> list[tuple[int, int, bytes]]:
-        """Round, position and selected context of every decision of rounds first..last."""
-
-    def positions(self, key: TrajectoryKey, first: int, last: int) -> list[int]:
-        """Position of the first decision of each of rounds first..last."""
-
-    def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
-        """Last round of each trajectory whose next decision was taken at or before a time."""
-
-    def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
-        """When the last unmeasured round of positions first..last was followed by a decision.
-
-        None while one of them is its trajectory's last; 0 where all are measured.
-        """
-
-    def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
-        """A measurement that shares a round with first..last (the one that starts last)."""
-
-    def count_measured(self, key: SessionKey, first: int, last: int) -> int:
-        """How many rounds of the session's positions first..last a measurement covers."""
-
-    def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[MeasurementRow]:
-        """Measurements that start within first..last, by start and number."""
-
-    def measurement_log(self, key: TrajectoryKey) -> Iterator[MeasurementRow]:
-        """All measurements of a trajectory as they came."""
-
-    def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRow]:
-        """Fits beyond number `after`, in order, failed and skipped ones too; bounded as `decisions`
-        are."""
-
-    def estimate(self, key: SessionKey, number: int) -> EstimateRow | None:
-        """One fit."""
-
-    def agent_state(self, key: SessionKey) -> str | None:
-        """The agent's state as JSON, or None before the first installation."""
-
-    def history(self, session: SessionRow, window: FitWindow, due: DueFit | None = None) -> History:
-        """What a fit over `window` reads; with `due`, no more than its manifest allows."""
-
-    def api_keys(self) -> list[ApiKey]:
-        """Every tenant's keys, revoked ones too."""
-
-    def check(self) -> None:
-        """Raise `Unavailable` unless the database answers."""

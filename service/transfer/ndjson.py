@@ -14,7 +14,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 
 FORMAT, VERSION = "lhb-session", 1
 PAGE = 1000

@@ -16,7 +16,8 @@ from service.records import (
     TrajectoryRow,
     number_in,
 )
-from service.storage.ports import Changes, Keys, Known, MustWait, Reader, Steps, Transaction
+from service.storage.ports import Changes, Keys, Known, MustWait, Steps, Transaction
+from service.storage.reader import Reader
 from service.writer.round_spans import Spans
 
 

@@ -11,7 +11,8 @@ from service.records import (
     DecisionRow,
     DueFit,
 )
-from service.storage.ports import PAGE_BYTES, Store, n_bytes
+from service.storage.ports import Store
+from service.storage.reader import PAGE_BYTES, n_bytes
 from tests.contracts.sample_rows import (
     S1,
     T1,

@@ -13,7 +13,7 @@ from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue
 from service.storage.ports import Contended
 from service.storage.postgres.statements import SQL
-from service.storage.sql.reader import SqlReader
+from service.storage.reader import Reader
 
 Connection = psycopg.Connection[TupleRow]
 _NUMBER = count()  # of cursors: several may be open at once
@@ -65,7 +65,7 @@ def _holds_zero_byte(values: tuple[Any, ...]) -> bool:
     return any(isinstance(value, str) and "\0" in value for value in values)
 
 
-class PostgresReader(SqlReader):
+class PostgresReader(Reader):
     """Reads on one connection, inside the transaction that the caller has begun."""
 
     def __init__(self, connection: Connection) -> None:

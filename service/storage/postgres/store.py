@@ -17,11 +17,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue, SessionKey, SessionRow
-from service.storage.ports import MOST_EXPORTS, MOST_READS, Reader, Refused
+from service.storage.ports import MOST_EXPORTS, MOST_READS, Refused
 from service.storage.postgres.pipeline import Pipeline
 from service.storage.postgres.reader import Connection, PostgresReader, translated
 from service.storage.postgres.statements import SQL
 from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.reader import Reader
 from service.storage.schema import check_revision
 
 N_READERS = MOST_READS + MOST_EXPORTS  # so that nobody waits for one

@@ -14,8 +14,8 @@ from service.storage.postgres.array_literals import columns
 from service.storage.postgres.pipeline import Pipeline, Statement
 from service.storage.postgres.reader import PostgresReader, translated
 from service.storage.postgres.statements import SESSION_COLUMNS, SESSION_UPDATES
+from service.storage.reader import session_of
 from service.storage.sql.columns import COUNTERS, session_values, trajectory_values
-from service.storage.sql.reader import session_of
 
 N_CACHED_SESSIONS = 4096
 DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds")

@@ -4,11 +4,11 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from service.storage.sql.reader import SqlReader
+from service.storage.reader import Reader
 from service.storage.sqlite.statements import SQL
 
 
-class SqliteReader(SqlReader):
+class SqliteReader(Reader):
     """Reads on one connection, inside the transaction that the caller has begun."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:

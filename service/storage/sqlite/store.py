@@ -9,7 +9,7 @@ from pathlib import Path
 
 from service.problems import Unavailable
 from service.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
-from service.storage.ports import Reader
+from service.storage.reader import Reader
 from service.storage.schema import check_revision, whole_schema
 from service.storage.sqlite.connection import connect, is_tight, keep_log, translated
 from service.storage.sqlite.file_lock import FileLock

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from service.storage.sql.reader import SqlReader
+from service.storage.reader import Reader
 from tests.service.service_harness import ServiceHarness
 
 WAIT = 1e6
@@ -60,13 +60,13 @@ def test_rounds_that_wait_cost_a_decision_nothing(
     harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    closed_at = SqlReader.closed_at
+    closed_at = Reader.closed_at
 
-    def counted(reader: SqlReader, key: tuple[str, str], first: int, last: int) -> float | None:
+    def counted(reader: Reader, key: tuple[str, str], first: int, last: int) -> float | None:
         asked.append((first, last))
         return closed_at(reader, key, first, last)
 
-    monkeypatch.setattr(SqlReader, "closed_at", counted)
+    monkeypatch.setattr(Reader, "closed_at", counted)
     harness.create(default_reward=0.0, reward_wait_seconds=WAIT)
     harness.rounds(200, rewarded=False)
     windows = [open_window.window for open_window in harness.session.schedule.open]

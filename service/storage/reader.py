@@ -1,4 +1,4 @@
-"""Reading by named statements: the same rows from every SQL database."""
+"""Reading by named statements: every SQL database gives the same rows."""
 
 import json
 from abc import ABC, abstractmethod
@@ -19,15 +19,19 @@ from service.records import (
     TrajectoryRow,
     number_in,
 )
-from service.storage.ports import PAGE_BYTES, n_bytes
 from service.storage.sql.columns import COLUMNS
 from service.storage.sql.histories import read_history
 
 FOR_EVER = 2**62
+PAGE_BYTES = 2**20  # of the rows that one read gives, beyond which it stops early
 
 
-class SqlReader(ABC):
-    """Reads inside a transaction that the caller has begun; an adapter runs the statements."""
+class Reader(ABC):
+    """Reads inside a transaction that the caller has begun; an adapter runs the statements.
+
+    A store's reader sees one moment of what is committed. A transaction's sees also what the
+    transaction has written.
+    """
 
     @abstractmethod
     def _all(self, name: str, *values: Any) -> list[Any]:
@@ -52,54 +56,54 @@ class SqlReader(ABC):
         return rows[0] if rows else None
 
     def session(self, key: SessionKey) -> SessionRow | None:
-        """A session."""
+        """Return a session, or None."""
         row = self._one("session", *key)
         return None if row is None else session_of(row)
 
     def session_named(self, tenant: str, name: str) -> SessionRow | None:
-        """The session of that name."""
+        """Return the session of that name, or None."""
         row = self._one("session_named", tenant, name)
         return None if row is None else self.session((tenant, row[0]))
 
     def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
-        """Id and request of every session that was created under that name."""
+        """Return id and request of every session that was created under that name."""
         return [(id, request) for id, request in self._all("created_as", tenant, name)]
 
     def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[SessionRow]:
-        """Sessions in order of creation."""
+        """Return sessions in order of creation, beyond the id `after`."""
         return [session_of(row) for row in self._all("sessions", tenant, after, archived, limit)]
 
     def unfinished(self) -> list[tuple[SessionKey, int | None, float | None]]:
-        """Sessions with a fit due or a time to wake at."""
+        """Return sessions with a fit due (its round) or a time to wake at."""
         return [((tenant, id), due, at) for tenant, id, due, at in self._all("unfinished")]
 
     def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
-        """A trajectory."""
+        """Return a trajectory, or None."""
         row = self._one("trajectory", *key)
         return None if row is None else TrajectoryRow(*row)
 
     def trajectories(self, key: SessionKey) -> list[TrajectoryRow]:
-        """All trajectories of a session, in key order."""
+        """Return all trajectories of a session, in key order."""
         return [TrajectoryRow(*row) for row in self._all("trajectories", *key)]
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
-        """The decision that a client's event id names."""
+        """Return the decision that a client's event id names."""
         return _decision(self._one("decision_by_event", *key, event_id))
 
     def decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
-        """A decision by its number within its trajectory."""
+        """Return a decision by its number within its trajectory."""
         return _decision(self._one("decision_by_number", *key, number))
 
     def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
-        """The first decision of a round."""
+        """Return the first decision of a round."""
         return _decision(self._one("decision_by_round", *key, round))
 
     def decision_before(self, key: TrajectoryKey, at: float) -> DecisionRow | None:
-        """The last decision taken at or before a time."""
+        """Return the last decision taken at or before a time."""
         return _decision(self._one("decision_before", *key, at))
 
     def decision(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
-        """A decision by its event id, the client's or the server's."""
+        """Return a decision by its event id, the client's or the server's."""
         number = number_in(event_id)
         if number is None:
             return self.decision_by_event(key, event_id)
@@ -109,25 +113,29 @@ class SqlReader(ABC):
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
     ) -> list[DecisionRow]:
-        """Decisions of rounds beyond `after`, in order; fewer than `limit` where they are large."""
+        """Return decisions of rounds beyond `after`, in order.
+
+        There is at least one, unless none is left, at most `limit`, and none after those before it
+        exceed PAGE_BYTES.
+        """
         last = FOR_EVER if until is None else until
         return [DecisionRow(*row) for row in self._some("decisions", *key, after, last, limit)]
 
     def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
-        """A measurement that shares a round with first..last (the one that starts last)."""
+        """Return a measurement that shares a round with first..last (the one that starts last)."""
         row = self._one("measurement_over", *key, first, last)
         return None if row is None else MeasurementRow(*row)
 
     def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[MeasurementRow]:
-        """Measurements that start within first..last."""
+        """Return measurements that start within first..last, by start and number."""
         return [MeasurementRow(*row) for row in self._all("measurements", *key, first, last)]
 
     def measurement_log(self, key: TrajectoryKey) -> Iterator[MeasurementRow]:
-        """All measurements of a trajectory as they came."""
+        """Return all measurements of a trajectory as they came."""
         return (MeasurementRow(*row) for row in self._each("measurement_log", *key))
 
     def count_measured(self, key: SessionKey, first: int, last: int) -> int:
-        """How many rounds of the session's positions first..last a measurement covers."""
+        """Return how many rounds of the session's positions first..last a measurement covers."""
         trajectories = self.trajectories(key)
         if len(trajectories) == 1:
             row = self._one("count_measured_alone", *key, first, last, trajectories[0].key)
@@ -136,33 +144,35 @@ class SqlReader(ABC):
         return int(row[0])
 
     def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
-        """Last round of each trajectory whose next decision was taken at or before a time."""
+        """Return, by trajectory, the last round whose next decision was taken by a time."""
         return {name: last for name, last in self._all("closed_rounds", *key, before) if last > 0}
 
     def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
-        """When the last unmeasured round of positions first..last was followed by a decision."""
+        """Return when a decision followed the last unmeasured round of positions first..last.
+
+        None while one of them is its trajectory's last; 0 where all are measured.
+        """
         n_open, at = self._one("closed_at", *key, first, last)
         return None if n_open else at or 0.0
 
     def agent_state(self, key: SessionKey) -> str | None:
-        """The agent's state as JSON."""
+        """Return the agent's state as JSON, or None before the first installation."""
         row = self._one("agent_state", *key)
         return None if row is None else str(row[0])
 
     def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRow]:
-        """Fits beyond number `after`, in order; fewer than `limit` where they are large."""
+        """Return fits beyond number `after`, also failed and skipped; bounded as `decisions`."""
         return [EstimateRow(*row) for row in self._some("estimates", *key, after, limit)]
 
     def estimate(self, key: SessionKey, number: int) -> EstimateRow | None:
-        """One fit."""
+        """Return one fit, or None."""
         row = self._one("estimate", *key, number)
         return None if row is None else EstimateRow(*row)
 
     def rounds_in_window(
         self, key: SessionKey, first: int, last: int
     ) -> list[tuple[str, int, int]]:
-        """Of each trajectory, its first and last round whose position lies in first..last; in
-        key order."""
+        """Return each trajectory's first and last round with a position in first..last, by key."""
         trajectories = self.trajectories(key)
         if len(trajectories) == 1:
             alone = trajectories[0]
@@ -173,29 +183,32 @@ class SqlReader(ABC):
     def selected_contexts(
         self, key: TrajectoryKey, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Round, position and selected context of every decision of rounds first..last."""
+        """Return round, position and selected context of every decision of rounds first..last."""
         return self._all("selected_contexts", *key, first, last)
 
     def positions(self, key: TrajectoryKey, first: int, last: int) -> list[int]:
-        """Position of the first decision of each of rounds first..last."""
+        """Return the position of the first decision of each of rounds first..last."""
         return [position for (position,) in self._all("positions", *key, first, last)]
 
     def measured_values(
         self, key: TrajectoryKey, first: int, last: int, number: int
     ) -> list[tuple[int, int, float]]:
-        """First round, last round and value of measurements within first..last, up to a number."""
+        """Return the measurements within first..last, up to a number.
+
+        Each is its first round, its last round and its value.
+        """
         return self._all("measured_values", *key, first, last, number)
 
     def history(self, session: SessionRow, window: FitWindow, due: DueFit | None = None) -> History:
-        """What a fit over `window` reads; with `due`, no more than its manifest allows."""
+        """Return what a fit over `window` reads; with `due`, no more than its manifest allows."""
         return read_history(self, session, window, due)
 
     def api_keys(self) -> list[ApiKey]:
-        """Every tenant's keys, revoked ones too."""
+        """Return every tenant's keys, revoked ones too."""
         return [ApiKey(*row) for row in self._all("api_keys")]
 
     def check(self) -> None:
-        """Ask for nothing, to see whether there is an answer."""
+        """Raise `Unavailable` unless the database answers."""
         self._one("check")
 
 
@@ -204,8 +217,14 @@ def _decision(row: Any) -> DecisionRow | None:
 
 
 def session_of(row: Any) -> SessionRow:
-    """The session of a row of statement `session`."""
+    """Return the session of a row of statement `session`."""
     values = dict(zip(COLUMNS["sessions"], row, strict=True))
     values["options"] = json.loads(values["options"])
     values["schedule"] = Schedule.loads(values["schedule"])
     return SessionRow(**values)
+
+
+def n_bytes(row: object) -> int:
+    """Return how large a row is: its texts and blobs."""
+    parts = row if isinstance(row, tuple) else ()
+    return sum(len(part) for part in parts if isinstance(part, str | bytes))

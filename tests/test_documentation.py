@@ -153,6 +153,15 @@ def test_links_lead_somewhere(name: str) -> None:
             assert anchor in anchors(str(file.relative_to(ROOT))), target
 
 
+def test_every_room_is_described() -> None:
+    """Packages two folders deep are rows of the table of rooms; below that their room says it."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    rooms = {str(Path(name).parent) for name in tracked() if name.endswith("/__init__.py")}
+    ours = {room for room in rooms if not room.startswith("tests") and room.count("/") < 2}
+    missing = {room for room in ours if f"| `{room}/` |" not in text}
+    assert missing == {"clients"}  # its rooms are there
+
+
 def test_equations_are_numbered_one_after_the_other_within_their_section() -> None:
     text = (ROOT / "docs/model.md").read_text()
     for section in re.split(r"^## ", text, flags=re.M)[1:]:

@@ -56,7 +56,9 @@ class ImportHistory(Command[Imported]):
         trajectory = (*self.key, self.trajectory)
         keys.trajectories.add(trajectory)
         if self.import_id is not None:
-            keys.events.update((trajectory, self._id(i)) for i in range(len(self.contexts)))
+            names = [self._id(i) for i in range(len(self.contexts))]
+            keys.events.update((trajectory, name) for name in names)
+            keys.rewards.update((trajectory, name) for name in names)
 
     def __call__(self, uow: UnitOfWork) -> Imported:
         """Append the rounds in one step: of the windows that become due, the latest is fitted."""
@@ -78,21 +80,31 @@ class ImportHistory(Command[Imported]):
         refuse_archived(session)
         refuse_width(session, self.contexts)
         first = uow.trajectory(key).n_rounds + 1
-        for i, context in enumerate(self.contexts):
-            event_id = None if self.import_id is None else self._id(i)
-            decide = Decide(self.key, self.trajectory, context[np.newaxis], self.agents)
-            decide.event_id, decide.digest, decide.forced_arm = event_id, self.digest, 0
-            decide.take(uow, session)
         received = [
             Reward(value, self.trajectory, round=first + i, reward_id=self._reward_id(i, first))
             for i, value in enumerate(self.rewards)
             if value is not None
         ]
+        self._refuse_known_ids(uow, received)  # a Problem after a write would undo the whole batch
+        for i, context in enumerate(self.contexts):
+            event_id = None if self.import_id is None else self._id(i)
+            decide = Decide(self.key, self.trajectory, context[np.newaxis], self.agents)
+            decide.event_id, decide.digest, decide.forced_arm = event_id, self.digest, 0
+            decide.take(uow, session)
         planned = plan_rewards(uow, session, received, "rewards")
         apply_rewards(uow, session, planned, self.agents)
         return Imported(first, first + n - 1, len(planned), True)
 
-    def _reward_id(self, i: int, first: int) -> str | None:
+    def _refuse_known_ids(self, uow: UnitOfWork, received: list[Reward]) -> None:
+        for i, reward in enumerate(received):
+            name = reward.reward_id
+            assert name is not None
+            known = uow.measurement_by_id((*self.key, self.trajectory), name)
+            if known is not None:
+                detail = f"reward {name!r} was received already, for round {known.first_round}"
+                raise Problem(ProblemCode.REWARD_CONFLICT, detail, f"rewards[{i}].reward_id")
+
+    def _reward_id(self, i: int, first: int) -> str:
         """Name the i-th reward: in sum mode every reward needs a name."""
         return f"history-{first}/{i + 1}" if self.import_id is None else self._id(i)
 

@@ -1,12 +1,18 @@
 """Starting warm from a log, and the credit of past decisions."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from service.commands.append_history import ImportHistory
+from service.commands.decisions import Decide
+from service.problems import Problem, ProblemCode
+from service.writer.group_commit import GroupCommit
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
+from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 pytestmark = pytest.mark.anyio
 
@@ -140,3 +146,38 @@ async def test_credit_says_nothing_before_all_lags_have_been_fitted(serve: Serve
         for item in (await client.read(f"{path}/credit"))["items"]:
             assert (item["earned"], item["to_come"]) == (None, None)
             assert "of 160 lags have been fitted" in item["reason"]
+
+
+@pytest.mark.parametrize("import_id", [None, "log"])
+async def test_a_history_whose_reward_ids_are_taken_costs_its_neighbours_nothing(
+    tmp_path: Path, import_id: str | None
+) -> None:
+    """It is refused before it writes: nothing is undone, and no agent is forgotten."""
+    harness = ServiceHarness(tmp_path)
+    harness.create()
+    harness.rounds(4)
+    taken = "history-6/2" if import_id is None else "log/2"  # as the next history names it
+    harness.reward(1.0, round=harness.decide().round, reward_id=taken)
+    n_rollbacks = 0
+
+    def count() -> None:
+        nonlocal n_rollbacks
+        n_rollbacks += 1
+
+    commit = GroupCommit(harness.store, after_commit=lambda effects: None, on_rollback=count)
+    append = ImportHistory(
+        harness.key, "", np.ones((3, 2)), [1.0, 2.0, 3.0], harness.agents, import_id, bytes(16)
+    )
+    neighbour = Decide(harness.key, "b", CONTEXTS, harness.agents)
+    [(_, refused), (answer, error)], _ = commit.run([append, neighbour])
+    assert isinstance(refused, Problem)
+    assert (refused.code, refused.field) == (ProblemCode.REWARD_CONFLICT, "rewards[1].reward_id")
+    assert taken in refused.detail
+    assert error is None
+    assert answer.decision.round == 1
+    assert n_rollbacks == 0
+    with harness.store.reader() as reader:
+        found = reader.trajectory((*harness.key, ""))
+        assert found is not None
+        assert found.n_rounds == 5
+    harness.store.close()

@@ -83,6 +83,7 @@ def server_config(
         log_level="warning",
         server_header=False,
         date_header=False,
+        ws="none",  # an upgraded connection would have no deadline
         proxy_headers=False,  # nothing here asks who the client is; it costs every request
         timeout_graceful_shutdown=30,
         lifespan="on",

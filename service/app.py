@@ -106,6 +106,8 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         lifespan=lifespan,
         exception_handlers=HANDLERS,
         redirect_slashes=False,
+        docs_url=None,  # FastAPI's pages load their scripts from elsewhere
+        redoc_url=None,
         dependencies=[Depends(refuse_unknown_parameters)],
     )
     app.front = Middleware(app.framework, settings, metrics, keys, lambda: app.state.service)

@@ -18,6 +18,7 @@ TITLES = {
     408: "Request timeout",
     409: "Conflict",
     413: "Content too large",
+    415: "Unsupported media type",
     422: "Unprocessable content",
     429: "Too many requests",
     431: "Request header fields too large",
@@ -68,6 +69,13 @@ class ProblemCode(StrEnum):
         "The round, or the reward_id, already has another value.",
     )
     DUPLICATE_ARM_IDS = "duplicate_arm_ids", 409, "Two arms of one decision have the same id."
+    FOREIGN_HOST = (
+        "foreign_host",
+        403,
+        "Without keys, a server answers only to its address, or a name in LHB_ALLOWED_HOSTS.",
+    )
+    FOREIGN_ORIGIN = "foreign_origin", 403, "Without keys, a server answers no other site's pages."
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "A body is sent as application/json."
     BODY_TOO_LARGE = "body_too_large", 413, "The body is larger than LHB_MAX_BODY_BYTES."
     INVALID = "invalid", 422, "A value has the wrong type or form."
     MISSING = "missing", 422, "A required field is missing."

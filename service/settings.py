@@ -50,6 +50,16 @@ class Settings(BaseSettings):
         default=5, ge=1, description="after so many failures a fit is given up"
     )
     max_body_bytes: int = Field(default=16 * 2**20, gt=0, description="largest request body")
+    max_bodies_bytes: int = Field(
+        default=64 * 2**20,
+        gt=0,
+        description="of all request bodies that a process holds at once, small ones not counted",
+    )
+    allowed_hosts: str = Field(
+        default="",
+        description="names that a server without keys may be called by, with commas between; "
+        "addresses, localhost and names without a dot it takes anyway; *: any",
+    )
     max_import_bytes: int = Field(default=2**30, gt=0, description="largest session to import")
     body_timeout_seconds: float = Field(
         default=30.0,

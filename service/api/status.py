@@ -1,21 +1,25 @@
 """Algorithms, health, metrics."""
 
 from dataclasses import MISSING, fields
+from importlib.resources import files
 from typing import Any
 
+import structlog
 from fastapi import APIRouter, Request, Response
 from prometheus_client import generate_latest
 from pydantic import TypeAdapter
-from starlette.responses import PlainTextResponse
+from starlette.responses import HTMLResponse, PlainTextResponse
 
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.documentation import documented
 from service.api.response_types import AlgorithmAnswer, AliveAnswer, Page, ReadyAnswer
 from service.api.sessions import json_response, timestamp
+from service.problems import Unavailable
 from service.records import FitQueue
 from service.runtime import service_of
 
 router = APIRouter(tags=["server"])
+log = structlog.get_logger()
 
 
 def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
@@ -57,7 +61,10 @@ async def get_healthz() -> Response:
 
 @router.get("/readyz", summary="Ready", responses=documented({200: ReadyAnswer}))
 async def get_readyz(request: Request) -> Response:
-    """The database answers, and how much waits."""
+    """Say that the database answers; how much waits, where there are keys, to those who have one.
+
+    Why it does not answer is in the log: the reason names hosts and files.
+    """
     service = service_of(request)
 
     def check() -> FitQueue:
@@ -65,7 +72,13 @@ async def get_readyz(request: Request) -> Response:
             reader.check()
         return service.fits.queue()
 
-    queue = await service.read(check)
+    try:
+        queue = await service.read(check)
+    except Unavailable as error:
+        log.warning("not ready", code=error.code.value, reason=error.detail)
+        raise Unavailable(error.code, "the database does not answer") from None
+    if request.scope.get("lhb.is_stranger"):
+        return json_response({"status": "ok"})
     return json_response(
         {
             "status": "ok",
@@ -76,6 +89,15 @@ async def get_readyz(request: Request) -> Response:
             "workers": queue.n_workers,
         }
     )
+
+
+@router.get("/docs", include_in_schema=False)
+async def get_docs() -> Response:
+    """Show the schema in a page that loads nothing from anywhere else."""
+    page = files("service.api").joinpath("docs_page.html").read_text()
+    policy = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'"
+    headers = {"content-security-policy": f"{policy}; script-src 'unsafe-inline'"}
+    return HTMLResponse(page, headers=headers)
 
 
 @router.get(

@@ -25,15 +25,23 @@ def is_sqlite(url: str) -> bool:
     """
     if not url.startswith((SQLITE, *POSTGRES)) or len(url) == len(SQLITE):
         raise UnknownDatabase(
-            f"{url!r} is not a database URL: use sqlite:///path or postgresql://host/name"
+            f"{without_password(url)!r} is not a database URL: "
+            "use sqlite:///path or postgresql://host/name"
         )
     return url.startswith(SQLITE)
+
+
+def without_password(url: str) -> str:
+    """Return a URL fit to be shown: no user, no password, no parameters."""
+    user, at, place = url.partition("?")[0].rpartition("@")
+    scheme, separator, _ = user.partition(":/")
+    return f"{scheme if separator else ''}{separator}...@{place}" if at else place
 
 
 def sqlite_path(url: str) -> Path:
     """The file that a sqlite URL names; sqlite:////x is absolute, sqlite:///x is not."""
     if not is_sqlite(url):
-        raise UnknownDatabase(f"{url!r} is not a file: use sqlite:///path")
+        raise UnknownDatabase(f"{without_password(url)!r} is not a file: use sqlite:///path")
     return Path(url[len(SQLITE) :])
 
 

@@ -43,12 +43,19 @@ class Keyring:
         """
         if not self.is_closed or scope["path"] in OPEN:
             return ""
-        scheme, key = presented(scope)
-        tenant = self._tenants.get(sha256(key).digest())
-        if scheme.lower() != b"bearer" or tenant is None:
+        tenant = self._presented_tenant(scope)
+        if tenant is None:
             detail = "a request needs the header Authorization: Bearer, with a key of this service"
             raise Problem(ProblemCode.UNAUTHORIZED, detail, "authorization")
         return tenant
+
+    def knows(self, scope: Scope) -> bool:
+        """Say whether a request carries a key that opens something."""
+        return self._presented_tenant(scope) is not None
+
+    def _presented_tenant(self, scope: Scope) -> str | None:
+        scheme, key = presented(scope)
+        return self._tenants.get(sha256(key).digest()) if scheme.lower() == b"bearer" else None
 
 
 def presented(scope: Scope) -> tuple[bytes, bytes]:

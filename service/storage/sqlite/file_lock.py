@@ -23,7 +23,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         name = f"{path}.lock"
         try:
-            self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise Refused(f"{path} cannot be owned: {error.strerror}: {name}") from None
         try:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from service.api.body_parsing import DECISION, HISTORY, MOST_NAMED, PATCH, RANK, Body
 from service.api.request_bodies import MOST_ARMS
 from service.problems import Problem
-from service.web.middleware import SlowBodies
+from service.web.request_body import SlowBodies
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,34 @@
+"""The bodies that a process holds are bounded together, whoever sends them."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.faults.server_process import Server
+from tests.faults.test_clients import ARMS, connect, create
+from tests.faults.test_connections import everything
+from tests.faults.test_deadlines import memory
+
+MB = 2**20
+
+
+def test_unfinished_bodies_hold_little_memory(tmp_path: Path) -> None:
+    """A hundred bodies of 15 MB, each but for its last byte; nobody else is refused meanwhile."""
+    limits = {"LHB_MAX_BODIES_BYTES": str(32 * MB), "LHB_BODY_TIMEOUT_SECONDS": "20"}
+    with Server(tmp_path / "lhb.db", **limits) as server, server.client() as client:
+        session = create(client)
+        path = f"/v1/sessions/{session}/decisions"
+        head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {15 * MB}\r\n\r\n".encode()
+        before, refused = memory(server), 0
+        with ExitStack() as stack:
+            for _ in range(100):
+                connection = stack.enter_context(connect(server))
+                try:
+                    connection.sendall(head + b" " * (15 * MB - 1))
+                except OSError:
+                    assert b'"code":"overloaded"' in everything(connection)
+                    refused += 1
+            assert refused > 50
+            assert memory(server) - before < 80 * MB
+            assert client.post(path, json={"contexts": ARMS}).status_code == 201
+        large = {"contexts": [[0.5, -0.25]] * 50_000}
+        assert client.post(path, json=large).status_code == 201  # they are given back

@@ -1,0 +1,70 @@
+"""Who has no key learns nothing of the database, and no password is shown to anybody."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from service.problems import ProblemCode, Unavailable
+from service.storage.database_url import UnknownDatabase, is_sqlite, sqlite_path
+from service.storage.migrate import migrate
+from service.storage.sqlite.store import SqliteStore
+from service.web.api_keys import SaveKey, new_key
+from tests.service.conftest import Serve, problem
+
+SECRET = "it failed: host=db.internal port=5432 user=lhb"
+
+
+@pytest.mark.anyio
+async def test_readiness_says_nothing_of_the_database(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, row = new_key("", "test", 0.0)
+    async with serve() as client:
+        assert (await client.read("/readyz"))["database"] == "ok"
+        await client.service.writer.submit(SaveKey(row))
+    async with serve() as client:
+        assert await client.read("/readyz") == {"status": "ok"}
+        known = {"authorization": f"Bearer {key}"}
+        assert (await client.get("/readyz", headers=known)).json()["fits_due"] == 0
+
+        def away() -> None:
+            raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, SECRET)
+
+        monkeypatch.setattr(client.service.store, "reader", away)
+        answer = await client.get("/readyz")
+        problem(answer, 503, "storage_unreachable")
+        assert "internal" not in answer.text
+        assert "5432" not in answer.text
+
+
+@pytest.mark.anyio
+async def test_the_page_of_the_schema_loads_nothing_from_elsewhere(serve: Serve) -> None:
+    async with serve() as client:
+        page = await client.get("/docs")
+        assert page.headers["content-type"].startswith("text/html")
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//|import\s*\(|@import", page.text)
+        assert (await client.get("/redoc")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresq://user:s3cret@db.internal/lhb",
+        "postgresql:/user:s3cret@db.internal/lhb",
+        "user:s3cret@db.internal",
+        "mysql://user:s3cret/with@odd@db/lhb?password=s3cret",
+    ],
+)
+def test_a_mistyped_url_shows_no_password(url: str) -> None:
+    for read in (is_sqlite, sqlite_path):
+        with pytest.raises(UnknownDatabase) as refused:
+            read(url)
+        assert "s3cret" not in str(refused.value)
+
+
+def test_a_new_database_is_its_owners_alone(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "served.db").close()
+    migrate(f"sqlite:///{tmp_path / 'migrated.db'}")
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}

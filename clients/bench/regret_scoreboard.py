@@ -26,9 +26,12 @@ from lhb_engine.simulation.harder_environments import (
     ContextsAlike,
     ContextsOverTime,
     Day,
+    Exponential,
     HeavyTails,
     Kind,
+    Plateau,
     RandomWalk,
+    Rotation,
     Season,
     Trend,
     Turn,
@@ -97,6 +100,13 @@ LIFE = (
     World("season 168", environment=Season),
     World("AR(1) noise", environment=ColouredNoise),
     World("random walk", environment=RandomWalk),
+    World("theta rotates", environment=Rotation),
+    World("theta rotates, memory 500", environment=Rotation, options={"memory": 500}),
+)
+DENSE = (
+    World("plateau 40", sparsity=40, environment=Plateau),
+    World("exponential 0.9", environment=Exponential),
+    World("all equal", sparsity=100, environment=Plateau),
 )
 POOR = (
     World("early mass", "early_mass", 10, rounds=999, horizon=1000),

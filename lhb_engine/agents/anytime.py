@@ -1,32 +1,20 @@
 """The anytime agent: re-estimates early and often from all it has seen, with nothing to tune."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options, best_arms
-from lhb_engine.design.aligned_rounds import AlignedRounds, align
-from lhb_engine.design.coloured_noise import autocorrelation, whitened
-from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
-from lhb_engine.posterior.prediction_check import Prediction, residuals
+from lhb_engine.posterior.prediction_check import Prediction
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
 
-if TYPE_CHECKING:
-    from lhb_engine.posterior.prediction_check import LaterRows
-    from lhb_engine.posterior.rank_one_posterior import Posterior
-
 FIRST_FIT = 8
-WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
-REFUSED = "The rounds since the last direction was found speak against a new one"
-REFIT = 0.1  # change of rho above which a fit is made once more
-ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
 
 
 @dataclass(frozen=True)
@@ -166,27 +154,9 @@ class Anytime(Agent):
 
     def fit(self, history: History) -> Estimate:
         """Posterior mean on every row of the window."""
-        rows = align(history)
-        since = self.prediction.since(rows) if self.prediction else None
-        rho = 0.0
-        if self.prediction:
-            rho = autocorrelation(rows, self.prediction.residuals(rows))
-        units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
-        rows = replace(rows, contexts=rows.contexts / units.contexts, y=rows.y / units.rewards)
-        estimate = units.restore(self._estimate(rows, history, since, rho))
-        new = Prediction.of(estimate)
-        if since is None or new is None or not since.is_better_than(new, self.settings.guard):
-            return estimate
-        nothing = np.zeros_like(estimate.lag_weights)
-        return replace(
-            estimate,
-            status="zero",
-            theta=None,
-            lag_weights=nothing,
-            active_lags=(),
-            sign_margin=None,
-            message=f"{REFUSED}: {self._goes_on(history)}.",
-        )
+        from lhb_engine.agents.anytime_fit import AnytimeFit
+
+        return AnytimeFit(self, history, self._goes_on(history)).estimate()
 
     def _goes_on(self, history: History) -> str:
         """How it decides after a fit that installs nothing."""
@@ -198,69 +168,6 @@ class Anytime(Agent):
         until = self._lapse(self.prediction.last_round)
         limit = f"up to round {until:.0f} of the session if no fit confirms it"
         return f"the last direction stays, {limit}"
-
-    def _estimate(
-        self, rows: AlignedRounds, history: History, since: "LaterRows | None", rho: float
-    ) -> Estimate:
-        """In the rows' own units."""
-        from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
-
-        window = history.window
-        assert window is not None
-        covered: dict[str, Any] = {
-            "n_rows": rows.n_rows,
-            "n_missing": rows.n_missing,
-            "first_round": window.first,
-            "last_round": window.last,
-        }
-        zero = np.zeros(window.n_lags)
-        reason = _too_little(rows)
-        if reason:
-            return Estimate("insufficient_data", zero, message=reason, **covered)
-        checked = since.check() if since else {}
-        sample = partial(
-            rank_one_posterior,
-            seed=[8, window.due],
-            signed=self.options.signed,
-            settings=self.settings,
-        )
-        weights = self.prediction.lag_weights if self.prediction else None
-        found = sample(whitened(rows, rho), start=self.theta, weights=weights)
-        left = residuals(rows, found.theta, found.weights, found.intercept)
-        again = autocorrelation(rows, left)
-        if abs(again - rho) > REFIT:
-            rho = again
-            found = sample(whitened(rows, rho), start=found.theta, weights=found.weights)
-        covered |= {
-            "sigma_hat": found.noise,
-            "intercept": found.intercept,
-            "diagnostics": {
-                "concentration": found.concentration,
-                "angle": found.spread,
-                "baseline_probability": found.baseline,
-                "expected_active_lags": float(found.inclusion.sum()),
-                "autocorrelation": rho,
-                **checked,
-            },
-        }
-        enough = self.options.signed or rows.n_rows >= 2 * rows.n_lags
-        learned = found.concentration >= self.settings.learned
-        if not learned or (enough and found.sign < self.settings.sure_sign):
-            message = f"No direction stands out from the noise yet: {self._goes_on(history)}."
-            if self.options.signed and learned:
-                message = "The lag weights nearly cancel: the sign of the direction is a guess."
-            return Estimate("zero", zero, message=message, **covered)
-        weights = zero.copy()
-        weights[: len(found.weights)] = found.weights
-        return Estimate(
-            "ok",
-            weights,
-            theta=found.theta,
-            active_lags=tuple(np.flatnonzero(found.inclusion > ACTIVE).tolist()),
-            sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
-            message=_in_words(found, rows) + (WORSENED if checked.get("alarm") else ""),
-            **covered,
-        )
 
     def install(self, estimate: Estimate) -> None:
         """Decide by it, and keep what it predicts: the next fit checks that."""
@@ -279,22 +186,3 @@ class Anytime(Agent):
         if "prediction" in state:
             agent.prediction = Prediction.from_json(state["prediction"])
         return agent
-
-
-def _too_little(rows: AlignedRounds) -> str:
-    if rows.n_rows < 4:
-        return f"{rows.n_rows} measured rows; a fit needs at least 4."
-    level = float(rows.intercept @ rows.y) / float(rows.intercept @ rows.intercept)
-    rest = rows.y - level * rows.intercept
-    if float(np.abs(rest).max()) <= 1e-12 * float(np.abs(rows.y).max()):
-        return "All rewards are equal: nothing to learn from."
-    if not rows.contexts.any():
-        return "All contexts are zero: nothing to learn from."
-    return ""
-
-
-def _in_words(found: "Posterior", rows: AlignedRounds) -> str:
-    return (
-        f"From {rows.n_rows} rows the direction is known to about {np.degrees(found.spread):.0f} "
-        f"degrees; about {found.inclusion.sum():.0f} of {rows.n_lags} lags are active."
-    )

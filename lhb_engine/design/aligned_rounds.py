@@ -5,7 +5,7 @@ Zeros between two trajectories keep lags apart. The sum over a span of m rounds 
 row of the trajectory whose contexts are summed over m rounds, so spans need no other algebra.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,24 @@ class AlignedRounds:
     n_lags: int
     n_rows: int
     n_missing: int
+
+    def rows(self, first: int, last: int) -> "AlignedRounds":
+        """Return the rows that begin in the session's rounds first..last, with their lags."""
+        kept = (self.number >= max(first, 1)) & (self.number <= last)
+        places = np.flatnonzero(kept)
+        if len(places) == 0:
+            return self
+        start, stop = max(0, int(places[0]) - self.n_lags + 1), int(places[-1]) + 1
+        here, kept = slice(start, stop), kept[start:stop]
+        return replace(
+            self,
+            contexts=self.contexts[here],
+            y=np.where(kept, self.y[here], 0.0),
+            intercept=np.where(kept, self.intercept[here], 0.0),
+            number=np.where(kept, self.number[here], 0),
+            before=np.maximum(self.before[here] - start, -1),
+            n_rows=len(places),
+        )
 
     def followers(self) -> Ints:
         """Return the places of rows that directly follow a row of the same trajectory and span."""

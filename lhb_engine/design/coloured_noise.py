@@ -14,6 +14,7 @@ from lhb_engine.history import Floats
 
 FEWEST = 60  # rows that follow another, below which noise is taken for white
 LEAST, MOST = 0.15, 0.99
+SURE = 3.0  # standard errors of a correlation of independent errors
 
 
 def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
@@ -35,7 +36,7 @@ def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
     now, last = left[later], left[rows.before[later]]
     size = float(np.sqrt((now @ now) * (last @ last)))
     rho = float(now @ last) / size if size > 0 else 0.0
-    return min(rho, MOST) if rho >= LEAST else 0.0
+    return min(rho, MOST) if rho >= max(LEAST, SURE / np.sqrt(len(later))) else 0.0
 
 
 def innovations(rows: AlignedRounds, errors: Floats, rho: float) -> Floats:

@@ -9,6 +9,9 @@ from lhb_engine.history import Floats
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.settings import AnytimeSettings
 
+MOST_DOUBT = 0.3  # of the active lags
+MOST_ACTIVE = 0.5  # of all lags
+WIDER = 1.25  # chains are short: the truth is off by more than their draws are
 FEW = 8.0  # rows that the common scale of the features counts for
 
 
@@ -27,6 +30,9 @@ class Posterior:
     baseline : probability that there is one
     noise : standard deviation of eps
     spread : root mean square angle between a draw of theta and the mean, in radians
+    bound : angle from the mean within which theta is with probability 95%, in radians
+    draws : (n_draws, dim) and (n_draws, n_lags), draws of theta and of the lag weights that go with
+        it, in the user's units
     n_sweeps : sweeps of each chain
     """
 
@@ -39,7 +45,19 @@ class Posterior:
     baseline: float
     noise: float
     spread: float
+    bound: float
+    draws: tuple[Floats, Floats]
     n_sweeps: int
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is clear which lags are active, and most are not.
+
+        Else the chains have seen too little of the posterior to say how far off theta may be.
+        """
+        active = float(self.inclusion.sum())
+        doubt = float((self.inclusion * (1.0 - self.inclusion)).sum())
+        return doubt <= MOST_DOUBT * active and active <= MOST_ACTIVE * len(self.inclusion)
 
 
 def rank_one_posterior(
@@ -109,12 +127,14 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
 
 def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Posterior:
     """theta along the mean of sum(w) theta: what an arm is worth is linear in that alone."""
-    effects, baselines = [], []
+    effects, baselines, thetas, weights = [], [], [], []
     phi = np.zeros((chains.rows.n_lags, len(scale)))
     inclusion = np.zeros(chains.rows.n_lags)
     for _ in range(n_sweeps):
         chains.sweep()
         effects.append(chains.w.sum(axis=1)[:, None] * chains.theta)
+        thetas.append(chains.theta.copy())
+        weights.append(chains.w.copy())
         baselines.append((chains.intercepts(), chains.baseline, chains.noise2))
         phi += chains.w.T @ chains.theta / (n_sweeps * chains.n_chains)
         inclusion += (chains.w != 0).sum(axis=0) / (n_sweeps * chains.n_chains)
@@ -126,6 +146,7 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
     mean = value / max(length, 1e-300)
     axis = np.linalg.eigh(drawn.T @ drawn)[1][:, -1]
     cosines = (drawn @ mean) / np.maximum(lengths, 1e-300)
+    angles = np.arccos(np.clip(cosines, -1.0, 1.0))
     theta = mean / scale
     unit = max(float(np.linalg.norm(theta)), 1e-300)
     return Posterior(
@@ -137,7 +158,9 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
         intercept=intercept * size,
         baseline=baseline,
         noise=float(np.sqrt(noise2)) * size,
-        spread=float(np.sqrt(np.mean(np.arccos(np.clip(cosines, -1.0, 1.0)) ** 2))),
+        spread=float(np.sqrt(np.mean(angles**2))),
+        bound=min(WIDER * float(np.quantile(angles, 0.95)), np.pi),
+        draws=(np.concatenate(thetas) / scale, np.concatenate(weights) * size),
         n_sweeps=n_sweeps,
     )
 

@@ -13,6 +13,8 @@ class AnytimeSettings:
     least_step : rounds between two fits, at least
     early_growth, late_growth : from one fit's round to the next one's
     early : horizons up to which fits are early ones: there a fit is worth most
+    renewed : rounds over those that the installed direction's fit had seen, below which a late fit
+        only checks that direction; it is found anew then, or sooner where the check fails
     learned : concentration of theta's draws below which nothing is installed
     sure_sign : agreement of the draws' sides; asked once rows are twice the lags: a faint early
         direction explores as well as anything else would, and better the more often it changes
@@ -28,7 +30,8 @@ class AnytimeSettings:
 
     least_step: int = 3
     early_growth: float = 1.15
-    late_growth: float = 1.4
+    late_growth: float = 1.12
+    renewed: float = 1.4
     early: float = 2.5
     learned: float = 0.3
     sure_sign: float = 0.9
@@ -38,8 +41,8 @@ class AnytimeSettings:
     least_chains: int = 8
     places: int = 2000
     first_sweeps: int = 6
-    sweeps: int = 4
-    kept: int = 4
+    sweeps: int = 8
+    kept: int = 8
     temper: float = 4.0
 
     def changed(self, text: str) -> Self:

@@ -4,7 +4,7 @@ Their contexts and rewards are made from the plain environment's streams, so the
 access. `measured` is for `simulate(measure=...)`: which rewards are seen.
 """
 
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.signal import lfilter
@@ -90,6 +90,37 @@ class Turn(LongHorizonEnvironment):
         return np.asarray(np.where(rounds < self.TURN, before, after))
 
 
+class Plateau(LongHorizonEnvironment):
+    """The first `sparsity` lags have equal weights."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(np.arange(horizon) < sparsity, dtype=np.float64)
+
+    @classmethod
+    def draw(cls, *, horizon: int, sparsity: int = 5, **truth: Any) -> Self:
+        """Draw a world whose lag weights are these."""
+        world = super().draw(horizon=horizon, sparsity=1, **truth)
+        weights = cls.weights_of(horizon, sparsity)
+        return cls(
+            world.theta,
+            weights / weights.sum(),
+            n_arms=world.n_arms,
+            noise=world.noise,
+            seed=world.seed,
+        )
+
+
+class Exponential(Plateau):
+    """Each lag has 0.9 of the weight of the one before it."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(0.9 ** np.arange(horizon))
+
+
 class Disturbed(LongHorizonEnvironment):
     """Every reward has something added that has nothing to do with the arms.
 
@@ -146,6 +177,27 @@ class RandomWalk(Disturbed):
 
     def _added(self, rounds: Ints) -> Floats:
         return 0.1 * np.cumsum(self._innovations(len(rounds)))
+
+
+class Rotation(LongHorizonEnvironment):
+    """Theta turns steadily, by 180 degrees in 2000 rounds."""
+
+    def theta_at(self, rounds: Ints) -> Floats:
+        """Return theta of each round, (n,) -> (n, dim)."""
+        angle = np.asarray(rounds) * (np.pi / 2000.0)
+        aside = np.zeros(self.dim)
+        aside[0] = 1.0
+        aside -= float(aside @ self.theta) * self.theta
+        aside /= np.linalg.norm(aside)
+        return np.asarray(np.outer(np.cos(angle), self.theta) + np.outer(np.sin(angle), aside))
+
+    def signals(self, contexts: Floats, first: int = 1) -> Floats:
+        """Return <x, theta> of rounds first, first + 1, ... along the first axis of `contexts`."""
+        theta = self.theta_at(np.arange(first, first + len(contexts)))
+        out = np.zeros(contexts.shape[:-1])
+        for i in range(self.dim):
+            out += contexts[..., i] * theta[:, i].reshape(-1, *[1] * (contexts.ndim - 2))
+        return out
 
 
 Kind = Literal["single", "missing", "sums"]

@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lhb_engine.agents import make_agent
+from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.agents.anytime import Anytime, anytime_windows
 from lhb_engine.history import FitWindow
-from lhb_engine.posterior import rank_one_posterior
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
@@ -247,12 +246,12 @@ def test_a_direction_that_the_last_rounds_speak_against_is_not_installed(monkeyp
     agent.install(agent.fit(past.over(FitWindow(1, 1, 60, HORIZON, 60))))
     whole = past.over(FitWindow(2, 1, 90, HORIZON, 90))
     assert agent.fit(whole).status == "ok"
-    true = rank_one_posterior.rank_one_posterior
+    true = anytime_fit.rank_one_posterior
 
     def wrong(*args, **options):
         return replace(true(*args, **options), theta=np.array([0.6, 0.8, 0.0]))
 
-    monkeypatch.setattr(rank_one_posterior, "rank_one_posterior", wrong)
+    monkeypatch.setattr(anytime_fit, "rank_one_posterior", wrong)
     estimate = agent.fit(whole)
     assert estimate.status == "zero"
     assert estimate.theta is None

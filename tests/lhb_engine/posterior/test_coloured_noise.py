@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from lhb_engine.agents import make_agent
+from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.coloured_noise import FEWEST, autocorrelation, innovations, whitened
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior import rank_one_posterior
 from lhb_engine.posterior.prediction_check import Prediction, residuals
 from tests.lhb_engine.played_histories import (
     DIM,
@@ -137,7 +136,7 @@ def test_predictions_carry_the_autocorrelation_and_the_check_uses_it():
     assert estimate.diagnostics["held_out_error"] == pytest.approx(1.0, abs=0.3)
     rows = align(past)
     blind = replace(agent.prediction, autocorrelation=0.0)
-    assert blind.since(rows).check()["held_out_error"] > 2.0
+    assert blind.since(rows).check(lambda: (THETA[None], LAG_WEIGHTS[None]))["held_out_error"] > 2.0
 
 
 def test_only_rows_after_the_last_one_seen_are_held_out():
@@ -151,13 +150,13 @@ def test_only_rows_after_the_last_one_seen_are_held_out():
 
 def test_a_known_autocorrelation_costs_no_second_fit(monkeypatch):
     calls = []
-    true = rank_one_posterior.rank_one_posterior
+    true = anytime_fit.rank_one_posterior
 
     def counted(*args, **options):
         calls.append(args)
         return true(*args, **options)
 
-    monkeypatch.setattr(rank_one_posterior, "rank_one_posterior", counted)
+    monkeypatch.setattr(anytime_fit, "rank_one_posterior", counted)
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     past = coloured(0.9, n=500)
     agent.install(agent.fit(past.over(FitWindow(1, 1, 300, HORIZON, 300))))

@@ -1,0 +1,227 @@
+"""One fit of `anytime`: from a history to an estimate, what it says included."""
+
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.design.coloured_noise import autocorrelation, innovations, whitened
+from lhb_engine.design.scaling import Units, power_of_two
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats, History
+from lhb_engine.posterior.prediction_check import LaterRows, Prediction, residuals
+from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
+
+if TYPE_CHECKING:
+    from lhb_engine.agents.anytime import Anytime
+
+WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
+REFUSED = "The rounds since the last direction was found speak against a new one"
+REFIT = 0.1  # change of rho above which a fit is made once more
+FEWEST_ROWS = 40  # that a fit looks back on
+ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
+
+
+class AnytimeFit:
+    """The fit of an agent as it is when the fit falls due.
+
+    Parameters
+    ----------
+    agent : Anytime
+        It is not changed.
+    history : History
+        With a window.
+    goes_on : str
+        How the agent decides if the fit installs nothing, for the message.
+    """
+
+    def __init__(self, agent: "Anytime", history: History, goes_on: str) -> None:
+        assert history.window is not None
+        self.window, self.goes_on = history.window, goes_on
+        self.options, self.settings = agent.options, agent.settings
+        self.horizon = agent.horizon
+        rows = align(history)
+        self.units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
+        contexts, y = rows.contexts / self.units.contexts, rows.y / self.units.rewards
+        self.rows = replace(rows, contexts=contexts, y=y)
+        self.theta = agent.theta
+        self.prediction = agent.prediction and agent.prediction.in_units(self.units)
+
+    def estimate(self) -> Estimate:
+        """Return what was found, or `zero` where rows that it should know better speak against it.
+
+        The guard compares its errors on the rounds since the installed estimate with those of that
+        estimate, which had not seen them.
+        """
+        found = self._found()
+        new, since = Prediction.of(found), self._since
+        if new and since and since.is_better_than(new, self.settings.guard):
+            found = replace(
+                found,
+                status="zero",
+                theta=None,
+                lag_weights=np.zeros_like(found.lag_weights),
+                active_lags=(),
+                sign_margin=None,
+                message=f"{REFUSED}: {self.goes_on}.",
+            )
+        return self.units.restore(found)
+
+    @cached_property
+    def _since(self) -> LaterRows | None:
+        """The rows that the installed estimate had not seen."""
+        return self.prediction.since(self.rows) if self.prediction else None
+
+    def _found(self) -> Estimate:
+        """Return the estimate in the rows' own units."""
+        window, rows = self.window, self.rows
+        covered: dict[str, Any] = {
+            "n_rows": rows.n_rows,
+            "n_missing": rows.n_missing,
+            "first_round": window.first,
+            "last_round": window.last,
+        }
+        zero = np.zeros(window.n_lags)
+        reason = _too_little(rows)
+        if reason:
+            return Estimate("insufficient_data", zero, message=reason, **covered)
+        checked = self._since.check(self._old_draws) if self._since else {}
+        if checked and self._is_young() and not checked["alarm"]:
+            message = f"The direction predicts as well as it should: {self.goes_on}."
+            return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
+        first = self.prediction.since_round if self.prediction else 1
+        if checked.get("alarm"):
+            first = self._look_back(first)
+        if first > window.first:
+            rows = rows.rows(first, window.last)
+            covered |= {"n_rows": rows.n_rows, "first_round": first}
+            checked["since_round"] = first
+        found, rho = self._posterior(rows)
+        covered |= {
+            "sigma_hat": found.noise,
+            "intercept": found.intercept,
+            "diagnostics": {
+                "concentration": found.concentration,
+                "angle": found.spread if found.is_sure else None,
+                "angle_95": found.bound if found.is_sure else None,
+                "baseline_probability": found.baseline,
+                "expected_active_lags": float(found.inclusion.sum()),
+                "autocorrelation": rho,
+                **checked,
+            },
+        }
+        enough = self.options.signed or rows.n_rows >= 2 * rows.n_lags
+        learned = found.concentration >= self.settings.learned
+        if not learned or (enough and found.sign < self.settings.sure_sign):
+            message = f"No direction stands out from the noise yet: {self.goes_on}."
+            if self.options.signed and learned:
+                message = "The lag weights nearly cancel: the sign of the direction is a guess."
+            return Estimate("zero", zero, message=message, **covered)
+        weights = zero.copy()
+        weights[: len(found.weights)] = found.weights
+        return Estimate(
+            "ok",
+            weights,
+            theta=found.theta,
+            active_lags=tuple(np.flatnonzero(found.inclusion > ACTIVE).tolist()),
+            sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
+            message=_in_words(found, rows) + (WORSENED if checked.get("alarm") else ""),
+            **covered,
+        )
+
+    def _is_young(self) -> bool:
+        """Whether the installed direction need only be checked."""
+        old, due = self.prediction, self.window.due
+        if old is None or self.options.memory is not None or not old.settled:
+            return False
+        is_late = old.last_round >= self.settings.early * self.horizon
+        return is_late and due < self.settings.renewed * old.last_round
+
+    def _look_back(self, first: int) -> int:
+        """Return the round since which rows count, after the world has changed.
+
+        The later half of the rows since the installed fit is held out. Fits on all rows before it
+        and on ever fewer of them predict it. All rows count unless fewer predict clearly better.
+        """
+        assert self.prediction is not None
+        last = self.window.last
+        cut = last - (last - self.prediction.last_round) // 2
+        starts, back = [1, first], cut // 2
+        while back >= max(FEWEST_ROWS, 8 * self.rows.contexts.shape[1]):
+            starts.append(cut - back + 1)
+            back //= 2
+        later = np.flatnonzero(self.rows.number > cut)
+        best, least = 1, None
+        for start in sorted(set(starts)):
+            rows = self.rows.rows(start, cut)
+            if _too_little(rows):
+                continue
+            found, rho = self._posterior(rows)
+            left = residuals(self.rows, found.theta, found.weights, found.intercept)
+            squares = innovations(self.rows, left, rho)[later] ** 2
+            if least is not None:
+                gain = least - squares
+                if gain.mean() <= gain.std() / np.sqrt(len(gain)):
+                    continue
+            best, least = start, squares
+        return best
+
+    def _posterior(self, rows: AlignedRounds) -> tuple[Posterior, float]:
+        """Return the posterior on some rows, and the noise's autocorrelation that it assumes.
+
+        The autocorrelation is that of the installed estimate's residuals; if those of the new one
+        differ, the fit is made once more.
+        """
+        sample = partial(
+            rank_one_posterior,
+            seed=[8, self.window.due],
+            signed=self.options.signed,
+            settings=self.settings,
+        )
+        rho, weights = 0.0, None
+        if self.prediction:
+            rho = autocorrelation(rows, self.prediction.residuals(rows))
+            weights = self.prediction.lag_weights
+        found = sample(whitened(rows, rho), start=self.theta, weights=weights)
+        left = residuals(rows, found.theta, found.weights, found.intercept)
+        again = autocorrelation(rows, left)
+        if abs(again - rho) > REFIT:
+            rho = again
+            found = sample(whitened(rows, rho), start=found.theta, weights=found.weights)
+        return found, rho
+
+    def _old_draws(self) -> tuple[Floats, Floats]:
+        """Return draws of the installed estimate's posterior, from the rows that it had seen."""
+        assert self.prediction is not None
+        old = self.prediction
+        seen = whitened(self.rows.rows(1, old.last_round), old.autocorrelation)
+        return rank_one_posterior(
+            seen,
+            seed=[8, old.last_round],
+            start=old.theta,
+            weights=old.lag_weights,
+            signed=self.options.signed,
+            settings=self.settings,
+        ).draws
+
+
+def _too_little(rows: AlignedRounds) -> str:
+    if rows.n_rows < 4:
+        return f"{rows.n_rows} measured rows; a fit needs at least 4."
+    level = float(rows.intercept @ rows.y) / float(rows.intercept @ rows.intercept)
+    rest = rows.y - level * rows.intercept
+    if float(np.abs(rest).max()) <= 1e-12 * float(np.abs(rows.y).max()):
+        return "All rewards are equal: nothing to learn from."
+    if not rows.contexts.any():
+        return "All contexts are zero: nothing to learn from."
+    return ""
+
+
+def _in_words(found: Posterior, rows: AlignedRounds) -> str:
+    known = "a direction is found, and how far it may be off is not clear yet"
+    if found.is_sure:
+        known = f"the direction is known to about {found.spread * 180.0 / np.pi:.0f} degrees"
+    active = f"about {found.inclusion.sum():.0f} of {rows.n_lags} lags are active"
+    return f"From {rows.n_rows} rows {known}; {active}."

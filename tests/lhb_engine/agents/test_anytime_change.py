@@ -1,0 +1,100 @@
+"""What `anytime` does when the world changes, and that it does nothing when it does not."""
+
+import json
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents import anytime_fit, make_agent
+from lhb_engine.design.aligned_rounds import align
+from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.posterior.prediction_check import Prediction
+from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
+
+CHANGE = 301
+
+
+def turned(n=420, seed=0, at=CHANGE, theta=-THETA):
+    """Rounds of which theta is another one from round `at` on."""
+    rng = np.random.default_rng(seed)
+    xi = rng.uniform(-1, 1, (n, DIM))
+    signal = np.where(np.arange(1, n + 1) < at, xi @ THETA, xi @ theta)
+    reward = np.convolve(signal, LAG_WEIGHTS)[:n] + 0.05 * rng.standard_normal(n)
+    part = Trajectory(xi, Measurements.single(np.arange(1, n + 1), reward))
+    return History(DIM, {"0": part}).over(FitWindow(1, 1, n, HORIZON, n))
+
+
+def agent_after(past, n):
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    agent.install(agent.fit(past.over(FitWindow(1, 1, n, HORIZON, n))))
+    return agent
+
+
+def window(n):
+    return FitWindow(2, 1, n, HORIZON, n)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fit_after_a_change_looks_back_as_far_as_predicts_best(seed):
+    past = turned(n=480, seed=seed)
+    agent = agent_after(past, 300)
+    estimate = agent.fit(past.over(window(480)))
+    assert estimate.diagnostics["alarm"]
+    assert CHANGE - 10 <= estimate.first_round <= CHANGE + 110
+    assert estimate.n_rows == 480 - estimate.first_round + 1
+    assert estimate.theta @ -THETA > 0.98
+    agent.install(estimate)
+    again = type(agent).from_state(
+        DIM, HORIZON, agent.options, json.loads(json.dumps(agent.state()))
+    )
+    assert again.state() == agent.state()
+    longer = turned(n=700, seed=seed)
+    later = again.fit(longer.over(window(700)))
+    assert later.first_round == estimate.first_round
+    assert not later.diagnostics["alarm"]
+
+
+def test_where_nothing_changes_all_rounds_count():
+    for seed in range(5):
+        past = history(n=700, seed=seed)
+        estimate = agent_after(past, 300).fit(past.over(window(700)))
+        assert estimate.first_round == 1
+        assert "since_round" not in estimate.diagnostics
+    agent = agent_after(past, 300)
+    assert anytime_fit.AnytimeFit(agent, past.over(window(700)), "")._look_back(1) == 1
+
+
+def test_between_two_fits_a_direction_is_only_checked(monkeypatch):
+    past = turned(n=420)
+    agent = agent_after(past, 250)
+
+    def never(*args, **options):
+        raise AssertionError("no chains are needed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(anytime_fit, "rank_one_posterior", never)
+        checked = agent.fit(past.over(window(290)))
+    assert checked.status == "zero"
+    assert checked.message.startswith("The direction predicts as well as it should: the last")
+    assert checked.diagnostics["held_out_rows"] == 40
+    assert agent.fit(turned(n=340, at=281)).diagnostics["alarm"]  # sooner where the check fails
+    assert agent.fit(history(n=350)).status == "ok"  # 1.4 times as many rounds
+
+
+def test_a_memory_is_looked_back_on_at_every_fit():
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, memory=200)
+    agent.install(agent.fit(history(n=250).over(FitWindow(1, 51, 250, HORIZON, 250))))
+    assert agent.fit(history(n=290).over(FitWindow(2, 91, 290, HORIZON, 290))).status == "ok"
+
+
+def test_an_alarm_is_raised_only_beyond_what_the_draws_allow():
+    past = history(n=200)
+    agent = agent_after(past, 100)
+    since = agent.prediction.since(align(past))
+    sure = (np.tile(THETA, (8, 1)), np.tile(LAG_WEIGHTS, (8, 1)))
+    unsure = (THETA + 0.6 * np.random.default_rng(0).standard_normal((8, DIM)), sure[1])
+    wrong = Prediction.from_json({**agent.prediction.to_json(), "theta": [0.6, -0.2, 0.77]})
+    errors = wrong.since(align(past))
+    assert not since.check(lambda: sure)["alarm"]
+    assert errors.check(lambda: sure)["alarm"]
+    assert not errors.check(lambda: unsure)["alarm"]

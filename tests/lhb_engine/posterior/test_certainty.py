@@ -1,0 +1,39 @@
+"""What an estimate says of its own error is true, or is not said."""
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents import make_agent
+from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
+
+
+def fit(past):
+    return make_agent("anytime", dim=DIM, horizon=HORIZON).fit(past)
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+def test_the_true_direction_is_within_the_angle_that_is_said(noise):
+    covered, sizes = [], []
+    for seed in range(40):
+        estimate = fit(history(n=300, noise=noise, seed=seed))
+        said = estimate.diagnostics["angle_95"]
+        if said is None:
+            continue
+        assert estimate.diagnostics["angle"] < said
+        assert "known to about" in estimate.message
+        off = float(np.arccos(np.clip(estimate.theta @ THETA, -1.0, 1.0)))
+        covered.append(off <= said)
+        sizes.append(off / said)
+    assert len(covered) > 30
+    assert np.mean(covered) >= 0.9
+    assert np.median(sizes) > 0.25  # nor is it said to be far off
+
+
+def test_nothing_is_said_where_the_active_lags_are_not_known():
+    """All lags are active, none of them clearly: the chains know only a part of the posterior."""
+    for seed in range(5):
+        past = history(n=150, weights=np.full(HORIZON, 1 / HORIZON), noise=0.5, seed=seed)
+        estimate = fit(past)
+        assert estimate.diagnostics["angle_95"] is None
+        assert estimate.diagnostics["angle"] is None
+        assert "known to about" not in estimate.message

@@ -99,7 +99,10 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(version(DISTRIBUTION))
         return
-    sys.path.insert(0, HERE)  # `clients` and `service` are ours in this process
+    # `clients` and `service` are ours, in this process and in those that it starts
+    sys.path.insert(0, HERE)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONSAFEPATH"] = "1"  # not before them, the folder that the command runs in
     try:
         from clients.cli.main import main as run
 

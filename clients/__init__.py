@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .sdk.client import Client, Session
+    from .sdk.client import Client
     from .sdk.errors import (
         ApiError,
         Conflict,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Unauthorized,
         Unavailable,
     )
+    from .sdk.session import Session
     from .sdk.wire import Decision
 
 __all__ = [
@@ -38,5 +39,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"Client": "client", "Session": "client", "Decision": "wire"}.get(name, "errors")
+    module = {"Client": "client", "Session": "session", "Decision": "wire"}.get(name, "errors")
     return getattr(import_module(f"{__name__}.sdk.{module}"), name)

@@ -17,7 +17,7 @@ OnRound = Callable[[int], None]
 
 @contextmanager
 def progress(show: bool) -> Iterator[Callable[[str, int], OnRound]]:
-    """Yields a function that opens one and returns how to advance it."""
+    """Yield a function that opens a bar and returns the function that advances it."""
     columns = (
         TextColumn("{task.description:>12}"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""What a simulation found: summary, tables and plots."""
+"""Summary, tables and plots of a simulation."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from clients.simulator import Run, SimulationSettings
 from lhb_engine.history import Floats
 
 Runs = Mapping[str, Sequence[Run]]
-# Okabe and Ito: told apart by colour-blind eyes; the dashes, in greyscale
+# colours of Okabe and Ito, safe for colour-blind readers; dashes for greyscale
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#F0E442")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 
 def summary(settings: SimulationSettings, runs: Runs) -> dict[str, Any]:
-    """Final regrets with mean and standard error (null for one world), as JSON-able numbers."""
+    """Summarise final regrets for JSON: mean, and standard error (null for one world)."""
     algorithms = {}
     for name, of_name in runs.items():
         regret = [float(run.regret[-1]) for run in of_name]
@@ -36,7 +36,7 @@ def summary(settings: SimulationSettings, runs: Runs) -> dict[str, Any]:
 
 
 def warnings_of(runs: Runs) -> list[str]:
-    """What a reader must know before trusting the regret."""
+    """Return warnings about runs whose regret says little about the algorithm."""
     found = []
     for name, of_name in runs.items():
         statuses = [estimate.status for run in of_name for estimate in run.estimates]
@@ -52,7 +52,7 @@ def warnings_of(runs: Runs) -> list[str]:
 
 
 def print_table(settings: SimulationSettings, runs: Runs, console: Console | None = None) -> None:
-    """Final regret of each algorithm, mean and standard error over the worlds."""
+    """Print the final regret of each algorithm: mean and standard error over the worlds."""
     table = Table(
         title=f"Regret after {settings.rounds} rounds: {settings.weights} weights, "
         f"s={settings.sparsity} h={settings.horizon} d={settings.dim} K={settings.arms} "
@@ -76,7 +76,7 @@ def print_table(settings: SimulationSettings, runs: Runs, console: Console | Non
 def print_lag_weights(
     true: Floats, learned: Floats, console: Console | None = None, n_most: int = 12
 ) -> None:
-    """True against learned lag weights, each scaled to sum 1, the largest lags of either."""
+    """Print true beside learned lag weights, scaled to sum 1, at the largest lags of either."""
     padded = np.zeros(len(true))
     padded[: len(learned)] = learned[: len(true)]
     true, learned = _normalised(true), _normalised(padded)
@@ -95,7 +95,7 @@ def print_lag_weights(
 
 
 def save_plot(settings: SimulationSettings, runs: Runs, path: Path) -> None:
-    """Mean cumulative regret with a band of one standard error, as a PNG."""
+    """Plot mean cumulative regret with a band of one standard error, as a PNG."""
     import matplotlib
 
     matplotlib.use("Agg")

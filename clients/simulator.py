@@ -1,7 +1,7 @@
-"""Simulated worlds, played in process or over HTTP: the same worlds, actions and estimates.
+"""Simulated worlds, played in process or over HTTP with equal actions and estimates.
 
-A *player* takes one algorithm through one world. There are two, and everything above them
-(settings, seeds, regret, summary) is shared.
+A *player* takes one algorithm through one world. There is one in process and one over HTTP; they
+share settings, seeds and the report.
 """
 
 import time
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from clients.progress import OnRound, progress
-from clients.sdk.client import Client, Session
+from clients.sdk.client import Client
+from clients.sdk.session import Session
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
@@ -61,7 +62,7 @@ class SimulationSettings:
         return range(self.first_seed, self.first_seed + self.seeds)
 
     def world(self, seed: int) -> LongHorizonEnvironment:
-        """The world of one seed, at its first round."""
+        """Draw the world of one seed, at its first round."""
         return LongHorizonEnvironment.draw(
             dim=self.dim,
             horizon=self.horizon,
@@ -73,7 +74,7 @@ class SimulationSettings:
         )
 
     def agent_options(self, algorithm: str, world: LongHorizonEnvironment) -> dict[str, Any]:
-        """The options given, and the truth for those that declare to need it."""
+        """Return the options of an algorithm, with the truth for one that declares to need it."""
         options = dict(self.options.get(algorithm, {}))
         if ALGORITHMS[algorithm].needs_truth:
             truth = {"theta": world.theta.tolist(), "weights": world.weights.tolist()}
@@ -122,7 +123,7 @@ def play_in_process(
 
 
 def over_http(url: str, **client_options: Any) -> Player:
-    """A player that drives the service at `url`, one request a round."""
+    """Return a player that drives the service at `url`, one request a round."""
 
     def play(settings: SimulationSettings, algorithm: str, seed: int, on_round: OnRound) -> Run:
         world = settings.world(seed)
@@ -148,9 +149,12 @@ def over_http(url: str, **client_options: Any) -> Player:
 def play_session(
     session: Session, world: LongHorizonEnvironment, n_rounds: int, on_round: OnRound
 ) -> tuple[Ints, Floats, Floats]:
-    """Play a world through a session: arms, rewards and regret gaps, one number a round each.
+    """Play a world through a session, one request a round with the reward of the round before.
 
-    One request a round; each carries the reward of the round before.
+    Returns
+    -------
+    arms, rewards, gaps : (n_rounds,) arrays
+        The chosen arms, their rewards, and what each choice adds to the regret.
     """
     arms: Ints = np.zeros(n_rounds, dtype=np.int64)
     rewards = np.zeros(n_rounds)
@@ -175,7 +179,7 @@ def play_session(
 
 
 def settled_estimates(session: Session) -> list[dict[str, Any]]:
-    """Every estimate, once no fit is due or running any more."""
+    """Wait until no fit is due or running, then return every estimate."""
     patience = time.monotonic() + FIT_PATIENCE_SECONDS
     while any(epoch["status"] in ("due", "fitting") for epoch in session.epochs()):
         if time.monotonic() > patience:
@@ -195,7 +199,7 @@ def simulate_all(
     show_progress: bool = False,
     n_side_by_side: int = 8,
 ) -> dict[str, list[Run]]:
-    """Every algorithm on every world: in process one by one, over HTTP side by side."""
+    """Play every algorithm on every world; over HTTP, `n_side_by_side` worlds at once."""
     player = play_in_process if url is None else over_http(url)
     n_workers = 1 if url is None else n_side_by_side
     with progress(show_progress) as track, ThreadPoolExecutor(n_workers) as pool:
@@ -210,7 +214,7 @@ def simulate_all(
 
 
 def timed_fit(agent: Agent, history: History) -> Estimate:
-    """A fit that knows how long it took (the engine has no clock)."""
+    """Fit, and note the seconds it took: the engine has no clock."""
     started = time.perf_counter()
     estimate = agent.fit(history)
     return replace(estimate, seconds=time.perf_counter() - started)

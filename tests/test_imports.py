@@ -22,7 +22,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "clients.__init__": ("clients.sdk",),
     "clients.sdk": ("clients.sdk",),
     "clients.progress": (),
-    "clients.simulator": ("clients.sdk.client", "clients.progress", "lhb_engine"),
+    "clients.simulator": ("clients.sdk", "clients.progress", "lhb_engine"),
     "clients.simulation_report": ("clients.simulator", "lhb_engine"),
     "clients.cli.demo": ("clients.simulator", "clients.simulation_report"),
     "clients.experiments": (

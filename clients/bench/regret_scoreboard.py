@@ -59,7 +59,7 @@ class World:
     options: dict[str, Any] = field(default_factory=dict)
 
     def draw(self, seed: int) -> LongHorizonEnvironment:
-        """The world of one seed."""
+        """Draw the world of one seed."""
         return self.environment.draw(
             dim=self.dim,
             horizon=self.horizon,
@@ -115,9 +115,9 @@ POOR = (
 
 
 def play(world: World, algorithm: str, seed: int) -> tuple[float, float]:
-    """Final regret, and seconds of processor time spent in fits.
+    """Return the final regret, and the CPU seconds spent in fits.
 
-    "anytime lapse=inf" is `anytime` with that of its `AnytimeSettings`.
+    The algorithm "anytime lapse=inf" is `anytime` with this one of its `AnytimeSettings` changed.
     """
     environment, spent = world.draw(seed), 0.0
     algorithm, _, changes = algorithm.partition(" ")
@@ -162,8 +162,8 @@ def run(
     -------
     dict
         Settings, and for each world and algorithm the regrets, their ratio to oracle_w's with its
-        95% interval, the mean seconds of fitting, and for a variant of `anytime` what its regret
-        is less that of `anytime`, with its standard error.
+        95% interval, the mean seconds of fitting, and for a variant of `anytime` the difference
+        of its regret to that of `anytime`, with its standard error.
     """
     names = [*dict.fromkeys([*algorithms, "oracle_w"])]
     board = []
@@ -203,7 +203,7 @@ def run(
 
 
 def paired_interval(regret: Floats, oracle: Floats) -> tuple[float, float]:
-    """95% bootstrap interval of mean(regret) / mean(oracle), seeds drawn together."""
+    """Bootstrap the 95% interval of mean(regret) / mean(oracle), resampling seeds in pairs."""
     rng = np.random.Generator(np.random.PCG64(0))
     drawn = rng.integers(len(regret), size=(N_BOOTSTRAP, len(regret)))
     ratios = regret[drawn].mean(axis=1) / oracle[drawn].mean(axis=1)
@@ -215,7 +215,7 @@ HEADER = "| world | algorithm | regret | ratio to oracle_w | 95% interval | fit 
 
 
 def line(row: dict[str, Any]) -> str:
-    """Markdown lines of one world."""
+    """Format one world as lines of a Markdown table."""
     return "\n".join(
         f"| {row['world']} | {name} | {f['mean']:.1f} ± {f['stderr']:.1f} | {f['ratio']:.2f} | "
         f"{f['interval'][0]:.2f} to {f['interval'][1]:.2f} | {f['fit_seconds']:.2f} |"

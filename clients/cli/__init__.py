@@ -1,0 +1,1 @@
+"""The command line `lhb`, one file a subcommand. `main.py` puts them together; begin there."""

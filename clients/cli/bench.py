@@ -35,7 +35,7 @@ def solver(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Certified group-lasso solves against celer, adelie and skglm at an equal duality gap."""
+    """Time group-lasso solves against celer, adelie and skglm at an equal duality gap."""
     from clients.bench.solver.against_peers import GAPS, LAMS, LARGE, PEERS, SIZES, run
 
     result = run(
@@ -63,7 +63,7 @@ def serve(
     processes: Annotated[int, typer.Option(help="API processes, on PostgreSQL.", min=1)] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Durable decisions over HTTP: against floors, in batches, on a slow disk, beside fits.
+    """Measure durable decisions over HTTP: against floors, in batches, on a slow disk, beside fits.
 
     With --database, on that PostgreSQL against the same handler without storage.
     """
@@ -100,7 +100,7 @@ def start(
     sessions: Annotated[int, typer.Option(help="Sessions in the database.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Cold start to the first durable decision, memory before and after, latency of one client."""
+    """Measure a start: time to the first durable decision, memory, latency of one client."""
     from clients.bench.server import starting
 
     measured = starting.run(runs, sessions)
@@ -113,7 +113,7 @@ def soak(
     rate: Annotated[float, typer.Option(help="Rounds a second.", min=1)] = 200.0,
     as_json: AsJson = False,
 ) -> None:
-    """Memory of a server under sustained load: decisions, rewards, fits, sessions renewed."""
+    """Measure the memory of a server under sustained load: decisions, rewards, fits."""
     from clients.bench.server import soaking
 
     measured = soaking.run(minutes, rate)
@@ -133,7 +133,7 @@ def _size(text: str) -> tuple[int, int, int]:
 
 
 def _sizes_table(measured: dict[str, Any], limit: float) -> list[str]:
-    """One size in Markdown: median milliseconds, and the ratio of the best peer to ours."""
+    """Format one size in Markdown: median milliseconds, and the ratio of the best peer to ours."""
     cells = measured["cells"]
     peers = list(cells[0]["peers"])
     ratios = [cell["ratio"] for cell in cells if cell["ratio"] is not None]
@@ -155,7 +155,7 @@ def _sizes_table(measured: dict[str, Any], limit: float) -> list[str]:
 def _milliseconds(
     seconds: list[float | None], outcomes: Sequence[str] = (), limit: float = 0.0
 ) -> str:
-    """Median over seeds; how many seeds did not get there, and why."""
+    """Format the median over seeds, and how many seeds did not finish, by reason."""
     known = [s for s in seconds if s is not None]
     said = [f"{median(known) * 1e3:.1f}"] if known else []
     why = {"late": f"not in {limit:.0f} s", "missed": "gap not met", "failed": "failed"}
@@ -179,7 +179,7 @@ def decide(
     jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Regret against that of an oracle which knows the lag weights (docs/anytime.md)."""
+    """Measure regret against that of an oracle which knows the lag weights (docs/anytime.md)."""
     from clients.bench import regret_scoreboard as scoreboard
     from lhb_engine.posterior.settings import AnytimeSettings
 
@@ -226,7 +226,7 @@ def _board_lines(result: dict[str, Any], names: list[str]) -> Iterator[str]:
 
 @bench.command()
 def costs(as_json: AsJson = False) -> None:
-    """The solver's memory, what incomplete rewards cost, and where a solve's time goes."""
+    """Measure the solver's memory, the cost of incomplete rewards, and the parts of a solve."""
     from clients.bench.solver.costs import run
 
     result = run()

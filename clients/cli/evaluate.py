@@ -1,4 +1,4 @@
-"""`lhb evaluate`: what a log says of agents that did not make it."""
+"""`lhb evaluate`: agents evaluated on a log that another policy made."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -47,7 +47,7 @@ def evaluate(
 def evaluate_log(
     path: Path, algorithm: str, horizon: int, lags: Sequence[int] | None, seed: int
 ) -> dict[str, Any]:
-    """One algorithm on one log; read twice where the lags that pay have to be found first."""
+    """Evaluate one algorithm; without `lags`, a first pass over the log finds the active ones."""
     if lags is None:
         first = _replay(path, algorithm, horizon, None, seed)
         estimate = first.estimate

@@ -1,4 +1,4 @@
-"""`lhb keys`: who may use a server, in the database of LHB_DATABASE_URL."""
+"""`lhb keys`: the API keys in the database of LHB_DATABASE_URL."""
 
 import time
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from clients.cli.refusals import Commands
 
 keys = typer.Typer(
     cls=Commands,
-    help="API keys. Once a database has one, its servers serve nobody without.",
+    help="API keys. Once a database has one, its servers refuse requests without a key.",
     no_args_is_help=True,
 )
 WHILE_SERVED = "a server on SQLite reads its keys when it starts, one on PostgreSQL as they change"
@@ -24,7 +24,7 @@ def create(
         str, typer.Option(help="Whose data it opens; by default what was made without keys.")
     ] = "",
 ) -> None:
-    """Make a key and print it, this once: the database keeps a digest only."""
+    """Create a key and print it. The database keeps only its digest: it cannot be shown again."""
     from service.web.api_keys import SaveKey, new_key
     from service.without_server import run
 
@@ -45,7 +45,7 @@ def list_keys(as_json: AsJson = False) -> None:
 
 @keys.command()
 def revoke(key_id: Annotated[str, typer.Argument(help="As `lhb keys list` shows it.")]) -> None:
-    """Let nobody in by this key any more."""
+    """Revoke a key."""
     from service.web.api_keys import SaveKey, revoked
     from service.without_server import run
 

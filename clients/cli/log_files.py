@@ -1,6 +1,6 @@
-"""Logged trajectories from files, a block of rounds at a time.
+"""Read logged trajectories from files, in blocks of rounds.
 
-One trajectory a file, a row or object a round, in order:
+A file holds one trajectory, one row or object a round, in order:
 
     arm         the arm taken, from 0; empty for a round without action
     reward      its round's measured value; empty where missing
@@ -31,7 +31,7 @@ class LogError(ValueError):
 
 
 def read_log(path: Path, block_rounds: int = BLOCK_ROUNDS) -> Iterator[Block]:
-    """The rounds of a .csv, .ndjson or .parquet file.
+    """Read the rounds of a .csv, .ndjson or .parquet file.
 
     Raises
     ------
@@ -81,9 +81,9 @@ def _ndjson(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """Rounds of an exported session: twice through, as rewards stand behind their decisions.
+    """Read the rounds of an exported session, in two passes: rewards come after their decisions.
 
-    A reward over a span of rounds is no round's own and is left out.
+    A reward over a span of rounds belongs to no single round and is left out.
     """
     rewards: dict[int, float] = {}
     trajectories: set[str] = set()

@@ -30,7 +30,7 @@ def replay(
 
 
 def _lines(reports: list[dict[str, Any]]) -> Iterator[str]:
-    """A line a session, and a line a difference."""
+    """Format a line for each session, and one for each difference."""
     for report in reports:
         verdict = "equal" if report["equal"] else "DIFFERENT"
         counted = f"{report['decisions']} decisions, {report['estimates']} estimates"

@@ -33,19 +33,25 @@ class Decision:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Keys that this version does not know go to `extra`."""
+        """Read an answer; keys that this version does not know go to `extra`."""
         known = {name: data.get(name) for name in cls.__slots__ if name != "extra"}
         return cls(**known, extra={k: v for k, v in data.items() if k not in known})  # type: ignore[arg-type]
 
 
 def authorization(api_key: str | None = None) -> dict[str, str]:
-    """The header that a key goes in; none where there is no key, here or in LHB_API_KEY."""
+    """Return the header for `api_key`, or for LHB_API_KEY; empty where neither is given."""
     key = api_key or os.environ.get("LHB_API_KEY")
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def answer_of(response: httpx.Response) -> Any:
-    """What a response holds, parsed; `ApiError` where it is no success."""
+    """Parse a response.
+
+    Raises
+    ------
+    ApiError
+        The service refused the request.
+    """
     if response.is_success:
         return response.json() if response.content else None
     try:
@@ -56,7 +62,7 @@ def answer_of(response: httpx.Response) -> Any:
 
 
 def backoff(attempt: int, retry_after: str | None) -> float:
-    """Seconds until the next attempt; what the service asks for, if it does."""
+    """Return the seconds until the next attempt: what Retry-After says, else a random delay."""
     if retry_after is not None and retry_after.isdigit():
         return min(float(retry_after), 30.0)
     # full jitter, so that clients which failed together do not come back together
@@ -66,7 +72,7 @@ def backoff(attempt: int, retry_after: str | None) -> float:
 def decision_body(
     *, contexts: Any = None, event_id: str | None = None, **body: Any
 ) -> dict[str, Any]:
-    """What the route takes; with an id, so that a retry gets the first answer."""
+    """Build a decision's body, with an idempotency key: a retry gets the first answer."""
     asked = {key: value for key, value in body.items() if value not in (None, "", [])}
     if contexts is not None:
         asked["contexts"] = encoded(contexts)
@@ -74,7 +80,7 @@ def decision_body(
 
 
 def encoded(contexts: Any) -> Any:
-    """A float64 array goes as base64 (exact, and cheap to read); anything else as lists."""
+    """Encode a float64 array as base64 (exact, and cheap to parse), anything else as lists."""
     try:
         view = memoryview(contexts)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Decisions while fits run, against the same decisions while none does: latency and stalls."""
+"""Latency of decisions while a fit runs, against the same server without one."""
 
 import json
 import time
@@ -25,18 +25,17 @@ from clients.bench.server.load import (
 from clients.bench.server.processes import N_SESSIONS, servers
 
 CODE = "from clients.bench.server.busy_fits import serve; serve()"
-CAPACITY_SECONDS = 2.0  # to find out what half of it is
-ANSWER_MS = 2.0  # what an answer takes at half load, about
+CAPACITY_SECONDS = 2.0  # of full load, to find the rate that is half of it
+ANSWER_MS = 2.0  # about how long an answer takes at half load
 BODY = json.dumps({"contexts": np.random.default_rng(3).uniform(-1, 1, (N_ARMS, DIM)).tolist()})
-Pair = dict[str, dict[str, float]]
 
 
 def beside_fits(folder: Path, seconds: float, n_pairs: int) -> dict[str, Any]:
-    """p99 and the longest stall of the event loop at half load, with a fit at work and without.
+    """Measure p99 and the longest stall of the event loop at half load, with a fit and without.
 
-    Half of what the same server gave just before: the machine's speed drifts. The order within a
-    pair alternates. A neighbour on the machine stalls both alike; what a fit does shows in the
-    difference.
+    Half load is half of what the same server reached just before, because the machine's speed
+    drifts. The order within a pair alternates. Other work on the machine stalls both alike, so the
+    difference is due to the fit.
     """
     pairs = [_pair(folder, i, seconds) for i in range(n_pairs)]
     stalls = {
@@ -52,14 +51,14 @@ def beside_fits(folder: Path, seconds: float, n_pairs: int) -> dict[str, Any]:
     return {"pairs": pairs, "p99_ratio": round(ratio, 3), "stalls": stalls}
 
 
-def _pair(folder: Path, i: int, seconds: float) -> Pair:
-    """One server; odd pairs measure without a fit first."""
+def _pair(folder: Path, i: int, seconds: float) -> dict[str, dict[str, float]]:
+    """Measure one server both ways; odd pairs begin without a fit."""
     stalls = folder / f"{i}-stalls"
     environment = {
         "LHB_DATABASE_URL": f"sqlite:///{folder / f'{i}-fits.db'}",
         "LHB_BENCH_STALLS": str(stalls),
     }
-    pair: Pair = {}
+    pair: dict[str, dict[str, float]] = {}
     with (
         servers(1, CODE, **environment) as [(url, _)],
         httpx.Client(base_url=url, timeout=60) as client,
@@ -86,13 +85,13 @@ def _pair(folder: Path, i: int, seconds: float) -> Pair:
 
 
 def _steady_wrk(url: str, ids: list[str], rate: float, seconds: float) -> Answered:
-    """Latency counts from the request; a late answer delays its own connection's next alone."""
+    """Measure latency from each request; a late answer delays its own connection only."""
     pause = max(1.0, N_CONNECTIONS / rate * 1e3 - ANSWER_MS)
     return by_wrk([url], ids, BODY, seconds, one_session=False, pause_ms=pause)
 
 
 def _steady_asyncio(url: str, ids: list[str], rate: float, seconds: float) -> Answered:
-    """Latency counts from when a request was due."""
+    """Measure latency from the time each request was due."""
     requests = [request_of(f"/v1/sessions/{id}/decisions", BODY) for id in ids]
     latencies = steady_latencies(url, requests, rate, seconds)
     n = len(latencies)
@@ -100,7 +99,7 @@ def _steady_asyncio(url: str, ids: list[str], rate: float, seconds: float) -> An
 
 
 def _begin_fit(client: httpx.Client, begun: Path) -> str:
-    """A session whose fit is at work, in its own process."""
+    """Return a session whose fit is running, in a process of its own."""
     rng, horizon = np.random.default_rng(3), 200
     n = 7 * horizon
     body = {"algorithm": "ad_lasso", "dim": DIM, "horizon": horizon}
@@ -115,7 +114,7 @@ def _begin_fit(client: httpx.Client, begun: Path) -> str:
 
 
 def _stalls(log: Path, began: float, ended: float) -> dict[str, float]:
-    """What the server's ticker noted between two times."""
+    """Summarise what the server's ticker wrote between two times."""
     noted = [(late, cpu) for at, late, cpu in _lines(log) if began <= at <= ended]
     return {
         "stall_ms": round(max((late for late, _ in noted), default=0.0) * 1e3, 2),

@@ -1,8 +1,9 @@
-"""The real server, whose fits take seconds, and whose event loop notes when it was held up.
+"""The real server with fits that take seconds, and a log of the stalls of its event loop.
 
-Each fit is a real one, made over and over. A ticker in the loop, every 2 ms, writes a line for each
-time it came late: when (monotonic clock), by how much, and the CPU that the loop's own thread used
-meanwhile. Late without CPU, something else had the processor or the interpreter.
+Each fit is a real one, repeated until its time is up. A ticker in the loop runs every 2 ms. When it
+runs late it writes a line: the time (monotonic clock), by how much it was late, and the CPU time of
+the loop's thread meanwhile. A late tick without CPU time means that another process had the
+processor, or another thread the GIL.
 """
 
 import asyncio
@@ -19,13 +20,13 @@ from service.server import run
 SECONDS = 6.0
 TICK_SECONDS = 0.002
 NOTED_SECONDS = 0.005
-BEGUN = ".fit"  # a file that says so, beside the one of the stalls
+BEGUN = ".fit"  # suffix of the file that appears when a fit begins
 
 
 def long_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> str | None:
-    """A fit, again and again until its time is up."""
+    """Run a fit repeatedly for `SECONDS`."""
     Path(os.environ["LHB_BENCH_STALLS"] + BEGUN).touch()
     deadline = time.monotonic() + SECONDS
     while True:
@@ -35,10 +36,10 @@ def long_fit(
 
 
 class WatchedPool(service.fits.embedded.FitPool):
-    """The pool as it is, in a loop that is watched."""
+    """The server's own pool, with a ticker in its event loop."""
 
     def start(self, *parts: Any) -> None:
-        """Begin to tick."""
+        """Start the pool and the ticker."""
         super().start(*parts)
         self._log = open(os.environ["LHB_BENCH_STALLS"], "a", buffering=1)  # noqa: SIM115
         loop = asyncio.get_running_loop()
@@ -53,7 +54,7 @@ class WatchedPool(service.fits.embedded.FitPool):
 
 
 def serve() -> None:
-    """Run the server. Called, not run as a module: the fitting process finds `long_fit` by name."""
+    """Run the server. Import and call it: the fit process finds `long_fit` by its module."""
     service.fits.embedded.FitPool.__init__.__defaults__ = (long_fit,)
     setattr(service.app, "FitPool", WatchedPool)  # noqa: B010
     run(port=0)

@@ -1,4 +1,4 @@
-"""Floor A: plain FastAPI with a pydantic body, a choice, and no storage at all."""
+"""Floor A: plain FastAPI that parses a body, chooses at random, and stores nothing."""
 
 import random
 import uuid
@@ -15,25 +15,25 @@ app = FastAPI()
 
 
 class DecisionBody(BaseModel):
-    """What a decision takes."""
+    """The body of a decision."""
 
     contexts: list[list[float]]
 
 
 @app.post("/v1/sessions", status_code=201)
 async def create() -> dict[str, str]:
-    """An id that nobody keeps."""
+    """Answer with an id; nothing is stored."""
     return {"id": uuid.uuid4().hex}
 
 
 @app.delete("/v1/sessions/{session_id}", status_code=204)
 async def delete(session_id: str) -> None:
-    """Nothing to delete."""
+    """Do nothing."""
 
 
 @app.post("/v1/sessions/{session_id}/decisions", status_code=201)
 async def decide(session_id: str, decision: DecisionBody) -> dict[str, Any]:
-    """One of the arms at random, and a score each: what a decision answers."""
+    """Choose an arm at random, and answer with the fields of a decision."""
     contexts = np.array(decision.contexts)
     arm = random.randrange(len(contexts))
     return {
@@ -52,7 +52,7 @@ async def decide(session_id: str, decision: DecisionBody) -> dict[str, Any]:
 
 @app.get("/metrics")
 async def metrics() -> Response:
-    """What the measurement asks every server."""
+    """Answer with the counters that the measurement reads from every server."""
     return Response("lhb_commands_total 0\nlhb_commits_total 0\n")
 
 

@@ -1,7 +1,7 @@
-"""As many decisions as a server gives: by wrk where it is installed, else by asyncio.
+"""Full load: as many decisions a second as a server answers.
 
-Both keep every connection busy with one request at a time. wrk takes less of the machine; ratios
-within one run are of the same generator, and the report says which.
+The generator is wrk where it is installed, else asyncio. Both keep one request under way on every
+connection. wrk needs less CPU; a run uses one generator throughout, and its report says which.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ request = function()
   return wrk.format("POST", path, {["content-type"] = "application/json"}, %s)
 end
 """
-# between an answer and the connection's next request: many such connections are a Poisson process
+# exponential pauses between an answer and the next request: requests arrive nearly as Poisson
 _PAUSE = """
 delay = function() return math.floor(0.5 - %f * math.log(1 - math.random())) end
 """
@@ -37,7 +37,7 @@ _TRAJECTORIES = """'{"trajectory":"' .. n % 64 .. '",' .. string.sub(body, 2)"""
 
 
 class Answered(NamedTuple):
-    """What a load came to."""
+    """What a run of the generator measured."""
 
     requests_per_second: float
     p99_ms: float
@@ -45,12 +45,12 @@ class Answered(NamedTuple):
 
 
 def generator() -> str:
-    """Which of the two this machine has."""
+    """Return the name of the generator that this machine has."""
     return "wrk" if shutil.which("wrk") else "asyncio"
 
 
 def decide_all(urls: list[str], ids: list[str], seconds: float, one_session: bool) -> Answered:
-    """Decisions of all sessions in turn, or of 64 trajectories of the one there is.
+    """Ask for decisions of all sessions in turn, or of 64 trajectories of the only one.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def by_wrk(
     one_session: bool,
     pause_ms: float = 0.0,
 ) -> Answered:
-    """A wrk process a server; connections pause between requests, `pause_ms` on average."""
+    """Run one wrk process a server; connections pause `pause_ms` on average between requests."""
     named = ",".join(f'"{id}"' for id in ids)
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "decide.lua")
@@ -113,7 +113,7 @@ def _milliseconds(text: str) -> float:
 def by_asyncio(
     urls: list[str], ids: list[str], body: str, seconds: float, one_session: bool
 ) -> Answered:
-    """All servers from one event loop of this process."""
+    """Load all servers from one event loop of this process."""
     import uvloop
 
     began = time.perf_counter()
@@ -123,7 +123,7 @@ def by_asyncio(
 
 
 def request_of(path: str, body: Any) -> bytes:
-    """A whole POST request; `body` is JSON already, or is made so."""
+    """Return a whole POST request; a `body` that is no string is encoded as JSON."""
     content = (body if isinstance(body, str) else json.dumps(body)).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: lhb\r\ncontent-length: {len(content)}\r\n\r\n"
     return head.encode() + content
@@ -163,7 +163,7 @@ async def _play(urls: list[str], requests: Iterator[bytes], seconds: float) -> l
 
 
 class _LoadConnection(asyncio.Protocol):
-    """Asks, waits for the whole answer, asks again."""
+    """A connection that sends a request, waits for the whole answer, and sends the next."""
 
     def __init__(
         self,
@@ -207,5 +207,5 @@ class _LoadConnection(asyncio.Protocol):
 
 
 def answer_length(head: bytes) -> int:
-    """Bytes of an answer's body."""
+    """Return the length of an answer's body, in bytes."""
     return int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])

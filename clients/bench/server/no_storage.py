@@ -1,4 +1,4 @@
-"""A store that keeps nothing but counters in memory: what a request costs without storage."""
+"""The server on a store that keeps counters in memory: a request's cost without storage."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,20 +14,20 @@ class NothingStored:
     """A reader that finds nothing."""
 
     def unfinished(self) -> list[Any]:
-        """No fit is due."""
+        """Return no due fits."""
         return []
 
     def api_keys(self) -> list[Any]:
-        """Nobody needs one."""
+        """Return no keys, so that requests need none."""
         return []
 
     def __getattr__(self, name: str) -> Any:
-        """Any other read finds nothing."""
+        """Answer any other read with None."""
         return lambda *arguments: None
 
 
 class ForgetfulTransaction:
-    """Counters stay in memory; rows are forgotten."""
+    """A transaction that keeps counters in memory and drops the rows."""
 
     def __init__(self) -> None:
         self.reader: Any = NothingStored()
@@ -35,17 +35,17 @@ class ForgetfulTransaction:
         self.trajectories: dict[TrajectoryKey, TrajectoryRow] = {}
 
     def run(self, steps: Steps) -> None:
-        """Nothing waits."""
+        """Run the steps."""
         for step in steps:
             step(None)
 
     async def run_async(self, steps: Steps, in_thread: InThread) -> None:
-        """The thread is asked all the same, as if there were a disk."""
+        """Run each step in the thread, as a store on a disk does."""
         for step in steps:
             await in_thread(step, None)
 
     def fetch(self, keys: Keys, known: Known) -> Steps:
-        """Counters are known, and no row is."""
+        """Fill in the counters; other rows are not found."""
         known.expect(keys)
         for key in keys.sessions:
             known.sessions[key] = self.sessions.get(key)
@@ -63,16 +63,16 @@ class ForgetfulTransaction:
         yield from ()
 
     def commit(self, changes: Changes) -> Steps:
-        """Nothing is durable."""
+        """Keep what `write` keeps."""
         yield from self.write(changes)
         yield lambda _: None
 
     def rollback(self) -> None:
-        """Nothing to take back."""
+        """Do nothing."""
 
 
 class ForgetfulStore:
-    """Everything runs as ever (queue, thread, checks, choice), and no row is written."""
+    """A store that writes no row. Queue, thread, checks and choice run as usual."""
 
     is_local = True
 
@@ -80,18 +80,18 @@ class ForgetfulStore:
         self._transaction = ForgetfulTransaction()
 
     def begin(self, *, wait: bool = True) -> ForgetfulTransaction:
-        """Return the one endless transaction."""
+        """Return the only transaction, which never ends."""
         return self._transaction
 
     @contextmanager
     def reader(self) -> Iterator[Any]:
-        """Know the sessions and nothing else."""
+        """Yield a reader that finds sessions and nothing else."""
         reader = self._transaction.reader
         reader.session = self._transaction.sessions.get
         yield reader
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 if __name__ == "__main__":

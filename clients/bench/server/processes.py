@@ -1,7 +1,7 @@
-"""Server processes under a load generator: throughput, CPU a request, latency.
+"""Server processes under load: throughput, CPU a request, latency.
 
-What is measured is the CPU of the servers (and of the database), because that stays steady on a
-shared machine where throughput does not.
+On a shared machine the CPU time of the servers and of the database is steadier than throughput, so
+it is measured as well.
 """
 
 import os
@@ -24,8 +24,8 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
-class Load:
-    """One measurement."""
+class LoadResult:
+    """What one load on some servers measured."""
 
     requests_per_second: float
     cpu_us: float
@@ -36,7 +36,7 @@ class Load:
 
 @contextmanager
 def servers(n: int, code: str, **environment: str) -> Iterator[list[tuple[str, int]]]:
-    """`n` processes that run `code`; URL and process id of each."""
+    """Run `n` processes of `code`; yield the URL and the process id of each."""
     with ExitStack() as stack:
         started = []
         for _ in range(n):
@@ -57,8 +57,10 @@ def servers(n: int, code: str, **environment: str) -> Iterator[list[tuple[str, i
         yield started
 
 
-def measure(started: Sequence[tuple[str, int]], seconds: int, *, one_session: bool = False) -> Load:
-    """Single decisions, no two of them batched by the client, all processes on the same sessions.
+def measure(
+    started: Sequence[tuple[str, int]], seconds: int, *, one_session: bool = False
+) -> LoadResult:
+    """Load the servers with single decisions; all of them serve the same sessions.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def measure(started: Sequence[tuple[str, int]], seconds: int, *, one_session: bo
         sum(b[i] - a[i] for a, b in zip(counts, after, strict=True)) for i in (0, 1)
     )
     rps, p99, n = answered
-    return Load(rps, used / n * 1e6, base / n * 1e6, p99, commands / max(1.0, commits))
+    return LoadResult(rps, used / n * 1e6, base / n * 1e6, p99, commands / max(1.0, commits))
 
 
 def _counts(url: str) -> tuple[float, float]:
@@ -93,7 +95,7 @@ def _counts(url: str) -> tuple[float, float]:
 
 
 def _database() -> list[int]:
-    """Processes called postgres on this machine: whoever else uses one spoils the figure."""
+    """Return all postgres processes of this machine; another user's load is counted with ours."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -105,7 +107,7 @@ def _database() -> list[int]:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """CPU seconds of processes so far; children that a server waited for are not its own."""
+    """Return the CPU seconds of processes so far, without those of their children."""
     total = 0
     for pid in pids:
         try:
@@ -117,13 +119,13 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process, in MB of 10^6 bytes."""
+    """Return the resident memory of a process, in MB of 10^6 bytes."""
     status = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"VmRSS:\s+(\d+) kB", status)
     assert found is not None
     return int(found[1]) * 1024 / 1e6
 
 
-def as_json(load: Load) -> dict[str, Any]:
-    """Rounded for reading."""
+def as_json(load: LoadResult) -> dict[str, Any]:
+    """Return the fields, rounded."""
     return {name: round(value, 2) for name, value in vars(load).items()}

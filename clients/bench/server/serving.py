@@ -1,7 +1,7 @@
-"""`lhb bench serve` on SQLite: floors, single and batched decisions, a slow disk, fits beside.
+"""`lhb bench serve` on SQLite: floors, single and batched decisions, a slow disk, running fits.
 
-All variants take turns, so that a machine that others use too disturbs all alike; ratios are of
-neighbouring runs, and their median is reported. CPU a request is the server process's own.
+Variants take turns, so that other work on the machine disturbs all of them alike. Ratios are taken
+within a turn, and their median is reported. CPU a request is that of the server process.
 """
 
 import base64
@@ -45,7 +45,7 @@ BATCHES = {
 
 
 def run(seconds: int, n_pairs: int, n_fit_pairs: int) -> dict[str, Any]:
-    """`n_pairs` rounds of every variant, and the ratios within each round."""
+    """Measure every variant in `n_pairs` turns, and the ratios within each turn."""
     loads: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
     batches: dict[str, list[dict[str, Any]]] = {name: [] for name in BATCHES}
     with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +102,7 @@ def _ratio(above: list[dict[str, Any]], below: list[dict[str, Any]], key: str) -
 
 
 def _batches(url: str, pid: int, n_sessions: int, kind: str, seconds: int) -> dict[str, Any]:
-    """Batches of 100 decisions, one after another on one connection."""
+    """Send batches of 100 decisions, one after another on one connection."""
     rng = random.Random(2)
     contexts: Any = [[rng.uniform(-1, 1) for _ in range(DIM)] for _ in range(N_ARMS)]
     if kind == "base64":

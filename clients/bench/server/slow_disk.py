@@ -1,4 +1,4 @@
-"""The real server on a disk whose sync takes 2 ms longer."""
+"""The real server, with 2 ms added to every commit, as on a slower disk."""
 
 import time
 
@@ -9,10 +9,10 @@ SECONDS = 0.002
 
 
 class SlowTransaction(SqliteTransaction):
-    """Commits as ever, and then waits."""
+    """A transaction that waits after it has committed."""
 
     def _sync(self) -> None:
-        """Durable, but late; nobody else's work stops meanwhile."""
+        """Commit, then sleep; other threads run meanwhile."""
         super()._sync()
         time.sleep(SECONDS)
 

@@ -1,8 +1,8 @@
-"""`lhb bench soak`: does a server grow under sustained load?
+"""`lhb bench soak`: memory of a server under sustained load.
 
-Sessions of the default algorithm play round after round, each with the last round's reward, so that
-fits become due, run and are installed. A few sessions a minute are deleted and made anew. After a
-warm-up of a third (at least two minutes of ten), memory should stay where it is.
+Sessions of the default algorithm decide round after round, each request with the last round's
+reward, so that fits become due, run and are installed. A few sessions a minute are deleted and
+created again. After the warm-up, a third of the time, memory should not grow.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ BODY = {"algorithm": "anytime", "dim": DIM, "horizon": 50}
 
 
 def run(minutes: float, rate: float) -> dict[str, Any]:
-    """Resident memory over time, and a line through it after the warm-up."""
+    """Measure resident memory over time, and fit a line through it after the warm-up."""
     seconds = 60 * minutes
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "lhb.db")
@@ -82,7 +82,7 @@ async def _play(
     rewards: list[float],
     counts: dict[str, int],
 ) -> None:
-    """One player: session after session, round after round, at its share of the rate."""
+    """Play sessions one after another, at this player's share of the rate."""
     connection = await connect(url)
     due = time.monotonic() + i / rate
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""`lhb bench start`: a server from nothing to its first durable answer, and what it then holds."""
+"""`lhb bench start`: time from start to the first durable decision, and memory after it."""
 
 import sqlite3
 import subprocess
@@ -19,11 +19,11 @@ N_ACTIVE = 300
 
 
 def run(n_runs: int, n_sessions: int, n_decisions: int = 1500) -> dict[str, Any]:
-    """Medians of `n_runs` processes on one database of so many sessions, and every run."""
+    """Start `n_runs` servers on a database of `n_sessions`; return every run, and the medians."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "lhb.db")
         url = f"sqlite:///{file}"
-        _start(url, 1)  # bytecode and schema are there from now on
+        _start(url, 1)  # writes bytecode and schema, which later starts find
         if n_sessions:
             _fill(file, n_sessions)
             subprocess.run(["sync"], check=True)
@@ -38,7 +38,7 @@ def run(n_runs: int, n_sessions: int, n_decisions: int = 1500) -> dict[str, Any]
 
 
 def _start(url: str, n_decisions: int) -> dict[str, float]:
-    """One server: the time until it listens and until it has taken a decision, then some load."""
+    """Start one server: time until it listens and until its first decision, then some load."""
     began = time.perf_counter()
     with servers(1, SERVE, LHB_DATABASE_URL=url) as [(address, pid)]:
         listening = time.perf_counter() - began
@@ -75,7 +75,7 @@ def _start(url: str, n_decisions: int) -> dict[str, float]:
 
 
 def _fill(file: Path, n_sessions: int) -> None:
-    """Copies of the one session there is, and of its trajectory and decision, under other ids."""
+    """Copy the only session, with its trajectory and decision, under `n_sessions` other ids."""
     with closing(sqlite3.connect(file)) as connection:
         for table, key in (
             ("sessions", "id"),

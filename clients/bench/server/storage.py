@@ -1,7 +1,6 @@
-"""`lhb bench serve`: durable decisions on a database against the same handler without storage.
+"""`lhb bench serve --database`: decisions on PostgreSQL against the same handler without storage.
 
-Runs alternate, so that a machine that others use too disturbs all of them alike; ratios are of
-neighbouring runs, and their median is reported.
+Variants take turns, as in `serving.py`.
 """
 
 import tempfile
@@ -13,7 +12,7 @@ from clients.bench.server.load import DIM, N_ARMS, N_CONNECTIONS, generator
 from clients.bench.server.processes import (
     N_SESSIONS,
     SERVE,
-    Load,
+    LoadResult,
     as_json,
     measure,
     servers,
@@ -23,13 +22,13 @@ FORGET = "import runpy; runpy.run_module('clients.bench.server.no_storage', run_
 
 
 def run(database: str | None, seconds: int, n_pairs: int, n_processes: int) -> dict[str, Any]:
-    """`n_pairs` rounds of every variant, and the ratios within each round."""
+    """Measure every variant in `n_pairs` turns, and the ratios within each turn."""
     variants: dict[str, tuple[int, bool]] = {"one process": (1, False)}
     if database is not None and n_processes > 1:
         variants[f"{n_processes} processes"] = (n_processes, False)
         variants["one process, one session"] = (1, True)
         variants[f"{n_processes} processes, one session"] = (n_processes, True)
-    loads: dict[str, list[Load]] = {"no storage": [], **{name: [] for name in variants}}
+    loads: dict[str, list[LoadResult]] = {"no storage": [], **{name: [] for name in variants}}
     with tempfile.TemporaryDirectory() as folder:
         url = database or f"sqlite:///{Path(folder, 'bench.db')}"
         for _ in range(n_pairs):

@@ -1,0 +1,1 @@
+"""Benchmarks of the group-lasso solver against other packages. Begin with `against_peers.py`."""

@@ -1,7 +1,7 @@
-"""`lhb bench solver`: our certified solves against celer, adelie and skglm at the same gap.
+"""`lhb bench solver`: our solves against celer, adelie and skglm at an equal duality gap.
 
-Ours is timed whole (operator, transforms, solve); the others from the dense design on. All run one
-thread and are measured in CPU seconds, so that a busy machine does not decide.
+Our time includes the operator and its transforms; the others' begins with the dense design. All run
+one thread, and CPU seconds are measured, which other work on the machine disturbs less.
 """
 
 import json
@@ -36,7 +36,7 @@ N_PATH = 20
 
 
 def problem(size: Size, seed: int) -> tuple[Floats, Floats]:
-    """Contexts of n + h - 1 rounds and the last n rewards: flat weights, s = 5, noise 0.1."""
+    """Draw contexts of n + h - 1 rounds and the last n rewards: flat weights, s = 5, noise 0.1."""
     dim, n_lags, n = size
     rng = np.random.default_rng([seed, dim, n_lags, n])
     contexts = rng.uniform(-1, 1, (n + n_lags - 1, dim))
@@ -49,7 +49,7 @@ def problem(size: Size, seed: int) -> tuple[Floats, Floats]:
 
 
 def ours(contexts: Floats, y: Floats, n_lags: int) -> GroupLasso:
-    """The problem set up from raw contexts: what our time includes."""
+    """Set up the problem from raw contexts. Our time includes this."""
     measured = np.arange(n_lags - 1, len(contexts))
     return GroupLasso(LaggedDesign(contexts, n_lags).select(measured), y)
 
@@ -57,7 +57,7 @@ def ours(contexts: Floats, y: Floats, n_lags: int) -> GroupLasso:
 def time_ours(
     contexts: Floats, y: Floats, n_lags: int, lams: Sequence[float], target: float, repeat: int
 ) -> dict[str, Any]:
-    """CPU seconds (the least of a few) and the largest gap."""
+    """Time our solver: the least CPU seconds of `repeat` runs, and the largest gap."""
     best, gap = np.inf, np.inf
     for _ in range(repeat):
         start = time.process_time()
@@ -157,7 +157,7 @@ def _missing(
     repeat: int,
     limit: float,
 ) -> Iterator[dict[str, Any]]:
-    """Measure, of one problem, what is not there yet."""
+    """Measure the cells of one problem that are not among the measured ones."""
     wanted = {
         package: [key for key in keys if (size, seed, package, *key) not in measured]
         for package in (OURS, *peers)
@@ -179,7 +179,7 @@ def _missing(
                 cells = []
                 for lam, gap in missing:
                     before = measured.get((size, seed - 1, package, lam, gap), {})
-                    step = before.get("step", 0)  # as good a place to begin as any
+                    step = before.get("step", 0)  # where the previous seed ended
                     cells.append({"lams": _lams(lam, top), "target": gap, "step": step})
                 found = ask(python, package, file.name, cells, repeat, limit)
             for (lam, gap), cell in zip(missing, found, strict=True):
@@ -200,7 +200,7 @@ def _cell(
     peers: Sequence[str],
     measured: dict[Key, dict[str, Any]],
 ) -> dict[str, Any]:
-    """All seeds of a cell; the ratio of the best peer to ours, a seed, and the geometric mean."""
+    """Collect a cell over seeds, with the ratio of the best peer to ours for each."""
     of = {p: [measured[size, s, p, *key] for s in seeds] for p in (OURS, *peers)}
     ratios = []
     for i, own in enumerate(of[OURS]):

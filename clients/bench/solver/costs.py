@@ -16,7 +16,6 @@ from scipy import sparse
 from clients.bench.solver.against_peers import Size, ours, problem
 from lhb_engine.design.fit_rows import span_matrix
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.history import Floats
 from lhb_engine.lasso.group_lasso import GroupLasso
 
 SEED = 3000
@@ -34,7 +33,7 @@ PROFILE = (
     ((10, 5000, 20000), 0.5),
     ((10, 5000, 20000), 0.02),
 )
-# what a profile's functions belong to: (file, function)
+# part of a solve -> its functions, as (file, function)
 PARTS = {
     "ffts": {("~", "r2c"), ("~", "c2r")},
     "operator": {
@@ -50,7 +49,7 @@ PARTS = {
 
 
 def run() -> dict[str, Any]:
-    """All three; CPU seconds of one thread.
+    """Measure all three, in CPU seconds of one thread.
 
     Returns
     -------
@@ -72,7 +71,7 @@ def _in_a_child(size: Size, fraction: float) -> dict[str, Any]:
 
 
 def _memory(size: Size, fraction: float) -> dict[str, Any]:
-    """Peak resident memory above the imports', in MB, data and transforms included."""
+    """Measure peak resident memory above that of the imports, in MB, with data and transforms."""
     before = _resident("VmRSS")
     contexts, y = problem(size, SEED)
     start = time.process_time()
@@ -90,13 +89,16 @@ def _memory(size: Size, fraction: float) -> dict[str, Any]:
 
 
 def _resident(name: str) -> float:
-    """MB now (VmRSS) or at most so far (VmHWM); getrusage would count the parent's too."""
+    """Read resident memory in MB, now (VmRSS) or at its peak (VmHWM).
+
+    getrusage would include the parent's peak, from before the exec.
+    """
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status[name].split()[0]) / 1024
 
 
 def _incomplete() -> Iterator[dict[str, Any]]:
-    """Operator (one X v and one X' v) and whole solve, over one trajectory's measured singly."""
+    """Time the operator and a whole solve, relative to one trajectory with every round measured."""
     dim, n_lags, n = 10, 500, 8000
     rng = np.random.default_rng(SEED)
     contexts = rng.uniform(-1, 1, (n, dim))
@@ -140,7 +142,7 @@ def _incomplete() -> Iterator[dict[str, Any]]:
 def _costs(
     design: LaggedDesign, rng: np.random.Generator
 ) -> tuple[Callable[[], None], Callable[[], None]]:
-    """One X v and one X' v; a solve with all set-up at 0.1 lambda_max."""
+    """Return two calls to time: X v with X' v, and a solve with set-up at 0.1 lambda_max."""
     phi = np.zeros((design.n_lags, design.dim))
     phi[[1, 4, 9]] = rng.standard_normal(design.dim) / 3
     y = design.matvec(phi)
@@ -162,7 +164,7 @@ def _stacked(lengths: Any, dim: int, n_lags: int, rng: np.random.Generator) -> L
     return LaggedDesign([rng.uniform(-1, 1, (n, dim)) for n in lengths], n_lags)
 
 
-def _least(call: Callable[[], None], repeat: int) -> float:
+def _least(call: Callable[[], object], repeat: int) -> float:
     call()
     best = np.inf
     for _ in range(repeat):
@@ -173,7 +175,7 @@ def _least(call: Callable[[], None], repeat: int) -> float:
 
 
 def _profile(size: Size, fraction: float) -> dict[str, Any]:
-    """Milliseconds of a cold solve, and the share of them spent in each of `PARTS`."""
+    """Time a solve without a warm start, and the share spent in each of `PARTS`."""
     contexts, y = problem(size, SEED)
     lam = fraction * ours(contexts, y, size[1]).lambda_max
     n_iterations = 0
@@ -200,8 +202,8 @@ def _profile(size: Size, fraction: float) -> dict[str, Any]:
                 shares[part] += seconds / total
     design = ours(contexts, y, size[1]).problem.design
     v, phi = np.ones(design.n_rows), np.ones((design.n_lags, design.dim))
-    once = 1e3 * (_least(lambda: _drop(design.matvec(phi)), 20))
-    back = 1e3 * (_least(lambda: _drop(design.rmatvec(v)), 20))
+    once = 1e3 * _least(lambda: design.matvec(phi), 20)
+    back = 1e3 * _least(lambda: design.rmatvec(v), 20)
     return {
         "size": size,
         "lam": fraction,
@@ -211,10 +213,6 @@ def _profile(size: Size, fraction: float) -> dict[str, Any]:
         "rmatvec_ms": back,
         "shares": shares,
     }
-
-
-def _drop(_: Floats) -> None:
-    """For the clock alone."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Asks another package, in its own interpreter, to solve; ends it where a solve takes too long."""
+"""Run another package in its own interpreter, and end it when a solve takes too long."""
 
 import json
 import queue
@@ -16,7 +16,7 @@ ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PATH": "/us
 def ask(
     python: str, peer: str, problem: str, cells: Sequence[dict[str, Any]], repeat: int, limit: float
 ) -> list[dict[str, Any]]:
-    """What the peer made of each cell.
+    """Let the peer solve each cell.
 
     Parameters
     ----------
@@ -40,14 +40,14 @@ def ask(
             found[i] = cell
         if run.outcome == "late" and run.at < len(waiting):
             late = cells[waiting[run.at]]
-            for i in waiting:  # what is late at one target is not tried at a tighter one
+            for i in waiting:  # a cell late at one target is not tried at a tighter one
                 if cells[i]["lams"] == late["lams"] and cells[i]["target"] <= late["target"]:
                     found[i] = found[i] or _without("late")
     return found
 
 
 class _Run:
-    """One process: the cells it came through, the one at which it stopped, and how it ended."""
+    """One process: the cells it finished, the one at which it stopped, and how it ended."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class _Run:
             self.found[i] = self.found[i] or _without("missed" if i < self.at else outcome)
 
     def _follow(self, process: subprocess.Popen[str], limit: float) -> None:
-        """Read what the peer says, a line a solve."""
+        """Read the peer's output, one line a solve."""
         assert process.stdout is not None
         lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()

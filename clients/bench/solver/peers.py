@@ -1,11 +1,11 @@
-"""Times one other package on a saved problem. Run by its own interpreter: imports nothing of ours.
+"""Time one other package on a saved problem. Its own interpreter runs this: no import of ours.
 
     python peers.py celer|adelie|skglm request.json
 
-The request names a problem file (.npz: contexts, y, n_lags) and cells: lams and a target gap each.
-For each cell the loosest tolerance is sought whose measured gap meets the target; only that solve's
-CPU time counts, the dense design and any compilation excluded. Standard output gets a JSON line
-when all is ready and one after every solve: whoever reads it can tell which cell ran out of time.
+The request names a problem file (.npz: contexts, y, n_lags) and cells, each with lams and a target
+gap. For each cell, the loosest tolerance whose measured gap meets the target is searched for; only
+that solve's CPU time counts, without the dense design and compilation. Standard output gets a JSON
+line when the solver is ready and one after every solve, so that a reader knows which cell is late.
 """
 
 import json
@@ -23,7 +23,7 @@ LONG = 0.3  # seconds: a longer solve is timed once
 
 
 def dense(contexts: Any, n_lags: int) -> Any:
-    """The lagged design in Fortran order, as column-wise solvers want it."""
+    """Return the dense lagged design in Fortran order, which column-wise solvers need."""
     n, dim = len(contexts) - n_lags + 1, contexts.shape[1]
     design = np.empty((n, n_lags * dim), order="F")
     for k in range(n_lags):
@@ -33,7 +33,7 @@ def dense(contexts: Any, n_lags: int) -> Any:
 
 
 def relative_gap(design: Any, y: Any, coef: Any, lam: float, dim: int) -> float:
-    """The same certificate as ours, by dense algebra."""
+    """Compute the same relative duality gap as ours, by dense algebra."""
     n = len(y)
     residual = y - design @ coef
     largest = np.sqrt(((design.T @ residual / n).reshape(-1, dim) ** 2).sum(axis=1)).max()
@@ -47,7 +47,7 @@ def relative_gap(design: Any, y: Any, coef: Any, lam: float, dim: int) -> float:
 
 
 def celer_solver(design: Any, y: Any, dim: int) -> Solver:
-    """Working sets and dual extrapolation (Massias et al.)."""
+    """Set up celer: working sets and dual extrapolation (Massias et al.)."""
     from celer.homotopy import celer_path
 
     def solve(lams: list[float], tol: float) -> list[Any]:
@@ -61,7 +61,7 @@ def celer_solver(design: Any, y: Any, dim: int) -> Solver:
 
 
 def adelie_solver(design: Any, y: Any, dim: int) -> Solver:
-    """Pathwise group elastic net in C++ (Yang and Hastie)."""
+    """Set up adelie: pathwise group elastic net in C++ (Yang and Hastie)."""
     import adelie as ad
 
     n_groups = design.shape[1] // dim
@@ -86,7 +86,7 @@ def adelie_solver(design: Any, y: Any, dim: int) -> Solver:
 
 
 def skglm_solver(design: Any, y: Any, dim: int) -> Solver:
-    """Working sets and Anderson acceleration (Bertrand et al.)."""
+    """Set up skglm: working sets and Anderson acceleration (Bertrand et al.)."""
     from skglm.datafits import QuadraticGroup
     from skglm.penalties import WeightedGroupL2
     from skglm.solvers import GroupBCD
@@ -120,7 +120,7 @@ PEERS: dict[str, tuple[Callable[[Any, Any, int], Solver], Callable[[float], floa
 
 
 def timed(solve: Solver, lams: list[float], tol: float, repeat: int) -> tuple[float, list[Any]]:
-    """CPU seconds (the least of a few) and the solutions."""
+    """Return the least CPU seconds of up to `repeat` runs, and the solutions."""
     best, coefs = np.inf, []
     for _ in range(repeat):
         start = time.process_time()
@@ -132,7 +132,7 @@ def timed(solve: Solver, lams: list[float], tol: float, repeat: int) -> tuple[fl
 
 
 def measure(peer: str, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every solve: its cell, step of the tolerance, CPU seconds and gap; "done" ends the cell."""
+    """Yield every solve: cell, step of the tolerance, CPU seconds and gap; "done" ends a cell."""
     data = np.load(request["file"])
     y, dim = data["y"], data["contexts"].shape[1]
     design = dense(data["contexts"], int(data["n_lags"]))
@@ -160,7 +160,7 @@ def measure(peer: str, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def warm_up(peer: str) -> None:
-    """Compile and import on a small problem before any clock runs."""
+    """Import and compile on a small problem, before anything is timed."""
     rng = np.random.default_rng(0)
     design = np.asfortranarray(rng.standard_normal((30, 12)))
     y = rng.standard_normal(30)
@@ -168,7 +168,7 @@ def warm_up(peer: str) -> None:
 
 
 def main() -> None:
-    """Answer the request named on the command line."""
+    """Measure what the request on the command line asks for."""
     peer, path = sys.argv[1:]
     with open(path) as file:
         request = json.load(file)

@@ -94,7 +94,7 @@ def _coverage(found: list[tuple[Interval | Refusal, float]]) -> dict[str, Any]:
 
 
 def _measure(case: Case, seed: int, n_rounds: int) -> tuple[dict[str, Interval | Refusal], float]:
-    """The two values of one log, and the truth."""
+    """Return the two values of one log, and the truth."""
     rng = np.random.default_rng([9, seed])
     theta = rng.standard_normal(DIM)
     theta /= np.linalg.norm(theta)

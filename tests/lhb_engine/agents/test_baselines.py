@@ -231,3 +231,24 @@ def test_ucb_mp_learns_anew_after_round_h_and_keeps_its_lag():
         again.observe(past, "", t, 1.0)
     assert again.lag == 1
     assert again.ellipsoid.moment.tolist() == (contexts[3] + contexts[4]).tolist()
+
+
+def test_ucb_mp_starts_its_ellipsoid_anew_with_each_estimate():
+    agent = make_agent("ucb_mp", dim=DIM, horizon=HORIZON)
+    history = played(lags(k2=1.0))
+    fresh = agent.ellipsoid.state()
+    for lag in (2, 5):
+        weights = lags(**{f"k{lag}": 1.0})
+        agent.install(Estimate("ok", weights, theta=THETA, active_lags=(lag,)))
+        assert agent.ellipsoid.state() == fresh
+        agent.observe(history, "", 40, 1.0)
+        assert agent.ellipsoid.state() != fresh
+
+
+def test_sa_gd_keeps_the_largest_in_size():
+    """With s = 2 of the weights 1, -0.8 and 0.3 the third goes, not the second."""
+    agent = make_agent("sa_gd", dim=DIM, horizon=HORIZON, s=2)
+    window = FitWindow(1, 1, 400, HORIZON, 400)
+    estimate = agent.fit(played(lags(k1=1.0, k4=-0.8, k7=0.3), n=400).over(window))
+    assert np.flatnonzero(estimate.lag_weights).tolist() == [1]
+    assert estimate.active_lags == (1,)

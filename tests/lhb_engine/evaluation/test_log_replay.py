@@ -249,3 +249,12 @@ def test_value_intervals_cover():
     rows = coverage.run(40, 1000, ["ad_lasso, lag 0", "propensities 1"])
     assert [row["intervals"] for row in rows] == [40, 40, 0, 0]
     assert min(row["coverage"] for row in rows[:2]) >= 0.85
+
+
+def test_predictions_include_the_baseline():
+    """A baseline of 5 that the estimate knows of is no error."""
+    log = uniform_log(lags(12, k2=1.0), 1000)
+    log.rewards[:] += 5
+    found = replayed(log, fit_intercept=True)
+    assert found.error.value < 0.03
+    assert found.skill.low > 0.7

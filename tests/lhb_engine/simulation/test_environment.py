@@ -128,3 +128,12 @@ def test_impossible_worlds_are_refused():
         world(noise=-1.0)
     with pytest.raises(ValueError, match="n_arms"):
         world(n_arms=0)
+
+
+@pytest.mark.parametrize(("sparsity", "n_spikes"), [(1, 1), (2, 1), (5, 1), (6, 2), (11, 3)])
+def test_a_fifth_of_the_lags_spike_rounded_up(sparsity: int, n_spikes: int) -> None:
+    weights = lag_weights("spiking", 20, sparsity, np.random.default_rng(0))
+    sizes = weights[weights > 0] / weights[weights > 0].min()
+    if n_spikes < sparsity:
+        assert (sizes > 1.5).sum() == n_spikes
+        assert sizes.max() == pytest.approx(20)

@@ -146,3 +146,16 @@ def test_only_those_that_declare_it_see_the_truth(algorithm):
             options = {name: value for name, value in told.items() if name in known}
         arms.append(simulate(algorithm, env, n_rounds=150, seed=0, options=options).arms)
     assert np.array_equal(*arms) != ALGORITHMS[algorithm].needs_truth
+
+
+def test_regret_is_what_the_best_arms_would_have_paid_more():
+    """Paid in rewards, in a world whose lag weights sum to 2.5 and not to 1."""
+    weights = np.array([0.0, 1.5, 0.0, 1.0])
+    env = LongHorizonEnvironment(np.array([0.6, 0.8]), weights, noise=0.0, seed=3)
+    played = simulate("uniform", env, n_rounds=50, seed=1)
+    contexts = env.contexts(1, 50)
+    signals = env.signals(contexts)
+    later = np.zeros(4)  # rounds without action, in which the last ones still pay
+    best = env.rewards(np.concatenate([signals.max(axis=1), later])).sum()
+    chosen = env.rewards(np.concatenate([signals[np.arange(50), played.arms], later])).sum()
+    assert played.regret[-1] == pytest.approx(best - chosen)

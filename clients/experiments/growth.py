@@ -37,6 +37,12 @@ def agent_of(panel: str) -> str:
     return "doubling_lasso" if panel == EARLY_LAGS else "ad_lasso"
 
 
+def labels_of(panel: str) -> tuple[str, ...]:
+    """Return the algorithms that play a panel; the oracle has AD-Lasso's epochs, so T >= h."""
+    agent = agent_of(panel)
+    return (agent,) if panel == EARLY_LAGS else (agent, "oracle_w")
+
+
 def axis_of(panel: str) -> str:
     """Return the column that regret grows with."""
     return "horizon" if panel in IN_H else "round"
@@ -65,7 +71,7 @@ def cases(scale: Scale) -> list[Case]:
         {"panel": panel, "horizon": horizon, "label": label, "seed": seed}
         for panel, each in sizes.items()
         for horizon in each
-        for label in (agent_of(panel), "oracle_w")
+        for label in labels_of(panel)
         for seed in range(scale.seeds)
     ]
 
@@ -89,7 +95,7 @@ def draw(table: Table, figure: "Figure") -> None:
     """Draw regret on log axes: against T on the left, against h on the right."""
     left, right = figure.subplots(1, 2)
     for panels, axes, x in (((*IN_T, EARLY_LAGS), left, "round"), (IN_H, right, "horizon")):
-        lines = [(panel, label) for panel in panels for label in (agent_of(panel), "oracle_w")]
+        lines = [(panel, label) for panel in panels for label in labels_of(panel)]
         for place, (panel, label) in enumerate(lines):
             shown = table.where(panel=panel, label=label)
             positive = Table(row for row in shown if row["regret"] > 0)

@@ -116,8 +116,8 @@ def draw(table: Table, figure: "Figure") -> None:
             low, high = share - error, share + error
             axes.fill_between(at, low, high, color=look["color"], alpha=0.15, lw=0, step="post")
         axes.set_title(f"{method}\n{ensemble}", fontsize=7)
+        axes.set_xlabel("rows m", fontsize=7)
     figure.axes[0].legend(fontsize=7)
-    figure.supxlabel("rows m", fontsize=9)
     figure.supylabel("share recovered", fontsize=9)
 
 

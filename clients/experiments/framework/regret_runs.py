@@ -122,10 +122,10 @@ def draw_panels(table: Table, figure: "Figure", n_columns: int = 4) -> None:
                 band(axes, shown.where(label=label), "round", "regret", label, place)
         axes.set_title(panel, fontsize=9)
         axes.set_ylim(0, None)
+        axes.set_xlabel("round")
     axes = figure.axes[0]
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(7, len(labels)))
-    figure.supxlabel("round", fontsize=9)
     figure.supylabel("cumulative regret", fontsize=9)
 
 

@@ -1,6 +1,7 @@
 """docs/results.md and its figures, from the CSVs and docs/claims.toml alone."""
 
 import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO
@@ -34,11 +35,13 @@ def draw_figure(experiment: Experiment, table: Table, path: Path, dpi: int = DPI
 
     with plt.rc_context({"font.size": 8, "axes.grid": True, "grid.alpha": 0.25}):
         width, height = experiment.figure_size
-        figure = plt.figure(figsize=(width, height + 0.45), layout="constrained")
+        lines = textwrap.wrap(caption(experiment, table), round(17 * width))
+        below = 0.13 * len(lines) + 0.05  # inches
+        figure = plt.figure(figsize=(width, height + below))
+        bottom = below / (height + below)
+        figure.set_layout_engine("constrained", rect=(0, bottom, 1, 1 - bottom))
         experiment.draw(table, figure)
-        figure.text(0.5, 0.0, caption(experiment, table), ha="center", va="bottom", fontsize=6.5,
-                    wrap=True, transform=figure.transFigure)  # fmt: skip
-        figure.get_layout_engine().set(rect=(0, 0.45 / (height + 0.45), 1, 1))  # type: ignore
+        figure.text(0.5, 0.03 / (height + below), "\n".join(lines), ha="center", fontsize=6.5)
         path.parent.mkdir(parents=True, exist_ok=True)
         picture = BytesIO()
         figure.savefig(picture, dpi=dpi)
@@ -122,11 +125,18 @@ def _asked(verdict: Verdict) -> str:
 
 
 def _changed(verdicts: Sequence[Verdict]) -> str:
-    rows = []
+    """Tell which claims have another verdict than in the last edition, and how rules changed."""
+    by_id: dict[str, list[Verdict]] = {}
     for v in verdicts:
-        reasons = "; ".join(f"{date}: {reason}" for date, reason in v.rule.changes)
-        if v.rule.last != str(v.outcome) and v.rule.last != "new":
-            rows.append((f"{v.rule.id}: {v.rule.title}", v.rule.last, str(v.outcome), reasons))
+        by_id.setdefault(v.rule.id, []).append(v)
+    rows = []
+    for name, found in by_id.items():
+        rule, now = found[0].rule, {str(v.outcome) for v in found}
+        if rule.last == "new" or now == {rule.last}:
+            continue
+        told = [f"{v.rule.agent}: {v.outcome}" if v.rule.agent else str(v.outcome) for v in found]
+        reasons = "; ".join(f"{reason} ({date})" for date, reason in rule.changes)
+        rows.append((name, rule.last, "; ".join(told), reasons))
     if not rows:
         return ""
     about = (

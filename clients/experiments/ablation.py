@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from scipy import sparse
 
-from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
-from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band, panels
 from clients.experiments.framework.regret_runs import cases_of, compare, regret_table
 from clients.experiments.framework.table import Row, Table
@@ -126,11 +124,6 @@ def draw(table: Table, figure: "Figure") -> None:
     figure.axes[0].legend(fontsize=7)
 
 
-def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
-    """Compare the paper's algorithm with its variants in each panel."""
-    return compare(table, rule, AGENT)
-
-
 EXPERIMENT = Experiment(
     name="ablation",
     title="Doubling Lasso without its differencing, and with other quarters",
@@ -141,6 +134,6 @@ EXPERIMENT = Experiment(
     cases=cases,
     run=run,
     draw=draw,
-    measure=measure,
+    measure=compare,
     details=regret_table,
 )

@@ -37,6 +37,11 @@ class Settings(BaseSettings):
         "(Linux); where that is less than half a processor for so long, it is begun anew with "
         "`fit_niceness` alone, as are the fits of the next minute; 0: all fits are",
     )
+    fit_start_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="a process that has not begun its fit by then is killed, and another begins it",
+    )
     fit_timeout_seconds: float = Field(
         default=3600.0, gt=0, description="a fit that takes longer is killed"
     )

@@ -34,9 +34,13 @@ class FitPool(FitProcesses):
         return len(self._due)
 
     def queue(self) -> FitQueue:
-        """Report how many fits are due, since when, and how many processes fit."""
+        """Report how many fits are due, since when, and how many processes fit.
+
+        None fits while the last fit found no process that began it.
+        """
         oldest = min((since for _, since in list(self._due.values())), default=None)
-        return FitQueue(len(self._due), oldest, self._settings.fit_workers)
+        n_workers = 0 if self._is_stalled else self._settings.fit_workers
+        return FitQueue(len(self._due), oldest, n_workers)
 
     def start(self, writer: GroupCommit, store: Store) -> None:
         """Start the fits that are due in the database, and set timers for those to come."""

@@ -5,10 +5,12 @@ import json
 import multiprocessing
 import time
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import structlog
 from pebble import ProcessExpired, ProcessPool
+from pebble.pool.process import WORKERS_NAME
 
 from service.agent_cache import Agents
 from service.fits.install import FinishFit, RetryPolicy
@@ -21,7 +23,12 @@ from service.writer.group_commit import GroupCommit
 log = structlog.get_logger()
 Job = Callable[[str, str, str, int, float], str | None]
 TRIES = 3  # of a fit whose process dies under it, before that counts as a failure
+PAUSE_SECONDS = 0.5  # in which the pool sees that its processes are dead
 BUSY_SECONDS = 60.0  # after a fit that found no idle time, others do not look for it
+
+
+class NotBegun(Exception):
+    """Every process is frozen, or takes too long to start."""
 
 
 class FitProcesses:
@@ -47,6 +54,7 @@ class FitProcesses:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._free = asyncio.Semaphore(settings.fit_workers)
         self._busy_until = 0.0
+        self._is_stalled = False  # the last fit found no process that began it
 
     def warm_up(self) -> None:
         """Start the processes before the first fit asks for them."""
@@ -109,13 +117,22 @@ class FitProcesses:
         is_busy = time.monotonic() < self._busy_until
         idle_seconds, n_died = 0.0 if is_busy else self._settings.fit_idle_seconds, 0
         while True:
-            future = self._processes().schedule(
-                self.job,
-                args=(self._settings.database_url, *key, due, idle_seconds),
-                timeout=self._settings.fit_timeout_seconds,
-            )
             try:
-                text = await asyncio.wrap_future(future)
+                future = self._processes().schedule(
+                    self.job,
+                    args=(self._settings.database_url, *key, due, idle_seconds),
+                    timeout=self._settings.fit_timeout_seconds,
+                )
+                text = await self._result(future)
+            except NotBegun as error:
+                log.warning("fit_not_begun", session=key[1], due=due, reason=str(error))
+                n_died += 1
+                if n_died == TRIES:
+                    return Fitted(None, reason=str(error))
+                continue
+            except BrokenProcessPool as error:  # the system starts no more processes
+                self._is_stalled, self._pool = True, None
+                return Fitted(None, reason=f"no process could be started: {error.__cause__}")
             except ProcessExpired as error:
                 if error.exitcode == STARVED and idle_seconds:
                     log.info("fit_begun_anew", session=key[1], due=due, reason="no idle time")
@@ -132,3 +149,20 @@ class FitProcesses:
             except Exception as error:  # the job could not read its data
                 return Fitted(None, reason=f"{type(error).__name__}: {error}")
             return None if text is None else Fitted(**{"estimate": None, **json.loads(text)})
+
+    async def _result(self, future: Any) -> str | None:
+        """Wait for what a process returns; kill the processes if none begins in time."""
+        result, seconds = asyncio.wrap_future(future), self._settings.fit_start_seconds
+        try:
+            await asyncio.wait([result], timeout=seconds)
+            self._is_stalled = not (future.running() or future.done())
+            if not self._is_stalled:
+                text: str | None = await result
+                return text
+        finally:
+            result.cancel()  # nothing, where it is done
+        for process in multiprocessing.active_children():
+            if process.name == WORKERS_NAME:
+                process.kill()  # frozen or not: the pool replaces it
+        await asyncio.sleep(PAUSE_SECONDS)
+        raise NotBegun(f"no process began the fit within {seconds} s")

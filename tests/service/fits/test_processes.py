@@ -1,9 +1,12 @@
 """Processes that fit: what their deaths cost, how they give way, when they take idle time."""
 
 import asyncio
+import errno
+import multiprocessing.util
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +48,58 @@ async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> Non
         [item] = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
         assert item["status"] == "failed"
         assert "died" in item["reason"]
+
+
+async def test_a_process_frozen_while_idle_is_replaced(serve: Serve) -> None:
+    async with serve(fit_start_seconds=8.0) as client:
+        gate = close_gate(client, gated_fit)
+        session = await client.create(algorithm="ad_lasso")
+        gate.unlink()
+        await play(client, session, 4)
+        await until(lambda: installed(client, session))
+        frozen = await process_at(gate)
+        os.kill(frozen, signal.SIGSTOP)
+        await play(client, session, 8)
+
+        async def noticed() -> bool:
+            return (await client.read("/readyz"))["workers"] == 0
+
+        async def both() -> bool:
+            return len(await installed(client, session)) == 2
+
+        await until(noticed)
+        await until(both)
+        assert await process_at(gate) != frozen
+        assert (await client.read("/readyz"))["workers"] == 1
+        items = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+        assert [item["status"] for item in items if item["status"] == "failed"] == []
+
+
+async def test_a_fit_without_a_process_is_recorded_and_tried_again(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system refuses to start processes for a while."""
+    start, n_refused = multiprocessing.util.spawnv_passfds, 0
+
+    def refuse(*arguments: Any) -> int:
+        nonlocal n_refused
+        n_refused += 1
+        if n_refused <= 2:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return int(start(*arguments))
+
+    async with serve(fit_retry_seconds=0.1) as client:
+        monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
+        session = await client.create(algorithm="ad_lasso")
+        await play(client, session, 4)
+
+        async def failed() -> list[Any]:
+            items = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+            return [item["reason"] for item in items if item["status"] == "failed"]
+
+        assert os.strerror(errno.EAGAIN) in (await until(failed))[0]
+        await until(lambda: installed(client, session))
+        assert (await client.read("/readyz"))["workers"] == 1
 
 
 async def test_fits_are_as_nice_as_they_are_told(serve: Serve) -> None:

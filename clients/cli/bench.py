@@ -167,7 +167,7 @@ def _milliseconds(
 
 @bench.command()
 def decide(
-    board: Annotated[str, typer.Option(help="main | harder | life | poor | all")] = "main",
+    board: Annotated[str, typer.Option(help="main | harder | life | dense | poor | all")] = "main",
     algorithm: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
     variant: Annotated[
         list[str] | None,
@@ -187,11 +187,12 @@ def decide(
         "main": scoreboard.BOARD,
         "harder": scoreboard.HARDER,
         "life": scoreboard.LIFE,
+        "dense": scoreboard.DENSE,
         "poor": scoreboard.POOR,
     }
     worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
     if not worlds:
-        raise typer.BadParameter(f"no board {board!r}: main, harder, life, poor or all")
+        raise typer.BadParameter(f"no board {board!r}: main, harder, life, dense, poor or all")
     if world:
         worlds = tuple(w for w in worlds if w.name in world)
     names = algorithm or (["anytime"] if variant else ["anytime", "ad_lasso"])
@@ -222,6 +223,27 @@ def _board_lines(result: dict[str, Any], names: list[str]) -> Iterator[str]:
             if "less_anytime" in found:
                 less, by = found["less_anytime"]
                 yield f"{row['world']}: {name} less anytime {less:+.1f} ± {by:.1f}"
+
+
+@bench.command()
+def certainty(
+    world: Annotated[list[str] | None, typer.Option(help="Only these worlds.")] = None,
+    seeds: Annotated[int, typer.Option(help="Worlds of each kind.", min=1)] = 10,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    jobs: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Whether the angle that anytime says holds, and how often it raises an alarm."""
+    from clients.bench import certainty as table
+
+    worlds = [w for w in table.WORLDS if not world or w.name in world]
+    if not worlds:
+        raise typer.BadParameter(f"no such world; there are {[w.name for w in table.WORLDS]}")
+    if not as_json:
+        typer.echo(table.HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = table.run(worlds, range(first_seed, first_seed + seeds), jobs=jobs, progress=progress)
+    show({"worlds": rows}, as_json, ())
 
 
 @bench.command()

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,13 +123,13 @@ def play_in_process(
     )
 
 
-def over_http(url: str, **client_options: Any) -> Player:
-    """Return a player that drives the service at `url`, one request a round."""
+def over_http(url: str, *, keep_sessions: bool = False) -> Player:
+    """Return a player that drives the service at `url`, and deletes its sessions at the end."""
 
     def play(settings: SimulationSettings, algorithm: str, seed: int, on_round: OnRound) -> Run:
         world = settings.world(seed)
         started = time.perf_counter()
-        with Client(url, **client_options) as client:
+        with Client(url) as client, ExitStack() as stack:
             session = client.create_session(
                 f"simulate-{algorithm}-{seed}-{uuid.uuid4()}",
                 algorithm=algorithm,
@@ -138,6 +139,8 @@ def over_http(url: str, **client_options: Any) -> Player:
                 options=settings.agent_options(algorithm, world),
                 refit="blocking",
             )
+            if not keep_sessions:
+                stack.callback(session.delete)
             arms, rewards, gaps = play_session(session, world, settings.rounds, on_round)
             estimates = [Estimate.from_json(item) for item in settled_estimates(session)]
         seconds = time.perf_counter() - started
@@ -198,9 +201,10 @@ def simulate_all(
     *,
     show_progress: bool = False,
     n_side_by_side: int = 8,
+    keep_sessions: bool = False,
 ) -> dict[str, list[Run]]:
     """Play every algorithm on every world; over HTTP, `n_side_by_side` worlds at once."""
-    player = play_in_process if url is None else over_http(url)
+    player = play_in_process if url is None else over_http(url, keep_sessions=keep_sessions)
     n_workers = 1 if url is None else n_side_by_side
     with progress(show_progress) as track, ThreadPoolExecutor(n_workers) as pool:
         futures = {}

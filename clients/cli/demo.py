@@ -63,7 +63,7 @@ def demo(
             f"A round is one request: {settings.arms} contexts and the last reward in, "
             "the decision out\nonce both are on disk.\n"
         )
-        runs = simulate_all(settings, url, show_progress=True)
+        runs = simulate_all(settings, url, show_progress=True, keep_sessions=True)
     for warning in warnings_of(runs):
         console.print(f"[yellow]warning: {warning}")
     print_table(settings, runs, console)

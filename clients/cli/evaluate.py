@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from clients.cli.output import AsJson, show
+from clients.cli.simulate import DEFAULT_ALGORITHM
 
 
 def evaluate(
     log: Annotated[Path, typer.Argument(help="LOG.csv | .ndjson | .parquet (docs/evaluate.md)")],
     horizon: Annotated[int, typer.Option(help="h: number of lags", min=1)],
     algorithm: Annotated[
-        list[str] | None, typer.Option(help="May be given several times; default: ad_lasso.")
+        list[str] | None, typer.Option(help="May be given several times; default: anytime.")
     ] = None,
     lags: Annotated[
         str | None,
@@ -35,7 +36,7 @@ def evaluate(
     try:
         found = {
             name: evaluate_log(log, name, horizon, given, seed)
-            for name in algorithm or ["ad_lasso"]
+            for name in algorithm or [DEFAULT_ALGORITHM]
         }
     except (LogError, OSError) as error:
         raise typer.BadParameter(str(error)) from None

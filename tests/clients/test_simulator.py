@@ -1,10 +1,12 @@
 """The same worlds in process and over HTTP, to the last bit."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from clients.cli.demo import server
 from clients.simulation_report import summary, warnings_of
 from clients.simulator import SimulationSettings, play_session, simulate_all
 from lhb import Client
@@ -96,3 +98,11 @@ def test_all_zero_estimates_are_announced() -> None:
 def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         replace(SMALL, **wrong)
+
+
+def test_a_simulation_leaves_no_sessions_behind(tmp_path: Path) -> None:
+    with server(tmp_path / "simulated.db") as url, Client(url) as client:
+        simulate_all(SMALL, url)
+        assert list(client.sessions(archived=True)) == []
+        simulate_all(SMALL, url, keep_sessions=True)
+        assert len(list(client.sessions())) == len(SMALL.algorithms) * SMALL.seeds

@@ -168,7 +168,7 @@ def test_the_whole_composition_survives_deaths_and_gets_the_same_regret(
 
         killer = threading.Thread(target=kill_one_of_each)
         killer.start()
-        served = simulate_all(SETTINGS, url)
+        served = simulate_all(SETTINGS, url, keep_sessions=True)
         killer.join()
         assert httpx.get(f"{url}/metrics").status_code == 404
         ready = httpx.get(f"{url}/readyz").json()

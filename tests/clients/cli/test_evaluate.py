@@ -11,10 +11,12 @@ from typer.testing import CliRunner
 
 from clients.cli.log_files import LogError, read_log
 from clients.cli.main import app
+from clients.cli.simulate import DEFAULT_ALGORITHM
 from clients.simulator import SimulationSettings, play_session
 from lhb import Client
 from lhb_engine.evaluation.log_replay import Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment
+from service.api.sessions import DEFAULTS
 
 N, K, DIM = 400, 3, 2
 
@@ -94,7 +96,8 @@ def test_an_evaluation_from_the_command_line(rounds: list[dict], tmp_path: Path)
     assert "no estimate" in found["uniform"]["skill"]["refused"]
     table = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12"])
     assert table.exit_code == 0
-    assert "ad_lasso" in table.output
+    assert DEFAULTS["algorithm"] == DEFAULT_ALGORITHM  # the service's
+    assert DEFAULT_ALGORITHM in table.output
 
 
 def test_what_the_service_writes_reads_straight_in(url: str, tmp_path: Path) -> None:
@@ -115,7 +118,7 @@ def test_what_the_service_writes_reads_straight_in(url: str, tmp_path: Path) -> 
         np.testing.assert_array_equal(log.selected, world.contexts(1, 150)[np.arange(150), arms])
         assert log.propensities is not None
     assert evaluate(rounds) == evaluate(events)
-    assert evaluate(events)["ad_lasso"]["n_rounds"] == 150
+    assert evaluate(events)[DEFAULT_ALGORITHM]["n_rounds"] == 150
 
 
 def test_a_log_is_one_trajectory(url: str, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Where the truth is kept: the port and its adapters."""
+"""The database: a port and its adapters. Begin with `ports`, then read one adapter's `store`."""

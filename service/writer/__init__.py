@@ -1,0 +1,1 @@
+"""The writer: commands that wait are committed together. Begin with `group_commit`."""

@@ -1,0 +1,1 @@
+"""The PostgreSQL adapter: any number of processes on one database. Begin with `store`."""

@@ -14,7 +14,6 @@ from sqlalchemy.pool import NullPool
 
 from service.storage.database_url import is_sqlite, sqlite_path
 from service.storage.schema import script
-from service.storage.sqlite.connection import make_private
 from service.storage.sqlite.file_lock import FileLock
 
 ONE_AT_A_TIME = 0x6C6862  # of any number of processes that migrate: an advisory lock
@@ -72,7 +71,6 @@ def _connected(url: str) -> Iterator[Connection]:
         path = sqlite_path(url)
         lock = FileLock(path)
         try:
-            make_private(path)
             with _sqlite(path) as connection:
                 yield connection
         finally:

@@ -3,7 +3,6 @@
 import operator
 import os
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 from service.problems import ProblemCode, Unavailable
@@ -56,17 +55,9 @@ class translated:
         raise Unavailable(problem, f"{reason} ({error}); nothing was written") from error
 
 
-def make_private(path: Path) -> None:
-    """Make a new database file that only its owner may read; its log takes over the mode."""
-    with suppress(OSError):  # it is there already, or SQLite says what is wrong
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-
-
 def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode, usable from any thread."""
     mode = "ro" if readonly else "rwc"
-    if not readonly:
-        make_private(path)
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(
         uri,

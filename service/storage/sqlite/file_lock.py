@@ -21,7 +21,7 @@ class FileLock:
     Parameters
     ----------
     path : Path
-        The file to own; made, empty, if absent.
+        The file to own. A new one is made empty, and only its owner may read it and its log.
 
     Raises
     ------

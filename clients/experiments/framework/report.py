@@ -73,6 +73,7 @@ def write_report(folder: Path, target: Path, scale: Scale) -> list[str]:
         path = csv_path(folder, name, scale)
         if not path.exists():
             absent.append(name)
+            sections.append(f"## {name}\n\nNot run in this edition (`lhb reproduce {name}`).\n")
             continue
         table = Table.read(path)
         about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))

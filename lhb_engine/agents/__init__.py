@@ -33,7 +33,7 @@ ALGORITHMS: dict[str, type[Agent]] = {
 
 
 def make_options(algorithm: str, options: dict[str, Any]) -> Options:
-    """The algorithm's options, checked.
+    """Return the algorithm's options, checked.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def make_options(algorithm: str, options: dict[str, Any]) -> Options:
 
 
 def make_agent(algorithm: str, *, dim: int, horizon: int, **options: Any) -> Agent:
-    """A fresh agent of the named algorithm."""
+    """Return a fresh agent of the named algorithm."""
     return ALGORITHMS[algorithm](dim, horizon, make_options(algorithm, options))
 
 

@@ -15,7 +15,7 @@ class ADLasso(DoublingLasso):
     summary = "Adaptive Doubling Lasso, the paper's algorithm for any number of rounds."
 
     def windows(self) -> Iterator[FitWindow]:
-        """The schedule, without end."""
+        """Return the schedule, without end."""
         return epochs.ad_windows(self.horizon, self.first_quarter)
 
     def fit(self, history: History) -> Estimate:

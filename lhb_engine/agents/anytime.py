@@ -110,7 +110,7 @@ class Anytime(Agent):
         return np.asarray(epsilon / len(scores) + (1.0 - epsilon) * super().probabilities(scores))
 
     def deciding(self, n_rounds: int) -> Deciding:
-        """What decides after `n_rounds` rounds of the session: a direction, or exploring."""
+        """Return what decides after `n_rounds` rounds of the session: a direction, or exploring."""
         if self.theta is None:
             return "exploring"
         if self.prediction is None or n_rounds < self._lapse(self.prediction.last_round):
@@ -123,7 +123,7 @@ class Anytime(Agent):
         return self.deciding(position - 1) == "in_use"
 
     def _lapse(self, last_round: int) -> float:
-        """The last round of the session in which a direction decides, unless a fit confirms it.
+        """Return the last round of the session in which an unconfirmed direction decides.
 
         It decides for as many rounds again as its fit looked back on. Several fits fall due until
         then. Each replaces it by another direction, and so confirms it, or finds none.
@@ -139,7 +139,7 @@ class Anytime(Agent):
         return np.array(chosen, dtype=np.int64)
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:
-        """The scores, or one feature while there is no direction, on the side of the last one."""
+        """Return the scores, or one feature without a direction, on the side of the last one."""
         scores = self.scores(contexts)
         if self._decides(draw):
             return scores
@@ -148,7 +148,7 @@ class Anytime(Agent):
         return contexts[:, feature] * (1.0 if up else -1.0)
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
-        """The first window that is due after more than `n_rounds` rounds."""
+        """Return the first window that is due after more than `n_rounds` rounds."""
         memory = self.options.memory
         return next(anytime_windows(self.horizon, memory, n_rounds, self.settings))
 
@@ -181,7 +181,7 @@ class Anytime(Agent):
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """The agent that `state()` described; one stored without a prediction has none."""
+        """Return the agent that `state()` described; one stored without a prediction has none."""
         agent = super().from_state(dim, horizon, options, state)
         if "prediction" in state:
             agent.prediction = Prediction.from_json(state["prediction"])

@@ -65,7 +65,10 @@ def scores_of(contexts: Floats, theta: Floats) -> Floats:
 
 
 def best_arms(scores: Floats) -> Sequence[int]:
-    """The arms of the highest of (K,) scores, in order. On a list: for few arms numpy is slower."""
+    """Return the arms of the highest of (K,) scores, in order.
+
+    It works on a list: for few arms numpy is slower.
+    """
     values: list[float] = scores.tolist()
     highest = max(values)
     n_best = values.count(highest)
@@ -134,7 +137,7 @@ class Agent:
         return np.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0)
 
     def _scores(self, contexts: Floats) -> Floats:
-        """What `scores` makes finite; contexts are checked."""
+        """Return what `scores` makes finite; contexts are checked."""
         if self.theta is None:
             return np.zeros(contexts.shape[:-1])
         return scores_of(contexts, self.theta)
@@ -144,15 +147,15 @@ class Agent:
         return self.choose_by(self.ranking(contexts, draw), draw)
 
     def deciding(self, n_rounds: int) -> Deciding:
-        """What the decision after `n_rounds` rounds of the session is made by."""
+        """Return what the decision after `n_rounds` rounds of the session is made by."""
         return "none" if self.theta is None else "in_use"
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:
-        """What a choice is made by in this round, (K, dim) -> (K,): the scores."""
+        """Return what a choice is made by in this round, (K, dim) -> (K,): the scores."""
         return self.scores(contexts)
 
     def choose_by(self, scores: Floats, draw: Draw) -> Choice:
-        """The choice that a `ranking` makes: kept with its decision, it can be made again."""
+        """Choose by a `ranking`: kept with its decision, the choice can be made again."""
         best = best_arms(scores)
         n_best = len(best)
         arm = best[0] if n_best == 1 else best[draw.below(n_best)]
@@ -177,7 +180,7 @@ class Agent:
         """Learn from one reward within the epoch (only where `learns_within_epoch`)."""
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
-        """The first fit that is due after more than `n_rounds` rounds; None: there is none."""
+        """Return the first fit that is due after more than `n_rounds` rounds, or None."""
         return None
 
     def fit(self, history: History) -> Estimate:
@@ -196,7 +199,7 @@ class Agent:
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """The agent that `state()` described, equal in all it does."""
+        """Return the agent that `state()` described, equal in all it does."""
         if state["version"] != cls.state_version:
             raise ValueError(f"{cls.name} cannot read state version {state['version']}")
         agent = cls(dim, horizon, options)

@@ -56,7 +56,7 @@ class Ellipsoid:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """The ellipsoid that `state()` described."""
+        """Return the ellipsoid that `state()` described."""
         ellipsoid = cls(len(state["moment"]), 1.0)
         ellipsoid.inverse = np.array(state["inverse"], dtype=np.float64)
         ellipsoid.moment = np.array(state["moment"], dtype=np.float64)

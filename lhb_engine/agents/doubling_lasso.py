@@ -86,11 +86,11 @@ class DoublingLasso(Agent):
         return self.options.L or epochs.default_first_epoch(self.horizon)
 
     def windows(self) -> Iterator[FitWindow]:
-        """The schedule, without end."""
+        """Return the schedule, without end."""
         return epochs.doubling_windows(self.horizon, self.first_quarter)
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
-        """The first window that is due after more than `n_rounds` rounds."""
+        """Return the first window that is due after more than `n_rounds` rounds."""
         return next(window for window in self.windows() if window.due > n_rounds)
 
     def fit(self, history: History) -> Estimate:
@@ -118,7 +118,7 @@ class DoublingLasso(Agent):
         return self.block_lasso(lam, rows.name == "undifferenced").estimate(rows, history.window)
 
     def block_lasso(self, lam: float | None, fit_intercept: bool) -> "BlockLasso":
-        """The fit that the options ask for."""
+        """Return the fit that the options ask for."""
         from lhb_engine.lasso.fit import BlockLasso
 
         o = self.options

@@ -51,11 +51,11 @@ class OnEpochs(Agent):
             yield window
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
-        """The first window that is due after more than `n_rounds` rounds."""
+        """Return the first window that is due after more than `n_rounds` rounds."""
         return next(window for window in self.windows() if window.due > n_rounds)
 
     def rows(self, history: History) -> "FitRows":
-        """The rows of one fit, undifferenced."""
+        """Return the rows of one fit, undifferenced."""
         from lhb_engine.design.fit_rows import measured_rows
 
         window = history.window
@@ -65,7 +65,7 @@ class OnEpochs(Agent):
 
 
 def covered(rows: "FitRows", window: FitWindow) -> dict[str, Any]:
-    """The fields of an `Estimate` that say which data a fit has used."""
+    """Return the fields of an `Estimate` that say which data a fit has used."""
     return {
         "n_rows": rows.design.n_rows,
         "n_missing": rows.n_missing,

@@ -53,5 +53,5 @@ def whole_epoch(window: FitWindow, horizon: int) -> FitWindow:
 
 
 def quarter_of(window: FitWindow) -> int:
-    """q of a doubling window, which spans quarters two to four."""
+    """Return q of a doubling window, which spans quarters two to four."""
     return (window.last - window.first + 1) // 3

@@ -42,7 +42,7 @@ class LinUCB(Agent):
         self.ellipsoid = Ellipsoid(dim, options.ridge)
 
     def deciding(self, n_rounds: int) -> Deciding:
-        """The ellipsoid decides from the first round on."""
+        """Return the ellipsoid decides from the first round on."""
         return "in_use"
 
     def _scores(self, contexts: Floats) -> Floats:
@@ -60,7 +60,7 @@ class LinUCB(Agent):
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """The agent that `state()` described."""
+        """Return the agent that `state()` described."""
         agent = super().from_state(dim, horizon, options, state)
         agent.ellipsoid = Ellipsoid.from_state(state["ellipsoid"])
         return agent

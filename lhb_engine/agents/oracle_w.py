@@ -71,7 +71,7 @@ class OracleW(Agent):
         self.weights[: len(given)] = given
 
     def windows(self) -> Iterator[FitWindow]:
-        """The schedule, without end. All lags are known at once, in the first phase too."""
+        """Return the schedule, without end. All lags are known at once, in the first phase too."""
         if self.options.schedule == "growing":
             yield from growing_windows(self.horizon)
         length = self.options.L or epochs.default_first_epoch(self.horizon)
@@ -79,7 +79,7 @@ class OracleW(Agent):
             yield replace(window, n_lags=self.horizon)
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
-        """The first window that is due after more than `n_rounds` rounds."""
+        """Return the first window that is due after more than `n_rounds` rounds."""
         return next(window for window in self.windows() if window.due > n_rounds)
 
     def fit(self, history: History) -> Estimate:

@@ -26,7 +26,7 @@ class SWMP(OnEpochs):
     options_type = EpochOptions
 
     def fit(self, history: History) -> Estimate:
-        """The best-matching lag and the direction it alone gives."""
+        """Return the best-matching lag and the direction it alone gives."""
         window = history.window
         assert window is not None
         rows, units = in_units(self.rows(history))

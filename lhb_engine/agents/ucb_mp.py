@@ -80,7 +80,7 @@ class UCBMP(SWMP):
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """The agent that `state()` described."""
+        """Return the agent that `state()` described."""
         agent = super().from_state(dim, horizon, options, state)
         agent.lag = state["lag"]
         agent.second_phase = state.get("second_phase", True)  # a state of before never restarts

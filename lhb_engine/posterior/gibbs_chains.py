@@ -104,7 +104,7 @@ class Chains:
         self._draw_theta_and_noise()
 
     def keep(self, chosen: Ints) -> None:
-        """Go on with these chains, a chain named twice twice."""
+        """Resample chains by index, with repetition."""
         for name in _STATE:
             value = getattr(self, name)
             value[:] = value[chosen]
@@ -115,7 +115,7 @@ class Chains:
         self.level = self.error @ self.rows.intercept
 
     def _draw_baseline(self) -> None:
-        """A baseline or none: b integrated out of a wide normal, against b = 0."""
+        """Draw a baseline or none: b integrated out of a wide normal, against b = 0."""
         ratio = 1.0 + self._wide * self._unit / self.noise2
         added = 0.5 * self.level**2 / (self._unit * self.noise2) * (1.0 - 1.0 / ratio)
         chance = expit(added - 0.5 * np.log(ratio))
@@ -149,7 +149,7 @@ class Chains:
         return score, odds, inverse, along
 
     def _draw_weights(self) -> None:
-        """w a lag at a time, spike or slab with the weight itself integrated out.
+        """Draw w a lag at a time, spike or slab with the weight itself integrated out.
 
         Every chain goes through its own lags in its own order, all chains side by side: the steps
         are as many as a chain's candidates on average, however many chains there are, and a chain
@@ -208,7 +208,7 @@ class Chains:
         self.slab2 /= rng.standard_gamma(1.0 + 0.5 * active)
 
     def _draw_theta_and_noise(self) -> None:
-        """theta given w, of expected length 1 beforehand, and the noise.
+        """Draw theta given w, of expected length 1 beforehand, and the noise.
 
         A draw is the mean that data and prior would give had they been drawn anew.
         """

@@ -47,7 +47,7 @@ class Prediction:
 
     @classmethod
     def of(cls, estimate: Estimate) -> "Prediction | None":
-        """What `estimate` predicts; None without a finite direction."""
+        """Return what `estimate` predicts; None without a finite direction."""
         if estimate.theta is None or not np.isfinite(estimate.theta).all():
             return None
         return cls(
@@ -73,7 +73,7 @@ class Prediction:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Prediction":
-        """The inverse of `to_json`."""
+        """Return the inverse of `to_json`."""
         arrays = {name: np.array(data[name], np.float64) for name in ("lag_weights", "theta")}
         return cls(**data | arrays)
 

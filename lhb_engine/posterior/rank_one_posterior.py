@@ -126,7 +126,7 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
 
 
 def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Posterior:
-    """theta along the mean of sum(w) theta: what an arm is worth is linear in that alone."""
+    """Average draws, theta along the mean of sum(w) theta: an arm's worth is linear in that."""
     effects, baselines, thetas, weights = [], [], [], []
     phi = np.zeros((chains.rows.n_lags, len(scale)))
     inclusion = np.zeros(chains.rows.n_lags)

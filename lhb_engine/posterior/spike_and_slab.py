@@ -18,7 +18,7 @@ def gain(score: Floats, signed: bool) -> Floats:
 
 
 def score_for(needed: Floats, signed: bool) -> Floats:
-    """The z-score (its size, if `signed`) from which the gain is more than `needed`, any shape."""
+    """Return the z-score (its size, if `signed`) from which the gain exceeds `needed`."""
     if signed:
         return np.sqrt(np.maximum(2.0 * needed, 0.0))
     place = np.clip((needed - _LEAST) / _SPACING, 0.0, len(_SCORES) - 2.0)

@@ -13,8 +13,9 @@ from lhb_engine.simulation.harder_environments import measured
 from lhb_engine.simulation.play import simulate
 
 SETTLED = 100  # rounds from which fits are looked at
+ELSEWHERE = ("plain", "flat 30")  # on the main board
 CHANGING = ("theta rotates", "theta rotates, memory 500")
-WORLDS = (*BOARD, *DENSE, *(w for w in LIFE if w.name not in CHANGING))
+WORLDS = (*BOARD, *DENSE, *(w for w in LIFE if w.name not in (*ELSEWHERE, *CHANGING)))
 
 
 def play(world: World, seed: int) -> tuple[list[tuple[float | None, float]], int]:

@@ -1,4 +1,4 @@
-"""SA-GD: rank one first, sparse after, by alternating gradient steps (docs/model.md 6)."""
+"""SA-GD: rank one first, sparse after, by alternating gradient steps (docs/model.md (6.1))."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING

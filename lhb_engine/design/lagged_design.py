@@ -1,4 +1,4 @@
-"""The lagged design X = M T as a linear operator, without a dense matrix (docs/model.md, 1).
+"""The lagged design X = M T as a linear operator, without a dense matrix (docs/model.md (1.5)).
 
 T stacks the trajectories' block-Toeplitz matrices: row t is [xi_t, xi_{t-1}, ..., xi_{t-h+1}],
 with xi_j = 0 before the trajectory's first round. M is sparse and has one row for each

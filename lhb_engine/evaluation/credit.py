@@ -1,4 +1,4 @@
-"""Credit: what past decisions have earned so far and are still to earn, by an estimate."""
+"""Credit: what decisions have earned and will still earn, by an estimate (docs/model.md (1.6))."""
 
 from typing import NamedTuple
 

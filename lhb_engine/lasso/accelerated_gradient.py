@@ -60,7 +60,7 @@ def accelerated_gradient(
     curvature: Curvature,
     max_iterations: int,
 ) -> tuple[Floats, float, int]:
-    """Minimise by FISTA; momentum restarts where it points uphill (docs/model.md, 3).
+    """Minimise by FISTA; momentum restarts where it points uphill (docs/model.md (5.5)).
 
     The duality gap of an iterate needs no further product: its primal value comes from its own
     residual, the dual point from the residual at which the gradient was taken.

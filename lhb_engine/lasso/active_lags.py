@@ -1,4 +1,4 @@
-"""Which lags a fit reports as active (docs/model.md, 5).
+"""Which lags a fit reports as active (docs/model.md (5.4)).
 
 The fit itself keeps too many: without an intercept any lag can stand for the mean reward, and its
 lam is chosen for theta's direction. So lags are tested in a second fit, with an intercept, at a

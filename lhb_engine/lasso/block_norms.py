@@ -1,4 +1,4 @@
-"""Block norms of phi, their proximal map, and the duality gap (docs/model.md, 3)."""
+"""Block norms of phi, their proximal map, and the duality gap (docs/model.md (5.8))."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
 """The block-sparse Lasso on a lagged design, with a duality gap as certificate.
 
 Minimises 1/(2n) |X phi + c b - y|^2 + lam * sum_k |phi_k|_2 over phi (n_lags, dim) and, where
-asked, the baseline b, with c the design's intercept column (docs/model.md, 3 and 4). The dual
+asked, the baseline b, with c the design's intercept column (docs/model.md (5.5)). The dual
 point is the residual u, scaled such that every block of X'u is within n lam. The gap between the
 two objectives bounds phi's excess objective, whatever method found phi.
 """

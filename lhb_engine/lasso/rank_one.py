@@ -1,4 +1,4 @@
-"""From phi to theta and lag weights: the leading singular pair of Phi (docs/model.md, 2)."""
+"""From phi to theta and lag weights: the leading singular pair of Phi (docs/model.md (2.1))."""
 
 from dataclasses import dataclass
 

@@ -18,7 +18,7 @@ LEAST_FREEDOM = 0.25  # of the rows, so that sigma_hat is corrected by at most a
 
 
 def theory_doubling(quarter: int, dim: int, gamma: float, c: float) -> float:
-    """Compute Doubling Lasso's lam = c d sqrt(2 log(2 q d / gamma) / q) (docs/model.md, 3).
+    """Compute Doubling Lasso's lam = c d sqrt(2 log(2 q d / gamma) / q) (docs/model.md (3.4)).
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def theory_doubling(quarter: int, dim: int, gamma: float, c: float) -> float:
 
 
 def theory_full(n_rows: int, dim: int, gamma: float, c: float) -> float:
-    """Compute AD-Lasso's lam = 2 c sqrt(2 d log(2 n / gamma) / n) (docs/model.md, 4).
+    """Compute AD-Lasso's lam = 2 c sqrt(2 d log(2 n / gamma) / n) (docs/model.md (4.3)).
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def noise_adaptive(
     controls: Floats | None = None,
     level: float = LEVEL,
 ) -> NoiseAdaptive:
-    """Choose lam = a sigma_hat sd_x (sqrt(d) + sqrt(2 log k)) / sqrt(n) (docs/model.md, 5).
+    """Choose lam = a sigma_hat sd_x (sqrt(d) + sqrt(2 log k)) / sqrt(n) (docs/model.md (5.1)).
 
     Fits and residual norms alternate, at most ALTERNATIONS times, until sigma_hat changes by less
     than 1e-3. sigma_hat is at least 0.02 sd(y) and is the residual norm corrected for the fit's

@@ -1,4 +1,4 @@
-"""Standard errors of theta and the active lag weights, after a refit of the rank-one model.
+"""Standard errors of theta and active lag weights, after a rank-one refit (docs/model.md (5.9)).
 
 They assume that the active lags are the true ones and were not selected on these rewards, one
 theta for all lags, independent noise of equal variance in every row, and enough rows for the

@@ -30,7 +30,7 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """y_t = sum_k <x_{t-k}, phi_k> + <z_t, b> + intercept, with few nonzero lags phi_k.
 
     Rows are consecutive rounds; shuffled rows are another problem. Where the model
-    phi_k = w_k theta holds (docs/model.md, 1), `theta_` and `lag_weights_` are its parts.
+    phi_k = w_k theta holds (docs/model.md (1.4)), `theta_` and `lag_weights_` are its parts.
 
     Parameters
     ----------

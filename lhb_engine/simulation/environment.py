@@ -1,4 +1,4 @@
-"""Simulated worlds: contexts and rewards of the model (docs/model.md, 1).
+"""Simulated worlds: contexts and rewards of the model (docs/model.md (1.1)).
 
 A world is immutable and does not depend on who plays it. Contexts and noise come from separate
 streams with random access: rounds may be read one by one or in blocks, repeatedly and in any

@@ -1,4 +1,4 @@
-"""Pseudo-regret (docs/model.md, 1)."""
+"""Pseudo-regret (docs/model.md (1.3))."""
 
 import numpy as np
 

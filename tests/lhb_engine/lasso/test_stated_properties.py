@@ -100,16 +100,18 @@ def test_no_unsigned_estimate_has_a_negative_lag_weight(algorithm):
 def test_cross_validation_holds_out_consecutive_blocks_and_takes_the_least_error():
     rng = np.random.default_rng(7)
     X = rng.standard_normal((63, 2))
-    y = np.convolve(X @ [0.6, 0.8], [0, 1.0])[:63] + rng.standard_normal(63)
-    model = LaggedGroupLassoCV(4, n_lams=4, n_folds=3, fit_intercept=False, tol=1e-10).fit(X, y)
+    y = np.convolve(X @ [0.6, 0.8], [0, 1.0])[:63] + rng.standard_normal(63) + 3
+    model = LaggedGroupLassoCV(4, n_lams=4, n_folds=3, tol=1e-10).fit(X, y)
     design, y = LaggedDesign(X, 4).select(np.arange(3, 63)), y[3:]
     expected = np.empty((4, 3))
     for i, held in enumerate((range(20), range(20, 40), range(40, 60))):
         held = np.array(held)
         kept = np.setdiff1d(np.arange(60), held)
         for j, lam in enumerate(model.lams_):
-            phi = solve_group_lasso(design.select(kept), y[kept], lam, tol=1e-10).phi
-            expected[j, i] = np.mean((y[held] - design.select(held).matvec(phi)) ** 2)
+            train = design.select(kept)
+            fit = solve_group_lasso(train, y[kept], lam, fit_intercept=True, tol=1e-10)
+            guess = design.select(held).matvec(fit.phi) + fit.intercept
+            expected[j, i] = np.mean((y[held] - guess) ** 2)
     np.testing.assert_allclose(model.mse_path_, expected, rtol=1e-4)
     assert model.lam_ == model.lams_[expected.mean(axis=1).argmin()]
 

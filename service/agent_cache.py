@@ -18,7 +18,7 @@ N_CACHED = 4096
 
 
 def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
-    """The session's agent as `state` describes it, or a fresh one."""
+    """Build the session's agent as `state` describes it, or a fresh one."""
     kind = ALGORITHMS[session.algorithm]
     options = make_options(session.algorithm, session.options)
     if state is None:
@@ -51,7 +51,7 @@ class Agents:
         self._agents: OrderedDict[SessionKey, LiveAgent] = OrderedDict()
 
     def get(self, uow: UnitOfWork, session: SessionRow) -> Agent:
-        """The session's agent as of this transaction."""
+        """Return the session's agent as of this transaction."""
         key = session.key
         live = uow.agents.get(key)
         if live is None:

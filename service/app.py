@@ -55,8 +55,10 @@ ROUTERS = (
 
 
 class App(FastAPI):
-    """FastAPI behind the one middleware: outside, since even FastAPI's own layers cost more than
-    a decision."""
+    """FastAPI behind the one middleware.
+
+    The middleware is outside, since even FastAPI's own layers cost more than a decision.
+    """
 
     front: Middleware
 
@@ -65,19 +67,21 @@ class App(FastAPI):
         await super().__call__(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Without the outermost layer, which answers a defect in plain text and raises it again,
-        so that the connection is cut: the front says it as a problem."""
+        """Leave out the outermost layer: the middleware answers a defect as a problem.
+
+        That layer answers in plain text and raises the error again, which cuts the connection.
+        """
         stack = super().build_middleware_stack()
         assert isinstance(stack, ServerErrorMiddleware)
         return stack.app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Requests go to the front, start-up and shutdown to the framework."""
+        """Pass requests to the middleware, start-up and shutdown to the framework."""
         await self.front(scope, receive, send)
 
 
 def create_app(settings: Settings | None = None, store: Store | None = None) -> FastAPI:
-    """The service over `settings`; its parts live from start-up to shutdown.
+    """Make the service over `settings`; its parts live from start-up to shutdown.
 
     A `store` that is open already is used, and closed at the end.
     """
@@ -160,7 +164,7 @@ async def watch_keys(keys: Keyring, service: Service) -> "asyncio.Task[None]":
 
 
 def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics) -> Fits:
-    """Processes of this server's own, or word of the workers that share its database."""
+    """Open this server's own fitting processes, or the line to workers that share its database."""
     if is_sqlite(settings.database_url):
         fits = FitPool(settings, agents)
         fits.on_finish = metrics.observe_fit

@@ -23,6 +23,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, int], list[float]] = {}
+        self._items: dict[tuple[str, str], int] = {}
         self._fits: dict[str, list[float]] = {}
         self.fit_queue: Callable[[], FitQueue] | None = None
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
@@ -34,6 +35,13 @@ class Metrics:
         route = scope.get("route")
         path = getattr(route, "path", None) or scope.get("lhb.route") or "other"
         _observe(self._requests, (scope["method"], path, status), seconds)
+
+    def observe_items(self, answers: list[Any]) -> None:
+        """Count the items of a batch by what they asked for and their status."""
+        for answer in answers:
+            kind = next((name for name in ("decision", "reward") if name in answer), "refused")
+            key = (kind, str(answer["status"]))
+            self._items[key] = self._items.get(key, 0) + 1
 
     def observe_fit(self, status: str, seconds: float) -> None:
         """Count a fit by what came of it."""
@@ -52,6 +60,12 @@ class Metrics:
             buckets, total = _buckets(row)
             requests.add_metric([method, path, str(status)], buckets, total)
         yield requests
+        items = CounterMetricFamily(
+            "lhb_batch_items_total", "Items of batches", labels=["kind", "status"]
+        )
+        for labels, n in list(self._items.items()):
+            items.add_metric(labels, n)
+        yield items
         fits = HistogramMetricFamily(
             "lhb_fit_seconds", "Time from due to recorded", labels=["status"]
         )

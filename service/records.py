@@ -58,12 +58,12 @@ class DueFit:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "DueFit":
-        """The inverse of `to_json`."""
+        """Invert `to_json`."""
         return cls(**{**data, "window": FitWindow(**data["window"])})
 
 
 def window_to_json(window: FitWindow) -> dict[str, int]:
-    """The window's numbers by name."""
+    """Return the window's numbers by name."""
     return {
         "epoch": window.epoch,
         "first": window.first,
@@ -97,7 +97,7 @@ class Schedule:
 
     @classmethod
     def loads(cls, text: str) -> "Schedule":
-        """The inverse of `dumps`."""
+        """Invert `dumps`."""
         return cls.load(json.loads(text))
 
     @classmethod
@@ -215,7 +215,7 @@ class DecisionRow(NamedTuple):
 
 
 def number_in(event_id: str) -> int | None:
-    """The decision's number in an id as the server makes them; None in any other id."""
+    """Return the decision's number in an id that the server made; None for any other id."""
     number = event_id.removeprefix(SERVER_EVENT)
     if number == event_id or not (number.isascii() and number.isdecimal()) or len(number) > 17:
         return None

@@ -33,7 +33,7 @@ class Fits(Protocol):
         """Wait until the session's fit is installed; False after so many seconds."""
 
     def queue(self) -> FitQueue:
-        """What is due, and who fits it. May ask the database."""
+        """Say what is due, and who fits it. May ask the database."""
 
     async def close(self) -> None:
         """Stop; due marks stay."""
@@ -61,7 +61,7 @@ class Service:
 
 
 def service_of(request: Request) -> Service:
-    """The service that this request came to."""
+    """Return the service that this request came to."""
     service: Service = request.app.state.service
     return service
 

@@ -27,6 +27,7 @@ class AnnouncingServer(uvicorn.Server):
     """Says on stdout where it listens, once it does: with port 0 nothing else could tell."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and print the address."""
         await super().startup(sockets)
         if self.started:
             settle_collector()

@@ -1,10 +1,12 @@
 """Settings, read from the environment (prefix LHB_)."""
 
+import os
+import sys
 from pathlib import Path
-from typing import Self
+from typing import Any, Literal, Self
 from urllib.parse import quote
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -97,8 +99,15 @@ class Settings(BaseSettings):
     metrics_port: int = Field(
         default=0, ge=0, le=65_535, description="of a worker's metrics; 0: it shows none"
     )
-    log_level: str = Field(default="info", description="debug, info, warning, error")
+    log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
+        default="info", description="the least severe events that are logged"
+    )
     log_requests: bool = Field(default=False, description="a log line a request")
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _in_lower_case(cls, value: Any) -> Any:
+        return value.lower() if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _put_password_into_url(self) -> Self:
@@ -111,3 +120,26 @@ class Settings(BaseSettings):
             self.database_url = f"{scheme}{separator}{user}:{password}@{place}"
             self.database_password_file = None
         return self
+
+
+# of the clients and of the compose files
+OTHERS = {"LHB_API_KEY", "LHB_PORT", "LHB_POSTGRES_PASSWORD_FILE", "LHB_GRAFANA_PASSWORD_FILE"}
+OTHERS |= {"LHB_METRICS_KEY_FILE"}
+
+
+def name_unknown_variables() -> None:
+    """Say on stderr which variables look like settings and are none: misspelt, or another release's."""
+    for name in unknown_variables():
+        print(f"lhb: {name} is no setting of this release, and is ignored", file=sys.stderr)
+
+
+def unknown_variables() -> list[str]:
+    """Name the variables of the environment that look like settings and are none."""
+    known = {f"LHB_{name.upper()}" for name in Settings.model_fields} | OTHERS
+    return sorted(
+        name
+        for name in os.environ
+        if name.upper().startswith("LHB_")
+        and not name.startswith(("LHB_TEST_", "LHB_BENCH_"))
+        and name.upper() not in known
+    )

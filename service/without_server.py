@@ -27,7 +27,7 @@ class NotPossible(Refused):
 
 
 def find(reader: Reader, session_id: str) -> SessionRow:
-    """A session of whichever tenant by id, or by name where no id fits."""
+    """Find a session of any tenant by id, or by name where no id fits."""
     for tenant in _tenants(reader):
         found = reader.session((tenant, session_id))
         if found is not None:
@@ -67,7 +67,7 @@ def archive(url: str, session_id: str) -> None:
 
 
 def import_file(settings: Settings, path: Path, name: str | None) -> str:
-    """The id of the new session that a file describes."""
+    """Import a file; return the id of the new session."""
     try:
         command = check_import(lambda: path.open("rb"), TENANT, name, settings.allow_oracles)
     except Problem as problem:

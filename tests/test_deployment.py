@@ -74,6 +74,7 @@ def test_the_board_shows_metrics_that_exist() -> None:
     }
     metrics = Metrics()
     metrics.observe_request({"method": "GET"}, 200, 0.1)
+    metrics.observe_items([{"status": 404, "problem": {}}])
     metrics.fit_queue = lambda: FitQueue(0, None, 0)  # as service/app.py does
     for name in ("lhb_commands_waiting", "lhb_commits_total", "lhb_commands_total"):
         metrics.gauges[name] = ("as service/app.py registers it", lambda: 0.0)
@@ -87,3 +88,16 @@ def test_the_image_runs_the_embedded_server_as_nobody_special() -> None:
     command = next(line for line in reversed(lines) if line.startswith("CMD"))
     assert json.loads(command.removeprefix("CMD"))[:2] == ["lhb", "serve"]
     assert "USER lhb" in lines
+
+
+def test_prometheus_has_a_key_to_show() -> None:
+    scrapes = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())["scrape_configs"]
+    [api] = [job for job in scrapes if job["job_name"] == "lhb"]
+    whole = config("--profile", "monitoring")
+    mounted = [f"/run/secrets/{name}" for name in _secrets(whole["services"]["prometheus"])]
+    assert api["authorization"]["credentials_file"] in mounted
+    assert set(_secrets(whole["services"]["prometheus"])) <= set(whole["secrets"])
+
+
+def _secrets(service: dict[str, Any]) -> list[str]:
+    return [one if isinstance(one, str) else one["source"] for one in service["secrets"]]

@@ -11,6 +11,7 @@ def serve(
 ) -> None:
     """Serve the REST API. Where the data is kept: LHB_DATABASE_URL (sqlite:///lhb.db)."""
     from service.server import run
-    from service.settings import Settings
+    from service.settings import Settings, name_unknown_variables
 
+    name_unknown_variables()
     run(host, port, Settings())

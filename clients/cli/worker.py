@@ -4,6 +4,7 @@
 def worker() -> None:
     """Fit what is due in the PostgreSQL database of LHB_DATABASE_URL; any number may run."""
     from service.fits.worker import run
-    from service.settings import Settings
+    from service.settings import Settings, name_unknown_variables
 
+    name_unknown_variables()
     run(Settings())

@@ -1,1 +1,1 @@
-"""One router a resource."""
+"""One router a resource: parse, one call, answer. Begin with `decisions`."""

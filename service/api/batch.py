@@ -75,11 +75,12 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
         waits = (_wait(service, one[1], one[2]) for one in blocked)
         for (i, *_), answer in zip(blocked, await asyncio.gather(*waits), strict=True):
             answers[i] = answer
+    service.metrics.observe_items(answers)
     return 200, encode({"items": answers})
 
 
 def _read_items(body: bytes) -> list[BatchItem | Problem]:
-    """The items; one that is not what it should be is the problem it would have been alone."""
+    """Read the items; a bad one becomes the problem that it would have been alone."""
     batch = BATCH.read_quickly(body)
     if batch is not None:
         return [*batch["items"]]
@@ -124,7 +125,7 @@ def _command(service: Service, tenant: str, item: BatchItem) -> Decide | Receive
 
 
 def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:
-    """An item's answer. A defect is that of its item alone: the others are durable."""
+    """Answer one item. A defect is that of its item alone: the others are durable."""
     if isinstance(error, Problem):
         return _problem(error)
     if error is not None:

@@ -16,7 +16,7 @@ _LITTLE = np.dtype("<f8")
 
 
 def read_contexts(value: Any) -> Floats:
-    """The array.
+    """Make an array of a body's contexts.
 
     Raises
     ------

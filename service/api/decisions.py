@@ -27,12 +27,12 @@ PENDING = (
 
 
 def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
-    """The command of a decision body."""
+    """Make the command of a decision body."""
     return read_decision(service, tenant, session_id, DECISION.read(body))
 
 
 def read_decision(service: Service, tenant: str, session_id: str, asked: DecisionBody) -> Decide:
-    """The command of a parsed decision body, checked as far as it can be without the session."""
+    """Make the command of a parsed decision body, checked but for what needs the session."""
     trajectory = asked.get("trajectory") or ""
     arm_ids, forced = asked.get("arm_ids"), asked.get("forced_arm")
     given = asked.get("contexts")
@@ -166,7 +166,7 @@ async def post_decision(session_id: str, request: Request) -> Response:
 async def get_decision(
     session_id: str, event_id: str, request: Request, trajectory: str = Query("")
 ) -> Response:
-    """The decision as first answered."""
+    """Return the decision as first answered."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         found = reader.decision((*session.key, trajectory), event_id)

@@ -25,7 +25,7 @@ def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
 
 
 def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
-    """The schema with what request bodies refer to, and the key that a server may ask for."""
+    """Add what request bodies refer to, and the key that a server may ask for."""
     components = openapi.setdefault("components", {})
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     openapi["security"] = [{"key": []}, {}]  # without one while the database has none

@@ -45,7 +45,7 @@ class Ndjson(StreamingResponse):
     responses=documented({}, 404),
 )
 async def get_events(session_id: str, request: Request) -> Response:
-    """A header, all records, and an end with count and digest; one consistent moment."""
+    """Send a header, all records, and an end with count and digest; one consistent moment."""
     service, tenant = service_of(request), tenant_of(request)
     lines = _lines(service, tenant, session_id)
     first = await anext(lines)  # an unknown session is a 404, not a broken stream
@@ -60,14 +60,19 @@ async def get_events(session_id: str, request: Request) -> Response:
 
 
 class Download(Ndjson):
-    """Lets nobody take longer than `seconds` over a chunk: as long as somebody reads, a file's log
-    cannot begin anew, and grows with every commit."""
+    """Lets nobody take longer than `seconds` over a chunk.
+
+    As long as a reader holds its view, SQLite cannot restart its write-ahead log, which grows with
+    every commit.
+    """
 
     def __init__(self, content: AsyncGenerator[bytes, None], seconds: float) -> None:
         super().__init__(content)
         self._content, self._seconds = content, seconds
 
     async def stream_response(self, send: Send) -> None:
+        """Send every chunk in time, or hang up."""
+
         async def in_time(message: Message) -> None:
             try:
                 async with asyncio.timeout(self._seconds):
@@ -127,7 +132,7 @@ async def post_import(
     request: Request,
     name: str | None = Query(None, min_length=1, max_length=256, pattern=NO_ZERO_BYTE),
 ) -> Response:
-    """It goes on where the exported one was: rounds, estimates, and what is due.
+    """Make a session that goes on where the exported one was: rounds, estimates, what is due.
 
     A named session makes a retry safe: the same file under the same name again gets the session
     that it made (200). Without a name every import makes another one.

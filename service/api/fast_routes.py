@@ -20,7 +20,7 @@ HANDLERS: dict[str, tuple[Handler, str]] = {
 
 
 def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
-    """Handler, route and session id of a hot request; None for all others."""
+    """Return handler, route and session id of a hot request; None for all others."""
     if scope["method"] != "POST":
         return None
     path = scope["path"]

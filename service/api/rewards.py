@@ -18,7 +18,7 @@ _WAYS = ("round", "event_id", "at")
 
 
 def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str) -> Reward:
-    """The reward that an item describes.
+    """Make the reward that an item describes.
 
     Raises
     ------
@@ -56,12 +56,12 @@ def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
 
 
 def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> Receive:
-    """The command of a rewards body."""
+    """Make the command of a rewards body."""
     return read_receive(service, tenant, session_id, REWARDS.read(body))
 
 
 def read_receive(service: Service, tenant: str, session_id: str, asked: RewardsBody) -> Receive:
-    """The command of a parsed rewards body, checked as far as it can be without the session."""
+    """Make the command of a parsed rewards body, checked but for what needs the session."""
     items = asked.get("rewards")
     trajectory = asked.get("trajectory") or ""
     if items is not None:
@@ -95,8 +95,10 @@ def accepted_answer(accepted: Accepted) -> dict[str, int]:
     openapi_extra=takes(REWARDS),
 )
 async def post_rewards(session_id: str, request: Request) -> Response:
-    """One reward or several, all or nothing. A reward names the round during which it was
-    measured: that claims no cause."""
+    """Store one reward or several, all or nothing.
+
+    A reward names the round during which it was measured: that claims no cause.
+    """
     status, answer = await receive(
         service_of(request), tenant_of(request), session_id, await request.body()
     )

@@ -16,7 +16,7 @@ router = APIRouter(tags=["rounds"])
 
 
 def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[str, Any]:
-    """A round: its decision, and what was measured during it."""
+    """Describe a round: its decision, and what was measured during it."""
     values = [m.value for m in measured if m.first_round == m.last_round]
     spans = [
         {"first_round": m.first_round, "last_round": m.last_round, "value": m.value}
@@ -53,7 +53,7 @@ async def get_rounds(
     cursor: str = CURSOR,
     limit: int = LIMIT,
 ) -> Response:
-    """Rounds in order. A span is listed with the round it starts in."""
+    """List rounds in order. A span is listed with the round it starts in."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         key = (*session.key, trajectory)

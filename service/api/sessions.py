@@ -63,7 +63,7 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
 
 
 def found_session(reader: Reader, tenant: str, session_id: str) -> SessionRow:
-    """The session, or 404."""
+    """Find the session, or raise 404."""
     session = reader.session((tenant, session_id))
     if session is None:
         raise unknown_session(session_id)
@@ -78,7 +78,7 @@ def json_response(value: Any, status: int = 200, **headers: str) -> Response:
 async def read_session(
     request: Request, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
 ) -> Response:
-    """What `answer` says of a session in one view of the database; 404 where there is none."""
+    """Answer about a session from one view of the database; 404 where there is none."""
     service, tenant = service_of(request), tenant_of(request)
 
     def read() -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) 
     responses=documented({200: SessionAnswer}, 404),
 )
 async def get_session(session_id: str, request: Request) -> Response:
-    """The session as it is now."""
+    """Return the session as it is now."""
     return await read_session(
         request,
         session_id,
@@ -175,7 +175,7 @@ async def get_session(session_id: str, request: Request) -> Response:
     openapi_extra=takes(PATCH),
 )
 async def patch_session(session_id: str, request: Request) -> Response:
-    """An archived session can be read, not changed, until it is taken out again."""
+    """Rename or archive. An archived session can be read, not changed, until it is taken out."""
     service = service_of(request)
     changes = PATCH.read(await request.body())
     change = ChangeSession((tenant_of(request), session_id), dict(changes))

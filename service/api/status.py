@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
-    """An algorithm with its options and their JSON schema."""
+    """Describe an algorithm with its options and their JSON schema."""
     schema = TypeAdapter(agent.options_type).json_schema()
     schema["additionalProperties"] = False
     for field in fields(agent.options_type):
@@ -47,7 +47,7 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
     responses=documented({200: Page[AlgorithmAnswer]}),
 )
 async def get_algorithms(request: Request) -> Response:
-    """What `algorithm` and `options` of a session may say."""
+    """List what `algorithm` and `options` of a session may say."""
     allow = service_of(request).settings.allow_oracles
     items = [algorithm_answer(a, allow or not a.needs_truth) for a in ALGORITHMS.values()]
     return json_response({"items": items, "next": None})
@@ -55,7 +55,7 @@ async def get_algorithms(request: Request) -> Response:
 
 @router.get("/healthz", summary="Alive", responses=documented({200: AliveAnswer}))
 async def get_healthz() -> Response:
-    """The process answers."""
+    """Say that the process answers."""
     return json_response({"status": "ok"})
 
 

@@ -179,7 +179,9 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
     algorithm = session.algorithm
     kind = ALGORITHMS.get(algorithm)
     if kind is None:
-        listed = ", ".join(sorted(ALGORITHMS))
+        listed = ", ".join(
+            sorted(n for n, a in ALGORITHMS.items() if allow_oracles or not a.needs_truth)
+        )
         detail = f"there is no algorithm {algorithm!r}; there are {listed}"
         raise Problem(ProblemCode.UNKNOWN_ALGORITHM, detail, "algorithm")
     if kind.needs_truth and not allow_oracles:

@@ -9,10 +9,12 @@ from typing import Any
 from alembic import command, op
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, create_engine, event, inspect
+from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import NullPool
 
 from service.storage.database_url import is_sqlite, sqlite_path
+from service.storage.ports import Refused
 from service.storage.schema import script
 from service.storage.sqlite.file_lock import FileLock
 
@@ -26,6 +28,8 @@ def migrate(url: str) -> tuple[str | None, str]:
     ------
     OwnedElsewhere
         A server owns the SQLite file: stop it first.
+    Refused
+        There are tables, and they are not ours.
     Unavailable
         The database does not answer.
     """
@@ -34,6 +38,12 @@ def migrate(url: str) -> tuple[str | None, str]:
         config.set_main_option("script_location", "service.storage:migrations")
         config.attributes["connection"] = connection
         before = revision_of(connection)
+        strange = sorted(inspect(connection).get_table_names()) if before is None else []
+        if strange:
+            raise Refused(
+                f"the database holds {strange[0]!r} and no schema of ours: it is somebody else's, "
+                "and was left as it is"
+            )
         command.upgrade(config, "head")
         after = revision_of(connection)
     assert after is not None
@@ -73,6 +83,8 @@ def _connected(url: str) -> Iterator[Connection]:
         try:
             with _sqlite(path) as connection:
                 yield connection
+        except DatabaseError as error:
+            raise Refused(f"{path} cannot be migrated: {error.orig}") from None
         finally:
             lock.release()
         return

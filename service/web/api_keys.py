@@ -66,14 +66,14 @@ def presented(scope: Scope) -> tuple[bytes, bytes]:
 
 
 def new_key(tenant: str, label: str, now: float) -> tuple[str, ApiKey]:
-    """A key, which nothing keeps, and its row."""
+    """Make a key, which nothing keeps, and its row."""
     key = PREFIX + secrets.token_urlsafe(32)
     digest = sha256(key.encode()).digest()
     return key, ApiKey(tenant, digest.hex()[:12], digest, label, now)
 
 
 def revoked(keys: Iterable[ApiKey], key_id: str, now: float) -> ApiKey:
-    """The row that lets nobody in any more by the key of this id; revoked before, it stays so.
+    """Return the row that revokes the key of this id; one revoked before stays so.
 
     Raises
     ------

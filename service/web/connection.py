@@ -215,7 +215,7 @@ class ClientConnection(HttpToolsProtocol):
 
 
 def connection_class(settings: Settings) -> Any:
-    """What uvicorn calls for every connection; as many as there may be files."""
+    """Return what uvicorn calls for every connection; allow as many as there may be files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

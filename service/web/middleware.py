@@ -120,7 +120,7 @@ class Middleware:
                 )
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What GET would answer, without its body."""
+        """Answer as GET would, without the body."""
 
         async def only_headers(message: Message) -> None:
             if message["type"] == "http.response.body":

@@ -62,7 +62,7 @@ class Body:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def receive(self) -> Message:
-        """The next message, which has to come in time."""
+        """Return the next message, which has to come in time."""
         if self._is_whole:
             return await self._receive()
         if self._deadline is None:
@@ -137,7 +137,7 @@ class SlowBodies:
         return asyncio.get_running_loop().time() + self._seconds
 
     async def in_time(self, receive: Receive, deadline: float) -> Message:
-        """The next message.
+        """Return the next message.
 
         Raises
         ------

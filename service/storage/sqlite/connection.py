@@ -59,14 +59,18 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode, usable from any thread."""
     mode = "ro" if readonly else "rwc"
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(
-        uri,
-        uri=True,
-        timeout=5.0,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=512,
-    )
+    try:
+        connection = sqlite3.connect(
+            uri,
+            uri=True,
+            timeout=5.0,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+    except sqlite3.OperationalError as error:
+        detail = f"the database {path} cannot be opened ({error})"
+        raise Unavailable(ProblemCode.STORAGE_FAILING, detail) from error
     if not readonly:
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")

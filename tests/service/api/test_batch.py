@@ -165,3 +165,26 @@ async def test_a_blocking_session_delays_only_its_own_items(serve: Serve) -> Non
         out = (await client.post("/v1/batch", json={"items": items})).json()["items"]
         assert [item["status"] for item in out] == [201, 201]
         assert out[0]["decision"]["round"] == 5
+
+
+async def test_items_are_counted_and_refused_ones_too(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        items = [
+            {"session_id": session, "decision": {"skip": True}},
+            {"session_id": session, "reward": {"round": 1, "value": 1.0}},
+            {"session_id": "none", "decision": {"skip": True}},
+            {"session_id": session},
+        ]
+        await client.post("/v1/batch", json={"items": items})
+        metrics = (await client.get("/metrics")).text
+    for kind, status in (("decision", 201), ("reward", 200), ("refused", 404), ("refused", 422)):
+        assert f'lhb_batch_items_total{{kind="{kind}",status="{status}"}} 1.0' in metrics
+
+
+async def test_only_algorithms_that_are_served_are_offered(serve: Serve) -> None:
+    body = {"algorithm": "none", "dim": 2, "horizon": 4}
+    async with serve() as client:
+        assert "oracle" not in (await client.post("/v1/sessions", json=body)).json()["detail"]
+    async with serve(allow_oracles=True) as client:
+        assert "oracle" in (await client.post("/v1/sessions", json=body)).json()["detail"]

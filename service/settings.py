@@ -128,7 +128,7 @@ OTHERS |= {"LHB_METRICS_KEY_FILE"}
 
 
 def name_unknown_variables() -> None:
-    """Say on stderr which variables look like settings and are none: misspelt, or another release's."""
+    """Say on stderr which variables look like settings and are none."""
     for name in unknown_variables():
         print(f"lhb: {name} is no setting of this release, and is ignored", file=sys.stderr)
 

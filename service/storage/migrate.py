@@ -84,6 +84,8 @@ def _connected(url: str) -> Iterator[Connection]:
             with _sqlite(path) as connection:
                 yield connection
         except DatabaseError as error:
+            if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB:
+                raise
             raise Refused(f"{path} cannot be migrated: {error.orig}") from None
         finally:
             lock.release()

@@ -1,11 +1,12 @@
-"""Gibbs chains on the rank-one model, several side by side.
+"""A Gibbs sampler of the rank-one model: several chains, swept together (docs/model.md 7).
 
-y = b + sum_k w_k <xi_{-k}, theta> + eps: a spike at zero and a half-normal slab for every lag
-weight (w >= 0), a normal theta, a spike and a wide normal for the baseline b. How many lags are
-active, the slab's width, the noise and whether there is a baseline are drawn along with w and
-theta, so nothing is left to tune: averages over the draws shrink where data are few and only there.
+The model is y = b + sum_k w_k <xi_{t-k}, theta> + eps with the prior (7.2): spike and slab for each
+lag weight (half-normal slab, w >= 0), normal theta, spike and wide normal slab for the baseline b.
+The hyperparameters (density of active lags, slab variance, noise variance) are drawn as well, so
+there is nothing to tune.
 
-Given theta the design of w is one signal, shifted; nothing larger than a few sequences is held.
+Given theta, column k of the design of w is the signal <xi_t, theta> shifted by k rounds. Columns
+are views of that signal: no design matrix is stored for all lags.
 """
 
 import math
@@ -19,38 +20,44 @@ from lhb_engine.design.lag_shifts import ShiftedContexts
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.spike_and_slab import gain, gibbs_pass, score_for
 
-# Before any data a fifth of the rewards' variance is noise, believed as firmly as 30 rows: with
-# fewer rows than unknowns every reward can be explained, and nothing else says that none should be.
+# Noise prior of docs/model.md (7.2): a fifth of the rewards' variance, with the weight of 30 rows.
+# With fewer rows than unknowns, only this prior keeps a fit from explaining every reward.
 NOISE_ROWS, NOISE_SHARE = 30.0, 0.2
 SLAB_SHARE = 0.1
-_MARGIN = 1.5  # nats; a lag that is off and further than this from coming on is passed over
-_AT_ONCE = 2**22  # numbers of shifted signals behind an evidence
-_BLOCK = 2**20  # products of signals for some steps of a sweep, of each chain's columns with all
-_FLOOR = 1e-10  # of the rewards' variance: what noise may fall to
+_MARGIN = 1.5  # nats: an inactive lag further than this from becoming active is skipped
+_AT_ONCE = 2**22  # floats: most columns held at a time by `evidence`
+_BLOCK = 2**20  # floats: columns held at a time by `_draw_weights`, all chains
+_FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean square 1
 _STATE = ("theta", "w", "noise2", "slab2", "density", "baseline", "error", "level")
 
 
 class Chains:
-    """Draws of (w, theta, noise, slab, density of active lags, baseline or none).
+    """The state of all chains: w, theta, and the hyperparameters of docs/model.md (7.2).
 
     Parameters
     ----------
     rows : AlignedRounds
-        Contexts and rewards of order 1.
+        Contexts and rewards scaled to a mean square of about 1.
     theta : (n_chains, dim) array
-        Where the chains start.
+        Initial theta, of any length; it is normalised.
     rng : np.random.Generator
     signed : bool
-        Lag weights may be negative too.
+        Lag weights may be negative.
     w : (n_chains, n_lags) array, optional
-        Lag weights to start from, at once with theta, noise and slab that suit them; by default 0.
+        Initial lag weights; theta and the hyperparameters are then drawn given them. 0 by default.
 
     Attributes
     ----------
-    theta : (n_chains, dim) arm parameters, of any length
-    w : (n_chains, n_lags) lag weights
-    noise2 : (n_chains,) variance of eps
-    baseline : (n_chains,) 1 where the chain has a baseline
+    theta : (n_chains, dim) array
+        Not normalised after the first draw.
+    w : (n_chains, n_lags) array
+        Lag weights.
+    noise2 : (n_chains,) array
+        Variance of eps.
+    baseline : (n_chains,) array
+        1 where the chain has a baseline, else 0.
+    error : (n_chains, n_places) array
+        y less the chain's prediction without its baseline.
     """
 
     def __init__(
@@ -73,7 +80,7 @@ class Chains:
         d, c = self.dim, self.n_chains
         self._along = self._lags.correlated(np.tile(rows.intercept, (d, 1)), np.eye(d))
         self._square = float(rows.y @ rows.y) / rows.n_rows
-        # variance of the prior of a baseline a round
+        # prior variance of the baseline b, per round
         self._wide = self._square / min(1.0, self._unit / rows.n_rows)
         variance = max(self._square - self._total**2 / self._unit / rows.n_rows, _FLOOR)
         spread = float(self._mask @ np.vecdot(rows.contexts, rows.contexts))
@@ -97,7 +104,7 @@ class Chains:
             self._draw_theta_and_noise()
 
     def sweep(self) -> None:
-        """One draw of everything."""
+        """Run one Gibbs sweep: baseline, lag weights, density and slab, theta and noise."""
         self._draw_baseline()
         self._draw_weights()
         self._draw_density_and_slab()
@@ -115,20 +122,20 @@ class Chains:
         self.level = self.error @ self.rows.intercept
 
     def _draw_baseline(self) -> None:
-        """Draw a baseline or none: b integrated out of a wide normal, against b = 0."""
+        """Draw whether each chain has a baseline, with b integrated out."""
         ratio = 1.0 + self._wide * self._unit / self.noise2
         added = 0.5 * self.level**2 / (self._unit * self.noise2) * (1.0 - 1.0 / ratio)
         chance = expit(added - 0.5 * np.log(ratio))
         self.baseline = (self.rng.random(self.n_chains) < chance).astype(np.float64)
 
     def _scores(self) -> tuple[Floats, ...]:
-        """Of every lag given all others: what a step of `_draw_weights` would find now.
+        """Return the full conditional of every lag weight given the present state.
 
         Returns
         -------
-        score, odds, inverse, along : (n_chains, n_lags)
-            z-score of the lag's weight; log odds of its being active, but for the gain of that
-            score; its variance over the noise's; its column's level.
+        score, odds, inverse, along : (n_chains, n_lags) arrays
+            zeta_k of (7.3); the log odds (7.4) without its terms in zeta_k; v_k of (7.3); the inner
+            product of the lag's column with the intercept column.
         """
         along = self.theta @ self._along
         signal = self._signal
@@ -149,12 +156,12 @@ class Chains:
         return score, odds, inverse, along
 
     def _draw_weights(self) -> None:
-        """Draw w a lag at a time, spike or slab with the weight itself integrated out.
+        """Draw the lag weights one at a time, by (7.4) and (7.5).
 
-        Every chain goes through its own lags in its own order, all chains side by side: the steps
-        are as many as a chain's candidates on average, however many chains there are, and a chain
-        with more leaves the rest, a random part, to the next sweep. In a step everything is in
-        units in which a weight's conditional variance and the noise are 1.
+        Each chain visits its own candidate lags in its own random order; step i of all chains is
+        computed together. There are as many steps as a chain has candidates on average. A chain
+        with more candidates leaves a random rest to the next sweep. Weights are in units in which
+        the noise and a weight's conditional variance are 1.
         """
         c, m, n = self.n_chains, self.rows.n_lags, self._n
         score, odds, inverse, along = self._scores()
@@ -195,11 +202,12 @@ class Chains:
             self.error -= (change[:, None, :] @ columns[:, 1:])[:, 0]
             self.level -= np.vecdot(change, along[part])
         if not self.signed:
-            np.maximum(after, 0.0, out=after)  # rounding
+            np.maximum(after, 0.0, out=after)  # rounding can leave a weight just below 0
         self.level = self.error @ self.rows.intercept
         self.w[chain, order] = after * unit
 
     def _draw_density_and_slab(self) -> None:
+        """Draw pi and tau^2, by (7.7)."""
         rng, active = self.rng, (self.w != 0).sum(axis=1)
         on = rng.standard_gamma(1.0 + active)
         off = rng.standard_gamma(1.0 + self.rows.n_lags - active)
@@ -208,9 +216,10 @@ class Chains:
         self.slab2 /= rng.standard_gamma(1.0 + 0.5 * active)
 
     def _draw_theta_and_noise(self) -> None:
-        """Draw theta given w, of expected length 1 beforehand, and the noise.
+        """Draw theta by (7.6), then the noise variance by (7.7).
 
-        A draw is the mean that data and prior would give had they been drawn anew.
+        Theta is drawn by perturbation: it is the posterior mean for rewards and a prior mean that
+        have fresh noise added.
         """
         rows, rng, c = self.rows, self.rng, self.n_chains
         filtered = self._lags.filtered(self.w)
@@ -236,14 +245,15 @@ class Chains:
         self.theta = theta
 
     def intercepts(self) -> Floats:
-        """(n_chains,) the baseline a round, 0 in a chain without one."""
+        """Return each chain's baseline per round, (n_chains,); 0 in a chain without one."""
         return self.baseline * self.level / self._unit
 
     def evidence(self) -> Floats:
-        """Log of the posterior mass about each chain, up to one constant.
+        """Return E_c of docs/model.md (7.8) for each chain, (n_chains,), up to a common constant.
 
-        Of its active lags at its theta, w and the noise integrated out; plus the entropy of which
-        lags are active, since many sets that explain the data equally well count together.
+        E_c is the log evidence of the chain's active lags at its theta, with w and the noise
+        integrated out, plus the entropy of the lags' activity. The entropy counts other sets of
+        lags that explain the rewards equally well.
         """
         score, odds = self._scores()[:2]
         chance = expit(gain(score, self.signed) + odds)
@@ -254,7 +264,10 @@ class Chains:
         return np.asarray(entropy + np.concatenate([self._mass(part) for part in parts]))
 
     def _mass(self, of: Ints) -> Floats:
-        """Without the entropy. Chains with fewer active lags have zero columns in their place."""
+        """Return the log evidence of some chains, given by index.
+
+        A chain with fewer active lags than the most is padded with zero columns.
+        """
         rows, m = self.rows, self.rows.n_lags
         on = self.w[of] != 0
         active = on.sum(axis=1)

@@ -1,4 +1,7 @@
-"""How well an estimate predicted the rounds that came after it: `anytime`'s alarm and its guard."""
+"""Out-of-sample checks of an installed estimate: the guard (7.11) and the alarm (7.12).
+
+Equation numbers are those of docs/model.md.
+"""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -13,27 +16,35 @@ from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, Ints
 
-FEWEST = 20
-WORSE = 1.25  # squared error over the noise expected, below which nothing is said
+FEWEST = 20  # rows, for the alarm
+WORSE = 1.25  # mean squared error over noise variance: no alarm up to here
 SURE = 5.0  # standard errors of that ratio under normal noise
-DOUBT = 2.0  # how much more than its draws say a posterior may be off
-FEWEST_BETTER = 4
+DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
+FEWEST_BETTER = 4  # rows, for the guard
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What an installed estimate says of rounds to come.
+    """The parameters by which an installed estimate predicts rewards.
 
     Attributes
     ----------
-    lag_weights : (n_lags,) array, with theta's scale
-    theta : (dim,) unit direction
-    intercept : reward baseline a round
-    noise : standard deviation of eps, of its innovations where it is autocorrelated
-    last_round : round of the session up to which it had seen rewards
-    settled : rows were at least twice the lags when it was made
-    autocorrelation : rho of eps_t = rho eps_(t-1) + u_t
-    since_round : round of the session since which rows counted
+    lag_weights : (n_lags,) array
+        Lag weights, scaled for a unit theta.
+    theta : (dim,) array
+        Unit direction.
+    intercept : float
+        Reward baseline per round.
+    noise : float
+        Standard deviation of eps, or of u_t where the noise is autocorrelated.
+    last_round : int
+        Last round of the session that the fit used.
+    settled : bool
+        The fit had at least two rows a lag.
+    autocorrelation : float
+        rho of eps_t = rho eps_(t-1) + u_t.
+    since_round : int
+        First round of the session that the fit used.
     """
 
     lag_weights: Floats
@@ -47,7 +58,7 @@ class Prediction:
 
     @classmethod
     def of(cls, estimate: Estimate) -> "Prediction | None":
-        """Return what `estimate` predicts; None without a finite direction."""
+        """Return the prediction of `estimate`, or None if it has no finite direction."""
         if estimate.theta is None or not np.isfinite(estimate.theta).all():
             return None
         return cls(
@@ -62,7 +73,10 @@ class Prediction:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers and lists only; fields that older states do not have are left out at 0 and 1."""
+        """Return a JSON object.
+
+        `autocorrelation` 0 and `since_round` 1 are omitted, as in states of older versions.
+        """
         arrays = {"lag_weights": self.lag_weights.tolist(), "theta": self.theta.tolist()}
         out = asdict(self) | arrays
         if self.autocorrelation == 0.0:
@@ -73,12 +87,12 @@ class Prediction:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Prediction":
-        """Return the inverse of `to_json`."""
+        """Return the prediction that `to_json` described."""
         arrays = {name: np.array(data[name], np.float64) for name in ("lag_weights", "theta")}
         return cls(**data | arrays)
 
     def in_units(self, units: Units) -> "Prediction":
-        """Convert from the user's units: the inverse of `Units.restore`."""
+        """Return the prediction in scaled units; the inverse of `Units.restore`."""
         return replace(
             self,
             lag_weights=self.lag_weights * (units.contexts / units.rewards),
@@ -87,34 +101,52 @@ class Prediction:
         )
 
     def since(self, rows: AlignedRounds) -> "LaterRows | None":
-        """Those of `rows` that came after it; None where there are none."""
+        """Return the rows after `last_round`, or None if there are none."""
         later = np.flatnonzero(rows.number > self.last_round)
         return LaterRows(self, rows, later) if len(later) else None
 
     def residuals(self, rows: AlignedRounds) -> Floats:
-        """(n_places,) what is measured less what it predicts of a row by itself."""
+        """Return y less its prediction from contexts alone, (n_places,); see `residuals`."""
         return residuals(rows, self.theta, self.lag_weights, self.intercept)
 
     def errors(self, rows: AlignedRounds) -> Floats:
-        """(n_places,) the same less what the row before lets it predict."""
+        """Return the one-step prediction errors, (n_places,): `innovations` of the residuals."""
         return innovations(rows, self.residuals(rows), self.autocorrelation)
 
 
 def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, intercept: float) -> Floats:
-    """(n_places,) y_t - b - sum_k w_k <xi_(t-k), theta>; zero where there is no row."""
+    """Return the residuals of docs/model.md (1.1) with a baseline.
+
+    Parameters
+    ----------
+    rows : AlignedRounds
+    theta : (dim,) array
+    weights : (n_lags,) array
+        Lag weights; those beyond `rows.n_lags` are ignored.
+    intercept : float
+        Baseline b per round.
+
+    Returns
+    -------
+    (n_places,) array
+        y_t - b - sum_k w_k <xi_{t-k}, theta>; zero where there is no row.
+    """
     signal = np.convolve(rows.contexts @ theta, weights[: rows.n_lags])[: len(rows.y)]
     return np.where(rows.number > 0, rows.y - signal - intercept * rows.intercept, 0.0)
 
 
 @dataclass(frozen=True)
 class LaterRows:
-    """Rows that an installed estimate had not seen.
+    """The rows after those that the installed estimate was fitted on.
 
     Attributes
     ----------
-    old : what it predicted
-    rows : all rows
-    places : (n_later,) array, those of the later ones
+    old : Prediction
+        The installed estimate's.
+    rows : AlignedRounds
+        All rows.
+    places : (n_later,) array
+        Places of the later rows.
     """
 
     old: Prediction
@@ -123,20 +155,23 @@ class LaterRows:
 
     @cached_property
     def errors(self) -> Floats:
-        """(n_later,) those of the prediction."""
+        """The installed estimate's prediction errors on the later rows, (n_later,)."""
         return self.old.errors(self.rows)[self.places]
 
     def check(self, draws: Callable[[], tuple[Floats, Floats]]) -> dict[str, Any]:
-        """Score the prediction: its mean squared error over noise^2; {} where rows are too few.
-
-        `alarm` is true where a settled estimate does clearly worse than its posterior allows: than
-        its noise and the most that a draw of the parameters differs from it.
+        """Test the installed estimate on the later rows, by docs/model.md (7.12).
 
         Parameters
         ----------
         draws : callable
-            Returns draws of theta and of the lag weights from the posterior of the prediction, as
-            (n_draws, dim) and (n_draws, n_lags); called only where noise alone explains too little.
+            Returns posterior draws of theta, (n_draws, dim), and of the lag weights,
+            (n_draws, n_lags). It is called only if noise alone does not explain the errors.
+
+        Returns
+        -------
+        dict
+            `held_out_rows`; `held_out_error`, the mean squared error over the noise variance; and
+            `alarm`, true only for a settled estimate. Empty if there are fewer than 20 rows.
         """
         if len(self.errors) < FEWEST or self.old.noise <= 0:
             return {}
@@ -152,9 +187,9 @@ class LaterRows:
         }
 
     def _doubt(self, thetas: Floats, weights: Floats) -> float:
-        """Return the largest mean squared distance of a draw's predictions from all draws' mean.
+        """Return D of (7.12), in units of the noise variance.
 
-        It is told over noise^2.
+        D is the largest mean squared distance of a draw's predictions from the mean prediction.
         """
         rows, rho = self.rows, self.old.autocorrelation
         errors = np.array(
@@ -167,9 +202,15 @@ class LaterRows:
         return float((change**2).mean(axis=1).max())
 
     def is_better_than(self, new: Prediction, by: float) -> bool:
-        """Whether the old one explains them better than `new` by so many standard errors.
+        """Whether the old squared errors are below those of `new`, by docs/model.md (7.11).
 
-        It had not seen them, and `new` has: that is no small difference, and no fair one.
+        `new` was fitted on these rows and the old one was not: the comparison favours `new`.
+
+        Parameters
+        ----------
+        new : Prediction
+        by : float
+            Standard errors of the mean difference.
         """
         if len(self.errors) < FEWEST_BETTER:
             return False

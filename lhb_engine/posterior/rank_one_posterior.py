@@ -1,4 +1,7 @@
-"""The posterior mean of direction and lag weights: scale, several starts, chains, average."""
+"""The posterior mean of theta and w: scale the data, run the chains, average the draws.
+
+Equation numbers are those of docs/model.md.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -9,31 +12,42 @@ from lhb_engine.history import Floats
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.settings import AnytimeSettings
 
-MOST_DOUBT = 0.3  # of the active lags
-MOST_ACTIVE = 0.5  # of all lags
-WIDER = 1.25  # chains are short: the truth is off by more than their draws are
-FEW = 8.0  # rows that the common scale of the features counts for
+MOST_DOUBT = 0.3  # of (7.17): variance of the number of active lags, over its mean
+MOST_ACTIVE = 0.5  # of (7.17): share of all lags
+WIDER = 1.25  # widens `bound`: short chains understate the spread of the posterior
+FEW = 8.0  # rows: weight of the common scale in `context_scale`
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Averages over the draws, in the user's units.
+    """Averages over the posterior draws, in the units of the rows.
 
     Attributes
     ----------
-    theta : (dim,) unit vector, the mean direction
-    concentration : length of the mean of unit directions: 1 certain, near 0 nothing known
-    weights : (n_lags,) mean lag weights, which carry theta's scale
-    inclusion : (n_lags,) how often each lag was active
-    sign : 1 where all draws agree on theta's side, 0 where half of them point the other way
-    intercept : reward baseline a round
-    baseline : probability that there is one
-    noise : standard deviation of eps
-    spread : root mean square angle between a draw of theta and the mean, in radians
-    bound : angle from the mean within which theta is with probability 95%, in radians
-    draws : (n_draws, dim) and (n_draws, n_lags), draws of theta and of the lag weights that go with
-        it, in the user's units
-    n_sweeps : sweeps of each chain
+    theta : (dim,) array
+        theta_hat of (7.9), of length 1.
+    concentration : float
+        (7.10): 1 where all draws agree on the direction, near 0 where nothing is known.
+    weights : (n_lags,) array
+        w_hat of (7.9), scaled for a unit theta.
+    inclusion : (n_lags,) array
+        Share of the draws in which each lag is active.
+    sign : float
+        Agreement of the draws on theta's sign: 1 where all agree, 0 where half are opposite.
+    intercept : float
+        Reward baseline per round.
+    baseline : float
+        Probability that there is a baseline.
+    noise : float
+        Standard deviation of eps.
+    spread : float
+        Root mean square angle between a draw of theta and the mean, in radians.
+    bound : float
+        1.25 times the 95% quantile of that angle, in radians.
+    draws : pair of (n_draws, dim) and (n_draws, n_lags) arrays
+        Draws of theta and of the lag weights.
+    n_sweeps : int
+        Sweeps of each chain that are averaged.
     """
 
     theta: Floats
@@ -51,9 +65,10 @@ class Posterior:
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is clear which lags are active, and most are not.
+        """Whether `spread` and `bound` may be reported, by docs/model.md (7.17).
 
-        Else the chains have seen too little of the posterior to say how far off theta may be.
+        Unless it is clear which lags are active, and at most half are, the chains have explored
+        too little of the posterior.
         """
         active = float(self.inclusion.sum())
         doubt = float((self.inclusion * (1.0 - self.inclusion)).sum())
@@ -69,22 +84,26 @@ def rank_one_posterior(
     signed: bool = False,
     settings: AnytimeSettings | None = None,
 ) -> Posterior:
-    """Sample the posterior of the rank-one model.
+    """Sample the posterior of the rank-one model (docs/model.md 7) and average the draws.
 
     Parameters
     ----------
     rows : AlignedRounds
-        At least one row, not all rewards and not all contexts zero.
+        At least one row; neither all rewards nor all contexts are zero.
     seed : list of int
-        Of the sampler: equal rows and seeds give equal results.
+        Seed of the sampler. Equal rows and seeds give equal results.
     start : (dim,) array, optional
-        A direction found before; half of the chains start there, the others anywhere.
-    weights : (n_lags of then,) array, optional
-        The lag weights found with it: that half starts from them as well, not from zero.
+        A direction found before. Half of the chains start there, the others at random.
+    weights : (n_earlier_lags,) array, optional
+        The lag weights found with `start`: that half of the chains starts from them, not from 0.
     signed : bool
         Lag weights may be negative; theta is then oriented such that they sum to >= 0.
     settings : AnytimeSettings, optional
-        How many chains and sweeps.
+        Numbers of chains and sweeps, and the temper of (7.8).
+
+    Returns
+    -------
+    Posterior
     """
     settings = settings or AnytimeSettings()
     scale = context_scale(rows)
@@ -112,9 +131,10 @@ def rank_one_posterior(
 
 
 def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generator) -> Floats:
-    """(n_chains, n_lags) lag weights of mean `weights` in half of the chains, few of them active.
+    """Return sparse initial lag weights, (n_chains, n_lags), with mean `weights`.
 
-    Those below half the largest are at half the largest, by chance, so that the mean is right.
+    The second half of the chains starts at 0. In the first half, a weight below half the largest is
+    either 0 or half the largest, at random with the right mean.
     """
     w = np.zeros((n_chains, n_lags))
     known = weights[:n_lags]
@@ -126,7 +146,10 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
 
 
 def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Posterior:
-    """Average draws, theta along the mean of sum(w) theta: an arm's worth is linear in that."""
+    """Run the last sweeps and average the draws, by (7.9) and (7.10).
+
+    `scale` (dim,) and `size` are what contexts and rewards were divided by.
+    """
     effects, baselines, thetas, weights = [], [], [], []
     phi = np.zeros((chains.rows.n_lags, len(scale)))
     inclusion = np.zeros(chains.rows.n_lags)
@@ -166,10 +189,10 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
 
 
 def context_scale(rows: AlignedRounds) -> Floats:
-    """(dim,) each feature's root mean square, drawn to their common one while rows are few.
+    """Return each feature's root mean square, (dim,), shrunk towards their geometric mean.
 
-    The prior on theta is one number wide in all directions, so features must be of one size; yet
-    a scale read off a handful of rows would only add noise to it.
+    The prior of theta has one variance for all features, so features are scaled alike. Shrinkage
+    has the weight of 8 rows, because a scale from a few rows is noise.
     """
     square = (rows.contexts**2).sum(axis=0) / max(rows.n_rows, 1)
     seen = square > 0

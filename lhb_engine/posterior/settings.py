@@ -1,4 +1,4 @@
-"""What `anytime` leaves nobody to tune: its constants, together so that each can be measured."""
+"""The constants of the anytime agent (docs/model.md 7). They are not options of the service."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Self
@@ -6,26 +6,37 @@ from typing import Self
 
 @dataclass(frozen=True)
 class AnytimeSettings:
-    """The agent's constants are the defaults; others are for ablations (`lhb bench decide`).
+    """Constants of schedule, sampler and checks. Only ablations change them (`lhb bench decide`).
 
     Attributes
     ----------
-    least_step : rounds between two fits, at least
-    early_growth, late_growth : from one fit's round to the next one's
-    early : horizons up to which fits are early ones: there a fit is worth most
-    renewed : rounds over those that the installed direction's fit had seen, below which a late fit
-        only checks that direction; it is found anew then, or sooner where the check fails
-    learned : concentration of theta's draws below which nothing is installed
-    sure_sign : agreement of the draws' sides; asked once rows are twice the lags: a faint early
-        direction explores as well as anything else would, and better the more often it changes
-    lapse : how long an unconfirmed direction counts, in rounds that its fit looked back on
-    guard : standard errors by which a new estimate's squared errors on the rounds since the last
-        one may not exceed the last one's
-    most_chains, least_chains : of a fit
-    places : rows times chains; while it is small, further chains cost next to nothing
-    first_sweeps, sweeps, kept : before chains are thinned where no start is known, and where one
-        is; and after, when draws are kept
-    temper : an evidence is itself a draw: differences of a few nats do not decide
+    least_step : int
+        Fewest rounds between two fits (7.1).
+    early_growth, late_growth : float
+        Ratio of a fit's round to the previous fit's (7.1).
+    early : float
+        Fits before this many horizons are early ones (7.1).
+    renewed : float
+        A late fit only checks the installed direction until the rounds are this many times those
+        that the direction's fit had seen.
+    learned : float
+        Least concentration (7.10) at which an estimate is installed.
+    sure_sign : float
+        Least agreement of the draws on theta's sign, required from two rows a lag on.
+    lapse : float
+        Rounds for which an unconfirmed direction is used, over those that its fit had seen (7.13).
+    guard : float
+        Standard errors in (7.11).
+    most_chains, least_chains : int
+        Bounds of the number of chains.
+    places : int
+        Rows times chains, within these bounds: with few rows, more chains cost little.
+    first_sweeps, sweeps : int
+        Sweeps before the chains are resampled, without and with a known start.
+    kept : int
+        Sweeps after it, whose draws are averaged.
+    temper : float
+        Divisor of the log evidence in (7.8).
     """
 
     least_step: int = 3
@@ -46,12 +57,12 @@ class AnytimeSettings:
     temper: float = 4.0
 
     def changed(self, text: str) -> Self:
-        """With changes written as "lapse=inf,sweeps=10".
+        """Return the settings with changes such as "lapse=inf,sweeps=10".
 
         Raises
         ------
         ValueError
-            For a name that is none of the settings, or a value that is no such number.
+            A name is not a setting, or a value cannot be read as the setting's type.
         """
         kinds = {field.name: type(getattr(self, field.name)) for field in fields(self)}
         values = {}

@@ -1,24 +1,37 @@
-"""Lag weights with a spike at zero and a normal slab: what a z-score says for one, and draws."""
+"""The full conditional of a spike-and-slab lag weight, and draws from it (docs/model.md 7)."""
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from lhb_engine.history import Floats
 
-# by gain, evenly spaced: the z-score that has it. Lines between them are exact to 1e-3 of it.
+# Table of the inverse of `gain` on an even grid; linear interpolation has relative error 1e-3.
 _LEAST, _SPACING = -4.5, 0.02
 _Z = np.concatenate([-np.geomspace(37.0, 8.0, 400), np.linspace(-7.9, 12.0, 4000)])
 _SCORES = np.interp(np.arange(_LEAST, 60.0, _SPACING), 0.5 * _Z**2 + log_ndtr(_Z), _Z)
 
 
 def gain(score: Floats, signed: bool) -> Floats:
-    """Log odds that data with z-score `score` add: half a normal slab, a whole one if `signed`."""
+    """Return the terms of docs/model.md (7.4) that depend on the z-score zeta.
+
+    Parameters
+    ----------
+    score : array
+        zeta of docs/model.md (7.3).
+    signed : bool
+        The slab is a whole normal, not a half-normal one.
+
+    Returns
+    -------
+    array of the same shape
+        zeta^2 / 2 + log Phi(zeta), in nats; zeta^2 / 2 if `signed`.
+    """
     half = 0.5 * score * score
     return half if signed else np.asarray(half + log_ndtr(score))
 
 
 def score_for(needed: Floats, signed: bool) -> Floats:
-    """Return the z-score (its size, if `signed`) from which the gain exceeds `needed`."""
+    """Invert `gain`: return the z-score (if `signed`, its absolute value) with gain `needed`."""
     if signed:
         return np.sqrt(np.maximum(2.0 * needed, 0.0))
     place = np.clip((needed - _LEAST) / _SPACING, 0.0, len(_SCORES) - 2.0)
@@ -28,24 +41,33 @@ def score_for(needed: Floats, signed: bool) -> Floats:
 
 
 def gibbs_pass(products: Floats, before: Floats, bar: Floats, at: Floats, signed: bool) -> Floats:
-    """Draw some weights of each chain in turn, each given all others as they then are.
+    """Draw some weights of each chain one after the other, each by docs/model.md (7.5).
+
+    Everything is in units in which the noise and a weight's conditional variance are 1.
 
     Parameters
     ----------
-    products : (n_chains, n_steps, 1 + n_steps) array, changed
-        A weight's column times the error as it is now, and times minus every column; in units in
-        which a weight's conditional variance and the noise are 1.
-    before, bar, at : (n_chains, n_steps) arrays
-        The weights as they are; the score from which a weight is active; where in its
-        distribution it then is.
+    products : (n_chains, n_steps, 1 + n_steps) array
+        Inner products of each weight's column: with the present error, and with minus each column.
+        The array is overwritten.
+    before : (n_chains, n_steps) array
+        The present weights.
+    bar : (n_chains, n_steps) array
+        The z-score above which a weight is active; its random draw is already made.
+    at : (n_chains, n_steps) array
+        The draw of an active weight, made beforehand: a uniform number on (0, 1) that is mapped to
+        the truncated normal; if `signed`, a standard normal number.
+    signed : bool
+        Weights may be negative.
 
     Returns
     -------
     (n_chains, n_steps) array
+        The new weights.
     """
     c, n_steps = before.shape
     products[:, :, 0] -= (products[:, :, 1:] @ before[:, :, None])[:, :, 0]
-    products.reshape(c, -1)[:, 1 :: n_steps + 2] = 0.0  # of a column with itself
+    products.reshape(c, -1)[:, 1 :: n_steps + 2] = 0.0  # a column with itself
     drawn = np.empty((c, 1 + n_steps))
     drawn[:, 0], drawn[:, 1:] = 1.0, before
     steps = zip(products.transpose(1, 0, 2), drawn.T[1:], bar.T, at.T, strict=True)

@@ -1,4 +1,7 @@
-"""The registry: an algorithm is one file here and one line below."""
+"""The agents, an algorithm a file, and the registry `ALGORITHMS`.
+
+Begin with `base.py`, the interface. A new algorithm is a file here and an entry in `ALGORITHMS`.
+"""
 
 from dataclasses import fields
 from typing import Any
@@ -33,14 +36,21 @@ ALGORITHMS: dict[str, type[Agent]] = {
 
 
 def make_options(algorithm: str, options: dict[str, Any]) -> Options:
-    """Return the algorithm's options, checked.
+    """Return the checked options of an algorithm.
+
+    Parameters
+    ----------
+    algorithm : str
+        A name in `ALGORITHMS`.
+    options : dict
+        Option values by name; an option left out has its default.
 
     Raises
     ------
     KeyError
-        Unknown algorithm.
+        The algorithm is unknown.
     OptionError
-        Unknown option, or one out of range.
+        An option is unknown or out of range.
     """
     options_type = ALGORITHMS[algorithm].options_type
     known = {f.name for f in fields(options_type)}
@@ -52,7 +62,26 @@ def make_options(algorithm: str, options: dict[str, Any]) -> Options:
 
 
 def make_agent(algorithm: str, *, dim: int, horizon: int, **options: Any) -> Agent:
-    """Return a fresh agent of the named algorithm."""
+    """Return a new agent.
+
+    Parameters
+    ----------
+    algorithm : str
+        A name in `ALGORITHMS`.
+    dim : int
+        Length of a context.
+    horizon : int
+        Number of lags h.
+    **options
+        The algorithm's options.
+
+    Raises
+    ------
+    KeyError
+        The algorithm is unknown.
+    OptionError
+        An option is unknown or out of range, or does not suit `dim`.
+    """
     return ALGORITHMS[algorithm](dim, horizon, make_options(algorithm, options))
 
 

@@ -1,4 +1,7 @@
-"""AD-Lasso (Algorithm 2): Doubling Lasso up to round h, then all lags on each later half."""
+"""AD-Lasso (Algorithm 2, docs/model.md 4), for any number of rounds.
+
+It is Doubling Lasso up to round h, and then fits all lags on the later half of each epoch.
+"""
 
 from collections.abc import Iterator
 
@@ -9,17 +12,17 @@ from lhb_engine.history import FitWindow, History
 
 
 class ADLasso(DoublingLasso):
-    """Adapts to both regimes: differenced growing fits first, full fits once T >= h."""
+    """Doubling Lasso up to round h, then block-lasso fits of all h lags (docs/model.md 4)."""
 
     name = "ad_lasso"
     summary = "Adaptive Doubling Lasso, the paper's algorithm for any number of rounds."
 
     def windows(self) -> Iterator[FitWindow]:
-        """Return the schedule, without end."""
+        """Yield the windows of all fits, endlessly; see docs/model.md (4.1)."""
         return epochs.ad_windows(self.horizon, self.first_quarter)
 
     def fit(self, history: History) -> Estimate:
-        """Algorithm 1's fit up to round h, Algorithm 2's after it."""
+        """Fit by docs/model.md (3.3) up to round h, and by docs/model.md (4.2) after it."""
         from lhb_engine.design.fit_rows import measured_rows
         from lhb_engine.lasso.regularization import theory_full
 

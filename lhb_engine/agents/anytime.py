@@ -1,4 +1,4 @@
-"""The anytime agent: re-estimates early and often from all it has seen, with nothing to tune."""
+"""The anytime agent (docs/model.md 7): schedule, choice of arms, and state."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ FIRST_FIT = 8
 
 @dataclass(frozen=True)
 class AnytimeOptions(Options):
-    """None is needed."""
+    """Options of the anytime agent. All have defaults."""
 
     epsilon: float = field(
         default=0.0,
@@ -52,10 +52,17 @@ class AnytimeOptions(Options):
 def anytime_windows(
     horizon: int, memory: int | None, after: int = 0, settings: AnytimeSettings | None = None
 ) -> Iterator[FitWindow]:
-    """Fits at rounds 8, 11, 14, ...: 1.15 times apart up to 2.5 horizons, then 1.4 times.
+    """Yield the windows of the fits, endlessly, by the schedule docs/model.md (7.1).
 
-    So late fits are rare and work in all grows like T log T (linearly with a memory, of which
-    no two fits are further apart than a fifth). Those due after more than `after` rounds.
+    Parameters
+    ----------
+    horizon : int
+        Number of lags h.
+    memory : int or None
+        Rounds that a fit uses; None: all. With a memory no step exceeds a fifth of it.
+    after : int
+        Only fits that are due after more rounds than this are yielded.
+    settings : AnytimeSettings, optional
     """
     settings = settings or AnytimeSettings()
     most = None if memory is None else ceil(memory * 0.2)
@@ -73,11 +80,11 @@ def anytime_windows(
 
 
 class Anytime(Agent):
-    """Greedy in the posterior mean of theta in the rank-one model (`rank_one_posterior`).
+    """Greedy in the posterior mean of theta in the rank-one model (docs/model.md 7).
 
-    Before there is evidence for any direction it explores along one feature after another, each
-    for some rounds on end: rewards that add up over lags show a direction that is held much
-    sooner than one that changes every round.
+    Without a direction it explores one feature at a time, each for several rounds, by
+    docs/model.md (7.14). Since rewards add up over lags, a feature that is held for several rounds
+    shows in them sooner than one that changes every round.
     """
 
     name = "anytime"
@@ -92,7 +99,7 @@ class Anytime(Agent):
         self.prediction: Prediction | None = None
 
     def choose_by(self, scores: Floats, draw: Draw) -> Choice:
-        """Greedy, or exploring while there is no direction, or with probability epsilon."""
+        """Choose a best arm of a `ranking`, or with probability epsilon any arm uniformly."""
         best = best_arms(scores)
         epsilon, n_arms = self.options.epsilon, len(scores)
         uniform = epsilon > 0 and draw.uniform("epsilon") < epsilon
@@ -105,12 +112,12 @@ class Anytime(Agent):
         return Choice(arm, scores, propensity, uniform or explores)
 
     def probabilities(self, scores: Floats) -> Floats:
-        """P(arm) of every arm, (K,) -> (K,): epsilon is spread over all of them."""
+        """Return P(arm) of every arm, (K,) -> (K,); epsilon is spread evenly over all arms."""
         epsilon = self.options.epsilon
         return np.asarray(epsilon / len(scores) + (1.0 - epsilon) * super().probabilities(scores))
 
     def deciding(self, n_rounds: int) -> Deciding:
-        """Return what decides after `n_rounds` rounds of the session: a direction, or exploring."""
+        """Return what the decision after `n_rounds` rounds of the session is based on."""
         if self.theta is None:
             return "exploring"
         if self.prediction is None or n_rounds < self._lapse(self.prediction.last_round):
@@ -118,28 +125,28 @@ class Anytime(Agent):
         return "lapsed"
 
     def _decides(self, draw: Draw) -> bool:
-        """Whether the direction decides in this round."""
+        """Whether this round's choice is by the installed direction."""
         position = draw.round if draw.position is None else draw.position
         return self.deciding(position - 1) == "in_use"
 
     def _lapse(self, last_round: int) -> float:
-        """Return the last round of the session in which an unconfirmed direction decides.
+        """Return the last round of the session in which an unconfirmed direction is used.
 
-        It decides for as many rounds again as its fit looked back on. Several fits fall due until
-        then. Each replaces it by another direction, and so confirms it, or finds none.
+        This is docs/model.md (7.13): a direction is used for as many further rounds as its fit had
+        seen. Several fits are due in that time, and each that finds a direction replaces it.
         """
         seen = min(last_round, self.options.memory or last_round)
         return last_round + self.settings.lapse * seen
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
-        """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
+        """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
         if self.options.epsilon == 0 and all(map(self._decides, draws)):
             return super().choose_block(contexts, draws)
         chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
         return np.array(chosen, dtype=np.int64)
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:
-        """Return the scores, or one feature without a direction, on the side of the last one."""
+        """Return the scores; while exploring, one signed feature by docs/model.md (7.14)."""
         scores = self.scores(contexts)
         if self._decides(draw):
             return scores
@@ -153,13 +160,13 @@ class Anytime(Agent):
         return next(anytime_windows(self.horizon, memory, n_rounds, self.settings))
 
     def fit(self, history: History) -> Estimate:
-        """Posterior mean on every row of the window."""
+        """Return the posterior mean (7.9) from all rows of the window, after the checks."""
         from lhb_engine.agents.anytime_fit import AnytimeFit
 
         return AnytimeFit(self, history, self._goes_on(history)).estimate()
 
     def _goes_on(self, history: History) -> str:
-        """How it decides after a fit that installs nothing."""
+        """Return how the agent decides if this fit installs nothing, for the message."""
         assert history.window is not None
         if self.deciding(history.window.due) != "in_use":
             return "exploring"
@@ -170,18 +177,18 @@ class Anytime(Agent):
         return f"the last direction stays, {limit}"
 
     def install(self, estimate: Estimate) -> None:
-        """Decide by it, and keep what it predicts: the next fit checks that."""
+        """Decide by `estimate`, and keep its prediction, which the next fit checks."""
         super().install(estimate)
         self.prediction = Prediction.of(estimate) or self.prediction
 
     def state(self) -> dict[str, Any]:
-        """With what the installed estimate predicts."""
+        """Return the state as a JSON object, the installed estimate's prediction included."""
         prediction = {} if self.prediction is None else {"prediction": self.prediction.to_json()}
         return super().state() | prediction
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """Return the agent that `state()` described; one stored without a prediction has none."""
+        """Return the agent that `state()` described; older states have no prediction."""
         agent = super().from_state(dim, horizon, options, state)
         if "prediction" in state:
             agent.prediction = Prediction.from_json(state["prediction"])

@@ -1,4 +1,4 @@
-"""One fit of `anytime`: from a history to an estimate, what it says included."""
+"""One fit of the anytime agent (docs/model.md 7): from a history to an estimate."""
 
 from dataclasses import replace
 from functools import cached_property, partial
@@ -19,22 +19,27 @@ if TYPE_CHECKING:
 
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 REFUSED = "The rounds since the last direction was found speak against a new one"
-REFIT = 0.1  # change of rho above which a fit is made once more
-FEWEST_ROWS = 40  # that a fit looks back on
-ACTIVE = 0.95  # share of draws in which a lag that is reported as active is active
+REFIT = 0.1  # change of rho above which the fit is repeated
+FEWEST_ROWS = 40  # that a fit after an alarm may use
+ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 
 
 class AnytimeFit:
-    """The fit of an agent as it is when the fit falls due.
+    """One fit, with the agent's state at the round when it is due.
 
     Parameters
     ----------
     agent : Anytime
-        It is not changed.
+        The agent; it is not changed.
     history : History
         With a window.
     goes_on : str
         How the agent decides if the fit installs nothing, for the message.
+
+    Raises
+    ------
+    ValueError
+        The history holds no round of its window, or numbers that are not finite.
     """
 
     def __init__(self, agent: "Anytime", history: History, goes_on: str) -> None:
@@ -50,10 +55,10 @@ class AnytimeFit:
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
 
     def estimate(self) -> Estimate:
-        """Return what was found, or `zero` where rows that it should know better speak against it.
+        """Return the new estimate in the user's units; status `zero` if the guard refuses it.
 
-        The guard compares its errors on the rounds since the installed estimate with those of that
-        estimate, which had not seen them.
+        The guard is docs/model.md (7.11): it compares the errors of the new and of the installed
+        estimate on the rows since the last fit.
         """
         found = self._found()
         new, since = Prediction.of(found), self._since
@@ -71,11 +76,11 @@ class AnytimeFit:
 
     @cached_property
     def _since(self) -> LaterRows | None:
-        """The rows that the installed estimate had not seen."""
+        """The rows since the installed estimate's fit; None if there are none."""
         return self.prediction.since(self.rows) if self.prediction else None
 
     def _found(self) -> Estimate:
-        """Return the estimate in the rows' own units."""
+        """Return the estimate before the guard, in scaled units."""
         window, rows = self.window, self.rows
         covered: dict[str, Any] = {
             "n_rows": rows.n_rows,
@@ -132,7 +137,7 @@ class AnytimeFit:
         )
 
     def _is_young(self) -> bool:
-        """Whether the installed direction need only be checked."""
+        """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
         old, due = self.prediction, self.window.due
         if old is None or self.options.memory is not None or not old.settled:
             return False
@@ -140,10 +145,11 @@ class AnytimeFit:
         return is_late and due < self.settings.renewed * old.last_round
 
     def _look_back(self, first: int) -> int:
-        """Return the round since which rows count, after the world has changed.
+        """Return the first round that fits use after an alarm.
 
-        The later half of the rows since the installed fit is held out. Fits on all rows before it
-        and on ever fewer of them predict it. All rows count unless fewer predict clearly better.
+        The later half of the rows since the installed fit is held out. Fits on all earlier rows,
+        and on the latest half, quarter, ... of them, are compared by their errors on the held-out
+        rows. A shorter window must be better by a standard error.
         """
         assert self.prediction is not None
         last = self.window.last
@@ -169,10 +175,10 @@ class AnytimeFit:
         return best
 
     def _posterior(self, rows: AlignedRounds) -> tuple[Posterior, float]:
-        """Return the posterior on some rows, and the noise's autocorrelation that it assumes.
+        """Return the posterior from some rows, and the rho of the noise (7.15) that it assumes.
 
-        The autocorrelation is that of the installed estimate's residuals; if those of the new one
-        differ, the fit is made once more.
+        rho is that of the installed estimate's residuals. If the new estimate's residuals have a
+        rho that differs by more than 0.1, the fit is repeated with that one.
         """
         sample = partial(
             rank_one_posterior,
@@ -193,7 +199,7 @@ class AnytimeFit:
         return found, rho
 
     def _old_draws(self) -> tuple[Floats, Floats]:
-        """Return draws of the installed estimate's posterior, from the rows that it had seen."""
+        """Draw theta and w again from the rows of the installed estimate's fit, for D of (7.12)."""
         assert self.prediction is not None
         old = self.prediction
         seen = whitened(self.rows.rows(1, old.last_round), old.autocorrelation)
@@ -208,6 +214,7 @@ class AnytimeFit:
 
 
 def _too_little(rows: AlignedRounds) -> str:
+    """Return why the rows cannot be fitted; empty if they can."""
     if rows.n_rows < 4:
         return f"{rows.n_rows} measured rows; a fit needs at least 4."
     level = float(rows.intercept @ rows.y) / float(rows.intercept @ rows.intercept)
@@ -220,6 +227,7 @@ def _too_little(rows: AlignedRounds) -> str:
 
 
 def _in_words(found: Posterior, rows: AlignedRounds) -> str:
+    """Return the message of an estimate."""
     known = "a direction is found, and how far it may be off is not clear yet"
     if found.is_sure:
         known = f"the direction is known to about {found.spread * 180.0 / np.pi:.0f} degrees"

@@ -1,8 +1,7 @@
-"""The contract of an agent. Read this first.
+"""The interface of an agent: choose an arm, observe rewards, schedule a fit, fit, install it.
 
-An agent chooses, is told what came, says when it wants to fit, fits, and installs the result.
-`choose` changes nothing; `fit` is slow and pure, and may run in another process; an agent never
-remembers "the last decision", so a late reward always finds its own round's data.
+`choose` does not change the agent. `fit` is slow and pure, so it may run in another process. An
+agent keeps no decisions: a late reward finds the data of its own round in the history.
 """
 
 from collections.abc import Sequence
@@ -17,19 +16,27 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
 
-# where overflow goes unreported: entering this takes a twentieth of np.errstate's time
+# A context in which numpy does not warn of overflow. Entering it costs 5% of np.errstate.
 _QUIET = copy_context()
 _QUIET.run(np.seterr, over="ignore", invalid="ignore")
 
 
-# in_use: the direction of the installed estimate. lapsed: that direction is too old, and arms are
-# explored. exploring: arms are explored until there is a first direction. none: nothing is learned
-# yet, or ever, and arms are chosen at random.
+# What a decision is based on. in_use: the installed estimate's direction. lapsed: that direction is
+# too old, and the agent explores. exploring: there is no direction yet, and the agent explores.
+# none: the agent has learned nothing, and chooses at random.
 Deciding = Literal["in_use", "lapsed", "exploring", "none"]
 
 
 class OptionError(ValueError):
-    """An option is unknown or out of range; `option` names it."""
+    """An option is unknown or out of range.
+
+    Attributes
+    ----------
+    option : str
+        Name of the option.
+    message : str
+        What is wrong with it.
+    """
 
     def __init__(self, option: str, message: str) -> None:
         super().__init__(f"{option}: {message}")
@@ -38,7 +45,19 @@ class OptionError(ValueError):
 
 
 class Choice(NamedTuple):
-    """One decision: the arm, every arm's score, P(arm) under the agent, whether it explored."""
+    """One choice of an arm.
+
+    Attributes
+    ----------
+    arm : int
+        Index of the arm.
+    scores : (K,) array
+        The ranking that the arm was chosen by.
+    propensity : float
+        Probability of the arm under the agent.
+    explored : bool
+        The arm was not chosen by the installed direction alone.
+    """
 
     arm: int
     scores: Floats
@@ -48,26 +67,26 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Options:
-    """An algorithm's options: frozen, JSON-able fields with a default and a description each.
+    """An algorithm's options: JSON values, each with a default and a description.
 
-    Subclasses check ranges in `__post_init__` and raise `OptionError`.
+    Subclasses check the values in `__post_init__` and raise `OptionError`.
     """
 
 
 def scores_of(contexts: Floats, theta: Floats) -> Floats:
-    """<x, theta> of every arm, (..., K, dim) -> (..., K), in one fixed order of additions.
+    """Return <x, theta> of every arm, (..., K, dim) -> (..., K).
 
-    Never BLAS: equal arms must get equal scores, whatever the shape and layout of the batch.
-    Products in a fresh C-ordered array, then numpy's pairwise sum along it, whose order depends
-    on dim alone; einsum's depends on the memory layout and on the machine's vector width.
+    The order of additions depends on `dim` alone, so that equal arms get equal scores in a batch of
+    any shape and memory layout. BLAS and einsum do not promise that; numpy's pairwise sum along a
+    C-ordered array does.
     """
     return np.asarray(np.add.reduce(np.multiply(contexts, theta, order="C"), axis=-1))
 
 
 def best_arms(scores: Floats) -> Sequence[int]:
-    """Return the arms of the highest of (K,) scores, in order.
+    """Return the arms of the highest of (K,) scores, in ascending order.
 
-    It works on a list: for few arms numpy is slower.
+    It works on a list, which is faster than numpy for few arms.
     """
     values: list[float] = scores.tolist()
     highest = max(values)
@@ -80,21 +99,35 @@ def best_arms(scores: Floats) -> Sequence[int]:
 
 
 class Agent:
-    """Greedy in a direction theta; subclasses say when and how theta is estimated.
+    """An agent that is greedy in a direction theta, by docs/model.md (1.2).
+
+    Subclasses define when and how theta is estimated. This class alone never fits, and chooses
+    uniformly at random.
 
     Parameters
     ----------
     dim : int
-        Numbers in a context.
+        Length of a context.
     horizon : int
         Number of lags h.
     options : Options
-        An instance of the class's own `Options`.
+        An instance of the class's `options_type`.
+
+    Attributes
+    ----------
+    theta : (dim,) array or None
+        The installed direction.
+    needs_truth : bool
+        The agent is told parameters of the simulated world (the oracles).
+    learns_within_epoch : bool
+        The agent learns from single rewards through `observe`.
+    max_dim : int or None
+        Largest `dim` that the agent takes.
 
     Raises
     ------
     OptionError
-        An option that does not suit `dim`; naming `dim` itself where it exceeds `max_dim`.
+        An option does not suit `dim`, or `dim` exceeds `max_dim`.
     """
 
     name: ClassVar[str]
@@ -114,14 +147,14 @@ class Agent:
         self.theta: Floats | None = None
 
     def scores(self, contexts: Floats) -> Floats:
-        """Score of every arm, (..., K, dim) -> (..., K), always finite.
+        """Return the score of every arm, (..., K, dim) -> (..., K), always finite.
 
-        A score that overflows says nothing, and counts as 0, as do all before the first estimate.
+        Scores are 0 before the first estimate. A score that overflows is replaced by 0.
 
         Raises
         ------
         ValueError
-            Contexts that are not finite, or no arm, or of another dim.
+            Contexts are not finite, hold no arm, or have another `dim`.
         """
         if contexts.shape[-1] != self.dim or contexts.shape[-2] == 0:
             raise ValueError(f"contexts must be (n_arms, {self.dim}) with at least one arm")
@@ -129,7 +162,7 @@ class Agent:
 
     def _finite_scores(self, contexts: Floats) -> Floats:
         scores = self._scores(contexts)
-        # products tell of contexts that are not finite; without theta there are none
+        # finite scores imply finite contexts, but without theta no products are formed
         if _is_finite(scores) and (self.theta is not None or _is_finite(contexts)):
             return scores
         if not np.isfinite(contexts).all():
@@ -137,37 +170,53 @@ class Agent:
         return np.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0)
 
     def _scores(self, contexts: Floats) -> Floats:
-        """Return what `scores` makes finite; contexts are checked."""
+        """Return the scores before overflows are replaced; the shape of `contexts` is checked."""
         if self.theta is None:
             return np.zeros(contexts.shape[:-1])
         return scores_of(contexts, self.theta)
 
     def choose(self, contexts: Floats, draw: Draw) -> Choice:
-        """Choose among the K rows of `contexts`; ties uniformly at random."""
+        """Choose an arm; ties are broken uniformly at random.
+
+        Parameters
+        ----------
+        contexts : (K, dim) array
+            A context an arm.
+        draw : Draw
+            The round's random numbers.
+
+        Raises
+        ------
+        ValueError
+            As `scores`.
+        """
         return self.choose_by(self.ranking(contexts, draw), draw)
 
     def deciding(self, n_rounds: int) -> Deciding:
-        """Return what the decision after `n_rounds` rounds of the session is made by."""
+        """Return what the decision after `n_rounds` rounds of the session is based on."""
         return "none" if self.theta is None else "in_use"
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:
-        """Return what a choice is made by in this round, (K, dim) -> (K,): the scores."""
+        """Return the values whose largest is chosen in this round, (K, dim) -> (K,): the scores."""
         return self.scores(contexts)
 
     def choose_by(self, scores: Floats, draw: Draw) -> Choice:
-        """Choose by a `ranking`: kept with its decision, the choice can be made again."""
+        """Choose an arm by a `ranking`, (K,).
+
+        A stored ranking and the same draw give the same choice again.
+        """
         best = best_arms(scores)
         n_best = len(best)
         arm = best[0] if n_best == 1 else best[draw.below(n_best)]
         return Choice(arm, scores, 1.0 / n_best, n_best == len(scores) > 1)
 
     def probabilities(self, scores: Floats) -> Floats:
-        """P(arm) of every arm under `choose_by` of a `ranking`, (K,) -> (K,)."""
+        """Return P(arm) of every arm under `choose_by`, for a `ranking`, (K,) -> (K,)."""
         best = scores == scores.max()
         return np.asarray(best / best.sum())
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
-        """Arms for many rounds at once, (n, K, dim) -> (n,); equal to `choose` round by round."""
+        """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
         scores = self.scores(contexts)
         best = scores == scores.max(axis=-1, keepdims=True)
         arms: Ints = best.argmax(axis=-1)
@@ -177,29 +226,51 @@ class Agent:
         return arms
 
     def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:
-        """Learn from one reward within the epoch (only where `learns_within_epoch`)."""
+        """Learn from one reward; called only if `learns_within_epoch`.
+
+        Parameters
+        ----------
+        history : History
+        trajectory : str
+            The reward's trajectory.
+        round : int
+            The reward's round in that trajectory.
+        reward : float
+        """
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """Return the first fit that is due after more than `n_rounds` rounds, or None."""
         return None
 
     def fit(self, history: History) -> Estimate:
-        """Estimate from `history` (which has a `window`). Pure: changes neither agent nor input."""
+        """Return an estimate from a history with a window; changes neither agent nor history.
+
+        Raises
+        ------
+        TypeError
+            The algorithm does not fit.
+        """
         raise TypeError(f"{self.name} does not fit")
 
     def install(self, estimate: Estimate) -> None:
-        """Decide by `estimate` from now on; one without a finite direction keeps the old theta."""
+        """Use `estimate` from now on; without a finite direction theta stays as it is."""
         if estimate.theta is not None and np.isfinite(estimate.theta).all():
             self.theta = estimate.theta
 
     def state(self) -> dict[str, Any]:
-        """Everything learned, as JSON-able numbers with a version."""
+        """Return all that the agent has learned, as a JSON object with a version."""
         theta = None if self.theta is None else self.theta.tolist()
         return {"version": self.state_version, "theta": theta}
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """Return the agent that `state()` described, equal in all it does."""
+        """Return the agent that `state()` described; it behaves identically.
+
+        Raises
+        ------
+        ValueError
+            The state has another version.
+        """
         if state["version"] != cls.state_version:
             raise ValueError(f"{cls.name} cannot read state version {state['version']}")
         agent = cls(dim, horizon, options)
@@ -209,6 +280,6 @@ class Agent:
 
 
 def _is_finite(x: Floats) -> bool:
-    """Whether all numbers are: a sum of squares is finite only then, and takes a single pass."""
+    """Whether all numbers are finite; a finite sum of squares shows it in a single pass."""
     flat = x.ravel()
     return isfinite(flat.dot(flat)) or bool(np.isfinite(x).all())

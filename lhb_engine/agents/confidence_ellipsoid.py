@@ -1,4 +1,4 @@
-"""The confidence ellipsoid of a linear bandit: ridge regression, one observation at a time."""
+"""The confidence ellipsoid of a linear bandit: recursive ridge regression (docs/model.md 6)."""
 
 from typing import Any, Self
 
@@ -7,17 +7,25 @@ import numpy as np
 from lhb_engine.agents.base import scores_of
 from lhb_engine.history import Floats
 
-CHUNK_NUMBERS = 2**20  # of products at a time: 8 MB
+CHUNK_NUMBERS = 2**20  # products held at a time: 8 MB
 
 
 class Ellipsoid:
-    """A = ridge I + sum x x', b = sum r x (Chu et al. 2011), kept as A^-1 and b.
+    """A = ridge I + sum x x' and g = sum r x of docs/model.md (6.3), stored as A^-1 and g.
 
     Parameters
     ----------
     dim : int
+        Length of a context.
     ridge : float
         Positive.
+
+    Attributes
+    ----------
+    inverse : (dim, dim) array
+        A^-1.
+    moment : (dim,) array
+        g.
     """
 
     def __init__(self, dim: int, ridge: float) -> None:
@@ -25,7 +33,10 @@ class Ellipsoid:
         self.moment: Floats = np.zeros(dim)
 
     def update(self, context: Floats, reward: float) -> None:
-        """Add one pair, by the Sherman-Morrison formula; none where that overflows."""
+        """Add one context and reward by the Sherman-Morrison formula.
+
+        A pair that overflows is ignored.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             along = np.einsum("ij,j->i", self.inverse, context)
             shrinkage = 1.0 + float(np.einsum("i,i->", context, along))
@@ -35,9 +46,9 @@ class Ellipsoid:
             self.inverse, self.moment = inverse, moment
 
     def upper_bounds(self, contexts: Floats, width: float) -> Floats:
-        """<x, A^-1 b> + width sqrt(x' A^-1 x), (..., K, dim) -> (..., K).
+        """Return the upper confidence bounds docs/model.md (6.4), (..., K, dim) -> (..., K).
 
-        Every arm by the same additions in the same order, so that equal arms tie.
+        The order of additions is the same for every arm, so that equal arms tie.
         """
         theta = np.einsum("ij,j->i", self.inverse, self.moment)
         arms = contexts.reshape(-1, contexts.shape[-1])
@@ -51,7 +62,7 @@ class Ellipsoid:
         return np.asarray(scores_of(contexts, theta) + optimism)
 
     def state(self) -> dict[str, Any]:
-        """JSON-able numbers."""
+        """Return A^-1 and g as a JSON object."""
         return {"inverse": self.inverse.tolist(), "moment": self.moment.tolist()}
 
     @classmethod

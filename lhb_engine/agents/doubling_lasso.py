@@ -1,4 +1,4 @@
-"""Doubling Lasso (Algorithm 1): for fewer rounds than the horizon."""
+"""Doubling Lasso (Algorithm 1, docs/model.md 3), for fewer rounds than lags."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from lhb_engine.lasso.fit import BlockLasso
 
 Rule = Literal["noise_adaptive", "theory"]
-LEVEL = 0.25  # half of the estimator's own: what follows the fit keeps the direction alone
+LEVEL = 0.25  # a of docs/model.md (5.1): half the estimator's, since only theta is used
 
 
 @dataclass(frozen=True)
 class LassoOptions(Options):
-    """Options of the paper's two algorithms."""
+    """Options of AD-Lasso and Doubling Lasso."""
 
     reg: Rule = field(
         default="noise_adaptive",
@@ -73,7 +73,10 @@ class LassoOptions(Options):
 
 
 class DoublingLasso(Agent):
-    """Differences the fourth quarter of each epoch with the second, and fits growing lags."""
+    """Block-lasso fits of the fourth quarter of each epoch less the second (docs/model.md 3).
+
+    The number of lags fitted grows with the epochs.
+    """
 
     name = "doubling_lasso"
     summary = "Doubling Lasso, the paper's algorithm for fewer rounds than the horizon."
@@ -82,11 +85,11 @@ class DoublingLasso(Agent):
 
     @property
     def first_quarter(self) -> int:
-        """L of the paper."""
+        """L of docs/model.md (3.1): the quarters of the first epoch have L rounds."""
         return self.options.L or epochs.default_first_epoch(self.horizon)
 
     def windows(self) -> Iterator[FitWindow]:
-        """Return the schedule, without end."""
+        """Yield the windows of all fits, endlessly; see docs/model.md (3.1)."""
         return epochs.doubling_windows(self.horizon, self.first_quarter)
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
@@ -94,15 +97,15 @@ class DoublingLasso(Agent):
         return next(window for window in self.windows() if window.due > n_rounds)
 
     def fit(self, history: History) -> Estimate:
-        """Algorithm 1's fit at the end of an epoch."""
+        """Fit the rows of one epoch, by docs/model.md (3.3)."""
         return self.fit_differenced(history)
 
     def fit_differenced(self, history: History) -> Estimate:
-        """Fourth quarter less second.
+        """Fit the fourth quarter less the second, by docs/model.md (3.2) and (3.3).
 
-        Where too few pairs are measured and `fallback` is on: both quarters, undifferenced, with
-        an intercept. The estimate's `design` says which. With L = h // 12 and h = 100 the first
-        epoch has 8 pairs, so for dim > 4 the first fit is always the undifferenced one.
+        With fewer differenced rows than docs/model.md (3.5), or several trajectories, and the
+        option `fallback`, both quarters are fitted undifferenced, with an intercept. The estimate's
+        `design` says which rows were used.
         """
         from lhb_engine.design.fit_rows import differenced_rows, measured_rows
         from lhb_engine.lasso.regularization import theory_doubling
@@ -118,7 +121,7 @@ class DoublingLasso(Agent):
         return self.block_lasso(lam, rows.name == "undifferenced").estimate(rows, history.window)
 
     def block_lasso(self, lam: float | None, fit_intercept: bool) -> "BlockLasso":
-        """Return the fit that the options ask for."""
+        """Return the block lasso with these options; without `lam` it is chosen from the data."""
         from lhb_engine.lasso.fit import BlockLasso
 
         o = self.options

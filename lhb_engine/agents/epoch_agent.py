@@ -1,4 +1,4 @@
-"""AD-Lasso's epochs for its rivals: only the estimator differs (docs/model.md 6)."""
+"""The base of the baselines that fit on AD-Lasso's epochs (docs/model.md 6)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ Share = Literal["epoch", "ad_lasso"]
 
 @dataclass(frozen=True)
 class EpochOptions(Options):
-    """Which epochs, and which of their rows."""
+    """The length of the epochs, and which of their rows a fit uses."""
 
     rows: Share = field(
         default="epoch",
@@ -38,12 +38,12 @@ class EpochOptions(Options):
 
 
 class OnEpochs(Agent):
-    """An agent that fits at AD-Lasso's boundaries, on as many lags."""
+    """An agent that fits at the ends of AD-Lasso's epochs, with the same numbers of lags."""
 
     options: EpochOptions
 
     def windows(self) -> Iterator[FitWindow]:
-        """AD-Lasso's schedule, without end, on the share of the rows that is asked for."""
+        """Yield AD-Lasso's windows, endlessly, on the rows that the option `rows` names."""
         length = self.options.L or epochs.default_first_epoch(self.horizon)
         for window in epochs.ad_windows(self.horizon, length):
             if self.options.rows == "epoch":

@@ -1,9 +1,9 @@
-"""The schedules: when an epoch ends, and which rounds its fit uses.
+"""The schedules of AD-Lasso and Doubling Lasso: the end and the fitted rounds of each epoch.
 
-Doubling Lasso's epoch i has 2^(i+1) L rounds and ends at T_i = 4 (2^i - 1) L; its fit uses the
-second and fourth quarter. AD-Lasso plays these while T_i <= h; an epoch that round h cuts off
-yields nothing and has no number. Then epoch j has 2^j h rounds, ends at (2^(j+1) - 1) h, and is
-fitted on its later half. Epochs of both phases share one running number.
+Doubling Lasso's epoch i has 2^(i+1) L rounds and ends at T_i, docs/model.md (3.1). Its fit uses the
+second and the fourth quarter. AD-Lasso plays the epochs with T_i <= h; an epoch that round h cuts
+off is not fitted or counted. Then epoch j has 2^j h rounds, ends at docs/model.md (4.1), and is
+fitted on its later half. The epochs of both phases are numbered consecutively.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,22 @@ from lhb_engine.history import FitWindow
 
 
 def default_first_epoch(horizon: int) -> int:
-    """L = max(1, h // 12)."""
+    """Return L = max(1, h // 12), the default."""
     return max(1, horizon // 12)
 
 
 def doubling_windows(horizon: int, length: int) -> Iterator[FitWindow]:
-    """Doubling Lasso's windows without end; quarters have q = 2^(i-1) L rounds, lags min(q, h)."""
+    """Yield Doubling Lasso's windows, endlessly.
+
+    The quarters of epoch i have q = 2^(i-1) L rounds; min(q, h) lags are fitted.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of lags h.
+    length : int
+        L.
+    """
     for epoch in count(1):
         quarter = 2 ** (epoch - 1) * length
         end = 4 * (2**epoch - 1) * length
@@ -27,7 +37,15 @@ def doubling_windows(horizon: int, length: int) -> Iterator[FitWindow]:
 
 
 def ad_windows(horizon: int, length: int) -> Iterator[FitWindow]:
-    """AD-Lasso's windows without end: Doubling Lasso's up to round h, then the later halves."""
+    """Yield AD-Lasso's windows, endlessly: Doubling Lasso's up to round h, then the later halves.
+
+    Parameters
+    ----------
+    horizon : int
+        Number of lags h.
+    length : int
+        L.
+    """
     n_first_phase = 0
     for window in doubling_windows(horizon, length):
         if not in_first_phase(window, horizon):
@@ -41,17 +59,17 @@ def ad_windows(horizon: int, length: int) -> Iterator[FitWindow]:
 
 
 def in_first_phase(window: FitWindow, horizon: int) -> bool:
-    """Whether AD-Lasso's window ends within the first h rounds: then it spans three quarters."""
+    """Whether AD-Lasso's window ends within the first h rounds; if so it spans three quarters."""
     return window.due <= horizon
 
 
 def whole_epoch(window: FitWindow, horizon: int) -> FitWindow:
-    """AD-Lasso's window, widened to all rounds of its epoch."""
+    """Return AD-Lasso's window, widened to all rounds of its epoch."""
     n_rows = window.last - window.first + 1
     n_rounds = n_rows // 3 * 4 if in_first_phase(window, horizon) else 2 * n_rows
     return replace(window, first=window.last - n_rounds + 1)
 
 
 def quarter_of(window: FitWindow) -> int:
-    """Return q of a doubling window, which spans quarters two to four."""
+    """Return q, the length of a quarter, of a window that spans quarters two to four."""
     return (window.last - window.first + 1) // 3

@@ -1,4 +1,4 @@
-"""LinUCB at lag 0: what people run today, as if each reward belonged to its own round."""
+"""LinUCB (docs/model.md 6), which credits each reward to the context of its own round."""
 
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -25,9 +25,9 @@ class LinUCBOptions(Options):
 
 
 class LinUCB(Agent):
-    """Upper confidence bounds from pairs of a round's context and the same round's reward.
+    """Upper confidence bounds docs/model.md (6.4) with lag 0.
 
-    Learns nothing where w_0 = 0, and takes the other lags for noise.
+    To LinUCB the effects of all other lags are noise. It learns nothing where w_0 = 0.
     """
 
     name = "lin_ucb"
@@ -35,27 +35,27 @@ class LinUCB(Agent):
     options_type = LinUCBOptions
     options: LinUCBOptions
     learns_within_epoch = True
-    max_dim = 1000  # the ellipsoid has dim x dim numbers: 8 MB
+    max_dim = 1000  # A^-1 has dim x dim numbers: 8 MB
 
     def __init__(self, dim: int, horizon: int, options: LinUCBOptions) -> None:
         super().__init__(dim, horizon, options)
         self.ellipsoid = Ellipsoid(dim, options.ridge)
 
     def deciding(self, n_rounds: int) -> Deciding:
-        """Return the ellipsoid decides from the first round on."""
+        """Return "in_use": LinUCB decides by its ellipsoid from the first round on."""
         return "in_use"
 
     def _scores(self, contexts: Floats) -> Floats:
-        """Upper confidence bounds."""
+        """Return the upper confidence bounds."""
         return self.ellipsoid.upper_bounds(contexts, self.options.confidence_width)
 
     def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:
-        """Pair the reward with its own round's context."""
+        """Add the reward and the context selected in its round."""
         part = history.trajectories[trajectory]
         self.ellipsoid.update(part.contexts[round - part.first_round], reward)
 
     def state(self) -> dict[str, Any]:
-        """With the ellipsoid."""
+        """Return the state as a JSON object, the ellipsoid included."""
         return super().state() | {"ellipsoid": self.ellipsoid.state()}
 
     @classmethod

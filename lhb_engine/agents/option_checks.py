@@ -1,7 +1,4 @@
-"""Checks of an option's value, one for each kind; all raise `OptionError`.
-
-Limits are compared before anything is computed: an int of 400 digits is no float.
-"""
+"""Checks of an option's value, one for each type. All `check_*` functions raise `OptionError`."""
 
 import sys
 from collections.abc import Collection
@@ -11,30 +8,30 @@ from lhb_engine.agents.base import OptionError
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether `value` is an int or float that a float can hold; true and false are no numbers."""
+    """Whether `value` is an int or float, not a bool, within the range of finite floats."""
     largest = sys.float_info.max
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return -largest <= value <= largest  # exact for ints, false for nan
+    return -largest <= value <= largest  # exact for an int of any size; false for nan
 
 
 def check_number(
     option: str, value: object, low: float, high: float, *, zero: bool = False
 ) -> None:
-    """Refuse what is no number from `low` to `high`; `zero` allows 0 beside them."""
+    """Check that `value` is a number from `low` to `high`; `zero` allows 0 as well."""
     if not is_number(value) or not (low <= value <= high or (zero and value == 0)):
         also = "0 or " if zero else ""
         raise OptionError(option, f"must be {also}a number from {low} to {high}")
 
 
 def check_whole(option: str, value: object, low: int = 1, high: int = 10**9) -> None:
-    """Refuse what is no whole number from `low` to `high`."""
+    """Check that `value` is an int from `low` to `high`."""
     if type(value) is not int or not low <= value <= high:
         raise OptionError(option, f"must be a whole number from {low} to {high}")
 
 
 def check_numbers(option: str, values: object) -> None:
-    """Refuse what is no list of numbers that are not all zero."""
+    """Check that `values` is a list of finite numbers that are not all zero."""
     if not isinstance(values, list | tuple):
         raise OptionError(option, "must be a list of numbers")
     if not all(is_number(value) for value in values):
@@ -44,12 +41,12 @@ def check_numbers(option: str, values: object) -> None:
 
 
 def check_flag(option: str, value: object) -> None:
-    """Refuse what is neither true nor false."""
+    """Check that `value` is a bool."""
     if type(value) is not bool:
         raise OptionError(option, "must be true or false")
 
 
 def check_among(option: str, value: object, allowed: Collection[str]) -> None:
-    """Refuse what is none of `allowed`."""
+    """Check that `value` is one of `allowed`."""
     if value not in allowed:
         raise OptionError(option, f"must be one of {', '.join(allowed)}")

@@ -1,4 +1,4 @@
-"""The oracle: plays the true direction, and so has no regret."""
+"""The oracle, which is told the true theta and has regret 0 (docs/model.md 6)."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from lhb_engine.agents.option_checks import check_numbers
 
 @dataclass(frozen=True)
 class OracleOptions(Options):
-    """The truth that the oracle is told."""
+    """The true direction."""
 
     theta: list[float] = field(
         default_factory=list, metadata={"description": "The true direction, dim numbers."}
@@ -21,7 +21,13 @@ class OracleOptions(Options):
 
 
 class Oracle(Agent):
-    """Greedy in the true theta from the first round on."""
+    """Greedy in the true theta from the first round on, by docs/model.md (1.2).
+
+    Raises
+    ------
+    OptionError
+        `theta` does not hold `dim` numbers.
+    """
 
     name = "oracle"
     summary = "Knows the true direction; its regret is 0."

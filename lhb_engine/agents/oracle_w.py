@@ -1,4 +1,4 @@
-"""Oracle-w: is told the lag weights, and learns the direction by least squares."""
+"""Oracle-w, which is told the lag weights and fits theta by least squares (docs/model.md 6)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ Schedule = Literal["ad_lasso", "growing"]
 
 @dataclass(frozen=True)
 class OracleWOptions(Options):
-    """The truth that oracle_w is told, and when it fits."""
+    """The true lag weights, and the schedule."""
 
     weights: list[float] = field(
         default_factory=list, metadata={"description": "The true lag weights, lag 0 first."}
@@ -49,14 +49,14 @@ class OracleWOptions(Options):
 
 
 def growing_windows(horizon: int) -> Iterator[FitWindow]:
-    """Every row so far, at rounds ceil(8 * 1.2^k): a schedule that belongs to no agent."""
+    """Yield windows of all rows so far, at rounds ceil(8 * 1.2^k), endlessly."""
     for k in count():
         due = ceil(8 * 1.2**k)
         yield FitWindow(k + 1, 1, due, horizon, due)
 
 
 class OracleW(Agent):
-    """Least squares of the rewards on the truly filtered contexts g_t = sum_k w_k xi_{t-k}."""
+    """Least squares of the rewards on the filtered contexts g_t of docs/model.md (6.5)."""
 
     name = "oracle_w"
     summary = "Knows the lag weights and learns the direction: the best that can be hoped for."
@@ -71,7 +71,7 @@ class OracleW(Agent):
         self.weights[: len(given)] = given
 
     def windows(self) -> Iterator[FitWindow]:
-        """Return the schedule, without end. All lags are known at once, in the first phase too."""
+        """Yield the windows of all fits, endlessly; every fit has all lags."""
         if self.options.schedule == "growing":
             yield from growing_windows(self.horizon)
         length = self.options.L or epochs.default_first_epoch(self.horizon)
@@ -83,7 +83,7 @@ class OracleW(Agent):
         return next(window for window in self.windows() if window.due > n_rounds)
 
     def fit(self, history: History) -> Estimate:
-        """min_theta |r - G theta|^2 over the window's measurements."""
+        """Fit theta to the window's measurements, by docs/model.md (6.5)."""
         from lhb_engine.design.fit_rows import measured_rows
 
         window = history.window
@@ -95,7 +95,7 @@ class OracleW(Agent):
             filtered = filtered_contexts(rows, self.weights)
             solution, _, found, _ = np.linalg.lstsq(filtered, rows.y)
             rank = int(found)
-        if rank < self.dim:  # no reward so far carries an active lag
+        if rank < self.dim:  # such as before the first active lag
             message = "The rewards so far do not determine a direction."
             return Estimate("insufficient_data", np.zeros(self.horizon), message=message, **facts)
         length = float(np.linalg.norm(solution))
@@ -113,7 +113,18 @@ class OracleW(Agent):
 
 
 def filtered_contexts(rows: "FitRows", weights: Floats) -> Floats:
-    """Rows of g_t = sum_k w_k xi_{t-k}, (n_rows, dim); `weights` has one number a lag."""
+    """Return the rows of G in docs/model.md (6.5), g_t = sum_k w_k xi_{t-k}.
+
+    Parameters
+    ----------
+    rows : FitRows
+    weights : (n_lags,) array
+        Lag weights w.
+
+    Returns
+    -------
+    (n_rows, dim) array
+    """
     out = np.zeros((rows.design.n_rows, rows.design.dim))
     for lag in np.flatnonzero(weights):
         out += weights[lag] * rows.design.blocks(np.array([lag]))[:, 0]

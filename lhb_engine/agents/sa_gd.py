@@ -1,4 +1,4 @@
-"""SA-GD: rank one first, sparse after, by alternating gradient steps (docs/model.md (6.1))."""
+"""SA-GD: alternating gradient descent on the rank-one model, docs/model.md (6.1)."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SAGDOptions(EpochOptions):
-    """Epochs, and the descent within a fit. The paper gives neither steps nor a start."""
+    """Epochs, the true sparsity, and when the descent stops."""
 
     s: int | None = field(
         default=None,
@@ -44,10 +44,10 @@ class SAGDOptions(EpochOptions):
 
 
 class SAGD(OnEpochs):
-    """Gradient steps on sum (r_t - theta' Z_t w)^2, theta and w in turn, from a spectral start.
+    """Alternating gradient steps on theta and w for docs/model.md (6.1), then hard thresholding.
 
-    The start is the leading singular pair of X'r; each step is as long as an exact line search
-    makes it, so there is no step size to tune, and theta is renormalised after its own.
+    The start is the leading singular pair of X'r. An exact line search sets the length of each
+    step, so there is no step size to tune. Theta is normalised after each of its steps.
     """
 
     name = "sa_gd"
@@ -56,7 +56,7 @@ class SAGD(OnEpochs):
     options: SAGDOptions
 
     def fit(self, history: History) -> Estimate:
-        """Descend, then keep w's largest."""
+        """Run the descent, then keep the `s` largest lag weights if `s` is given."""
         window = history.window
         assert window is not None
         rows, units = in_units(self.rows(history))
@@ -75,7 +75,7 @@ class SAGD(OnEpochs):
         if o.s is not None and o.s < len(weights):
             weights[np.argsort(-np.abs(weights), kind="stable")[o.s :]] = 0.0
         total = float(weights.sum())
-        if total < 0:  # w >= 0 fixes the sign, as for every agent
+        if total < 0:  # docs/model.md (2.2)
             theta, weights = -theta, -weights
         mass = float(np.abs(weights).sum())
         if mass == 0.0:
@@ -96,10 +96,32 @@ class SAGD(OnEpochs):
 def descend(
     design: "LaggedDesign", y: Floats, theta: Floats, weights: Floats, n_steps: int, tol: float
 ) -> tuple[Floats, Floats, int]:
-    """Alternating exact-line-search gradient steps; theta (unit), weights, pairs of steps made."""
+    """Minimise docs/model.md (6.1) by alternating gradient steps with exact line search.
+
+    Parameters
+    ----------
+    design : LaggedDesign
+    y : (n_rows,) array
+    theta : (dim,) array
+        Start of the direction.
+    weights : (n_lags,) array
+        Start of the lag weights; its length is set by a line search.
+    n_steps : int
+        Most pairs of steps.
+    tol : float
+        Stop when a pair of steps lowers the loss by no more than this share.
+
+    Returns
+    -------
+    theta : (dim,) array
+        Of length 1.
+    weights : (n_lags,) array
+    n_steps : int
+        Pairs of steps made.
+    """
     fitted = design.matvec(np.outer(weights, theta))
     scale = float(fitted @ fitted)
-    if scale > 0:  # the start gives directions only: its length is a line search too
+    if scale > 0:  # the start has no scale: a line search sets its length
         weights = weights * (float(fitted @ y) / scale)
         fitted = design.matvec(np.outer(weights, theta))
     residual = y - fitted
@@ -128,7 +150,10 @@ def _move(
     *,
     along: str,
 ) -> tuple[Floats, Floats]:
-    """One step up `uphill` as far as the loss falls, with the other factor held; the residual."""
+    """Return the point after one exact line search along `uphill`, and its residual.
+
+    `other` is the factor that is held fixed; `along` names the one that moves.
+    """
     change = design.matvec(np.outer(other, uphill) if along == "theta" else np.outer(uphill, other))
     square = float(change @ change)
     if square == 0.0:

@@ -1,4 +1,4 @@
-"""SW-MP: single-weight matching pursuit, which looks for the one largest lag weight."""
+"""SW-MP: single-weight matching pursuit, docs/model.md (6.2)."""
 
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,13 @@ from lhb_engine.history import Floats, History
 if TYPE_CHECKING:
     from lhb_engine.design.lagged_design import LaggedDesign
 
-CHUNK_NUMBERS = 2**20  # of dense columns at a time
+CHUNK_NUMBERS = 2**20  # numbers of dense columns held at a time
 
 
 class SWMP(OnEpochs):
-    """k* = argmax_k |r' Xi^k| / |Xi^k|, then least squares on block k* alone.
+    """Least squares on the one lag that matches the rewards best, by docs/model.md (6.2).
 
-    As good as its guess of one lag: with many nonzeros the others are noise to it.
+    The effects of all other lags are noise to it.
     """
 
     name = "sw_mp"
@@ -26,7 +26,7 @@ class SWMP(OnEpochs):
     options_type = EpochOptions
 
     def fit(self, history: History) -> Estimate:
-        """Return the best-matching lag and the direction it alone gives."""
+        """Return the best-matching lag, and the direction that least squares on it gives."""
         window = history.window
         assert window is not None
         rows, units = in_units(self.rows(history))
@@ -48,7 +48,13 @@ class SWMP(OnEpochs):
 
 
 def matching_scores(design: "LaggedDesign", y: Floats) -> Floats:
-    """|y' Xi^k| / |Xi^k| of every block column, spectral norms, (n_lags,)."""
+    """Return |y' Xi^k| / |Xi^k|_op of docs/model.md (6.2) for every lag, (n_lags,).
+
+    Parameters
+    ----------
+    design : LaggedDesign
+    y : (n_rows,) array
+    """
     along = np.linalg.norm(design.rmatvec(y), axis=1)
     norms = np.zeros(design.n_lags)
     chunk = max(1, CHUNK_NUMBERS // (design.n_rows * design.dim))

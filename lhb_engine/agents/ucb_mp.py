@@ -1,4 +1,4 @@
-"""UCB-MP: SW-MP's lag, and a LinUCB that pairs each reward with the context of that lag."""
+"""UCB-MP: LinUCB on pairs of a reward and the context of SW-MP's lag (docs/model.md 6)."""
 
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -14,7 +14,7 @@ from lhb_engine.history import Floats, History
 
 @dataclass(frozen=True)
 class UCBMPOptions(EpochOptions):
-    """Epochs, and the confidence ellipsoid within them."""
+    """Epochs, and width and ridge of the confidence ellipsoid."""
 
     confidence_width: float = field(
         default=0.01,
@@ -29,10 +29,10 @@ class UCBMPOptions(EpochOptions):
 
 
 class UCBMP(SWMP):
-    """At each epoch's end finds k* as SW-MP does, then learns theta anew within the next.
+    """LinUCB, docs/model.md (6.3) and (6.4), with the lag k* that SW-MP finds at an epoch's end.
 
-    Plays uniformly before its first k*. After round h it keeps its lag and learns theta anew, as
-    AD-Lasso's second phase starts there.
+    It plays uniformly at random before its first lag. The ellipsoid starts anew with each lag, and
+    once more after round h, where AD-Lasso's second phase begins.
     """
 
     name = "ucb_mp"
@@ -40,7 +40,7 @@ class UCBMP(SWMP):
     options_type = UCBMPOptions
     options: UCBMPOptions
     learns_within_epoch = True
-    max_dim = 1000  # the ellipsoid has dim x dim numbers: 8 MB
+    max_dim = 1000  # A^-1 has dim x dim numbers: 8 MB
 
     def __init__(self, dim: int, horizon: int, options: UCBMPOptions) -> None:
         super().__init__(dim, horizon, options)
@@ -49,13 +49,13 @@ class UCBMP(SWMP):
         self.second_phase = False
 
     def _scores(self, contexts: Floats) -> Floats:
-        """Upper confidence bounds; all zero before there is a lag."""
+        """Return the upper confidence bounds; all zero before there is a lag."""
         if self.lag is None:
             return super()._scores(contexts)
         return self.ellipsoid.upper_bounds(contexts, self.options.confidence_width)
 
     def observe(self, history: History, trajectory: str, round: int, reward: float) -> None:
-        """Pair the reward of `round` with the context selected `lag` rounds before."""
+        """Add the reward of `round` and the context selected `lag` rounds before it."""
         if round >= self.horizon and not self.second_phase:
             self.second_phase = True
             self.ellipsoid = Ellipsoid(self.dim, self.options.ridge)
@@ -67,14 +67,14 @@ class UCBMP(SWMP):
             self.ellipsoid.update(part.contexts[place], reward)
 
     def install(self, estimate: Estimate) -> None:
-        """Take the lag over and start the ellipsoid anew."""
+        """Install the estimate's lag, and start the ellipsoid anew."""
         super().install(estimate)
-        if estimate.active_lags and self.theta is estimate.theta:  # it was not refused
+        if estimate.active_lags and self.theta is estimate.theta:  # theta was finite
             self.lag = estimate.active_lags[0]
             self.ellipsoid = Ellipsoid(self.dim, self.options.ridge)
 
     def state(self) -> dict[str, Any]:
-        """With the lag, the ellipsoid, and whether the second phase has begun."""
+        """Return the state as a JSON object, with lag, ellipsoid and phase."""
         own = {"lag": self.lag, "second_phase": self.second_phase}
         return super().state() | own | {"ellipsoid": self.ellipsoid.state()}
 
@@ -83,6 +83,6 @@ class UCBMP(SWMP):
         """Return the agent that `state()` described."""
         agent = super().from_state(dim, horizon, options, state)
         agent.lag = state["lag"]
-        agent.second_phase = state.get("second_phase", True)  # a state of before never restarts
+        agent.second_phase = state.get("second_phase", True)  # absent from older states
         agent.ellipsoid = Ellipsoid.from_state(state["ellipsoid"])
         return agent

@@ -1,10 +1,10 @@
-"""Uniform play: the floor that every agent has to beat."""
+"""Uniform play, the baseline that every agent has to beat."""
 
 from lhb_engine.agents.base import Agent
 
 
 class Uniform(Agent):
-    """Chooses uniformly at random, for ever."""
+    """Chooses uniformly at random in every round."""
 
     name = "uniform"
     summary = "Uniformly at random; learns nothing."

@@ -1,8 +1,8 @@
-"""Rows in place: every measurement becomes a row that sits at a round of one padded sequence.
+"""The row layout of the posterior: each measurement is a row at a place of one padded sequence.
 
-Then a lag is a shift of that sequence: column k of the design is the signal moved by k places.
-Zeros between two trajectories keep lags apart. The sum over a span of m rounds is an ordinary
-row of the trajectory whose contexts are summed over m rounds, so spans need no other algebra.
+A lag is then a shift of that sequence: column k of the design is the signal shifted by k places.
+Zeros between trajectories keep lags from reaching across. A sum over m rounds is an ordinary row of
+a sequence whose contexts are sums over m rounds, so each span length has a sequence of its own.
 """
 
 from dataclasses import dataclass, replace
@@ -15,24 +15,24 @@ from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 
 @dataclass(frozen=True)
 class AlignedRounds:
-    """The rows of a fit, laid out by round.
+    """The rows of a fit, one place a round, scaled as in docs/model.md (1.5).
 
     Attributes
     ----------
     contexts : (n_places, dim) array
-        Selected contexts, zero in the gaps; those of a span of m rounds are scaled by 1/sqrt(m).
+        Selected contexts, zero in the gaps; for a span of m rounds their sum over sqrt(m).
     y : (n_places,) array
-        Measured values, zero where there is no row.
+        Measured values over sqrt(m), at the last round of the span; zero where there is no row.
     intercept : (n_places,) array
-        What a baseline of 1 a round adds to the row, zero where there is no row.
+        The column c of the baseline, sqrt(m); zero where there is no row.
     number : (n_places,) array
-        Number in the session of the first round of the row, zero where there is no row.
+        Session number of the first round of the row; zero where there is no row.
     before : (n_places,) array
-        The place one span earlier in the same trajectory, -1 where there is none.
+        The place m rounds earlier in the same trajectory; -1 where there is none.
     n_lags : int
-        Lags that at least one row can see.
+        Number of lags that at least one row can see.
     n_rows, n_missing : int
-        Measurements used; rounds of the window that none covers.
+        Measurements used; rounds of the window that no measurement covers.
     """
 
     contexts: Floats
@@ -45,7 +45,10 @@ class AlignedRounds:
     n_missing: int
 
     def rows(self, first: int, last: int) -> "AlignedRounds":
-        """Return the rows that begin in the session's rounds first..last, with their lags."""
+        """Return the rows whose first round is in the session's rounds first..last.
+
+        Contexts of the lags before them are kept. Without such a row all rows are returned.
+        """
         kept = (self.number >= max(first, 1)) & (self.number <= last)
         places = np.flatnonzero(kept)
         if len(places) == 0:
@@ -63,7 +66,7 @@ class AlignedRounds:
         )
 
     def followers(self) -> Ints:
-        """Return the places of rows that directly follow a row of the same trajectory and span."""
+        """Return the places of rows directly after a row of the same trajectory and span length."""
         is_row = self.number > 0
         return np.flatnonzero(is_row & (self.before >= 0) & is_row[self.before])
 
@@ -71,10 +74,15 @@ class AlignedRounds:
 def align(history: History) -> AlignedRounds:
     """Lay out the measurements inside the history's window.
 
+    Parameters
+    ----------
+    history : History
+        With a window.
+
     Raises
     ------
     ValueError
-        No window, no round in it, or numbers that are not finite.
+        The history has no window or no round in it, or its numbers are not finite.
     """
     window = checked_window(history)
     parts: list[tuple[Floats, Floats, Floats, Ints, int]] = []
@@ -119,7 +127,10 @@ def align(history: History) -> AlignedRounds:
 def _place(
     part: Trajectory, kept: Measurements, chosen: np.ndarray, span: int
 ) -> tuple[Floats, Floats, Floats, Ints, int]:
-    """Contexts summed over `span` rounds, and the rows of that span at their last rounds."""
+    """Return contexts, y, intercept and number of the rows of one span length, and that length.
+
+    `chosen` marks the measurements of that length.
+    """
     scale = 1.0 / np.sqrt(span)
     contexts = np.array(part.contexts, dtype=np.float64)
     if span > 1:

@@ -1,8 +1,8 @@
-"""Noise that remembers the last round's: eps_t = rho eps_(t-1) + u_t, with independent u_t.
+"""AR(1) noise, eps_t = rho eps_(t-1) + u_t with independent u_t (docs/model.md 7).
 
-Quasi-differences x_t - rho x_(t-1) and y_t - rho y_(t-1) leave u_t alone (Cochrane and Orcutt). A
-row that follows no other is kept as it is, scaled to the variance of u_t (Prais and Winsten). The
-quasi-difference of a lag is the lag of the quasi-difference: the rows stay rows in place.
+Quasi-differences, docs/model.md (7.16), have the noise u_t (Cochrane-Orcutt). A row that follows no
+other is kept, scaled to the variance of u_t (Prais-Winsten). The quasi-difference of a lag is the
+lag of the quasi-difference, so the rows keep the layout of `AlignedRounds`.
 """
 
 from dataclasses import replace
@@ -12,21 +12,24 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.history import Floats
 
-FEWEST = 60  # rows that follow another, below which noise is taken for white
-LEAST, MOST = 0.15, 0.99
-SURE = 3.0  # standard errors of a correlation of independent errors
+FEWEST = 60  # pairs of consecutive rows, below which the noise is taken to be white
+LEAST, MOST = 0.15, 0.99  # a smaller rho counts as 0, a larger one as 0.99
+SURE = 3.0  # standard errors of rho under white noise, below which it counts as 0
 
 
 def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
-    """Return rho, the correlation of the errors of consecutive rows about their mean.
-
-    It is 0 where rows are few or the correlation is faint.
+    """Return rho of docs/model.md (7.15), from the errors of consecutive rows about their mean.
 
     Parameters
     ----------
     rows : AlignedRounds
     errors : (n_places,) array
         Zero where there is no row.
+
+    Returns
+    -------
+    float
+        At most 0.99; 0 with fewer than 60 pairs of rows, or if not clearly positive.
     """
     later = rows.followers()
     if len(later) < FEWEST:
@@ -40,7 +43,10 @@ def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
 
 
 def innovations(rows: AlignedRounds, errors: Floats, rho: float) -> Floats:
-    """Return u_t of every row, (n_places,) -> (n_places,); zero where there is no row."""
+    """Return u_t of every row, (n_places,) -> (n_places,); zero where there is no row.
+
+    A row that follows no other has its error times sqrt(1 - rho^2).
+    """
     if rho == 0.0:
         return errors
     later = rows.followers()
@@ -50,7 +56,10 @@ def innovations(rows: AlignedRounds, errors: Floats, rho: float) -> Floats:
 
 
 def whitened(rows: AlignedRounds, rho: float) -> AlignedRounds:
-    """Return the rows of which the noise is u_t: those that follow none come first."""
+    """Return the quasi-differenced rows docs/model.md (7.16), whose noise is u_t.
+
+    The rows that follow no other come first, then the quasi-differences.
+    """
     if rho == 0.0:
         return rows
     later, has_last = rows.followers(), rows.before >= 0

@@ -1,4 +1,4 @@
-"""From a history to the rows of a fit: a design and its measured values."""
+"""The rows of a block-lasso fit: from a history to a design and measured values."""
 
 from dataclasses import dataclass
 
@@ -21,9 +21,9 @@ class FitRows:
         Measured values; a span over m rounds is scaled by 1/sqrt(m).
     name : "full", "undifferenced" or "differenced"
     n_missing : int
-        Rounds that could have been rows and that no measurement within the window (within one
-        quarter, where quarters are used) covers. Rounds measured without their partner of the
-        other quarter are not missing, though they make no row.
+        Rounds of the window (of the two quarters, where quarters are used) that no measurement
+        covers. A measured round whose partner in the other quarter is missing makes no row, but
+        does not count as missing.
     """
 
     design: LaggedDesign
@@ -33,7 +33,7 @@ class FitRows:
 
 
 def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
-    """Make one row of each measurement inside the window.
+    """Return one row for each measurement inside the window, by docs/model.md (1.5).
 
     Parameters
     ----------
@@ -41,6 +41,11 @@ def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
         With a window.
     quarters : int, optional
         Length q of a quarter: keep the second and fourth of the epoch that ends with the window.
+
+    Raises
+    ------
+    ValueError
+        The history has no window or no round in it, or its rewards are not finite.
     """
     window = checked_window(history)
     firsts, lasts, values = [], [], []
@@ -69,10 +74,26 @@ def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
 
 
 def differenced_rows(history: History, quarter: int) -> FitRows | None:
-    """Fourth quarter less second: y = r'' - r', X = P'' - P' (Algorithm 1).
+    """Return the rows of the fourth quarter less those of the second, docs/model.md (3.2).
 
-    A row exists where both partners were measured, each wholly inside its quarter; None where
-    the history has more than one trajectory, or a difference is beyond a float's range.
+    There is a row where both partners are measured, each wholly inside its quarter.
+
+    Parameters
+    ----------
+    history : History
+        With a window.
+    quarter : int
+        Length q of a quarter.
+
+    Returns
+    -------
+    FitRows or None
+        None if the window has rounds of more than one trajectory, or a difference overflows.
+
+    Raises
+    ------
+    ValueError
+        As `measured_rows`.
     """
     window = checked_window(history)
     if len(history.trajectories) != 1:
@@ -112,7 +133,7 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
 
 
 def _quarter_of(numbering: np.ndarray, window: FitWindow, quarter: int) -> np.ndarray:
-    """0 in the epoch's second quarter, 1 in its fourth, -1 elsewhere."""
+    """Return 0 in the epoch's second quarter, 1 in its fourth, -1 elsewhere, a number a round."""
     back = window.last - numbering
     fourth = (back >= 0) & (back < quarter)
     second = (back >= 2 * quarter) & (back < 3 * quarter)
@@ -120,7 +141,19 @@ def _quarter_of(numbering: np.ndarray, window: FitWindow, quarter: int) -> np.nd
 
 
 def span_matrix(first: Ints, last: Ints, n_rounds: int) -> sparse.csr_array:
-    """(n_spans, n_rounds): a row of 1/sqrt(m) over each span of m rounds, first..last from 0."""
+    """Return the matrix M of docs/model.md (1.5): 1/sqrt(m) over each span of m rounds.
+
+    Parameters
+    ----------
+    first, last : (n_spans,) arrays
+        First and last round of each span, from 0.
+    n_rounds : int
+        Number of rounds, the columns.
+
+    Returns
+    -------
+    (n_spans, n_rounds) sparse array
+    """
     spans = last - first + 1
     pointer = np.concatenate([[0], np.cumsum(spans)])
     offset = np.arange(pointer[-1]) - np.repeat(pointer[:-1], spans)

@@ -1,7 +1,7 @@
-"""Convolutions of a context sequence with lag weights, and correlations with errors.
+"""Convolutions of contexts with lag weights, and correlations of signals with errors.
 
-A short sequence keeps all its shifts as one dense matrix, so that both are one matrix product; a
-long one keeps its FFT.
+For a short sequence all its shifts are stored as a dense matrix, and each operation is a matrix
+product. For a long one its FFT is stored.
 """
 
 import numpy as np
@@ -9,11 +9,11 @@ from scipy import fft
 
 from lhb_engine.history import Floats
 
-_DENSE = 2**17  # largest dense matrix, in numbers (1 MB): about where FFTs become as fast
+_DENSE = 2**17  # numbers in the largest dense matrix (1 MB); beyond it FFTs are faster
 
 
 class ShiftedContexts:
-    """Contexts shifted by 0..n_lags-1 rounds, zero before the first.
+    """A context sequence shifted by 0..n_lags-1 rounds, zero before the first round.
 
     Parameters
     ----------
@@ -36,14 +36,23 @@ class ShiftedContexts:
             self._transform = np.asarray(fft.rfft(contexts.T, self._n_fft))
 
     def filtered(self, w: Floats) -> Floats:
-        """Convolve: sum_k w_k x_{t-k}, (n_chains, n_lags) -> (n_chains, dim, n_places)."""
+        """Return the filtered contexts g_t = sum_k w_k x_{t-k} of docs/model.md (6.5).
+
+        Parameters
+        ----------
+        w : (n_chains, n_lags) array
+
+        Returns
+        -------
+        (n_chains, dim, n_places) array
+        """
         if self._dense is not None:
             return np.asarray((w @ self._dense).reshape(len(w), self._dim, self._n))
         product = fft.rfft(w, self._n_fft)[:, None, :] * self._transform
         return np.asarray(fft.irfft(product, self._n_fft)[:, :, : self._n])
 
     def correlated(self, error: Floats, theta: Floats) -> Floats:
-        """Correlate errors with each chain's signal.
+        """Correlate each chain's errors with its signal <x_t, theta>.
 
         Parameters
         ----------
@@ -62,7 +71,7 @@ class ShiftedContexts:
         return self._against(error, theta @ self._transform)
 
     def squares(self, mask: Floats, signal: Floats) -> Floats:
-        """Sum the squares of shifted signals over the masked rounds.
+        """Sum the squares of shifted signals over the rounds where the mask is 1.
 
         Parameters
         ----------
@@ -77,5 +86,6 @@ class ShiftedContexts:
         return self._against(mask, fft.rfft(signal**2, self._n_fft))
 
     def _against(self, values: Floats, transform: np.ndarray) -> Floats:
+        """Return the correlations of `values` with the sequence of FFT `transform`, by lag."""
         product = fft.rfft(values, self._n_fft) * np.conj(transform)
         return np.asarray(fft.irfft(product, self._n_fft)[..., : self._n_lags])

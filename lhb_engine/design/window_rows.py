@@ -1,4 +1,4 @@
-"""The measurements of a history's window, checked once: what both row layouts are made of."""
+"""The checked measurements of a window, which `fit_rows` and `aligned_rounds` lay out."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ def checked_window(history: History) -> FitWindow:
     Raises
     ------
     ValueError
-        No window, no round in it, or rewards that are not finite.
+        The history has no window or no round in it, or its rewards are not finite.
     """
     if history.window is None:
         raise ValueError("the history has no window: take History.over(window)")
@@ -32,14 +32,15 @@ def rounds_inside(part: Trajectory, window: FitWindow) -> np.ndarray:
 def measured_inside(
     part: Trajectory, inside: np.ndarray, group: Ints | None = None
 ) -> Measurements:
-    """Return the measurements whose rounds are all inside, and in one group where groups are given.
+    """Return the measurements whose rounds are all inside the window.
 
     Parameters
     ----------
     part : Trajectory
     inside : (n_rounds,) bool array
+        As `rounds_inside` returns.
     group : (n_rounds,) array, optional
-        A number a round.
+        A group number a round: the first and last round must then be in the same group.
     """
     m = part.measurements.between(part.first_round, part.last_round)
     before = np.concatenate([[0], np.cumsum(inside)])

@@ -1,1 +1,1 @@
-"""One router a resource: parse, one call, answer. Begin with `decisions`."""
+"""The HTTP endpoints, one module per resource. Begin reading with `decisions`."""

@@ -1,4 +1,7 @@
-"""POST /v1/batch: decisions and rewards of many sessions, one transaction, answered one by one."""
+"""POST /v1/batch: decisions and rewards of many sessions in one transaction.
+
+Every item of the answer has its own status.
+"""
 
 import asyncio
 import contextlib
@@ -51,7 +54,30 @@ ENVELOPE, ITEM = Body(_Envelope), Body(_Item)
 
 
 async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -> tuple[int, bytes]:
-    """All that can be done is durable when this returns; each item has a status of its own."""
+    """Serve a batch body. Accepted items are durable on return.
+
+    Parameters
+    ----------
+    service : Service
+    tenant : str
+        Tenant of all sessions in the batch.
+    _session : str
+        Unused: hot handlers share one signature.
+    body : bytes
+        JSON of a `BatchBody`.
+
+    Returns
+    -------
+    status : int
+        200, also when items are refused: each item has its own status.
+    answer : bytes
+        JSON of a `BatchAnswer`.
+
+    Raises
+    ------
+    Problem
+        The body as a whole is not a batch.
+    """
     items = _read_items(body)
     answers: list[Any] = [None] * len(items)
     places, commands = [], []
@@ -80,7 +106,7 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
 
 
 def _read_items(body: bytes) -> list[BatchItem | Problem]:
-    """Read the items; a bad one becomes the problem that it would have been alone."""
+    """Parse the items. An invalid item becomes the Problem that its own route would answer."""
     batch = BATCH.read_quickly(body)
     if batch is not None:
         return [*batch["items"]]
@@ -88,7 +114,7 @@ def _read_items(body: bytes) -> list[BatchItem | Problem]:
         batch = BATCH.adapter.validate_json(body)
     except ValidationError:
         given = ENVELOPE.parse(body)["items"]
-        with contextlib.suppress(ValueError, RecursionError):  # it parsed once already
+        with contextlib.suppress(ValueError, RecursionError):  # pydantic has parsed it already
             refuse_duplicates(body, -1)
         return [_read_item(item) for item in given]
     refuse_duplicates(body, count_keys(batch))
@@ -109,7 +135,7 @@ def _read_item(given: Any) -> BatchItem | Problem:
 
 
 def _json(value: Any) -> bytes:
-    """As it was sent: not a number stays not a number, for the check to find."""
+    """Encode a parsed value again. NaN and infinity stay as they are: the parser refuses them."""
     return to_json(value, inf_nan_mode="constants")
 
 
@@ -125,7 +151,7 @@ def _command(service: Service, tenant: str, item: BatchItem) -> Decide | Receive
 
 
 def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:
-    """Answer one item. A defect is that of its item alone: the others are durable."""
+    """Answer one item. A defect fails its own item only: the other items are durable."""
     if isinstance(error, Problem):
         return _problem(error)
     if error is not None:
@@ -156,7 +182,10 @@ def _problem(problem: Problem) -> dict[str, Any]:
     openapi_extra=takes(BATCH),
 )
 async def post_batch(request: Request) -> Response:
-    """One transaction; every item has the status and the answer it would have had alone."""
+    """Run all items in one transaction.
+
+    Every item has the status and the answer that its own route would give.
+    """
     service, body = service_of(request), await request.body()
     status, answer = await run_batch(service, tenant_of(request), "", body)
     return Response(answer, status, media_type="application/json")

@@ -1,9 +1,10 @@
-"""Request bodies from bytes: msgspec reads them where it can, pydantic says what is wrong.
+"""Parsing of request bodies: msgspec parses valid bodies, pydantic the others.
 
-msgspec takes half of pydantic's time, and a third where contexts come as base64. Its types are
-derived from the bodies' own. It ignores unknown and duplicate keys, so they are counted: every key
-costs one colon, and an object with as many keys as its text has colons has no other. A text with
-more colons (one inside a string, mostly) is left to pydantic, as is all that msgspec refuses.
+msgspec takes half of pydantic's time, and a third for base64 contexts. `msgspec_types` derives its
+types from the pydantic ones. msgspec ignores unknown and duplicate keys, so this module counts
+keys: every key is followed by one colon, so a body with as many parsed keys as colons has no
+ignored key. A body with more colons (usually one inside a string) goes to pydantic, as does every
+body that msgspec refuses. pydantic's errors name the offending field.
 """
 
 import json
@@ -27,20 +28,22 @@ from service.api.request_bodies import (
 from service.field_types import field_name
 from service.problems import Problem, ProblemCode
 
-MOST_NAMED = 100  # things wrong with a body; lists end at the first, but unknown keys do not
-LARGE = 2**20  # bytes of a body: looked at before it is parsed, and not a second time after
+MOST_NAMED = 100  # errors that are listed; a list stops at its first one, unknown keys do not
+# bytes; `request_body` counts the brackets of a larger body before it is parsed, and `_problem`
+# does not parse it a second time to look for duplicate keys
+LARGE = 2**20
 T = TypeVar("T", bound=Mapping[str, object])
 
 
 class Body(Generic[T]):
-    """A kind of request body.
+    """The parser of one kind of request body.
 
     Parameters
     ----------
     kind : type
-        The TypedDict that describes it.
+        The TypedDict that describes the body.
     is_hot : bool
-        Read it by msgspec where possible.
+        Try msgspec before pydantic.
     """
 
     def __init__(self, kind: type[T], *, is_hot: bool = False) -> None:
@@ -50,10 +53,20 @@ class Body(Generic[T]):
     def read(self, body: bytes) -> T:
         """Parse and check a body.
 
+        Parameters
+        ----------
+        body : bytes
+            JSON text.
+
+        Returns
+        -------
+        dict
+            The members that are present; absent ones get no default here.
+
         Raises
         ------
         Problem
-            400 malformed_json or duplicate_key; 422 with the offending field.
+            400 malformed_json or duplicate_key; 422 naming the offending field.
         """
         asked = self.read_quickly(body)
         if asked is None:
@@ -62,7 +75,7 @@ class Body(Generic[T]):
         return asked
 
     def read_quickly(self, body: bytes) -> T | None:
-        """Parse by msgspec; None where pydantic has to look."""
+        """Parse with msgspec; return None if pydantic has to parse the body."""
         if self._decoder is None:
             return None
         try:
@@ -72,7 +85,10 @@ class Body(Generic[T]):
         return asked if body.count(b":") == count_keys(asked) else None
 
     def parse(self, body: bytes) -> T:
-        """Parse by pydantic, duplicate keys allowed; raises what `read` raises."""
+        """Parse with pydantic; raises what `read` raises.
+
+        Duplicate keys raise only if the body is also invalid otherwise.
+        """
         try:
             return self.adapter.validate_json(body)
         except ValidationError as error:
@@ -80,21 +96,30 @@ class Body(Generic[T]):
 
 
 def refuse_duplicates(body: bytes, n_keys: int) -> None:
-    """Raise 400 duplicate_key naming the first duplicate key, where there is one.
+    """Refuse a body in which an object has the same key twice.
 
     Parameters
     ----------
     body : bytes
         Valid JSON.
     n_keys : int
-        Keys of all objects in the parsed body together.
+        Number of keys in the parsed body, summed over all its objects. If the text has as many
+        colons, no key was dropped and the text is not parsed again.
+
+    Raises
+    ------
+    Problem
+        400 duplicate_key, naming the first duplicate key.
     """
     if body.count(b":") != n_keys:
         json.loads(body, object_pairs_hook=_pairs)
 
 
 def count_keys(parsed: Mapping[str, object]) -> int:
-    """Count the keys of an object and of the objects in it, as bodies nest them."""
+    """Count the keys of a parsed body, summed over all its objects.
+
+    Only members that request bodies nest are visited: objects, and lists that begin with one.
+    """
     n_keys = len(parsed)
     for name, part in parsed.items():
         if type(part) is dict:
@@ -126,7 +151,7 @@ _CODES = {
     "greater_than": ProblemCode.OUT_OF_RANGE,
 }
 _BRANCHES = {"list[list[float]]", "EncodedContexts"}
-_UNION = "contexts"  # of two types: what one of them says about a part tells more
+_UNION = "contexts"  # a union of two types; an error about one of its elements is more specific
 
 
 def _problem(error: ValidationError, body: bytes) -> Problem:

@@ -1,4 +1,4 @@
-"""Contexts from a parsed body: a checked (K, dim) array of float64."""
+"""Conversion of a parsed body's contexts to a checked (K, dim) array of float64."""
 
 from base64 import b64decode
 from binascii import Error as Base64Error
@@ -16,12 +16,23 @@ _LITTLE = np.dtype("<f8")
 
 
 def read_contexts(value: Any) -> Floats:
-    """Make an array of a body's contexts.
+    """Convert a body's contexts to an array.
+
+    Parameters
+    ----------
+    value : list of list of float, or dict
+        The `contexts` member: rows of numbers, or an `EncodedContexts`.
+
+    Returns
+    -------
+    (K, dim) array of float64
+        One row per arm; K and dim are at least 1.
 
     Raises
     ------
     Problem
-        422 naming the context: none at all, ragged, not finite or enormous.
+        422 naming the context: there is none, lengths differ, or a number is not finite or larger
+        than `LARGEST` in size.
     """
     contexts = _decoded(value) if isinstance(value, dict) else _stacked(value)
     n_arms, dim = contexts.shape
@@ -30,7 +41,8 @@ def read_contexts(value: Any) -> Floats:
     if dim == 0:
         raise Problem(ProblemCode.WRONG_SHAPE, "a context needs at least one number", "contexts[0]")
     flat = contexts.ravel()
-    if not flat.dot(flat) <= LARGEST**2:  # one quick pass settles nearly all; NaN compares false
+    # a sum of squares within the bound proves every number within it; a sum with NaN fails the test
+    if not flat.dot(flat) <= LARGEST**2:
         _refuse_out_of_range(contexts)
     return contexts
 
@@ -43,15 +55,15 @@ def _stacked(rows: list[list[float]]) -> Floats:
         raise Problem(ProblemCode.RAGGED, detail, f"contexts[{i}]")
     if not width:
         return np.empty((len(rows), 0))
-    # in MessagePack a number is a tag and eight bytes: all of them are written in one pass over the
-    # lists and read in another, in half the time of numpy's ways
+    # MessagePack writes a float as a tag and eight big-endian bytes. Encoding the lists with
+    # msgspec and viewing the bytes as a strided array takes half the time of np.array(rows).
     start, step = _header(len(rows)) + _header(width) + 1, 9 * width + _header(width)
     packed = np.ndarray((len(rows), width), ">f8", encode(rows), start, (step, 9))
     return packed.astype(np.float64)
 
 
 def _header(n: int) -> int:
-    """Bytes before the members of a list of n in MessagePack."""
+    """Return the size in bytes of MessagePack's header of a list of n elements."""
     return 1 if n < 16 else 3 if n < 65536 else 5
 
 
@@ -70,12 +82,12 @@ def _decoded(value: dict[str, Any]) -> Floats:
     if len(data) != 8 * n_arms * dim:
         detail = f"{n_arms} x {dim} float64 are {8 * n_arms * dim} bytes, not {len(data)}"
         raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts.data")
-    # in the machine's own order, which is how a selected context is stored
+    # in the machine's byte order, in which a selected context is stored
     return np.ndarray((n_arms, dim), _LITTLE, data).astype(np.float64, copy=False)
 
 
 def _refuse_out_of_range(contexts: Floats) -> None:
-    """422 naming the first number that is not finite, or enormous; there need not be one."""
+    """Raise a 422 naming the first number that is not finite or is too large, if there is one."""
     found = np.argwhere(~(np.abs(contexts) <= LARGEST))
     if not len(found):
         return

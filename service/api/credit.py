@@ -1,4 +1,4 @@
-"""GET /v1/sessions/{id}/credit: what each past decision has earned, and is still to earn."""
+"""GET /v1/sessions/{id}/credit: each past decision's expected share in past and future rewards."""
 
 import json
 from collections.abc import Sequence
@@ -25,17 +25,23 @@ def credit_answers(
     reason: str,
     n_rounds: int,
 ) -> list[dict[str, Any]]:
-    """Each decision's expected share in the rewards, up to now and from now on.
+    """Compute each decision's expected share in the rewards so far and in future ones.
 
     Parameters
     ----------
     decisions : sequence of DecisionRow
+        Decisions of one trajectory.
     estimate : dict or None
-        The estimate to credit by.
+        The estimate that the shares are computed from, as stored.
     reason : str
-        Why the shares are not known; then they are null.
+        Why the shares are unknown, or "". If it is not empty, all shares are None.
     n_rounds : int
-        Rounds of the trajectory so far.
+        Number of rounds of the trajectory so far.
+
+    Returns
+    -------
+    list of dict
+        The members of `CreditAnswer`, in the order of `decisions`.
     """
     passed = np.array([n_rounds - decision.round + 1 for decision in decisions], dtype=np.int64)
     earned: list[float | None] = [None] * len(decisions)
@@ -73,11 +79,12 @@ async def get_credit(
     cursor: str = CURSOR,
     limit: int = LIMIT,
 ) -> Response:
-    """Split each decision's worth at now, by the estimate in use.
+    """List each decision's expected share in past and future rewards, by the estimate in use.
 
-    `earned` is its context times theta times the lag weights that have passed, `to_come` the same
-    with those still ahead. Both are null where no estimate is in use and where the estimate does
-    not say which lags pay; `reason` says why.
+    `earned` is the decision's context times theta times the sum of the lag weights up to the
+    current round; `to_come` is the same with the sum of the remaining lag weights. Both are null if
+    no estimate is in use, or if the estimate does not identify the lags that pay; `reason` says
+    why.
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""POST and GET of decisions."""
+"""POST and GET of decisions: parse the body, submit the command, answer."""
 
 from operator import attrgetter
 from typing import Any
@@ -27,12 +27,33 @@ PENDING = (
 
 
 def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
-    """Make the command of a decision body."""
+    """Parse a decision body into a command; raises what `read_decision` and `Body.read` raise."""
     return read_decision(service, tenant, session_id, DECISION.read(body))
 
 
 def read_decision(service: Service, tenant: str, session_id: str, asked: DecisionBody) -> Decide:
-    """Make the command of a parsed decision body, checked but for what needs the session."""
+    """Make a command from a parsed decision body.
+
+    Checks that need the session are made by the command.
+
+    Parameters
+    ----------
+    service : Service
+    tenant, session_id : str
+        The session's key.
+    asked : DecisionBody
+        The parsed body.
+
+    Returns
+    -------
+    Decide
+        The command to submit to the writer.
+
+    Raises
+    ------
+    Problem
+        409 or 422 naming the offending field.
+    """
     trajectory = asked.get("trajectory") or ""
     arm_ids, forced = asked.get("arm_ids"), asked.get("forced_arm")
     given = asked.get("contexts")
@@ -68,7 +89,13 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
 
 
 def check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None = None) -> None:
-    """422 or 409 where ids or the forced arm do not fit the arms there are."""
+    """Check arm ids and the forced arm against the number of arms.
+
+    Raises
+    ------
+    Problem
+        422 if there is not one id per arm, or no arm `forced`; 409 if an id occurs twice.
+    """
     if arm_ids is not None:
         if len(arm_ids) != n_arms:
             detail = f"{len(arm_ids)} arm_ids for {n_arms} contexts"
@@ -80,7 +107,7 @@ def check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None = None
 
 
 def refuse_twins(arm_ids: list[str]) -> None:
-    """409 naming the first arm id that stands there already."""
+    """Raise a 409 naming the first arm id that repeats an earlier one."""
     if len(set(arm_ids)) == len(arm_ids):
         return
     seen: set[str] = set()
@@ -96,17 +123,29 @@ _answered = attrgetter(*ANSWERED)
 
 
 def decision_answer(decision: DecisionRow) -> dict[str, Any]:
-    """Return the fields of `DecisionAnswer`, as answered the first time and every time after."""
+    """Return the members of `DecisionAnswer`; they depend on the stored row only."""
     answer = dict(zip(ANSWERED, _answered(decision), strict=True))
     answer["scores"] = memoryview(decision.scores).cast("d").tolist()
-    answer["explored"] = bool(decision.explored)  # SQLite keeps an integer
+    answer["explored"] = bool(decision.explored)  # SQLite stores an integer
     return answer
 
 
 async def decide(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
-    """Take a decision; durable when this returns.
+    """Serve a decision body. The decision is durable on return.
 
-    In a blocking session it waits for a due fit, holding nothing meanwhile.
+    In a session with refit "blocking" it waits for a due fit; it holds no transaction meanwhile.
+
+    Returns
+    -------
+    status : int
+        201, or 200 if the body repeats an event id.
+    answer : bytes
+        JSON of a `DecisionAnswer`.
+
+    Raises
+    ------
+    Problem
+        The request is refused, or no fit was done in time (503 fit_pending).
     """
     command = decide_command(service, tenant, session_id, body)
     taken = await take(service, command)
@@ -114,21 +153,21 @@ async def decide(service: Service, tenant: str, session_id: str, body: bytes) ->
 
 
 async def take(service: Service, command: Decide) -> Taken:
-    """Submit until no fit is in the way.
+    """Submit the command, again after each fit that blocks it.
 
     Raises
     ------
     Problem
-        503 fit_pending after `fit_wait_seconds`: no round was begun, but the rewards are in.
+        503 fit_pending after `fit_wait_seconds`: no round was begun, but the rewards are stored.
     """
     taken: Taken | Blocked = await service.writer.submit(command)
     return taken if isinstance(taken, Taken) else await wait_and_take(service, command, taken)
 
 
 async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocked) -> Taken:
-    """Submit again after the fit that was in the way."""
+    """Wait for the fit that blocked the command, then submit it again; raises what `take` does."""
     deadline = service.monotonic() + service.settings.fit_wait_seconds
-    command.rewards = []  # they are in
+    command.rewards = []  # the first submission has stored them
     while isinstance(taken, Blocked):
         seconds = deadline - service.monotonic()
         if seconds <= 0 or not await service.fits.wait(command.key, taken.due, seconds):
@@ -145,12 +184,12 @@ async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocke
     openapi_extra=takes(DECISION),
 )
 async def post_decision(session_id: str, request: Request) -> Response:
-    """Choose one of K arms. With an `event_id` a repeat gets the first answer again (200).
+    """Choose one of K arms. With an `event_id`, a repeat gets the first answer again (200).
 
-    `rewards` are stored first, all or nothing. In a session with refit "blocking" a decision then
-    waits for a fit that is due; after 30 s it is 503 `fit_pending`. No round was begun then and the
-    event id is free, but the rewards stay: the fit may be due by them. The same body again counts
-    no reward twice and joins the wait.
+    `rewards` are stored first, all or nothing. In a session with refit "blocking", the decision
+    then waits for a fit that is due. After 30 s the answer is 503 `fit_pending`: no round was begun
+    and the event id is free, but the rewards are stored, since they may be what made the fit due.
+    Sending the same body again counts no reward twice and waits for the same fit.
     """
     status, answer = await decide(
         service_of(request), tenant_of(request), session_id, await request.body()

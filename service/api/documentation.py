@@ -1,4 +1,4 @@
-"""What /openapi.json says: bodies are parsed by hand, so the framework is told of them here."""
+"""The parts of /openapi.json that FastAPI cannot derive, since it does not parse request bodies."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from service.api.response_types import ProblemAnswer
 
 
 def takes(body: Body[Any]) -> dict[str, Any]:
-    """`openapi_extra` of an endpoint that takes this kind of body."""
+    """Return the `openapi_extra` of an endpoint that takes this kind of body."""
     schema = _schema(body.adapter)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
@@ -18,17 +18,17 @@ _definitions: dict[str, Any] = {}
 
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
-    """Return the schema of a type; what it refers to goes into the components."""
+    """Return the schema of a type; keep the definitions that it refers to for `add_definitions`."""
     schema = adapter.json_schema(ref_template="#/components/schemas/{model}")
     _definitions.update(schema.pop("$defs", {}))
     return schema
 
 
 def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
-    """Add what request bodies refer to, and the key that a server may ask for."""
+    """Add to a schema the definitions that request bodies refer to, and the API key."""
     components = openapi.setdefault("components", {})
     components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    openapi["security"] = [{"key": []}, {}]  # without one while the database has none
+    openapi["security"] = [{"key": []}, {}]  # {}: no key is needed while the database has none
     schemas = components.setdefault("schemas", {})
     for name, definition in _definitions.items():
         schemas.setdefault(name, definition)
@@ -36,7 +36,15 @@ def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
 
 
 def documented(answers: dict[int, Any], *problems: int) -> dict[int | str, Any]:
-    """`responses` of an endpoint."""
+    """Return the `responses` of an endpoint.
+
+    Parameters
+    ----------
+    answers : dict
+        HTTP status -> model of the answer.
+    *problems : int
+        HTTP statuses of problems, beside those that every endpoint may answer.
+    """
     out: dict[int | str, Any] = {status: {"model": model} for status, model in answers.items()}
     for status in (400, 401, 408, 413, 429, 503, *problems):
         content = {"application/problem+json": {"schema": PROBLEM_REF}}

@@ -1,4 +1,4 @@
-"""What a session has learned, how, and when it learns next."""
+"""GET of a session's estimates, and of its schedule of fits."""
 
 import json
 from typing import Any
@@ -23,7 +23,15 @@ router = APIRouter(tags=["estimates"])
 
 
 def estimate_answer(record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
-    """Describe a fit, and whether its direction is what decides now."""
+    """Return the members of `FitAnswer`.
+
+    Parameters
+    ----------
+    record : EstimateRow
+        A fit, successful or not.
+    is_in_use : bool
+        Whether decisions are made by this estimate now.
+    """
     estimate = {} if record.estimate is None else json.loads(record.estimate)
     manifest = json.loads(record.manifest)
     return {
@@ -48,10 +56,10 @@ def estimate_answer(record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
     responses=documented({200: EstimateAnswer | NoEstimateAnswer}, 404),
 )
 async def get_estimate(session_id: str, request: Request) -> Response:
-    """Return the estimate that decides.
+    """Return the estimate that decisions are made by.
 
-    Status is "none" where there is no estimate yet, and "lapsed" where the last one is too old to
-    decide by; `last` is that one then.
+    Status is "none" if there is no estimate yet, and "lapsed" if the last one is too old to decide
+    by; `last` is then that estimate.
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
@@ -76,7 +84,7 @@ async def get_estimate(session_id: str, request: Request) -> Response:
 async def get_estimates(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
 ) -> Response:
-    """In order, with those that failed, found nothing or were overtaken."""
+    """List fits in order, including failed and skipped ones and those with estimate zero."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         records = reader.estimates(session.key, int(cursor), limit + 1)
@@ -143,7 +151,7 @@ def _to_come(session: SessionRow) -> list[dict[str, Any]]:
 async def get_epochs(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
 ) -> Response:
-    """Fits that are done, then those that are due, then those to come."""
+    """List the fits that are done, then those that are due, then those to come."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         records = reader.estimates(session.key, int(cursor), limit + 1)

@@ -1,4 +1,4 @@
-"""A session whole: out as NDJSON, and in again, here or elsewhere."""
+"""Export of a whole session as NDJSON, and import of such a file into a new session."""
 
 import asyncio
 import tempfile
@@ -29,11 +29,11 @@ from service.transfer.ndjson import export_session
 
 router = APIRouter(tags=["sessions"])
 NDJSON = "application/x-ndjson"
-N_LINES, N_BYTES = 500, 2**20  # read between two turns of the event loop, about
+N_LINES, N_BYTES = 500, 2**20  # of a chunk of an export, about
 
 
 class Ndjson(StreamingResponse):
-    """What the schema is told that an export is."""
+    """A streaming response with the media type that the OpenAPI schema shows for an export."""
 
     media_type = NDJSON
 
@@ -45,13 +45,16 @@ class Ndjson(StreamingResponse):
     responses=documented({}, 404),
 )
 async def get_events(session_id: str, request: Request) -> Response:
-    """Send a header, all records, and an end with count and digest; one consistent moment."""
+    """Send a header line, all records, and an end line with their number and digest.
+
+    All lines come from one snapshot of the database.
+    """
     service, tenant = service_of(request), tenant_of(request)
     lines = _lines(service, tenant, session_id)
     first = await anext(lines)  # an unknown session is a 404, not a broken stream
 
     async def stream() -> AsyncGenerator[bytes, None]:
-        async with aclosing(lines):  # whoever goes away: the view of the database is given up
+        async with aclosing(lines):  # closes the snapshot also if the client disconnects
             yield first
             async for more in lines:
                 yield more
@@ -60,9 +63,9 @@ async def get_events(session_id: str, request: Request) -> Response:
 
 
 class Download(Ndjson):
-    """Lets nobody take longer than `seconds` over a chunk.
+    """An export that disconnects a client which takes longer than `seconds` to read a chunk.
 
-    As long as a reader holds its view, SQLite cannot restart its write-ahead log, which grows with
+    While a reader holds its snapshot, SQLite cannot restart the write-ahead log, which grows with
     every commit.
     """
 
@@ -71,7 +74,7 @@ class Download(Ndjson):
         self._content, self._seconds = content, seconds
 
     async def stream_response(self, send: Send) -> None:
-        """Send every chunk in time, or hang up."""
+        """Send the chunks; disconnect if one is not read in time."""
 
         async def in_time(message: Message) -> None:
             try:
@@ -132,10 +135,10 @@ async def post_import(
     request: Request,
     name: str | None = Query(None, min_length=1, max_length=256, pattern=NO_ZERO_BYTE),
 ) -> Response:
-    """Make a session that goes on where the exported one was: rounds, estimates, what is due.
+    """Create a session with the rounds, estimates and schedule of the exported one.
 
-    A named session makes a retry safe: the same file under the same name again gets the session
-    that it made (200). Without a name every import makes another one.
+    With a name a retry is safe: the same file under the same name gets the session that it created
+    before (200). Without a name every import creates another session.
     """
     service, tenant = service_of(request), tenant_of(request)
     with tempfile.NamedTemporaryFile(prefix="lhb-import-") as file:
@@ -147,7 +150,7 @@ async def post_import(
 
         def check() -> ImportSession:
             command = check_import(lambda: path.open("rb"), tenant, name, oracles)
-            session_answer(command.session, "none")  # what cannot be shown is not written
+            session_answer(command.session, "none")  # a session that cannot be shown fails here
             return command
 
         session, is_new = await service.writer.submit(await service.read(check))

@@ -1,7 +1,8 @@
-"""The routes that are called all the time, served without a framework.
+"""The hot routes: decisions, rewards and batches, which bypass FastAPI.
 
-FastAPI's routing, request and response objects cost more than everything else that a decision
-takes. Its routes for the same paths stay: they document, and answer where no hot route matches.
+FastAPI's routing, request and response objects cost more than the rest of a decision. FastAPI has
+routes for the same paths too: they put the endpoints into the OpenAPI schema, and they serve
+requests that no hot route matches.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,19 @@ HANDLERS: dict[str, tuple[Handler, str]] = {
 
 
 def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
-    """Return handler, route and session id of a hot request; None for all others."""
+    """Find the hot route of a request.
+
+    Returns
+    -------
+    handler : callable
+        Service, tenant, session id, body -> status and JSON.
+    route : str
+        The path template, for metrics.
+    session_id : str
+        "" for a batch.
+
+    None is returned instead if no hot route matches.
+    """
     if scope["method"] != "POST":
         return None
     path = scope["path"]

@@ -1,4 +1,4 @@
-"""POST /v1/sessions/{id}/history: logged rounds, to start warm."""
+"""POST /v1/sessions/{id}/history: append logged rounds to a session."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -14,7 +14,7 @@ from service.records import SERVER_EVENT
 from service.runtime import service_of, tenant_of
 
 router = APIRouter(tags=["sessions"])
-MOST = 10_000  # rounds in one call: they are one transaction, and others wait for it
+MOST = 10_000  # rounds in one call; a call is one transaction, which others wait for
 
 
 @router.post(
@@ -25,9 +25,9 @@ MOST = 10_000  # rounds in one call: they are one transaction, and others wait f
     openapi_extra=takes(HISTORY),
 )
 async def post_history(session_id: str, request: Request) -> Response:
-    """Append rounds that were decided elsewhere, at most 10 000 a call, all or nothing.
+    """Append rounds that were decided elsewhere, at most 10 000 per call, all or nothing.
 
-    They count like forced decisions. Fits that become due by them are done in the background.
+    They are stored as forced decisions. Fits that they make due run in the background.
     """
     service = service_of(request)
     asked = HISTORY.read(await request.body())

@@ -1,4 +1,4 @@
-"""What msgspec needs to read a body: types derived from those that describe it to pydantic."""
+"""Translation of the request bodies' pydantic types into types for msgspec."""
 
 from types import UnionType
 from typing import (
@@ -24,10 +24,10 @@ LIMITS = ("ge", "le", "gt", "lt", "min_length", "max_length", "pattern")
 
 
 def msgspec_type(kind: Any) -> Any:
-    """Translate a type with pydantic's annotations into one that msgspec reads.
+    """Translate a type with pydantic's annotations into one that msgspec parses.
 
-    Members of a TypedDict that have a validator of their own are left out: msgspec skips them like
-    unknown keys, and a body that holds one is left to pydantic.
+    Members of a TypedDict that have a custom validator are left out. msgspec ignores them like
+    unknown keys, so `body_parsing` passes a body with such a member to pydantic.
     """
     if isinstance(kind, TypeAliasType):
         return msgspec_type(kind.__value__)

@@ -1,4 +1,4 @@
-"""Listings, page by page: a cursor, at most `limit` items, and not too many bytes of them."""
+"""Pages of listings: a cursor, at most `limit` items, and about `PAGE_BYTES` at most."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,7 +15,24 @@ CURSOR = Query("0", pattern="^[0-9]{1,18}$", description="`next` of the page bef
 def cut(
     rows: list[Row], limit: int, cursor_of: Callable[[Row], object]
 ) -> tuple[list[Row], str | None]:
-    """One page of `rows`, which were read to one beyond it, and the cursor of the next page."""
+    """Cut rows to one page.
+
+    Parameters
+    ----------
+    rows : list
+        The rows from the page's start; `limit + 1` of them if there are so many.
+    limit : int
+        Number of rows of a page at most; a page of large rows has fewer.
+    cursor_of : callable
+        Row -> the cursor that continues after it.
+
+    Returns
+    -------
+    shown : list
+        The rows of the page.
+    following : str or None
+        The cursor of the next page, or None for the last page.
+    """
     shown: list[Row] = []
     size = 0
     for row in rows[:limit]:
@@ -27,5 +44,5 @@ def cut(
 
 
 def page(items: list[dict[str, Any]], following: str | None) -> dict[str, Any]:
-    """As it is answered."""
+    """Return the members of `Page`."""
     return {"items": items, "next": following}

@@ -1,4 +1,4 @@
-"""Query parameters: those that a route does not take are refused, not ignored."""
+"""Refusal of query parameters that a route does not take."""
 
 from urllib.parse import parse_qsl
 
@@ -9,7 +9,10 @@ from service.problems import Problem, ProblemCode
 
 
 async def refuse_unknown_parameters(request: Request) -> None:
-    """Refuse parameters that the route's endpoint does not declare; a dependency of every route."""
+    """Raise a 422 for a parameter that the endpoint does not declare.
+
+    Every FastAPI route depends on this.
+    """
     known = {field.alias for field in request.scope["route"].dependant.query_params}
     for name in request.query_params:
         if name not in known:
@@ -17,7 +20,7 @@ async def refuse_unknown_parameters(request: Request) -> None:
 
 
 def refuse_parameters(scope: Scope) -> None:
-    """Refuse any parameter at all."""
+    """Raise a 422 for any query parameter: hot routes take none."""
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     if pairs:
         raise _unknown(pairs[0][0])

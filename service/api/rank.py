@@ -1,4 +1,4 @@
-"""POST /v1/sessions/{id}/rank: scores without taking a decision."""
+"""POST /v1/sessions/{id}/rank: score arms without taking a decision."""
 
 from typing import Any
 
@@ -27,9 +27,10 @@ router = APIRouter(tags=["estimates"])
     openapi_extra=takes(RANK),
 )
 async def post_rank(session_id: str, request: Request) -> Response:
-    """Score arms as the trajectory's next decision would; arms that tie in its own order.
+    """Score arms as the trajectory's next decision would.
 
-    Nothing is written and no round begins.
+    A tie for the first place is broken as that decision would break it; other ties are in the order
+    of the arms. Nothing is written and no round begins.
     """
     asked = RANK.read(await request.body())
     contexts = read_contexts(asked["contexts"])
@@ -44,7 +45,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
         draw = Draw(session.seed, trajectory, round, session.n_rounds + 1)
         scores = agent.ranking(contexts, draw)
         arm = agent.choose_by(scores, draw).arm
-        if scores[arm] < scores.max():  # uniformly drawn: of those that are best, any
+        if scores[arm] < scores.max():  # drawn for exploration: rank a best arm first instead
             arm = int(scores.argmax())
         ranking = np.argsort(-scores, kind="stable").tolist()
         ranking.remove(arm)

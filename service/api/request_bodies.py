@@ -1,7 +1,7 @@
-"""Request bodies: what they hold. Each is described once, here.
+"""The types of the request bodies.
 
-Numbers are strict (no strings, no NaN), and unknown fields are refused. `body_parsing` reads these
-types from bytes, and /openapi.json shows their schema.
+Numbers are strict (no strings, no NaN), and unknown fields are refused. `body_parsing` parses bytes
+into these types, and /openapi.json shows their schema.
 """
 
 import re
@@ -25,7 +25,7 @@ from service.field_types import (
 )
 
 MOST_ARMS = 100_000
-ENCODED = object()  # marks a text in base64: a reader may hand on the text or its bytes
+ENCODED = object()  # marks base64 text; a parser may return the text or the decoded bytes
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -36,7 +36,7 @@ def _rfc_3339(value: Any) -> Any:
 
 
 Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
-# FailFast: one error object for every element of a list would take gigabytes
+# FailFast: without it, pydantic makes an error object for every bad element, gigabytes of them
 Row = Annotated[list[float], FailFast()]
 ContextRows = TypeAliasType(
     "ContextRows", Annotated[list[Row], Field(max_length=MOST_ARMS), FailFast()]
@@ -47,7 +47,7 @@ ArmIds = TypeAliasType("ArmIds", Annotated[list[Key], FailFast()])
 
 @with_config(STRICT)
 class SessionBody(TypedDict, total=False):
-    """A new session."""
+    """The settings of a new session."""
 
     name: Annotated[Name | None, Field(description="unique; makes creation safe to repeat")]
     algorithm: Annotated[str, Field(description="see GET /v1/algorithms; absent: anytime")]
@@ -63,19 +63,19 @@ class SessionBody(TypedDict, total=False):
 
 @with_config(STRICT)
 class SessionPatch(TypedDict, total=False):
-    """What may change of a session."""
+    """The changes to a session."""
 
     name: Name
     archived: bool
 
 
 def _with(*names: str) -> dict[str, Any]:
-    """JSON schema: these members are present, and none of them is null."""
+    """Return a JSON schema: these members are present, and none of them is null."""
     return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
 
 
 def _strict(**schema: Any) -> ConfigDict:
-    """`STRICT`, and keywords of JSON schema that types cannot say."""
+    """Return `STRICT` with JSON schema keywords that types cannot express."""
     return ConfigDict(**STRICT, json_schema_extra=schema)
 
 
@@ -83,7 +83,7 @@ WHEN = (("round",), ("event_id",), ("first_round", "last_round"), ("at",))
 
 
 class RewardFields(TypedDict, total=False):
-    """What a reward may say beside its value."""
+    """The members of a reward beside its value."""
 
     trajectory: Key | None
     round: int | None
@@ -103,7 +103,7 @@ class RewardItem(RewardFields, total=False):
 
 @with_config(_strict(oneOf=[_with("rewards"), *(_with("value", *names) for names in WHEN)]))
 class RewardsBody(RewardFields, total=False):
-    """One reward, or a list of rewards: all or nothing."""
+    """One reward, or a list of rewards that is stored all or nothing."""
 
     value: Number
     rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=100_000), FailFast()]
@@ -115,7 +115,7 @@ Base64 = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"}), 
 
 @with_config(STRICT)
 class EncodedContexts(TypedDict):
-    """Contexts as base64 of little-endian float64, row by row."""
+    """Contexts as base64 of little-endian float64 in row-major order."""
 
     dtype: Literal["float64"]
     shape: Annotated[list[Size], Field(min_length=2, max_length=2)]
@@ -132,7 +132,7 @@ Contexts = Annotated[
     _strict(anyOf=[_with("contexts"), {**_with("skip"), "properties": {"skip": {"const": True}}}])
 )
 class DecisionBody(TypedDict, total=False):
-    """A round: its contexts, and rewards of earlier rounds."""
+    """A round to decide: its contexts, and rewards of earlier rounds."""
 
     contexts: Contexts | None
     trajectory: Key | None
@@ -148,7 +148,7 @@ ImportId = Annotated[Name, Field(max_length=200)]
 
 @with_config(STRICT)
 class HistoryBody(TypedDict, total=False):
-    """Logged rounds in order: what was selected, and what was measured."""
+    """Logged rounds in order: selected contexts, and rewards."""
 
     contexts: Annotated[Required[Contexts], Field(description="selected contexts, a round a row")]
     rewards: Annotated[
@@ -169,7 +169,7 @@ class RankBody(TypedDict, total=False):
 
 @with_config(_strict(oneOf=[_with("decision"), _with("reward")]))
 class BatchItem(TypedDict, total=False):
-    """What to do in one session: exactly one of `decision` and `reward`."""
+    """A decision or a reward of one session: exactly one of `decision` and `reward`."""
 
     session_id: Required[Key]
     decision: DecisionBody

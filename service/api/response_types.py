@@ -1,4 +1,4 @@
-"""What is answered, as /openapi.json shows it. Nothing is validated on its way out."""
+"""The types of the answers, for /openapi.json. Answers are not validated against them."""
 
 from typing import Any, Generic, Literal, TypeVar
 
@@ -23,7 +23,7 @@ class ProblemAnswer(BaseModel):
 
 
 class DecisionAnswer(BaseModel):
-    """One decision: the fields of `DecisionRow` that are answered, blobs as lists of numbers."""
+    """One decision."""
 
     event_id: str
     round: int
@@ -45,7 +45,7 @@ class AcceptedAnswer(BaseModel):
 
 
 class ItemAnswer(BaseModel):
-    """One item of a batch: its status, and what it would have been answered alone."""
+    """One item of a batch: its status, and the answer that its own route would give."""
 
     status: int
     decision: DecisionAnswer | None = None
@@ -83,7 +83,7 @@ class SessionAnswer(BaseModel):
 
 
 class HistoryAnswer(BaseModel):
-    """Which rounds the log became."""
+    """The rounds that were appended, and how many rewards they have."""
 
     first_round: int
     last_round: int
@@ -91,7 +91,7 @@ class HistoryAnswer(BaseModel):
 
 
 class RankAnswer(BaseModel):
-    """Scores without a decision: arms from best to worst."""
+    """Scores of arms, and the arms from best to worst."""
 
     scores: list[float]
     ranking: list[int]
@@ -101,7 +101,7 @@ class RankAnswer(BaseModel):
 
 
 class WindowAnswer(BaseModel):
-    """The rounds of the session that a fit reads, its lags, and the round after which it is due."""
+    """The rounds that a fit reads, its number of lags, and the round after which it is due."""
 
     epoch: int
     first: int
@@ -111,7 +111,7 @@ class WindowAnswer(BaseModel):
 
 
 class FitAnswer(BaseModel):
-    """A fit. What it found is absent where it was skipped or failed."""
+    """A fit. The members of its estimate are absent if it failed or was skipped."""
 
     status: Literal["ok", "zero", "insufficient_data", "failed", "skipped"]
     reason: str | None
@@ -147,13 +147,13 @@ class FitAnswer(BaseModel):
 
 
 class EstimateAnswer(FitAnswer):
-    """The estimate that decides now."""
+    """The estimate that decisions are made by now."""
 
     deciding: Literal["in_use"]
 
 
 class NoEstimateAnswer(BaseModel):
-    """No estimate decides. Status is "lapsed" where the last one, `last`, is too old."""
+    """No estimate is in use. Status is "lapsed" if the last one, `last`, is too old."""
 
     status: Literal["none", "lapsed"]
     deciding: Deciding
@@ -209,7 +209,8 @@ class RoundAnswer(BaseModel):
 class CreditAnswer(BaseModel):
     """A decision's expected share in the rewards so far, and in those to come.
 
-    Both are null where the estimate in use does not say which lags pay; `reason` says why.
+    Both are null if no estimate is in use, or if it does not identify the lags that pay; `reason`
+    says why.
     """
 
     round: int
@@ -240,7 +241,7 @@ class AliveAnswer(BaseModel):
 
 
 class ReadyAnswer(AliveAnswer):
-    """The database answers. The rest is told to those who have a key, where there are keys."""
+    """The database answers. If there are keys, the other members are shown to key holders only."""
 
     database: Literal["ok"] | None = None
     commands_waiting: int | None = None
@@ -250,14 +251,14 @@ class ReadyAnswer(AliveAnswer):
 
 
 class Page(BaseModel, Generic[Item]):
-    """One page; `next` is the cursor of the following one, or null."""
+    """One page of a listing; `next` is the cursor of the following page, or null."""
 
     items: list[Item]
     next: str | None
 
 
 class CreditPage(Page[CreditAnswer]):
-    """A page of credit, and what decides now."""
+    """A page of credit, and what decisions are made by now."""
 
     model_version: int
     deciding: Deciding

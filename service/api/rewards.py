@@ -1,4 +1,4 @@
-"""POST /v1/sessions/{id}/rewards, and rewards that ride along with a decision."""
+"""POST /v1/sessions/{id}/rewards, and parsing of the rewards in a decision body."""
 
 from typing import Any
 
@@ -18,14 +18,27 @@ _WAYS = ("round", "event_id", "at")
 
 
 def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str) -> Reward:
-    """Make the reward that an item describes.
+    """Make a reward from a parsed item.
+
+    Parameters
+    ----------
+    item : RewardItem or dict
+        The parsed item.
+    trajectory : str
+        The trajectory of an item that names none.
+    prefix : str
+        Path of the item in the body, like ``rewards[3].``, for the field of a Problem.
+
+    Returns
+    -------
+    Reward
 
     Raises
     ------
     Problem
-        422 unless it says exactly once when the value was measured.
+        422 unless exactly one of round, event_id, first_round with last_round, and at is given.
     """
-    value = item["value"] + 0.0  # no negative zero: databases do not keep it
+    value = item["value"] + 0.0  # -0.0 becomes 0.0: databases do not keep the sign
     n_ways = sum(item.get(name) is not None for name in _WAYS)
     first, last = item.get("first_round"), item.get("last_round")
     if (first is None) != (last is None):
@@ -51,17 +64,25 @@ def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str)
 
 
 def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
-    """Rewards that ride along in a list called `rewards`."""
+    """Make rewards from the items of a list called `rewards`; raises what `read_reward` does."""
     return [read_reward(item, trajectory, f"rewards[{i}].") for i, item in enumerate(items)]
 
 
 def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> Receive:
-    """Make the command of a rewards body."""
+    """Parse a rewards body into a command; raises what `read_receive` and `Body.read` raise."""
     return read_receive(service, tenant, session_id, REWARDS.read(body))
 
 
 def read_receive(service: Service, tenant: str, session_id: str, asked: RewardsBody) -> Receive:
-    """Make the command of a parsed rewards body, checked but for what needs the session."""
+    """Make a command from a parsed rewards body.
+
+    Checks that need the session are made by the command.
+
+    Raises
+    ------
+    Problem
+        422 naming the offending field.
+    """
     items = asked.get("rewards")
     trajectory = asked.get("trajectory") or ""
     if items is not None:
@@ -78,13 +99,26 @@ def read_receive(service: Service, tenant: str, session_id: str, asked: RewardsB
 
 
 async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
-    """Store rewards; durable when this returns."""
+    """Serve a rewards body. The rewards are durable on return.
+
+    Returns
+    -------
+    status : int
+        200.
+    answer : bytes
+        JSON of an `AcceptedAnswer`.
+
+    Raises
+    ------
+    Problem
+        A reward is refused; then none of them is stored.
+    """
     answer = await service.writer.submit(receive_command(service, tenant, session_id, body))
     return 200, to_json(accepted_answer(answer))
 
 
 def accepted_answer(accepted: Accepted) -> dict[str, int]:
-    """How many rewards were new, and how many not."""
+    """Return the members of `AcceptedAnswer`."""
     return {"accepted": accepted.accepted, "repeated": accepted.repeated}
 
 
@@ -97,7 +131,8 @@ def accepted_answer(accepted: Accepted) -> dict[str, int]:
 async def post_rewards(session_id: str, request: Request) -> Response:
     """Store one reward or several, all or nothing.
 
-    A reward names the round during which it was measured: that claims no cause.
+    A reward names the round during which it was measured, which need not be the round that caused
+    it.
     """
     status, answer = await receive(
         service_of(request), tenant_of(request), session_id, await request.body()

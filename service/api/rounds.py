@@ -1,4 +1,4 @@
-"""The log of a session's rounds: what was selected, what was measured."""
+"""GET of a session's rounds: selected contexts, and rewards."""
 
 from typing import Any
 
@@ -16,7 +16,15 @@ router = APIRouter(tags=["rounds"])
 
 
 def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[str, Any]:
-    """Describe a round: its decision, and what was measured during it."""
+    """Return the members of `RoundAnswer`.
+
+    Parameters
+    ----------
+    decision : DecisionRow
+        The round's decision.
+    measured : list of MeasurementRow
+        The measurements whose first round is this one.
+    """
     values = [m.value for m in measured if m.first_round == m.last_round]
     spans = [
         {"first_round": m.first_round, "last_round": m.last_round, "value": m.value}
@@ -53,7 +61,7 @@ async def get_rounds(
     cursor: str = CURSOR,
     limit: int = LIMIT,
 ) -> Response:
-    """List rounds in order. A span is listed with the round it starts in."""
+    """List rounds in order. A value over several rounds is listed with the first of them."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         key = (*session.key, trajectory)

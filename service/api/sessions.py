@@ -1,4 +1,4 @@
-"""Sessions: create, list, read, change, delete."""
+"""Endpoints that create, list, read, change and delete sessions."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -32,14 +32,17 @@ DEFAULTS: dict[str, Any] = {
 
 
 def timestamp(seconds: float | None) -> str | None:
-    """RFC 3339 in UTC, always with six digits: as texts, times are in their order."""
+    """Format Unix seconds as RFC 3339 in UTC.
+
+    There are always six fractional digits, so that the texts sort by time.
+    """
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
-    """Describe a session, and what its next decision is made by."""
+    """Return the members of `SessionAnswer`; `deciding` is what the next decision is made by."""
     return {
         "id": session.id,
         "name": session.name,
@@ -63,7 +66,7 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
 
 
 def found_session(reader: Reader, tenant: str, session_id: str) -> SessionRow:
-    """Find the session, or raise 404."""
+    """Return the session; raise 404 unknown_session if there is none."""
     session = reader.session((tenant, session_id))
     if session is None:
         raise unknown_session(session_id)
@@ -71,14 +74,27 @@ def found_session(reader: Reader, tenant: str, session_id: str) -> SessionRow:
 
 
 def json_response(value: Any, status: int = 200, **headers: str) -> Response:
-    """JSON, with floats that survive the round trip."""
+    """Answer with JSON. Floats have enough digits to be parsed back exactly."""
     return Response(to_json(value), status, headers=headers, media_type="application/json")
 
 
 async def read_session(
     request: Request, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
 ) -> Response:
-    """Answer about a session from one view of the database; 404 where there is none."""
+    """Answer a GET of a session.
+
+    Parameters
+    ----------
+    request : Request
+    session_id : str
+    answer : callable
+        Reader and session -> JSON. It runs in a reader thread; all its reads see one snapshot.
+
+    Raises
+    ------
+    Problem
+        404 unknown_session.
+    """
     service, tenant = service_of(request), tenant_of(request)
 
     def read() -> dict[str, Any]:
@@ -89,7 +105,7 @@ async def read_session(
 
 
 async def written_session(service: Service, session: SessionRow) -> dict[str, Any]:
-    """Describe a session that a command has just written."""
+    """Return the members of `SessionAnswer` for a session that a command has just written."""
 
     def read() -> dict[str, Any]:
         with service.store.reader() as reader:
@@ -106,7 +122,7 @@ async def written_session(service: Service, session: SessionRow) -> dict[str, An
     openapi_extra=takes(SESSION),
 )
 async def post_session(request: Request) -> Response:
-    """One durable agent. The same name and body again gets the same session (200)."""
+    """Create a session. The same name and body again gets the same session (200)."""
     service = service_of(request)
     asked = SESSION.read(await request.body())
     create = CreateSession(
@@ -147,7 +163,7 @@ async def get_sessions(
 
 
 def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) -> list[SessionRow]:
-    """Return the session of a name, where the listing would show it."""
+    """Return the session of a name if this page of the listing would show it."""
     found = reader.session_named(tenant, name)
     if found is None or found.id <= cursor or (found.archived_at is not None and not archived):
         return []
@@ -175,7 +191,7 @@ async def get_session(session_id: str, request: Request) -> Response:
     openapi_extra=takes(PATCH),
 )
 async def patch_session(session_id: str, request: Request) -> Response:
-    """Rename or archive. An archived session can be read, not changed, until it is taken out."""
+    """Rename, archive or unarchive. An archived session takes no decisions and no rewards."""
     service = service_of(request)
     changes = PATCH.read(await request.body())
     change = ChangeSession((tenant_of(request), session_id), dict(changes))
@@ -190,7 +206,7 @@ async def patch_session(session_id: str, request: Request) -> Response:
     responses=documented({}, 404),
 )
 async def delete_session(session_id: str, request: Request) -> Response:
-    """For good, with everything that belongs to it."""
+    """Delete the session and all its rows. This cannot be undone."""
     service = service_of(request)
     await service.writer.submit(DeleteSession((tenant_of(request), session_id)))
     return Response(status_code=204)

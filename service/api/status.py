@@ -1,4 +1,4 @@
-"""Algorithms, health, metrics."""
+"""Endpoints for algorithms, health, metrics and the documentation page."""
 
 from dataclasses import MISSING, fields
 from importlib.resources import files
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
-    """Describe an algorithm with its options and their JSON schema."""
+    """Return the members of `AlgorithmAnswer`; `served`: whether sessions may use it here."""
     schema = TypeAdapter(agent.options_type).json_schema()
     schema["additionalProperties"] = False
     for field in fields(agent.options_type):
@@ -47,7 +47,7 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
     responses=documented({200: Page[AlgorithmAnswer]}),
 )
 async def get_algorithms(request: Request) -> Response:
-    """List what `algorithm` and `options` of a session may say."""
+    """List the algorithms that a session can name, with the JSON schema of their options."""
     allow = service_of(request).settings.allow_oracles
     items = [algorithm_answer(a, allow or not a.needs_truth) for a in ALGORITHMS.values()]
     return json_response({"items": items, "next": None})
@@ -55,15 +55,16 @@ async def get_algorithms(request: Request) -> Response:
 
 @router.get("/healthz", summary="Alive", responses=documented({200: AliveAnswer}))
 async def get_healthz() -> Response:
-    """Say that the process answers."""
+    """Answer ok while the process runs; the database is not asked."""
     return json_response({"status": "ok"})
 
 
 @router.get("/readyz", summary="Ready", responses=documented({200: ReadyAnswer}))
 async def get_readyz(request: Request) -> Response:
-    """Say that the database answers; how much waits, where there are keys, to those who have one.
+    """Answer ok if the database answers, and how many commands and fits wait.
 
-    Why it does not answer is in the log: the reason names hosts and files.
+    If the database has keys, a request without one gets the status only. The reason of a failure is
+    in the log only, since it names hosts and files.
     """
     service = service_of(request)
 
@@ -93,7 +94,7 @@ async def get_readyz(request: Request) -> Response:
 
 @router.get("/docs", include_in_schema=False)
 async def get_docs() -> Response:
-    """Show the schema in a page that loads nothing from anywhere else."""
+    """Show the OpenAPI schema on a page that loads nothing from other sites."""
     page = files("service.api").joinpath("docs_page.html").read_text()
     policy = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'"
     headers = {"content-security-policy": f"{policy}; script-src 'unsafe-inline'"}
@@ -107,7 +108,7 @@ async def get_docs() -> Response:
     responses=documented({}),
 )
 async def get_metrics(request: Request) -> Response:
-    """In Prometheus' text format."""
+    """Return the metrics in Prometheus' text format."""
     service = service_of(request)
     text = await service.read(lambda: generate_latest(service.metrics.registry))
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

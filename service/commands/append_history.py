@@ -61,7 +61,10 @@ class ImportHistory(Command[Imported]):
             keys.rewards.update((trajectory, name) for name in names)
 
     def __call__(self, uow: UnitOfWork) -> Imported:
-        """Append the rounds in one step: of the windows that become due, the latest is fitted."""
+        """Append the rounds in one step: of the windows that become due, the latest is fitted.
+
+        Each round's reward is written before the next round begins, which may close a window.
+        """
         session = find_session(uow, self.key)
         key = (*self.key, self.trajectory)
         n = len(self.contexts)
@@ -80,23 +83,24 @@ class ImportHistory(Command[Imported]):
         refuse_archived(session)
         refuse_width(session, self.contexts)
         first = uow.trajectory(key).n_rounds + 1
-        received = [
-            Reward(value, self.trajectory, round=first + i, reward_id=self._reward_id(i, first))
+        received = {
+            i: Reward(value, self.trajectory, round=first + i, reward_id=self._reward_id(i, first))
             for i, value in enumerate(self.rewards)
             if value is not None
-        ]
+        }
         self._refuse_known_ids(uow, received)  # a Problem after a write would undo the whole batch
         for i, context in enumerate(self.contexts):
             event_id = None if self.import_id is None else self._id(i)
             decide = Decide(self.key, self.trajectory, context[np.newaxis], self.agents)
             decide.event_id, decide.digest, decide.forced_arm = event_id, self.digest, 0
             decide.take(uow, session)
-        planned = plan_rewards(uow, session, received, "rewards")
-        apply_rewards(uow, session, planned, self.agents)
-        return Imported(first, first + n - 1, len(planned), True)
+            if i in received:
+                planned = plan_rewards(uow, session, [received[i]], "rewards")
+                apply_rewards(uow, session, planned, self.agents)
+        return Imported(first, first + n - 1, len(received), True)
 
-    def _refuse_known_ids(self, uow: UnitOfWork, received: list[Reward]) -> None:
-        for i, reward in enumerate(received):
+    def _refuse_known_ids(self, uow: UnitOfWork, received: dict[int, Reward]) -> None:
+        for i, reward in received.items():
             name = reward.reward_id
             assert name is not None
             known = uow.measurement_by_id((*self.key, self.trajectory), name)

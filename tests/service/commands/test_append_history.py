@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lhb_engine.agents import make_agent
+from lhb_engine.history import History
 from service.commands.append_history import ImportHistory
 from service.commands.decisions import Decide
 from service.problems import Problem, ProblemCode
@@ -52,6 +54,49 @@ async def test_a_log_starts_a_session_warm(serve: Serve) -> None:
         rounds = (await client.read(f"/v1/sessions/{session}/rounds?limit=60"))["items"]
         assert [item["reward"] for item in rounds] == rewards
         assert all(item["forced"] and item["propensity"] is None for item in rounds)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"reward_wait_seconds": 60}, {"default_reward": 5.0}, {"reward_mode": "sum"}],
+    ids=lambda more: next(iter(more), "single"),
+)
+async def test_a_fit_due_within_a_log_has_the_rewards_of_all_its_rounds(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    """The last window ends at round 58 of 60: the rounds after it do not close it empty."""
+    harness = ServiceHarness(tmp_path)
+    harness.create(algorithm="anytime", horizon=160, **more)
+    contexts, rewards = log(60)
+    harness.run(ImportHistory(harness.key, "", np.array(contexts), rewards, harness.agents))
+    history = due_history(harness, 58)
+    measured = history.trajectories[""].measurements
+    np.testing.assert_array_equal(measured.value, rewards[:58])
+    assert harness.effects.due == {harness.key: 58}
+    assert make_agent("anytime", dim=2, horizon=160).fit(history).n_rows == 58
+    harness.close()
+
+
+async def test_only_the_missing_rewards_of_a_log_are_the_default(tmp_path: Path) -> None:
+    harness = ServiceHarness(tmp_path)
+    harness.create(algorithm="anytime", horizon=160, default_reward=5.0)
+    contexts, rewards = log(60)
+    given = [None if i == 20 else value for i, value in enumerate(rewards)]
+    harness.run(ImportHistory(harness.key, "", np.array(contexts), given, harness.agents))
+    measured = due_history(harness, 58).trajectories[""].measurements
+    values = dict(zip(measured.first.tolist(), measured.value.tolist(), strict=True))
+    assert values == {i + 1: 5.0 if i == 20 else rewards[i] for i in range(58)}
+    harness.close()
+
+
+def due_history(harness: ServiceHarness, key: int) -> History:
+    """What the fit at work reads, which falls due after round `key`."""
+    session = harness.session
+    due = session.schedule.current
+    assert due is not None
+    assert due.key == key
+    with harness.store.reader() as reader:
+        return reader.history(session, due.window, due)
 
 
 async def test_an_import_is_safe_to_repeat(serve: Serve) -> None:
@@ -166,7 +211,7 @@ async def test_a_history_whose_reward_ids_are_taken_costs_its_neighbours_nothing
 
     commit = GroupCommit(harness.store, after_commit=lambda effects: None, on_rollback=count)
     append = ImportHistory(
-        harness.key, "", np.ones((3, 2)), [1.0, 2.0, 3.0], harness.agents, import_id, bytes(16)
+        harness.key, "", np.ones((3, 2)), [None, 2.0, 3.0], harness.agents, import_id, bytes(16)
     )
     neighbour = Decide(harness.key, "b", CONTEXTS, harness.agents)
     [(_, refused), (answer, error)], _ = commit.run([append, neighbour])

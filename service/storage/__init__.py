@@ -1,1 +1,4 @@
-"""The database: a port and its adapters. Begin with `ports`, then read one adapter's `store`."""
+"""The storage port and its SQLite and PostgreSQL adapters.
+
+Begin with `ports`, then read one adapter's `store`.
+"""

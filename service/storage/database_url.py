@@ -1,4 +1,4 @@
-"""From a database URL to its adapter. Only the composition root and fitting processes use it."""
+"""Choose the adapter for a database URL; used by the composition root and fitting processes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +12,16 @@ POSTGRES = ("postgresql://", "postgres://")
 
 
 class UnknownDatabase(Refused):
-    """No adapter speaks to this URL."""
+    """The URL names no database that an adapter exists for."""
 
 
 def is_sqlite(url: str) -> bool:
-    """Whether `url` names an embedded database, which one server process owns.
+    """Return whether `url` names a SQLite database, as opposed to a PostgreSQL one.
 
     Raises
     ------
     UnknownDatabase
-        It names no database that we speak to.
+        The URL names neither.
     """
     if not url.startswith((SQLITE, *POSTGRES)) or len(url) == len(SQLITE):
         raise UnknownDatabase(
@@ -32,21 +32,42 @@ def is_sqlite(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """Return a URL fit to be shown: no user, no password, no parameters."""
+    """Return the URL without user, password and parameters, for messages."""
     user, at, place = url.partition("?")[0].rpartition("@")
     scheme, separator, _ = user.partition(":/")
     return f"{scheme if separator else ''}{separator}...@{place}" if at else place
 
 
 def sqlite_path(url: str) -> Path:
-    """The file that a sqlite URL names; sqlite:////x is absolute, sqlite:///x is not."""
+    """Return the path in a SQLite URL: sqlite:////x is absolute, sqlite:///x is relative.
+
+    Raises
+    ------
+    UnknownDatabase
+        The URL names no file.
+    """
     if not is_sqlite(url):
         raise UnknownDatabase(f"{without_password(url)!r} is not a file: use sqlite:///path")
     return Path(url[len(SQLITE) :])
 
 
 def open_store(url: str) -> Store:
-    """The store at `url`; a SQLite file is owned by this process from then on."""
+    """Open the store at `url`.
+
+    Parameters
+    ----------
+    url : str
+        ``sqlite:///path`` or ``postgresql://host/name``. The process owns a SQLite file until the
+        store is closed.
+
+    Raises
+    ------
+    Refused
+        The database cannot be used: unknown URL, wrong schema, owned by another process, or not
+        durable.
+    Unavailable
+        The database cannot be reached.
+    """
     if is_sqlite(url):
         from service.storage.sqlite.store import SqliteStore
 
@@ -58,7 +79,7 @@ def open_store(url: str) -> Store:
 
 @contextmanager
 def open_reader(url: str) -> Iterator[Reader]:
-    """A consistent view of what is committed at `url`, beside the processes that write."""
+    """Open a reader on a snapshot of the committed rows at `url`, while other processes write."""
     if is_sqlite(url):
         from service.storage.sqlite.store import open_reader as open_sqlite_reader
 

@@ -18,18 +18,28 @@ from service.storage.ports import Refused
 from service.storage.schema import script
 from service.storage.sqlite.file_lock import FileLock
 
-ONE_AT_A_TIME = 0x6C6862  # of any number of processes that migrate: an advisory lock
+ONE_AT_A_TIME = 0x6C6862  # advisory lock that lets one process migrate at a time
 
 
 def migrate(url: str) -> tuple[str | None, str]:
-    """Run what is missing; the revisions before and after.
+    """Run the missing revisions in one transaction.
+
+    Parameters
+    ----------
+    url : str
+        The database's URL.
+
+    Returns
+    -------
+    tuple of (str or None, str)
+        The revisions before and after; None before for an empty database.
 
     Raises
     ------
     OwnedElsewhere
-        A server owns the SQLite file: stop it first.
+        A server owns the SQLite file and has to be stopped first.
     Refused
-        There are tables, and they are not ours.
+        The database holds tables of another program, or the file is no database.
     Unavailable
         The database does not answer.
     """
@@ -51,12 +61,12 @@ def migrate(url: str) -> tuple[str | None, str]:
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The revision a database is at, None where it is empty."""
+    """Return the revision of a database, or None if it has no schema."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 def run_script(revision: str) -> None:
-    """Run a revision's script; called by the revision."""
+    """Run the script of a revision; called by alembic's version files."""
     bind = op.get_bind()
     sqlite = bind.dialect.name == "sqlite"
     text = script(revision, "sqlite" if sqlite else "postgres")
@@ -65,7 +75,7 @@ def run_script(revision: str) -> None:
 
 
 def _statements(text: str) -> Iterator[str]:
-    """SQLite's driver takes one statement at a time."""
+    """Split a script, because SQLite's driver runs one statement at a time."""
     statement = ""
     for line in text.splitlines(keepends=True):
         statement += line
@@ -76,7 +86,7 @@ def _statements(text: str) -> Iterator[str]:
 
 @contextmanager
 def _connected(url: str) -> Iterator[Connection]:
-    """A connection inside a transaction that is committed at the end."""
+    """Open a connection and a transaction, and commit it at the end."""
     if is_sqlite(url):
         path = sqlite_path(url)
         lock = FileLock(path)
@@ -111,7 +121,7 @@ def _connect(url: str) -> Any:
 def _sqlite(path: Path) -> Iterator[Connection]:
     engine = create_engine(f"sqlite:///{path.absolute()}", poolclass=NullPool)
 
-    # the driver would commit before every DDL statement; with this, a failure leaves nothing
+    # by default the driver commits before every DDL statement: a failure would leave a part
     @event.listens_for(engine, "connect")
     def _no_implicit_transactions(connection: Any, record: Any) -> None:
         connection.isolation_level = None

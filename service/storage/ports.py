@@ -1,8 +1,9 @@
-"""What the use cases need from a database. A new backend is one class a protocol here.
+"""The storage port: what the use cases need from a database.
 
-A batch of commands is one transaction of a few bulk operations: `fetch` locks and reads rows by
-their keys, `write` inserts and updates, `commit` makes it durable. Adapters translate the errors of
-their driver to `Unavailable`, and to `Contended` where running the batch again will do.
+An adapter implements `Store` and `Transaction`. A batch of commands is one transaction of a few
+bulk operations: `fetch` locks and reads rows by key, `write` inserts and updates them, `commit`
+makes the changes durable. Adapters translate the errors of their driver to `Unavailable`, or to
+`Contended` if running the batch again can succeed.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -23,13 +24,28 @@ from service.records import (
 )
 from service.storage.reader import Reader
 
-EventKey = tuple[TrajectoryKey, str]  # a trajectory, and an id that a client gave
-NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and a number or a round
+EventKey = tuple[TrajectoryKey, str]  # a trajectory, and a client's event id or reward id
+NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and the number or the round of a decision
 
 
 @dataclass(slots=True)
 class Keys:
-    """Rows to fetch, by kind. What a batch announces is a hint, not a promise."""
+    """Keys of the rows to fetch, by kind.
+
+    A batch announces its keys before it runs. They are a hint: commands may read fewer rows, or
+    others.
+
+    Attributes
+    ----------
+    sessions, trajectories : set
+        Sessions and trajectories to lock and read.
+    events, numbers, rounds : set
+        Decisions by the client's event id, by number, and the first decision of a round.
+    rewards : set
+        Measurements by reward id.
+    measured : set
+        Rounds whose covering measurement is wanted.
+    """
 
     sessions: set[SessionKey] = field(default_factory=set)
     trajectories: set[TrajectoryKey] = field(default_factory=set)
@@ -40,7 +56,7 @@ class Keys:
     measured: set[NumberKey] = field(default_factory=set)
 
     def add_event(self, trajectory: TrajectoryKey, event_id: str) -> None:
-        """Add a decision by its event id, the client's or the server's."""
+        """Add the key of a decision, given the client's or the server's event id."""
         number = number_in(event_id)
         if number is None:
             self.events.add((trajectory, event_id))
@@ -50,14 +66,18 @@ class Keys:
 
 @dataclass(slots=True)
 class Known:
-    """What a batch knows of the rows it asked for; None where there is no such row.
+    """Rows that a batch has fetched or added. None means that there is no such row.
 
     Attributes
     ----------
-    sessions, trajectories : by their keys
-    events, numbers, rounds : decisions by client's event id, by number, the first by round
-    rewards : measurements by reward id
-    measured : the stored measurement that covers a round, by round
+    sessions, trajectories : dict
+        Sessions and trajectories by key.
+    events, numbers, rounds : dict
+        Decisions by the client's event id, by number, and the first decision of a round.
+    rewards : dict
+        Measurements by reward id.
+    measured : dict
+        Stored measurements by a round that they cover.
     """
 
     sessions: dict[SessionKey, SessionRow | None] = field(default_factory=dict)
@@ -69,14 +89,14 @@ class Known:
     measured: dict[NumberKey, MeasurementRow | None] = field(default_factory=dict)
 
     def expect(self, keys: Keys) -> None:
-        """Note that there is no row of these keys, unless one is known or added later."""
+        """Enter None for each of these keys that is not known yet; rows found later replace it."""
         for kind in self.__slots__:
             rows = getattr(self, kind)
             for key in getattr(keys, kind):
                 rows.setdefault(key, None)
 
     def add_decision(self, decision: DecisionRow) -> None:
-        """Add a decision, whatever it is asked for by."""
+        """Enter a decision under its event id, its number and its round."""
         key = decision[:3]
         if decision.client_event_id is not None:
             self.events[key, decision.client_event_id] = decision
@@ -85,7 +105,7 @@ class Known:
             self.rounds[key, decision.round] = decision
 
     def forget(self, session: SessionKey) -> None:
-        """Forget all rows of a session that is deleted."""
+        """Remove all rows of a deleted session."""
         self.sessions[session] = None
         for kind in self.__slots__[1:]:
             rows = getattr(self, kind)
@@ -95,7 +115,11 @@ class Known:
 
 @dataclass(slots=True)
 class Changes:
-    """What a batch writes. `counts` are sessions of which only the hot counters changed."""
+    """Rows that a batch writes.
+
+    `counts` holds sessions of which only the counters changed (``COUNTERS`` in `sql.columns`);
+    `sessions` holds those of which any other column changed. `states` are agents' states as JSON.
+    """
 
     new_sessions: list[SessionRow] = field(default_factory=list)
     counts: dict[SessionKey, SessionRow] = field(default_factory=dict)
@@ -109,17 +133,19 @@ class Changes:
     api_keys: list[ApiKey] = field(default_factory=list)
 
 
-MOST_READS = 4  # at once in a process: each has a thread
-MOST_EXPORTS = 4  # beside them: each keeps its view of the database for as long as it is taken
+MOST_READS = 4  # concurrent reads in a process; each has a thread
+MOST_EXPORTS = 4  # concurrent exports besides; each keeps its snapshot open until it is sent
 
 
 class Refused(RuntimeError):
-    """This database cannot be served as it is; the message says why, and what to do."""
+    """The database cannot be used as it is; the message says why, and what to do."""
 
 
 class Contended(Exception):
-    """Another process was at the same rows: roll back and run the batch again, with `session` among
-    the keys it announces."""
+    """Another process holds or changed the same rows.
+
+    The caller rolls back and runs the batch again, with `session` among its announced keys.
+    """
 
     def __init__(self, reason: str, session: SessionKey | None = None) -> None:
         super().__init__(reason)
@@ -127,64 +153,83 @@ class Contended(Exception):
 
 
 class MustWait(Exception):
-    """A read in the event loop would wait for a server: a thread has to run the batch."""
+    """A read would block the event loop, so a thread has to run the batch."""
 
 
-Steps = Generator[Any, Any, None]  # yields what it has to wait for; its transaction knows how
-InThread = Callable[[Callable[[Any], None], Any], Awaitable[None]]  # work and its argument
+Steps = Generator[Any, Any, None]  # yields each wait; the transaction that made it carries it out
+InThread = Callable[[Callable[[Any], None], Any], Awaitable[None]]  # calls f(x) in a thread
 
 
 class Transaction(Protocol):
     """The writer's open transaction.
 
-    What may wait is a generator of steps, which `run` drives in a thread and `run_async` in the
-    event loop.
+    Operations that may wait return a generator of steps. `run` drives it in a thread, `run_async`
+    in the event loop.
     """
 
     @property
     def reader(self) -> Reader:
-        """Reads of what is committed and of what this transaction has written; they may wait."""
+        """The reader that sees committed rows and this transaction's own writes; it may block."""
 
     def fetch(self, keys: Keys, known: Known) -> Steps:
-        """Lock sessions and trajectories in key order, and add all rows of these keys to `known`.
+        """Lock sessions and trajectories in key order, and read the rows of all keys.
+
+        Parameters
+        ----------
+        keys : Keys
+            Rows to read. Only the transaction's first fetch waits for locked sessions.
+        known : Known
+            Gets the rows, and None for each key without a row.
 
         Raises
         ------
         Contended
-            Another process holds a session, and this is not the transaction's first fetch.
+            Another process holds a session, and this is not the first fetch.
         """
 
     def write(self, changes: Changes) -> Steps:
-        """Insert and update, one bulk statement a table."""
+        """Insert and update rows, with one bulk statement per table where possible."""
 
     def commit(self, changes: Changes) -> Steps:
-        """Write what is left, and make all of it durable."""
+        """Write the remaining changes and commit; they are durable when the steps end."""
 
     def run(self, steps: Steps) -> None:
-        """Run steps in a thread, which waits."""
+        """Run steps in the calling thread, blocking it."""
 
     async def run_async(self, steps: Steps, in_thread: InThread) -> None:
-        """Run steps in the event loop; a thread waits for anything but a socket."""
+        """Run steps in the event loop; waits for anything but a socket go through `in_thread`."""
 
     def rollback(self) -> None:
-        """Forget it, and everything cached from it."""
+        """Roll back, and drop from the caches every row that the transaction used."""
 
 
 class Store(Protocol):
-    """A database. The writer is used by one thread at a time; readers may be used by any.
+    """A database. One thread at a time uses the writer; any thread may use a reader.
 
     Attributes
     ----------
-    is_local : whether a batch is begun without waiting
+    is_local : bool
+        Whether the database is in this process: reads are then fast enough for the event loop.
     """
 
     is_local: bool
 
     def begin(self, *, wait: bool = True) -> Transaction:
-        """Open the writer's transaction; without `wait`, `Unavailable` where another holds it."""
+        """Open the writer's transaction.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to wait for another program's lock, or to connect again.
+
+        Raises
+        ------
+        Unavailable
+            The transaction cannot be opened, or not without waiting.
+        """
 
     def reader(self) -> AbstractContextManager[Reader]:
-        """A consistent view of what is committed."""
+        """Open a reader on a snapshot of the committed rows."""
 
     def close(self) -> None:
-        """Release everything."""
+        """Close all connections and release locks."""

@@ -1,4 +1,4 @@
-"""Reading by named statements: every SQL database gives the same rows."""
+"""Reads by named statements, the same for every SQL database."""
 
 import json
 from abc import ABC, abstractmethod
@@ -23,26 +23,26 @@ from service.storage.sql.columns import COLUMNS
 from service.storage.sql.histories import read_history
 
 FOR_EVER = 2**62
-PAGE_BYTES = 2**20  # of the rows that one read gives, beyond which it stops early
+PAGE_BYTES = 2**20  # a paged read stops one row after it exceeds this size
 
 
 class Reader(ABC):
     """Reads inside a transaction that the caller has begun; an adapter runs the statements.
 
-    A store's reader sees one moment of what is committed. A transaction's sees also what the
-    transaction has written.
+    The reader of a store sees a snapshot of the committed rows. The reader of a transaction also
+    sees the transaction's own writes.
     """
 
     @abstractmethod
     def _all(self, name: str, *values: Any) -> list[Any]:
-        """All rows of a named statement."""
+        """Return all rows of a named statement."""
 
     @abstractmethod
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
-        """The rows of a named statement, without holding them all."""
+        """Iterate over the rows of a named statement without holding them all in memory."""
 
     def _some(self, name: str, *values: Any) -> list[Any]:
-        """Rows of a named statement, until those before the last exceed PAGE_BYTES."""
+        """Return rows of a named statement, up to one row after they exceed PAGE_BYTES."""
         rows, size = [], 0
         for row in self._each(name, *values):
             rows.append(row)
@@ -61,20 +61,20 @@ class Reader(ABC):
         return None if row is None else session_of(row)
 
     def session_named(self, tenant: str, name: str) -> SessionRow | None:
-        """Return the session of that name, or None."""
+        """Return the session with this name, or None."""
         row = self._one("session_named", tenant, name)
         return None if row is None else self.session((tenant, row[0]))
 
     def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
-        """Return id and request of every session that was created under that name."""
+        """Return id and creation request of every session created under this name."""
         return [(id, request) for id, request in self._all("created_as", tenant, name)]
 
     def sessions(self, tenant: str, after: str, limit: int, archived: bool) -> list[SessionRow]:
-        """Return sessions in order of creation, beyond the id `after`."""
+        """Return sessions with ids greater than `after`, in order of creation."""
         return [session_of(row) for row in self._all("sessions", tenant, after, archived, limit)]
 
     def unfinished(self) -> list[tuple[SessionKey, int | None, float | None]]:
-        """Return sessions with a fit due (its round) or a time to wake at."""
+        """Return sessions with a due fit or a wake-up time: key, due round and time of each."""
         return [((tenant, id), due, at) for tenant, id, due, at in self._all("unfinished")]
 
     def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
@@ -87,23 +87,23 @@ class Reader(ABC):
         return [TrajectoryRow(*row) for row in self._all("trajectories", *key)]
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
-        """Return the decision that a client's event id names."""
+        """Return the decision with this client's event id, or None."""
         return _decision(self._one("decision_by_event", *key, event_id))
 
     def decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
-        """Return a decision by its number within its trajectory."""
+        """Return a decision by its number within its trajectory, or None."""
         return _decision(self._one("decision_by_number", *key, number))
 
     def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
-        """Return the first decision of a round."""
+        """Return the first decision of a round, or None."""
         return _decision(self._one("decision_by_round", *key, round))
 
     def decision_before(self, key: TrajectoryKey, at: float) -> DecisionRow | None:
-        """Return the last decision taken at or before a time."""
+        """Return the last decision taken at or before the time `at`, or None."""
         return _decision(self._one("decision_before", *key, at))
 
     def decision(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
-        """Return a decision by its event id, the client's or the server's."""
+        """Return a decision by its event id (the client's or the server's), or None."""
         number = number_in(event_id)
         if number is None:
             return self.decision_by_event(key, event_id)
@@ -113,29 +113,40 @@ class Reader(ABC):
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
     ) -> list[DecisionRow]:
-        """Return decisions of rounds beyond `after`, in order.
+        """Return a page of decisions, in order of rounds.
 
-        There is at least one, unless none is left, at most `limit`, and none after those before it
-        exceed PAGE_BYTES.
+        Parameters
+        ----------
+        key : TrajectoryKey
+            The trajectory.
+        after, until : int
+            Rounds of the page: later than `after`, and at most `until`.
+        limit : int
+            Most decisions in the page. It ends early, one row after it exceeds PAGE_BYTES.
+
+        Returns
+        -------
+        list of DecisionRow
+            Empty only if no decision is left.
         """
         last = FOR_EVER if until is None else until
         return [DecisionRow(*row) for row in self._some("decisions", *key, after, last, limit)]
 
     def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
-        """Return a measurement that shares a round with first..last (the one that starts last)."""
+        """Return the measurement that overlaps rounds first..last and starts last, or None."""
         row = self._one("measurement_over", *key, first, last)
         return None if row is None else MeasurementRow(*row)
 
     def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[MeasurementRow]:
-        """Return measurements that start within first..last, by start and number."""
+        """Return measurements that start in rounds first..last, ordered by start and number."""
         return [MeasurementRow(*row) for row in self._all("measurements", *key, first, last)]
 
     def measurement_log(self, key: TrajectoryKey) -> Iterator[MeasurementRow]:
-        """Return all measurements of a trajectory as they came."""
+        """Iterate over all measurements of a trajectory, in order of arrival."""
         return (MeasurementRow(*row) for row in self._each("measurement_log", *key))
 
     def count_measured(self, key: SessionKey, first: int, last: int) -> int:
-        """Return how many rounds of the session's positions first..last a measurement covers."""
+        """Return the number of measured rounds among the session's positions first..last."""
         trajectories = self.trajectories(key)
         if len(trajectories) == 1:
             row = self._one("count_measured_alone", *key, first, last, trajectories[0].key)
@@ -144,35 +155,49 @@ class Reader(ABC):
         return int(row[0])
 
     def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
-        """Return, by trajectory, the last round whose next decision was taken by a time."""
+        """Return the last closed round of each trajectory that has one.
+
+        A round is closed if the next decision of its trajectory was taken at or before `before`.
+        """
         return {name: last for name, last in self._all("closed_rounds", *key, before) if last > 0}
 
     def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
-        """Return when a decision followed the last unmeasured round of positions first..last.
+        """Return the time at which the last unmeasured round of positions first..last ended.
 
-        None while one of them is its trajectory's last; 0 where all are measured.
+        A round ends when the next decision of its trajectory is taken.
+
+        Returns
+        -------
+        float or None
+            Seconds since 1970; None if an unmeasured round has not ended, 0 if all are measured.
         """
         n_open, at = self._one("closed_at", *key, first, last)
         return None if n_open else at or 0.0
 
     def agent_state(self, key: SessionKey) -> str | None:
-        """Return the agent's state as JSON, or None before the first installation."""
+        """Return the agent's state as JSON, or None if none has been stored."""
         row = self._one("agent_state", *key)
         return None if row is None else str(row[0])
 
     def estimates(self, key: SessionKey, after: int, limit: int) -> list[EstimateRow]:
-        """Return fits beyond number `after`, also failed and skipped; bounded as `decisions`."""
+        """Return a page of fits with numbers greater than `after`, failed and skipped ones too.
+
+        The page is bounded like that of `decisions`.
+        """
         return [EstimateRow(*row) for row in self._some("estimates", *key, after, limit)]
 
     def estimate(self, key: SessionKey, number: int) -> EstimateRow | None:
-        """Return one fit, or None."""
+        """Return a fit by its number, or None."""
         row = self._one("estimate", *key, number)
         return None if row is None else EstimateRow(*row)
 
     def rounds_in_window(
         self, key: SessionKey, first: int, last: int
     ) -> list[tuple[str, int, int]]:
-        """Return each trajectory's first and last round with a position in first..last, by key."""
+        """Return each trajectory's first and last round with a position in first..last.
+
+        The trajectories are in key order.
+        """
         trajectories = self.trajectories(key)
         if len(trajectories) == 1:
             alone = trajectories[0]
@@ -183,28 +208,28 @@ class Reader(ABC):
     def selected_contexts(
         self, key: TrajectoryKey, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return round, position and selected context of every decision of rounds first..last."""
+        """Return round, position and selected context (bytes) of each decision of first..last."""
         return self._all("selected_contexts", *key, first, last)
 
     def positions(self, key: TrajectoryKey, first: int, last: int) -> list[int]:
-        """Return the position of the first decision of each of rounds first..last."""
+        """Return the positions of rounds first..last."""
         return [position for (position,) in self._all("positions", *key, first, last)]
 
     def measured_values(
         self, key: TrajectoryKey, first: int, last: int, number: int
     ) -> list[tuple[int, int, float]]:
-        """Return the measurements within first..last, up to a number.
+        """Return first round, last round and value of the measurements within first..last.
 
-        Each is its first round, its last round and its value.
+        Measurements with numbers greater than `number` are left out.
         """
         return self._all("measured_values", *key, first, last, number)
 
     def history(self, session: SessionRow, window: FitWindow, due: DueFit | None = None) -> History:
-        """Return what a fit over `window` reads; with `due`, no more than its manifest allows."""
+        """Return the history of a fit; see `read_history`."""
         return read_history(self, session, window, due)
 
     def api_keys(self) -> list[ApiKey]:
-        """Return every tenant's keys, revoked ones too."""
+        """Return the API keys of all tenants, revoked ones too."""
         return [ApiKey(*row) for row in self._all("api_keys")]
 
     def check(self) -> None:
@@ -217,7 +242,7 @@ def _decision(row: Any) -> DecisionRow | None:
 
 
 def session_of(row: Any) -> SessionRow:
-    """Return the session of a row of statement `session`."""
+    """Return the session that a row of the statement `session` describes."""
     values = dict(zip(COLUMNS["sessions"], row, strict=True))
     values["options"] = json.loads(values["options"])
     values["schedule"] = Schedule.loads(values["schedule"])
@@ -225,6 +250,6 @@ def session_of(row: Any) -> SessionRow:
 
 
 def n_bytes(row: object) -> int:
-    """Return how large a row is: its texts and blobs."""
+    """Return the total length of a row's texts and blobs."""
     parts = row if isinstance(row, tuple) else ()
     return sum(len(part) for part in parts if isinstance(part, str | bytes))

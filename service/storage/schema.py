@@ -1,6 +1,6 @@
-"""The schema's scripts: one a revision and database, and what the revision of a database means.
+"""The SQL scripts of the schema, one for each revision and dialect, and the check of a revision.
 
-Alembic runs them on a database that exists; an embedded database that is new gets them all at
+Alembic runs the missing scripts on an existing database. A new SQLite database gets all of them at
 once, without loading alembic.
 """
 
@@ -18,41 +18,46 @@ create table alembic_version (
 
 
 class WrongSchema(Refused):
-    """The database has another schema than this program needs; the message says what to do."""
+    """The schema of the database differs from this program's; the message says what to do."""
 
 
 def script(revision: str, dialect: str) -> str:
-    """What `revision` does to a database ("sqlite" or "postgres")."""
+    """Return the SQL script of a revision for a dialect, "sqlite" or "postgres"."""
     path = files(__package__).joinpath("migrations", "sql", f"{revision}.{dialect}.sql")
     return path.read_text()
 
 
 @cache
 def revisions() -> tuple[str, ...]:
-    """All revisions, oldest first."""
+    """Return all revisions, oldest first."""
     folder = files(__package__).joinpath("migrations", "sql")
     return tuple(sorted({path.name.split(".")[0] for path in folder.iterdir()}))
 
 
 def head() -> str:
-    """The revision that this program needs."""
+    """Return the revision that this program needs."""
     return revisions()[-1]
 
 
 def whole_schema(dialect: str) -> str:
-    """All revisions in one script, with alembic's note that they have been run."""
+    """Return one script of all revisions that also records the newest for alembic."""
     scripts = [script(revision, dialect) for revision in revisions()]
     note = f"insert into alembic_version values ('{head()}');"
     return "\n".join([*scripts, VERSION_TABLE, note])
 
 
 def check_revision(found: str | None) -> None:
-    """Refuse any other schema than ours.
+    """Check that a database is at the revision that this program needs.
+
+    Parameters
+    ----------
+    found : str or None
+        The revision of the database; None if it has no schema.
 
     Raises
     ------
     WrongSchema
-        Older, newer or none.
+        The schema is older, newer or missing.
     """
     if found == head():
         return

@@ -1,4 +1,4 @@
-"""A session as a file: its export as NDJSON, and its import, here or on another server.
+"""Export a session to an NDJSON file, and import it on this or another server.
 
-Begin with `ndjson`, the format; `import_session` is the command that reads it back.
+Begin with `ndjson`, the format and the export; `import_session` is the command that imports.
 """

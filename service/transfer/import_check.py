@@ -1,7 +1,7 @@
-"""What has to hold between the records of one session, and what follows from them.
+"""Check the records of an imported session against each other.
 
-Counters, versions, parents and windows are worked out from the records. The rest is checked, so
-that a file can only describe a session that the service could have made.
+Counters, versions, parents and windows are derived from the records. Everything else is checked, so
+that a file can only describe a session that the service could have written.
 """
 
 from array import array
@@ -21,22 +21,30 @@ from service.transfer.import_schedule import Rounds, in_order, open_window, wind
 
 @dataclass(slots=True)
 class Seen:
-    """What the records of one trajectory say so far: its counters, and its rounds."""
+    """The records of one trajectory so far: its counters, and arrays over its rounds."""
 
     row: TrajectoryRow
     positions: "array[int]" = field(default_factory=lambda: array("q"))
     times: "array[float]" = field(default_factory=lambda: array("d"))
-    measured: bytearray = field(default_factory=bytearray)  # a byte a round
+    measured: bytearray = field(default_factory=bytearray)  # one byte per round: 1 if measured
     model_version: int = 0
     event_ids: set[str] = field(default_factory=set)
     reward_ids: set[str] = field(default_factory=set)
 
 
 class ImportedSession(NamedTuple):
-    """What the records of a file make; its owner and its id are still to come.
+    """The session that the records of a file describe, before it has an owner and an id.
 
-    `windows` is the session's schedule up to the first window that is still to come. `agent` is
-    None where nothing has been learned that is stored.
+    Attributes
+    ----------
+    session : SessionRow
+        The session, with derived counters and schedule.
+    trajectories : list of TrajectoryRow
+        Its trajectories.
+    windows : list of FitWindow
+        The agent's windows in order of `due`, up to the first that is not due yet.
+    agent : Agent or None
+        The agent; None if there is no state to store.
     """
 
     session: SessionRow
@@ -46,9 +54,17 @@ class ImportedSession(NamedTuple):
 
 
 class ImportCheck:
-    """Takes the records of a file in order; `finish` says what they make.
+    """Checks the records of a file in order; `finish` returns the session that they describe.
 
-    Every method raises `InvalidRecord` about the record that `line` and `kind` name.
+    Parameters
+    ----------
+    allow_oracles : bool
+        Whether to accept algorithms that are told the true parameters.
+
+    Raises
+    ------
+    InvalidRecord
+        Raised by every method; `line` and `kind` then name the record.
     """
 
     _session: SessionRow
@@ -58,14 +74,14 @@ class ImportCheck:
         self.line, self.kind = 0, "header"
         self._allow_oracles = allow_oracles
         self._seen: dict[str, Seen] = {}
-        self._done: set[int] = set()  # rounds after which fits were due that are done
-        self._failed: set[int] = set()  # and that failed
+        self._done: set[int] = set()  # due rounds of finished and pending fits
+        self._failed: set[int] = set()  # due rounds of failed fits
         self._n_fitted = 0
         self._installed_due = 0
         self._installed: Estimate | None = None
         self._state: dict[str, Any] | None = None
         self._agent_line = 1
-        self._newest = (0, 0)  # model version, and the line of the decision that it is said of
+        self._newest = (0, 0)  # highest model version of a decision, and the line of that decision
 
     def take(self, line: int, record: dict[str, Any]) -> None:
         """Check the next record."""
@@ -73,7 +89,7 @@ class ImportCheck:
         check_record(record)
         is_header = self.kind == "header"
         check((line == 1) == is_header, "record", "the header is the first line and no other")
-        if self.kind != "trajectory":  # its decisions say it all
+        if self.kind != "trajectory":  # a trajectory record holds only derived values
             getattr(self, f"_{self.kind}_record")(record)
 
     def _header_record(self, record: dict[str, Any]) -> None:
@@ -182,7 +198,7 @@ class ImportCheck:
         self._state, self._agent_line = record["state"], self.line
 
     def finish(self) -> ImportedSession:
-        """Work out what the records as a whole say."""
+        """Check the records as a whole, and return the session that they describe."""
         self.kind = "decision"
         version, self.line = self._newest
         known = version <= self._session.model_version
@@ -202,7 +218,7 @@ class ImportCheck:
         pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
         if schedule.current is None:
             for due in schedule.waiting:
-                due.retry_at = due.retry_at or 0.0  # nothing else keeps it waiting
+                due.retry_at = due.retry_at or 0.0  # start it at once
         else:
             pending.append(("current", schedule.current))
             schedule.current.retry_at = None
@@ -222,7 +238,7 @@ class ImportCheck:
         return windows
 
     def _learned(self) -> Agent | None:
-        """Rebuild what the agent knows: the installed estimate, and what it learned since."""
+        """Rebuild the agent: install the estimate, and restore what it learned since."""
         agent, state = self._agent, self._state
         if self._installed is not None:
             agent.install(self._installed)
@@ -237,7 +253,7 @@ class ImportCheck:
             check(fits, "state.ellipsoid", "not of this dim")
         try:
             agent = build_agent(self._session, state)
-            is_same = agent.state() | state == agent.state()  # an older one may lack a part
+            is_same = agent.state() | state == agent.state()  # an older state may lack keys
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidRecord("state", f"{agent.name} cannot read it: {error!r}") from None
         check(is_same, "state", f"not a state of {agent.name}")

@@ -1,4 +1,4 @@
-"""What each record of an exported session may hold: the same rules as for request bodies."""
+"""The schema of each record of an export file, with the same field types as request bodies."""
 
 from typing import Annotated, Any, Literal, NotRequired, Required
 
@@ -23,17 +23,18 @@ from service.field_types import (
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Ordinal = Annotated[int, Field(ge=1, le=2**53)]
-Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138: a timestamp can show it
-Wide = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three does not overflow
-ClientId = Annotated[str, Field(max_length=256, pattern="^[^~\\x00][^\\x00]*$")]  # no server's id
+Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138, which fits a timestamp
+Wide = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
+# "~" begins the event ids of the server
+ClientId = Annotated[str, Field(max_length=256, pattern="^[^~\\x00][^\\x00]*$")]
 Text = Annotated[str, Field(pattern=NO_ZERO_BYTE)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-# a diagnostic may be infinite or NaN: it is shown, and nothing is computed from it
+# a diagnostic may be infinite or NaN: it is only shown
 Told = Annotated[float, Field(allow_inf_nan=True)] | None
 Diagnostic = Told | int | str | bool | list[Told]
 Status = Literal["ok", "zero", "insufficient_data"]
 
-# An export writes these for its readers. An import works them out again, whatever they say.
+# An export writes these fields for its readers. An import ignores them and derives its own.
 DERIVED = {
     "header": "n_rounds n_trajectories n_complete n_estimates estimate model_version",
     "schedule": "open",
@@ -46,7 +47,7 @@ DERIVED = {
 
 
 def _record(kind: str, **given: Any) -> Any:
-    """Describe an object: these fields are required, and the derived ones of its kind allowed."""
+    """Return a TypedDict with these required fields and the optional derived fields of its kind."""
     derived = dict.fromkeys(DERIVED.get(kind, "").split(), NotRequired[Any])
     return TypedDict(kind, {**given, **derived})  # type: ignore[operator]
 
@@ -69,7 +70,7 @@ SESSION = _record(
     dim=Dim,
     horizon=Horizon,
     seed=Seed,
-    options=dict[str, Any],  # building the agent checks them
+    options=dict[str, Any],  # checked when the agent is built
     reward_mode=RewardMode,
     reward_wait_seconds=WaitSeconds,
     default_reward=Number | None,
@@ -113,7 +114,7 @@ MEASUREMENT = _record(
 
 @with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=True))
 class EstimateJson(TypedDict, total=False):
-    """As `Estimate.to_json`."""
+    """The object that `Estimate.to_json` returns."""
 
     status: Required[Status]
     lag_weights: Required[list[Wide]]
@@ -148,7 +149,7 @@ ESTIMATE = _record(
     estimate=EstimateJson | None,
     at=Time,
 )
-# only an agent that learns within an epoch knows more than its estimate
+# only an agent that learns within an epoch has state beyond its estimate
 STATE = _record(
     "agent",
     version=int,
@@ -170,7 +171,15 @@ ADAPTER: TypeAdapter[Any] = TypeAdapter(
 
 
 class InvalidRecord(ValueError):
-    """A record says what cannot be; `field` names the part of it."""
+    """A record is invalid.
+
+    Parameters
+    ----------
+    field : str
+        The field of the record.
+    what : str
+        What is wrong with it.
+    """
 
     def __init__(self, field: str, what: str) -> None:
         super().__init__(what)
@@ -179,12 +188,12 @@ class InvalidRecord(ValueError):
 
 
 def check_record(record: dict[str, Any]) -> None:
-    """Check that each value is of its type and range, that no field is missing, and none unknown.
+    """Check types and ranges of all fields, and that none is missing or unknown.
 
     Raises
     ------
     InvalidRecord
-        Names the first field that is wrong.
+        Names the first invalid field.
     """
     try:
         ADAPTER.validate_python(record)
@@ -194,6 +203,6 @@ def check_record(record: dict[str, Any]) -> None:
 
 
 def check(holds: bool, field: str, what: str) -> None:
-    """Raise `InvalidRecord` about `field` unless it holds."""
+    """Raise `InvalidRecord` about `field` unless `holds` is true."""
     if not holds:
         raise InvalidRecord(field, f"it does not fit together: {what}")

@@ -1,4 +1,4 @@
-"""An imported session's schedule: its agent's windows, and how far their rounds are complete."""
+"""The schedule of an imported session: its agent's windows, and how complete they are."""
 
 from array import array
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from service.transfer.import_records import check
 
 
 class Rounds(NamedTuple):
-    """Arrays over a session's rounds, in order of their positions.
+    """The rounds of a session as arrays, in order of position.
 
     Attributes
     ----------
     at : (n_rounds,) array
-        When each began, in seconds since 1970.
+        When each round began, in seconds since 1970.
     followed_at : (n_rounds,) array
-        When the next round of its trajectory began; infinity where there is none.
+        When the next round of its trajectory began; infinity if there is none.
     is_measured : (n_rounds,) array of bool
-        Whether a measurement covers it.
+        Whether a measurement covers the round.
     """
 
     at: Floats
@@ -31,7 +31,18 @@ class Rounds(NamedTuple):
 
 
 def in_order(trajectories: Sequence[tuple["array[int]", "array[float]", bytearray]]) -> Rounds:
-    """Merge the positions, times and marks of every trajectory's rounds.
+    """Merge the rounds of all trajectories.
+
+    Parameters
+    ----------
+    trajectories : sequence of (array, array, bytearray)
+        Of each trajectory and for each of its rounds: the position, the time, and whether it is
+        measured.
+
+    Returns
+    -------
+    Rounds
+        All rounds in order of position.
 
     Raises
     ------
@@ -53,7 +64,7 @@ def in_order(trajectories: Sequence[tuple["array[int]", "array[float]", bytearra
 
 
 def windows_until(agent: Agent, n_rounds: int) -> list[FitWindow]:
-    """List the agent's windows in order of `due`, up to the first that is due after `n_rounds`."""
+    """List the agent's fit windows in order of `due`, the last one due after `n_rounds`."""
     windows: list[FitWindow] = []
     window = agent.next_fit(0)
     while window is not None:
@@ -63,10 +74,13 @@ def windows_until(agent: Agent, n_rounds: int) -> list[FitWindow]:
 
 
 def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenWindow:
-    """Count the window's complete rounds, and say when it is overdue, as `schedule` does."""
+    """Count the complete rounds of a window, and compute when it is overdue.
+
+    The rules are those of the live schedule.
+    """
     is_measured = rounds.is_measured[window.first - 1 : window.last]
     if session.reward_mode == "sum":
-        is_measured = np.zeros_like(is_measured)  # time alone completes a sum
+        is_measured = np.zeros_like(is_measured)  # in sum mode only time completes a round
     times = rounds.at[window.due : window.due + 1].tolist()
     if session.default_reward is not None or is_measured.all():
         followed_at = rounds.followed_at[window.first - 1 : window.last]

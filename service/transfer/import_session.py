@@ -1,4 +1,4 @@
-"""Importing a session: the whole file is checked first, then written in one transaction."""
+"""Import a session: check the whole file first, then write it in one transaction."""
 
 import json
 from bisect import bisect_left
@@ -20,23 +20,24 @@ from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
 OpenFile = Callable[[], BinaryIO]
-MOST_OF_A_LINE = 2**26  # bytes: a million lag weights take half; parsing it stops everybody else
+MOST_OF_A_LINE = 2**26  # bytes; a million lag weights take half. Parsing a line holds the GIL
 
 
 @dataclass(slots=True)
 class ImportSession(Command[tuple[SessionRow, bool]]):
-    """Command: a new session from a file; `check_import` makes it.
+    """Command that creates a session from a file; `check_import` returns it.
 
     Attributes
     ----------
     session : SessionRow
-        As it will be, but for its id.
+        The session to create; it gets its id when the command runs.
     imported : ImportedSession
-        What else the records make.
+        The trajectories, windows and agent that the records describe.
     open_file : callable
-        Opens the checked file again.
+        Opens the checked file once more.
     mark : str
-        Digest of the file's bytes; the id ends in it, which makes a named import safe to repeat.
+        Digest of the file. The session's id ends in it, so that repeating an import by name finds
+        the session instead of creating another.
     """
 
     session: SessionRow
@@ -45,20 +46,26 @@ class ImportSession(Command[tuple[SessionRow, bool]]):
     mark: str
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
-        """Return the session, which goes on where the other one was, and whether it is new."""
+        """Write the session; return it and whether it is new.
+
+        Raises
+        ------
+        Problem
+            Another session has the name.
+        """
         session = replace(self.session, id=new_id(uow.now, self.mark))
         if session.name is not None:
             known = uow.session_named(session.tenant, session.name)
             if known is not None and known.id.endswith(self.mark):
                 return known, False
             for session_id, _ in uow.stored.created_as(session.tenant, session.name):
-                if session_id.endswith(self.mark):  # it bears another name since
+                if session_id.endswith(self.mark):  # it has been renamed since
                     return find_session(uow, (session.tenant, session_id)), False
             if known is not None:
                 detail = f"the name {session.name!r} is taken; give another one"
                 raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
         known = uow.session(session.key)
-        if known is not None:  # asked for twice within a millisecond
+        if known is not None:  # the same import twice within a millisecond
             return known, False
         uow.add_session(session)
         for trajectory in self.imported.trajectories:
@@ -84,7 +91,7 @@ class ImportSession(Command[tuple[SessionRow, bool]]):
     def _rows(
         self, file: BinaryIO, owner: SessionKey
     ) -> Iterator[DecisionRow | MeasurementRow | EstimateRow]:
-        """Yield the file's rows, with the numbers that follow from the rows before them."""
+        """Yield the rows of the file, with numbers and versions derived from earlier rows."""
         windows = self.imported.windows
         dues = [window.due for window in windows]
         n_measurements: Counter[str] = Counter()
@@ -121,12 +128,23 @@ class ImportSession(Command[tuple[SessionRow, bool]]):
 def check_import(
     open_file: OpenFile, tenant: str, name: str | None, allow_oracles: bool
 ) -> ImportSession:
-    """Read the whole file, believing nothing, and return the command that writes it.
+    """Check the whole file, and return the command that writes it.
+
+    Parameters
+    ----------
+    open_file : callable
+        Opens the file; called again when the command runs.
+    tenant : str
+        The tenant that will own the session.
+    name : str or None
+        The session's new name; None keeps the name in the file.
+    allow_oracles : bool
+        Whether to accept algorithms that are told the true parameters.
 
     Raises
     ------
     Problem
-        422 naming line, record and field; mostly bad_import.
+        The file is invalid: status 422, mostly ``bad_import``. It names line, record and field.
     """
     check, digest = ImportCheck(allow_oracles), blake2b(digest_size=6)
     try:

@@ -1,7 +1,7 @@
-"""A session whole, as versioned NDJSON: a header, its records, and an end with count and digest.
+"""The file format of a session: NDJSON of a header, records, and an end with count and digest.
 
-Floats are written so that they come back to the last bit. The digest is blake2b-128 over all lines
-before the end, newlines included; a file that was cut or changed is refused.
+Floats are written so that they are read back exactly. The digest is BLAKE2b with 128 bits over all
+lines before the end, newlines included. A truncated or changed file is refused.
 """
 
 import json
@@ -18,12 +18,20 @@ from service.storage.reader import Reader
 
 FORMAT, VERSION = "lhb-session", 1
 PAGE = 1000
-HERE = ("tenant", "created_as")  # of a session: the importing side gives it its own
-OWN = ("tenant", "session_id")  # the importing side has its own
+HERE = ("tenant", "created_as")  # fields of a session that the importing server sets
+OWN = ("tenant", "session_id")  # fields of a row that the importing server sets
 
 
 def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
-    """Yield the session's lines, each with its newline."""
+    """Yield the lines of a session's file, each with its newline.
+
+    Parameters
+    ----------
+    reader : Reader
+        A snapshot of the database, open until the last line.
+    session : SessionRow
+        The session to export.
+    """
     digest, count = blake2b(digest_size=16), 0
     for record in _records(reader, session):
         line = to_json(record) + b"\n"
@@ -67,7 +75,7 @@ def _without_owner(row: MeasurementRow | EstimateRow) -> dict[str, Any]:
 
 
 def decision_record(decision: DecisionRow) -> dict[str, Any]:
-    """Write a decision with its blobs as lists of numbers."""
+    """Return the record of a decision, with contexts and scores as lists of numbers."""
     values = {name: value for name, value in decision._asdict().items() if name not in OWN}
     values["context"] = np.frombuffer(decision.context).tolist()
     values["scores"] = np.frombuffer(decision.scores).tolist()
@@ -77,12 +85,17 @@ def decision_record(decision: DecisionRow) -> dict[str, Any]:
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and record of each line but the last, whose count and digest are checked.
+    """Yield line number and record of each line before the end, and check its count and digest.
+
+    Parameters
+    ----------
+    lines : iterable of bytes
+        The lines of a file, each with its newline.
 
     Raises
     ------
     ValueError
-        Not this format, or cut or changed on its way; the message names the line.
+        The file is of another format or version, truncated or changed. Most messages name the line.
     """
     digest, count, is_ended = blake2b(digest_size=16), 0, False
     for number, line in enumerate(lines, 1):

@@ -1,1 +1,1 @@
-"""The writer: commands that wait are committed together. Begin with `group_commit`."""
+"""The writer: it commits waiting commands in groups. Begin with `group_commit`."""

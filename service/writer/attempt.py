@@ -1,4 +1,4 @@
-"""One try at committing a batch: its commands in one transaction, and what came of each."""
+"""One attempt to commit a batch: its commands, their transaction and their outcomes."""
 
 from time import perf_counter
 from typing import Any
@@ -11,15 +11,25 @@ from service.writer.unit_of_work import Effects, UnitOfWork, prefetch
 Commands = list[Command[Any]]
 Outcome = tuple[Any, BaseException | None]
 Committed = tuple[list[Outcome], list[Effects]]
-BRIEF_SECONDS = 0.005  # that a batch may take of the event loop's time
+BRIEF_SECONDS = 0.005  # the longest that a batch may run in the event loop
 
 
 class Spoiled(Exception):
-    """A command wrote and then failed: the transaction cannot be kept."""
+    """A command raised a `Problem` after it had written; the transaction must be rolled back."""
 
 
 class Attempt:
-    """A batch's commands in one transaction; event loop and thread take turns on it."""
+    """A batch of commands in one transaction.
+
+    The event loop and the writer's thread take turns on it, never at the same time.
+
+    Parameters
+    ----------
+    transaction : Transaction
+        The open transaction.
+    commands : list of Command
+        The batch.
+    """
 
     def __init__(self, transaction: Transaction, commands: Commands) -> None:
         self.transaction = transaction
@@ -28,25 +38,25 @@ class Attempt:
         self._outcomes: list[Outcome] = []
 
     def fetch(self, keys: Keys) -> Steps:
-        """Return the steps that fetch what the commands announced."""
+        """Return the steps that fetch the rows that the commands announced."""
         return prefetch(self.transaction, keys, self._known)
 
     def begin(self, now: float) -> None:
-        """Begin to run commands, once what they announced is fetched."""
+        """Create the unit of work, once the announced rows are fetched; `now` is its time."""
         self._uow = UnitOfWork(self.transaction, self._known, now)
 
     def run_brief(self, can_read: bool) -> bool:
-        """Run commands until one may take long, or all together do.
+        """Run commands until one is not brief, or BRIEF_SECONDS have passed.
 
         Parameters
         ----------
         can_read : bool
-            Whether rows that were not announced can be read here.
+            Whether rows that were not announced can be read without blocking.
 
         Returns
         -------
         bool
-            Whether all have been run.
+            Whether all commands have run.
         """
         self._uow.can_read = can_read
         until = perf_counter() + BRIEF_SECONDS
@@ -57,23 +67,23 @@ class Attempt:
         return True
 
     def run_rest(self) -> None:
-        """Run what is left, in a thread."""
+        """Run the remaining commands; called in the writer's thread."""
         self._uow.can_read = True
         for command in self.commands[len(self._outcomes) :]:
             self._outcomes.append(_outcome(command, self._uow))
 
     def commit(self) -> Steps:
-        """Return the steps that make everything durable, once all have been run."""
+        """Return the steps that commit, once all commands have run."""
         return self._uow.commit()
 
     @property
     def committed(self) -> Committed:
-        """Outcomes and effects, once they are durable."""
+        """Outcomes and effects of the batch; valid once it is committed."""
         return self._outcomes, [self._uow.effects]
 
 
 def announced(commands: Commands) -> Keys:
-    """Return the rows that these commands announce."""
+    """Return the keys of all rows that the commands announce."""
     keys = Keys()
     for command in commands:
         command.keys(keys)
@@ -84,7 +94,7 @@ def _outcome(command: Command[Any], uow: UnitOfWork) -> Outcome:
     before = uow.n_writes
     try:
         return command(uow), None
-    except Unavailable:  # no business of this command: the transaction may be gone
+    except Unavailable:  # concerns the batch, not this command: the transaction may be lost
         raise
     except Problem as problem:
         if uow.n_writes != before:

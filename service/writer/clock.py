@@ -1,4 +1,4 @@
-"""The time that is stored and waited by: the system's, except that it never goes back."""
+"""The clock for stored times and waits: the system's time, but never going back."""
 
 import threading
 import time
@@ -6,16 +6,17 @@ from collections.abc import Callable
 
 
 class Clock:
-    """Seconds since 1970.
+    """Seconds since 1970, never decreasing.
 
-    Where the system's clock is set back, this one goes on at half its pace until it has been
-    caught up with: order stays, waits end within twice their length, and the error is made good
-    without a step.
+    If the system's clock is set back, this one runs at half speed until the system's has caught
+    up. The order of times stays, and a wait takes at most twice its length.
 
     Parameters
     ----------
-    system, steady : callable
-        The clock that may be set, and one that cannot be.
+    system : callable
+        The system's clock, which may be set: seconds since 1970.
+    steady : callable
+        A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class Clock:
         self._at, self._now = steady(), system()
 
     def __call__(self) -> float:
-        """The time now; never less than it was."""
+        """Return the time now, in seconds since 1970."""
         with self._lock:
             at = self._steady()
             self._now = max(self._system(), self._now + 0.5 * (at - self._at))

@@ -1,4 +1,4 @@
-"""What the writer runs: a use case over a unit of work."""
+"""The protocol of commands, which the writer runs on a unit of work."""
 
 from typing import Protocol, TypeVar
 
@@ -10,31 +10,37 @@ Result = TypeVar("Result", covariant=True)
 
 
 class Command(Protocol[Result]):
-    """One request to change something, committed together with others.
+    """A request that writes; the writer commits it together with others.
 
-    It checks first and writes then: a `Problem` it raises leaves nothing written.
+    A command checks before it writes, so a `Problem` that it raises leaves nothing written.
     """
 
     __slots__ = ()
 
     def keys(self, keys: Keys) -> None:
-        """Announce the rows that this is going to read, so that they are read together."""
+        """Add the keys of the rows that this command will read, so that they are read in bulk."""
         return
 
     def is_brief(self, uow: UnitOfWork) -> bool:
-        """Return whether this reads and writes only a few rows, so the event loop may run it."""
+        """Return whether the command is short enough to run in the event loop."""
         return False
 
     def __call__(self, uow: UnitOfWork) -> Result:
-        """Check, write, and return the result."""
+        """Check, write, and return the result.
+
+        Raises
+        ------
+        Problem
+            The request cannot be fulfilled; the command has written nothing.
+        """
 
 
 class SessionCommand(Command[Result], Protocol[Result]):
-    """A command that reads one session and nothing else that could be announced."""
+    """A command that announces one session, `key`, and nothing else."""
 
     __slots__ = ()
     key: SessionKey
 
     def keys(self, keys: Keys) -> None:
-        """Announce the session."""
+        """Add the session's key."""
         keys.sessions.add(self.key)

@@ -1,12 +1,11 @@
-"""Many requests, one transaction: everything that waits is committed together, then answered.
+"""Group commit: waiting commands are committed in one transaction, then answered.
 
-A `Problem` that a command raises is its own answer and leaves no write. If a command writes
-before it raises one, or anything else goes wrong, the batch is rolled back and its commands run one
-by one.
+A `Problem` that a command raises answers that command alone. If a command has written before it
+raises one, or raises any other error, the batch is rolled back and its commands run one by one.
 
-Brief commands run in the event loop; what has to wait otherwise than for a socket, in the writer's
-thread: every statement gives the interpreter's lock away, and two busy threads lose more by
-fighting for it than the statements take.
+Brief commands run in the event loop. Long commands, and waits for anything but a socket, run in the
+writer's thread. Every statement releases the GIL, and two busy threads that compete for it lose
+more time than the statements of brief commands take.
 """
 
 import asyncio
@@ -24,22 +23,26 @@ from service.writer.thread import WriterThread
 from service.writer.unit_of_work import Effects
 
 log = structlog.get_logger()
-TRIES = 10  # of a batch that meets other processes at the same rows
+TRIES = 10  # attempts at a batch that contends with other processes
 
 
 class GroupCommit:
-    """The writer: one transaction at a time, and a thread for what may take long.
+    """The writer: one transaction at a time, and a thread for long work.
 
     Parameters
     ----------
     store : Store
-        Where to.
+        The store that batches are committed to.
     after_commit : callable
-        Is given the effects of every committed batch, in the event loop.
+        Called in the event loop with the effects of every committed batch.
     on_rollback : callable
-        Is called whenever memory may be ahead of the store.
+        Called at every rollback, when objects in memory may be ahead of the store.
     clock : callable
         Seconds since 1970; by default a `Clock`.
+    max_batch : int
+        A batch takes no further submission once it has this many commands.
+    max_queue : int
+        Submissions are refused once this many commands wait.
     """
 
     def __init__(
@@ -67,13 +70,20 @@ class GroupCommit:
 
     @property
     def n_waiting(self) -> int:
-        """Commands that wait for a transaction."""
+        """Number of commands that wait for a transaction."""
         return self._n_waiting
 
     async def submit(self, command: Command[Result]) -> Result:
-        """The command's result, once its writes are durable.
+        """Run a command and return its result, once its writes are durable.
 
-        Cancelling does not take the command back.
+        Cancelling the call does not cancel the command.
+
+        Raises
+        ------
+        Problem
+            The command's own, or ``overloaded`` if the queue is full.
+        Unavailable
+            The store failed.
         """
         result: Result
         [(result, error)] = await self.submit_all([command])
@@ -82,7 +92,23 @@ class GroupCommit:
         return result
 
     def submit_all(self, commands: Commands) -> "asyncio.Future[list[Outcome]]":
-        """Queue commands for one and the same transaction; the future gets their outcomes."""
+        """Queue commands for the same transaction.
+
+        Parameters
+        ----------
+        commands : list of Command
+            They run in this order.
+
+        Returns
+        -------
+        asyncio.Future
+            Gets the outcome of each command: its result and None, or None and its error.
+
+        Raises
+        ------
+        Problem
+            The queue is full (``overloaded``).
+        """
         loop = asyncio.get_running_loop()
         if self._n_waiting >= self._max_queue:
             raise Problem(
@@ -96,7 +122,7 @@ class GroupCommit:
         return future
 
     async def close(self) -> None:
-        """Commit what waits, then stop."""
+        """Commit the waiting commands, then stop the thread."""
         while self._pump is not None:
             await asyncio.wait([self._pump])
         self._thread.close()
@@ -107,7 +133,7 @@ class GroupCommit:
                 commands, futures = self._take()
                 try:
                     outcomes, effects = await self._commit(commands)
-                except Exception as error:  # no thread, say: they wait for an answer all the same
+                except Exception as error:  # e.g. the thread does not start
                     outcomes, effects = [(None, error)] * len(commands), []
                 start = 0
                 for future, n in futures:
@@ -118,20 +144,20 @@ class GroupCommit:
                 self.n_commands += len(commands)
                 for one in effects:
                     self._tell(one)
-                if self._store.is_local:  # what is begun here: first let these be answered
+                if self._store.is_local:  # answer these before the next batch takes the event loop
                     await asyncio.sleep(0)
         finally:
             self._pump = None
 
     def _tell(self, effects: Effects) -> None:
-        """What follows from a commit; should that fail, the commit stands and others wait."""
+        """Report the effects of a commit; an error is logged, because the commit stands."""
         try:
             self._after_commit(effects)
         except Exception:
             log.exception("defect", of="after a commit")
 
     def _take(self) -> tuple[Commands, list[tuple[asyncio.Future[list[Outcome]], int]]]:
-        """Everything that waits, up to a full batch."""
+        """Take the waiting commands, up to a full batch, with their futures and counts."""
         commands: Commands = []
         futures = []
         while self._waiting and len(commands) < self._max_batch:
@@ -142,15 +168,15 @@ class GroupCommit:
         return commands, futures
 
     async def _commit(self, commands: Commands) -> Committed:
-        """One batch: brief commands in the event loop, others in the thread."""
+        """Commit one batch: brief commands run in the event loop, others in the thread."""
         try:
             transaction = self._store.begin(wait=False)
-        except Exception:  # the thread tries too, and answers what goes wrong
+        except Exception:  # the thread tries again, and reports the error
             return await self._thread.call(self.run, commands)
         attempt = Attempt(transaction, commands)
         try:
             return await self._commit_async(attempt)
-        except Exception:  # there is no thread
+        except Exception:  # the thread cannot be started
             self._undo(transaction)
             raise
 
@@ -160,7 +186,7 @@ class GroupCommit:
             await transaction.run_async(attempt.fetch(announced(attempt.commands)), call)
             attempt.begin(self.clock())
             is_done = attempt.run_brief(self._store.is_local)
-        except Exception:  # what the event loop could not do, a thread may
+        except Exception:  # the thread runs the batch again
             return await call(self._failed, (attempt, MustWait()))
         if not is_done:
             return await call(self._finish, attempt)
@@ -171,7 +197,7 @@ class GroupCommit:
         return attempt.committed
 
     def _finish(self, attempt: Attempt) -> Committed:
-        """The rest of a batch that the event loop has begun, in the writer's thread."""
+        """Finish, in the writer's thread, a batch that the event loop has begun."""
         try:
             attempt.run_rest()
             attempt.transaction.run(attempt.commit())
@@ -187,14 +213,14 @@ class GroupCommit:
         return self._apart(attempt.commands, error)
 
     def run(self, commands: Commands) -> Committed:
-        """One batch, in the writer's thread."""
+        """Run and commit a batch; called in the writer's thread."""
         try:
             return self._transact(commands)
         except Exception as error:
             return self._apart(commands, error)
 
     def _apart(self, commands: Commands, error: Exception) -> Committed:
-        """What becomes of commands that could not be committed together."""
+        """Answer commands that failed as a batch: run them one by one, unless the store failed."""
         if isinstance(error, Unavailable):
             return [(None, error)] * len(commands), []
         if len(commands) == 1:
@@ -225,9 +251,9 @@ class GroupCommit:
         )
 
     def _undo(self, transaction: Transaction) -> None:
-        """Roll back. A store that cannot leaves its transaction before it begins another one."""
+        """Roll back; if that fails, the store ends the transaction before it begins another."""
         self._on_rollback()
         try:
             transaction.rollback()
-        except Exception:  # what went wrong before is the answer
+        except Exception:  # the command is answered with the error before it
             log.exception("defect", of="a rollback")

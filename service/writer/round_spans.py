@@ -1,4 +1,4 @@
-"""Spans of rounds that do not overlap, each with what belongs to it."""
+"""A map from spans of rounds, which do not overlap, to items."""
 
 from bisect import bisect_right
 from typing import Generic, TypeVar
@@ -7,22 +7,25 @@ T = TypeVar("T")
 
 
 class Spans(Generic[T]):
-    """Found by any round they hold. Since none overlaps another, the last to start is the only
-    candidate: a search costs log n, and so does one more in the order of rounds."""
+    """Items by span of rounds, found by any round of the span.
+
+    Spans do not overlap, so the one that starts last is the only candidate: a search takes
+    O(log n), and so does adding a span after all others.
+    """
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._spans: dict[int, tuple[int, T]] = {}
 
     def add(self, first: int, last: int, item: T) -> None:
-        """Keep the item of rounds first..last; one that starts where another did replaces it."""
+        """Add the item of rounds first..last, replacing one that starts at the same round."""
         if first not in self._spans:
             starts = self._starts
             starts.insert(bisect_right(starts, first), first)
         self._spans[first] = last, item
 
     def over(self, first: int, last: int) -> T | None:
-        """The item of a span that shares a round with first..last (the one that starts last)."""
+        """Return the item whose span overlaps rounds first..last and starts last, or None."""
         place = bisect_right(self._starts, last)
         if not place:
             return None

@@ -1,9 +1,8 @@
-"""The thread of a writer: one job at a time, each answered in the event loop that asked.
+"""The writer's thread: it runs one job at a time and answers in the calling event loop.
 
-An executor would do, but its two futures a job, their locks and the callbacks between them cost as
-much as two statements of a transaction, in both threads, and the interpreter's lock is handed over
-more often. Everybody waits for this thread to wake, so it asks the system for short slices of a
-processor: it then need not wait for the end of a fit's.
+It is cheaper than an executor, which makes two futures per job, with locks and callbacks between
+them, and hands over the GIL more often. The thread asks the scheduler for short time slices, so
+that it wakes promptly while a fit occupies the processor.
 """
 
 import asyncio
@@ -21,29 +20,47 @@ from typing import Any, TypeVar
 Given = TypeVar("Given")
 Found = TypeVar("Found")
 SLICE_NS = 100_000
-SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # numbers of the system call, which os has not
+SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # system call numbers
 Job = tuple["asyncio.Future[Any]", Callable[[Any], Any], Any]
 
 
 class WriterThread:
-    """Started with the first job; `close` ends it once its jobs are done."""
+    """A thread that starts with its first job and ends with `close`."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def call(self, work: Callable[[Given], Found], argument: Given) -> "asyncio.Future[Found]":
-        """A future of the running loop that gets what `work` returns or raises."""
+        """Run a function in the thread.
+
+        Parameters
+        ----------
+        work : callable
+            The function.
+        argument : object
+            Its one argument.
+
+        Returns
+        -------
+        asyncio.Future
+            A future of the running loop that gets what `work` returns or raises.
+
+        Raises
+        ------
+        RuntimeError
+            The thread cannot be started.
+        """
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="writer", daemon=True)
-            thread.start()  # raises where the system has no more of them
+            thread.start()  # raises if the system cannot start another thread
             self._thread = thread
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._jobs.put((future, work, argument))
         return future
 
     def close(self) -> None:
-        """Wait for the jobs that were given, and end."""
+        """Wait for the queued jobs, and end the thread."""
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
@@ -58,9 +75,9 @@ class WriterThread:
                 result = work(argument)
             except BaseException as raised:
                 error = raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: no caller waits any more
                 future.get_loop().call_soon_threadsafe(_settle, future, result, error)
-            del job, future, work, argument, result, error  # nothing is kept until the next
+            del job, future, work, argument, result, error  # frees them before the next wait
 
 
 def _settle(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
@@ -73,10 +90,10 @@ def _settle(future: "asyncio.Future[Any]", result: Any, error: BaseException | N
 
 
 def take_short_slices() -> None:
-    """Have the calling thread scheduled in slices of a tenth of a millisecond.
+    """Ask the scheduler for time slices of SLICE_NS nanoseconds for the calling thread.
 
-    On Linux 6.12 and later one with a shorter slice interrupts one with a longer. Nothing happens
-    on other systems, nor where this is refused.
+    On Linux 6.12 and later, a thread with a shorter slice preempts one with a longer slice. On
+    other systems, or if the call is refused, nothing happens.
     """
     number = SCHED_SETATTR.get(platform.machine())
     if sys.platform != "linux" or number is None or sys.maxsize < 2**32:

@@ -1,4 +1,4 @@
-"""A batch in the making: one view of what is stored and what the batch is about to store."""
+"""The unit of work: one view of the stored rows and the batch's own pending writes."""
 
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +23,11 @@ from service.writer.round_spans import Spans
 
 @dataclass(slots=True)
 class Effects:
-    """What has to happen once the batch is durable."""
+    """What the server has to act on once the batch is durable.
+
+    Fits that became due (by due round), sessions with a newly installed estimate, sessions with a
+    wake-up time, and deleted sessions.
+    """
 
     due: dict[SessionKey, int] = field(default_factory=dict)
     installed: set[SessionKey] = field(default_factory=set)
@@ -33,7 +37,7 @@ class Effects:
 
 @dataclass(slots=True)
 class LiveAgent:
-    """An agent in memory, and which stored state it stands for."""
+    """An agent in memory, and the stored state that it was built from or saved as."""
 
     agent: Agent
     n_estimates: int
@@ -41,26 +45,26 @@ class LiveAgent:
 
 
 class UnitOfWork:
-    """Answers reads from the rows it knows, fetches others, and buffers writes.
+    """Serves reads from known rows, fetches other rows, and buffers writes.
 
     Parameters
     ----------
     transaction : Transaction
         The open transaction.
     known : Known
-        Rows that were fetched in it; rows of the batch itself are added.
+        Rows fetched in the transaction; the batch's own rows are added.
     now : float
-        Seconds since the epoch: one time for the whole batch.
+        Seconds since 1970: one time for the whole batch.
 
     Attributes
     ----------
     can_read : bool
-        Whether rows that the batch did not announce can be read. They cannot where the event loop
-        would wait for a server: `MustWait` is raised then, and a thread runs the batch again.
+        Whether rows that were not announced can be read. If a read would block the event loop,
+        `MustWait` is raised instead, and a thread runs the batch again.
     """
 
     def __init__(self, transaction: Transaction, known: Known, now: float) -> None:
-        self.now = round(now, 6)  # microseconds: what RFC 3339 carries both ways
+        self.now = round(now, 6)  # microseconds, the precision of timestamps in the API
         self.can_read = True
         self.effects = Effects()
         self.n_writes = 0
@@ -75,12 +79,12 @@ class UnitOfWork:
 
     @property
     def stored(self) -> Reader:
-        """What is stored, with all that this batch has written so far.
+        """The reader of the transaction; pending writes are flushed first.
 
         Raises
         ------
         MustWait
-            The event loop would wait for a server.
+            The read would block the event loop.
         """
         self.flush()
         return self._reader()
@@ -105,12 +109,12 @@ class UnitOfWork:
         return self._known.sessions[key]
 
     def session_named(self, tenant: str, name: str) -> SessionRow | None:
-        """Return the session of that name, or None."""
+        """Return the session with this name, locked, or None."""
         found = self.stored.session_named(tenant, name)
         return None if found is None else self.session(found.key)
 
     def trajectory(self, key: TrajectoryKey) -> TrajectoryRow:
-        """Return the trajectory; a new one, not yet stored, where there is none."""
+        """Return the trajectory; a new one, not yet stored, if there is none."""
         rows = self._known.trajectories
         if key not in rows:
             self._fetch(Keys(trajectories={key}))
@@ -120,7 +124,7 @@ class UnitOfWork:
         return found
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
-        """Return the decision that an event id names, the client's or the server's."""
+        """Return the decision with an event id, the client's or the server's, or None."""
         number = number_in(event_id)
         if number is not None:
             found = self._decision_by_number(key, number)
@@ -137,7 +141,7 @@ class UnitOfWork:
         return self._known.numbers[key, number]
 
     def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
-        """Return the first decision of a round."""
+        """Return the first decision of a round, or None."""
         if not 1 <= round <= self.trajectory(key).n_rounds:
             return None
         if (key, round) not in self._known.rounds:
@@ -147,7 +151,7 @@ class UnitOfWork:
     def measurement_over(
         self, trajectory: TrajectoryRow, first: int, last: int
     ) -> MeasurementRow | None:
-        """Return a measurement that shares a round with first..last."""
+        """Return a measurement that overlaps rounds first..last, or None."""
         if first > trajectory.measured_through:
             return None
         key = (trajectory.tenant, trajectory.session_id, trajectory.key)
@@ -162,7 +166,7 @@ class UnitOfWork:
         return self._known.measured[key, first]
 
     def measurement_by_id(self, key: TrajectoryKey, reward_id: str) -> MeasurementRow | None:
-        """Return the measurement that a reward id names."""
+        """Return the measurement with a reward id, or None."""
         if (key, reward_id) not in self._known.rewards:
             self._fetch(Keys(rewards={(key, reward_id)}))
         return self._known.rewards[key, reward_id]
@@ -181,28 +185,28 @@ class UnitOfWork:
         self._changes.new_sessions.append(session)
 
     def count(self, session: SessionRow) -> None:
-        """Store the session's counters."""
+        """Store the counters of a session."""
         self.n_writes += 1
         self._changes.counts[session.key] = session
 
     def save(self, session: SessionRow) -> None:
-        """Store all of the session that may change."""
+        """Store all columns of a session that may change."""
         self.n_writes += 1
         self._changes.sessions[session.key] = session
 
     def save_trajectory(self, trajectory: TrajectoryRow) -> None:
-        """Store the trajectory's counters."""
+        """Store the counters of a trajectory."""
         self.n_writes += 1
         key = (trajectory.tenant, trajectory.session_id, trajectory.key)
         self._changes.trajectories[key] = trajectory
 
     def save_agent(self, key: SessionKey) -> None:
-        """Store the state of an agent that this batch has fetched, as it is when it is flushed."""
+        """Store the state that an agent of this batch has at the commit."""
         self.n_writes += 1
         self._learned.add(key)
 
     def restore_agent(self, key: SessionKey, agent: Agent, n_estimates: int) -> None:
-        """Store the state of an agent that comes from elsewhere."""
+        """Store the state of an imported agent."""
         self.agents[key] = LiveAgent(agent, n_estimates, None)
         self.save_agent(key)
 
@@ -225,17 +229,17 @@ class UnitOfWork:
             self._known.rewards[key, measurement.reward_id] = measurement
 
     def add_estimate(self, estimate: EstimateRow) -> None:
-        """Store what came of a fit."""
+        """Store the outcome of a fit."""
         self.n_writes += 1
         self._changes.estimates.append(estimate)
 
     def save_api_key(self, key: ApiKey) -> None:
-        """Store a new key, or that it is revoked."""
+        """Store a new API key, or its revocation."""
         self.n_writes += 1
         self._changes.api_keys.append(key)
 
     def delete_session(self, session: SessionRow) -> None:
-        """Delete the session and all that belongs to it."""
+        """Delete a session and all of its rows."""
         self.flush()
         self.n_writes += 1
         self._changes.deleted.append(session.key)
@@ -248,17 +252,17 @@ class UnitOfWork:
         self.effects.removed.add(session.key)
 
     def flush(self) -> None:
-        """Write what is buffered, so that `stored` sees it.
+        """Write the buffered changes, so that `stored` sees them.
 
-        States of agents are not written: writing one out takes as long as a hundred rewards, each
-        of which reads. `agent_state` and the commit see to it.
+        Agents' states are left to `agent_state` and `commit`, because serializing one is slow and
+        many commands flush.
         """
         if self._changes != _NOTHING:
             self._run(self._transaction.write(self._changes))
             self._changes = Changes()
 
     def commit(self) -> Steps:
-        """Return the steps that make all of it durable; what is buffered goes with the commit."""
+        """Return the steps that write the buffered changes and commit."""
         self._save_learned()
         return self._transaction.commit(self._changes)
 
@@ -270,16 +274,16 @@ class UnitOfWork:
 
 
 def prefetch(transaction: Transaction, keys: Keys, known: Known) -> Steps:
-    """Return the steps that fetch what a batch announced.
+    """Return the steps that fetch the rows that a batch announced.
 
-    Rewards name rounds. Their decisions are needed where a session has several trajectories, and
-    what covers them where something has been measured as far.
+    Rewards name rounds. The decision of a round is fetched only if the session has several
+    trajectories, and its covering measurement only if `measured_through` reaches the round.
     """
     yield from transaction.fetch(replace(keys, rounds=set()), known)
     more = Keys()
     for place in keys.rounds | known.rounds.keys():
         key, round = place
-        known.measured[place] = None  # unless it is fetched
+        known.measured[place] = None  # replaced if it is fetched
         session, trajectory = known.sessions.get(key[:2]), known.trajectories.get(key)
         if session is None or trajectory is None or round > trajectory.n_rounds:
             continue

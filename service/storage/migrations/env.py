@@ -1,4 +1,4 @@
-"""Alembic's environment: `service.storage.migrate` hands over a connection in a transaction."""
+"""Alembic's environment: it migrates over the connection that `migrate` has opened."""
 
 from alembic import context
 

@@ -1,1 +1,1 @@
-"""The PostgreSQL adapter: any number of processes on one database. Begin with `store`."""
+"""The PostgreSQL adapter: several processes share one database. Begin with `store`."""

@@ -1,8 +1,8 @@
-"""Due fits across processes: who claims which, and the wake-ups that PostgreSQL sends.
+"""Due fits across processes: claims by workers, and notifications of changes.
 
-A claim is an advisory lock of the worker's connection, so it ends with the connection: at once if
-the worker is killed, by the server's timeouts if its machine or network is gone. No row is held
-locked while a fit runs, and no clock but the server's is asked.
+A claim is a session-level advisory lock of the worker's connection. It ends with the connection:
+at once if the worker is killed, after the server's timeouts if its machine or network fails. No row
+is locked while a fit runs.
 """
 
 import json
@@ -20,14 +20,20 @@ from service.storage.postgres.statements import SQL
 from service.storage.postgres.store import settings_of
 
 CHANNEL = "lhb_fits"
-CLAIMS = "claims"  # role of a worker's connection: counting these counts workers
-SILENCE_SECONDS = 30  # after which the server takes a worker for frozen and frees its claims
+CLAIMS = "claims"  # role of a worker's connection; the statement `queue` counts these
+SILENCE_SECONDS = 30  # the server ends a worker's connection, and so its claims, after this silence
 N_OVERDUE = 256
 Connection = AsyncConnection[TupleRow]
 
 
 class FitChange:
-    """A session's due mark, or its wake-up time, has changed; `due` is the mark now."""
+    """A notification that a session's due fit or wake-up time has changed.
+
+    Parameters
+    ----------
+    payload : str
+        JSON of tenant, session id and the due round of its fit, null if none is due.
+    """
 
     def __init__(self, payload: str) -> None:
         tenant, session, self.due = json.loads(payload)
@@ -36,7 +42,22 @@ class FitChange:
 
 @asynccontextmanager
 async def listening(url: str, role: str, **options: str) -> AsyncIterator[Connection]:
-    """A connection that hears of every change of a due mark."""
+    """Open a connection that is notified of every change of a due fit or wake-up time.
+
+    Parameters
+    ----------
+    url : str
+        ``postgresql://...``
+    role : str
+        What the connection is for; part of its application name.
+    **options : str
+        Server settings of the connection.
+
+    Raises
+    ------
+    Unavailable
+        The database does not answer, or the connection is lost.
+    """
     settings = settings_of(url, role)
     extra = " ".join(f"-c {name}={value}" for name, value in options.items())
     settings["options"] = f"{settings.get('options', '')} {extra}".strip()
@@ -51,14 +72,14 @@ async def listening(url: str, role: str, **options: str) -> AsyncIterator[Connec
 
 
 async def changes(connection: Connection, seconds: float) -> AsyncIterator[FitChange]:
-    """What is heard until so much time has passed."""
+    """Iterate over the notifications that arrive within `seconds`."""
     with translated():
         async for heard in connection.notifies(timeout=seconds):
             yield FitChange(heard.payload)
 
 
 class Claims:
-    """A worker's view: what is due and free, what it holds, what time has brought."""
+    """The claims of one worker on due fits."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -66,7 +87,7 @@ class Claims:
     @classmethod
     @asynccontextmanager
     async def open(cls, url: str) -> AsyncIterator[Self]:
-        """Claims live as long as this."""
+        """Open a connection for claims; the claims end when the context does."""
         silence = f"{SILENCE_SECONDS}s"
         async with listening(url, f"worker {CLAIMS}", idle_session_timeout=silence) as connection:
             yield cls(connection)
@@ -76,23 +97,39 @@ class Claims:
             return await (await self._connection.execute(SQL[name], values)).fetchall()
 
     async def claim(self, held: Sequence[SessionKey], n: int) -> list[tuple[SessionKey, int]]:
-        """Take up to `n` due fits that nobody holds, oldest first; with their due rounds."""
+        """Claim due fits that no worker holds, oldest first.
+
+        Parameters
+        ----------
+        held : sequence of SessionKey
+            Sessions that this worker holds already; they are left out.
+        n : int
+            The most fits to claim.
+
+        Returns
+        -------
+        list of (SessionKey, int)
+            The claimed sessions with the due rounds of their fits.
+        """
         tenants, ids = [key[0] for key in held], [key[1] for key in held]
         rows = await self._all("claim_fits", tenants, ids, n)
         return [((tenant, id), due) for tenant, id, due in rows]
 
     async def release(self, key: SessionKey) -> None:
-        """Give a session up."""
+        """Release the claim on a session."""
         await self._all("release_fit", *key)
 
     async def overdue(self, now: float) -> tuple[list[tuple[SessionKey, float]], float | None]:
-        """Sessions whose time has come, with that time, and when the next one's will."""
+        """Return sessions whose wake-up time has come, with that time, and the next wake-up time.
+
+        At most N_OVERDUE sessions are returned; the next time is None if there is none.
+        """
         rows = await self._all("overdue", now, N_OVERDUE)
         [(following,)] = await self._all("next_wake", now)
         return [((tenant, id), at) for tenant, id, at in rows], following
 
     async def wait(self, seconds: float) -> None:
-        """Until something changes, or so much time has passed."""
+        """Wait for a notification, at most `seconds`."""
         with translated():
             async for _ in self._connection.notifies(timeout=seconds, stop_after=1):
                 pass

@@ -1,7 +1,7 @@
-"""Statements that go to PostgreSQL together and come back together: one round trip, and one wait.
+"""Send several statements to PostgreSQL in one round trip, with one wait.
 
-The driver's own pipeline waits ten times a batch, which in a thread means: for the interpreter's
-lock, against a busy event loop.
+The driver's own pipeline mode waits about ten times per batch. In a thread each of these waits also
+competes with the event loop for the GIL.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -20,13 +20,13 @@ from service.storage.postgres.statements import SQL
 Statement = tuple[str, Sequence[Any]]  # a query's name, and its values
 ResultRows = list[tuple[Any, ...]]
 Found = TypeVar("Found")
-Exchange = Generator[Wait, Any, Found]  # yields whenever it can only wait for the server
-LOOK_SECONDS = 1.0  # how often the driver looks whether something came that it was not told of
+Exchange = Generator[Wait, Any, Found]  # yields whenever it has to wait for the server
+LOOK_SECONDS = 1.0  # the driver checks for input at least this often
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.PIPELINE_ABORTED)
 
 
 class Pipeline:
-    """One connection, and the queries that it has prepared."""
+    """One connection and its prepared statements."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -34,7 +34,7 @@ class Pipeline:
         self._numbers = count()
 
     def wait(self, exchange: Exchange[Found]) -> Found:
-        """Run an exchange, in a thread that may wait."""
+        """Run an exchange in the calling thread, blocking it."""
         return self.connection.wait(exchange)
 
     async def wait_async(self, exchange: Exchange[Found]) -> Found:
@@ -42,12 +42,24 @@ class Pipeline:
         return await waiting.wait_async(exchange, self.connection.pgconn.socket, LOOK_SECONDS)
 
     def exchange(self, statements: Iterable[Statement]) -> Exchange[list[ResultRows]]:
-        """The rows of each statement; a transaction begins with the first.
+        """Run statements in one round trip, in a transaction.
+
+        A transaction is begun before the first statement if none is open.
+
+        Parameters
+        ----------
+        statements : iterable of Statement
+            Names of queries, with their values.
+
+        Returns
+        -------
+        generator
+            Yields while it waits; returns the rows of each statement.
 
         Raises
         ------
         psycopg.Error
-            What the first statement that failed met; the ones after it were not run.
+            The error of the first statement that failed; later statements were not run.
         """
         server = self.connection.pgconn
         if server.transaction_status == pq.TransactionStatus.INERROR:
@@ -69,7 +81,7 @@ class Pipeline:
             results = yield from self._results()
             server.exit_pipeline_mode()
         except BaseException:
-            self.connection.close()  # nobody knows what it would say next
+            self.connection.close()  # its protocol state is unknown
             raise
         for result in results:
             if result.status not in _FINE:
@@ -78,8 +90,10 @@ class Pipeline:
         return self._rows(results[len(new) + begins :])
 
     def rollback(self) -> None:
-        """Leave the transaction; a connection that cannot is closed. The driver's own rollback
-        would have the server forget what is prepared."""
+        """Roll back; close the connection if that fails.
+
+        The driver's own rollback would deallocate the prepared statements.
+        """
         server = self.connection.pgconn
         try:
             left = server.transaction_status == pq.TransactionStatus.IDLE or (
@@ -91,16 +105,16 @@ class Pipeline:
             self.connection.close()
 
     def _dumped(self, values: Sequence[Any]) -> Sequence[Buffer | None]:
-        """As text: the server knows each value's type from its place in the query."""
+        """Return the values as text; the server infers their types from the statement."""
         formats = [PyFormat.TEXT] * len(values)
         return Transformer(self.connection).dump_sequence(values, formats)
 
     def _results(self) -> Exchange[list[pq.abc.PGresult]]:
-        """What comes back, one result a message, until all has."""
+        """Collect the results of all sent messages, one each."""
         server = self.connection.pgconn
         while server.flush():
             yield Wait.RW
-            server.consume_input()  # a server that cannot answer does not read on
+            server.consume_input()  # read too: a server that cannot send stops reading
         results: list[pq.abc.PGresult] = []
         while True:
             while server.is_busy():

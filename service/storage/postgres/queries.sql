@@ -1,4 +1,4 @@
--- What is PostgreSQL's own: locks, and rows that come and go as one array a column.
+-- Statements for PostgreSQL alone: locks, and rows that are passed as one array per column.
 
 -- name: begin
 begin
@@ -7,7 +7,7 @@ begin
 commit
 
 -- name: lock_sessions
--- locks in key order, so that two processes never wait for each other in a circle
+-- locks in key order, so that two processes never deadlock
 select {sessions}, revision from unnest($1::text[], $2::text[]) k(tenant, id)
 join sessions s using (tenant, id) order by tenant, id for no key update of s
 
@@ -91,19 +91,19 @@ with one as (delete from measurements where tenant = $1 and session_id = $2),
 delete from sessions where tenant = $1 and id = $2
 
 -- name: settings
--- what durability rests on
+-- the settings that durability depends on
 select current_setting('fsync'), current_setting('synchronous_commit'),
     current_setting('full_page_writes')
 
 -- name: queue
--- fits that are due, since when the oldest is, workers that are connected
+-- the number of due fits, when the oldest became due, the number of connected workers
 select count(*), min(fit_due_at), (select count(*) from pg_stat_activity
     where datname = current_database() and application_name = 'lhb worker claims')
 from sessions where fit_due is not null
 
 -- name: claim_fits
--- the lock is taken row by row, in this order, and only until there are $3 (a CTE, so that no
--- other plan can lock more); sessions that this connection holds already are left out
+-- takes advisory locks row by row, in this order, until $3 are taken (the CTE keeps any plan from
+-- locking more); sessions that this connection already holds are left out
 with due as materialized (
     select tenant, id, fit_due from sessions where fit_due is not null
     order by fit_due_at, tenant, id limit 1024)
@@ -118,7 +118,7 @@ limit $3
 select pg_advisory_unlock(hashtextextended($1::text || '/' || $2::text, 0))
 
 -- name: overdue
--- time alone has something to do here
+-- sessions whose wake-up time has come
 select tenant, id, wake_at from sessions where wake_at <= $1 and archived_at is null
 order by wake_at limit $2
 

@@ -1,4 +1,4 @@
-"""Reading from PostgreSQL, and what its driver's errors mean to us."""
+"""Reads from PostgreSQL, and the translation of its driver's errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,20 +16,25 @@ from service.storage.postgres.statements import SQL
 from service.storage.reader import Reader
 
 Connection = psycopg.Connection[TupleRow]
-_NUMBER = count()  # of cursors: several may be open at once
-FIRST_ROWS, N_ROWS_AT_ONCE = 8, 1000  # a page of large rows is cut after a few
+_NUMBER = count()  # makes cursor names unique; several may be open at once
+FIRST_ROWS, N_ROWS_AT_ONCE = 8, 1000  # start small: a page of large rows ends early
 
 
 @contextmanager
 def translated(doing: str = "nothing was written") -> Iterator[None]:
-    """Turn the driver's errors about the world, not about us, into ours.
+    """Turn the driver's errors that are no defects into `Contended` or `Unavailable`.
+
+    Parameters
+    ----------
+    doing : str
+        The end of the message: what became of the work.
 
     Raises
     ------
     Contended
-        Another process was at the same rows: the batch must run again.
+        Another process holds or changed the same rows; the batch must run again.
     Unavailable
-        The database is away, full, read-only or too slow.
+        The database is unreachable, full, read-only or too slow.
     """
     try:
         yield
@@ -61,7 +66,7 @@ def _line(error: BaseException) -> str:
 
 
 def _holds_zero_byte(values: tuple[Any, ...]) -> bool:
-    """No text here does, so there is no row with such a key."""
+    """Return whether a value holds a zero byte: PostgreSQL stores none, so no row matches."""
     return any(isinstance(value, str) and "\0" in value for value in values)
 
 
@@ -83,7 +88,7 @@ class PostgresReader(Reader):
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
         if _holds_zero_byte(values):
             return
-        # not `stream`: left early, it cancels the statement, and with it the reader's transaction
+        # not `stream`: leaving it early cancels the statement and fails the transaction
         portal = psycopg.RawServerCursor(self.connection, f"each_{next(_NUMBER)}")
         with translated(), portal as cursor:
             cursor.execute(SQL[name], values, binary=True)
@@ -93,5 +98,5 @@ class PostgresReader(Reader):
                 n = min(8 * n, N_ROWS_AT_ONCE)
 
     def fit_queue(self) -> FitQueue:
-        """What is due, and how many workers are connected."""
+        """Return the number of due fits, since when the oldest is due, and the worker count."""
         return FitQueue(*self._one("queue"))

@@ -1,4 +1,4 @@
-"""The statements of this adapter, filled in."""
+"""The SQL statements of the PostgreSQL adapter, with all placeholders replaced."""
 
 from service.storage.sql.columns import (
     CHANGING,
@@ -16,7 +16,7 @@ SESSION_UPDATES = (*CHANGING, *COUNTERS, "fit_due_at")
 
 
 def arrays(table: str) -> str:
-    """Return the `unnest` that makes rows of a table from one array a column."""
+    """Return the `unnest` expression that makes a table's rows from one array per column."""
     types = (TYPES[kind] for kind in column_types(table))
     return f"unnest({', '.join(f'${i}::{name}[]' for i, name in enumerate(types, 1))})"
 
@@ -33,5 +33,5 @@ SQL = load_queries(
         **{f"{t}_arrays": arrays(t) for t in ("decisions", "measurements", "trajectories")},
     },
 )
-# rows that a batch did not announce are out of order: it never waits for them
+# locks on rows that a batch did not announce are out of key order: waiting could deadlock
 SQL["lock_sessions_now"] = f"{SQL['lock_sessions']} nowait"

@@ -1,7 +1,7 @@
-"""PostgreSQL: any number of processes, each with one writing connection and a small pool to read.
+"""The PostgreSQL store: one connection to write and a small pool to read in each process.
 
-A batch is one transaction at read committed: its session rows are locked in key order, and what
-the locks protect (trajectories, decisions, rewards) is read and written under them.
+A batch is one transaction at isolation level read committed. It locks its session rows in key
+order. These locks protect the sessions' trajectories, decisions and rewards.
 """
 
 import select
@@ -25,10 +25,10 @@ from service.storage.postgres.transaction import PostgresTransaction
 from service.storage.reader import Reader
 from service.storage.schema import check_revision
 
-N_READERS = MOST_READS + MOST_EXPORTS  # so that nobody waits for one
+N_READERS = MOST_READS + MOST_EXPORTS  # enough that no read waits for a connection
 WAIT_FOR_READER_SECONDS = 5.0
-# what a URL may override. A process that stops in the middle of a transaction, or a network that
-# swallows packets, must not hold locks for long: the server ends such a connection
+# defaults that a URL may override. The timeouts let the server end a connection whose process
+# hangs in a transaction or whose network drops packets, so that its locks are not held for long
 DEFAULTS = {
     "connect_timeout": "3",
     "keepalives_idle": "5",
@@ -50,24 +50,37 @@ DEFAULTS = {
 
 
 class NotDurable(Refused):
-    """The database may lose what it has acknowledged; the message says which setting does that."""
+    """The database may lose acknowledged commits; the message names the setting."""
 
 
 def settings_of(url: str, role: str) -> dict[str, Any]:
-    """How to connect: the URL over our defaults."""
+    """Return the connection parameters: the URL's, then the defaults."""
     return {**DEFAULTS, **conninfo_to_dict(url), "application_name": f"lhb {role}"}
 
 
 def connect(url: str, role: str) -> Connection:
-    """A connection; its transactions begin with its first statement."""
+    """Open a connection; its first statement begins a transaction.
+
+    Parameters
+    ----------
+    url : str
+        ``postgresql://...``
+    role : str
+        What the connection is for; part of its application name.
+
+    Raises
+    ------
+    Unavailable
+        The database does not answer.
+    """
     with translated():
         return psycopg.connect(**settings_of(url, role), cursor_factory=RawCursor)
 
 
 def connect_to_read(url: str, role: str) -> Connection:
-    """A connection whose transactions see one moment and change nothing."""
+    """Open a connection with read-only transactions, each on one snapshot; see `connect`."""
     connection = connect(url, role)
-    with translated():  # whoever exports a session may be slow to take it, and holds no lock
+    with translated():  # a client may take an export slowly; it holds no lock
         connection.execute("set idle_in_transaction_session_timeout = '5min'")
         connection.commit()
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
@@ -76,7 +89,7 @@ def connect_to_read(url: str, role: str) -> Connection:
 
 
 def is_alive(connection: Connection) -> bool:
-    """Whether an idle connection can be used; one that has something to say says goodbye."""
+    """Return whether an idle connection is usable; input on it means that the server closed it."""
     if connection.closed:
         return False
     said, _, _ = select.select([connection.fileno()], [], [], 0)
@@ -84,7 +97,7 @@ def is_alive(connection: Connection) -> bool:
 
 
 def end(connection: Connection) -> None:
-    """Leave the transaction; a connection that cannot is closed, and another one opened in time."""
+    """Roll back; close the connection if that fails, so that it is replaced at its next use."""
     try:
         connection.rollback()
     except psycopg.Error:
@@ -92,17 +105,17 @@ def end(connection: Connection) -> None:
 
 
 class PostgresStore:
-    """The writer's connection, which comes back after the database was away, and the readers'.
+    """A PostgreSQL database. Lost connections are opened again at their next use.
 
     Parameters
     ----------
     url : str
-        ``postgresql://...``; its parameters win over our defaults.
+        ``postgresql://...``; its parameters override `DEFAULTS`.
 
     Raises
     ------
     WrongSchema
-        `lhb migrate` has not been run, or by another release.
+        The schema is missing or of another release.
     NotDurable
         fsync, synchronous_commit or full_page_writes is off.
     Unavailable
@@ -130,7 +143,18 @@ class PostgresStore:
         return Pipeline(connection)
 
     def begin(self, *, wait: bool = True) -> PostgresTransaction:
-        """The writer's transaction; connects again where the connection was lost."""
+        """Open the writer's transaction; its first statement begins it on the server.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to connect again if the connection is lost.
+
+        Raises
+        ------
+        Unavailable
+            The connection is lost, or the database does not answer.
+        """
         if self._writer is None or not is_alive(self._writer.connection):
             if not wait:
                 raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, "the connection is lost")
@@ -142,7 +166,7 @@ class PostgresStore:
 
     @contextmanager
     def reader(self) -> Iterator[PostgresReader]:
-        """A consistent view of what is committed."""
+        """Open a reader on a snapshot of the committed rows; connections are pooled."""
         if not self._slots.acquire(timeout=WAIT_FOR_READER_SECONDS):
             raise Unavailable(ProblemCode.STORAGE_BUSY, "too many reads at once")
         try:
@@ -165,12 +189,12 @@ class PostgresStore:
         return connect_to_read(self.url, "reader")
 
     def fit_queue(self) -> FitQueue:
-        """What is due, and how many workers are connected."""
+        """Return the number of due fits, since when the oldest is due, and the worker count."""
         with self.reader() as reader:
             return reader.fit_queue()
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         for connection in self._idle:
             connection.close()
         if self._writer is not None:
@@ -179,14 +203,14 @@ class PostgresStore:
 
 @contextmanager
 def open_reader(url: str) -> Iterator[Reader]:
-    """A reader for another process: a fit, a replay, an export."""
+    """Open a reader without a store, for a fit, a replay or an export."""
     with translated(), closing(connect_to_read(url, "reader")) as connection:
         check_schema(connection)
         yield PostgresReader(connection)
 
 
 def check_schema(connection: Connection) -> None:
-    """Refuse any other schema than ours."""
+    """Raise `WrongSchema` unless the schema is the one that this program needs."""
     with translated():
         known = connection.execute("select to_regclass('alembic_version') is not null").fetchone()
         found = None
@@ -197,7 +221,7 @@ def check_schema(connection: Connection) -> None:
 
 
 def check_durable(connection: Connection) -> None:
-    """Refuse a database that may lose what it has acknowledged."""
+    """Raise `NotDurable` if a setting lets the database lose acknowledged commits."""
     with translated():
         row = connection.execute(SQL["settings"]).fetchone()
         connection.commit()

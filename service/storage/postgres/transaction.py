@@ -1,6 +1,6 @@
-"""One batch on PostgreSQL: a constant number of round trips, whatever is in it.
+"""One batch on PostgreSQL, in a constant number of round trips.
 
-Fetching is one exchange with the server or two, writing and the commit another.
+The announced rows take one round trip or two. Writes and the commit together take one more.
 """
 
 from collections import OrderedDict
@@ -23,15 +23,15 @@ counters = attrgetter(*COUNTERS)
 
 
 class PostgresTransaction:
-    """One batch, its sessions locked.
+    """One batch of commands, with its sessions locked.
 
     Parameters
     ----------
     pipeline : Pipeline
-        The writer's, with no transaction open.
-    cache : dict
-        Sessions as this process last saw them, with their revision: parsing one costs more than
-        reading it, and the locked row says whether anybody has changed it since.
+        The writer's pipeline, with no open transaction.
+    cache : OrderedDict
+        Sessions as this process last saw them, with their revisions. It saves parsing: a locked row
+        with the same revision has not changed since.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PostgresTransaction:
         self._has_fetched = False
 
     def run(self, steps: Steps) -> None:
-        """Run steps in a thread, which waits for the server."""
+        """Run steps in the calling thread, which waits for the server."""
         self._pipeline.wait(steps)
 
     async def run_async(self, steps: Steps, in_thread: InThread) -> None:
@@ -53,9 +53,10 @@ class PostgresTransaction:
         await self._pipeline.wait_async(steps)
 
     def fetch(self, keys: Keys, known: Known) -> Steps:
-        """Lock and read in one round trip.
+        """Lock and read rows in one round trip.
 
-        Only the first fetch waits for sessions: later ones are out of key order.
+        Only the first fetch waits for locked sessions. Later ones are out of key order, and waiting
+        could deadlock.
         """
         lock = "lock_sessions_now" if self._has_fetched else "lock_sessions"
         self._has_fetched = True
@@ -93,7 +94,7 @@ class PostgresTransaction:
             known.measured[measurement[:3], round] = measurement
 
     def _hold(self, row: Sequence[Any]) -> SessionRow:
-        """Return the session of a locked row, from memory if nobody has changed it since."""
+        """Return the session of a locked row, from the cache if its revision is the same."""
         key, revision = (str(row[0]), str(row[1])), row[-1]
         cached = self._cache.get(key)
         if cached is None or cached[0] != revision:
@@ -102,7 +103,7 @@ class PostgresTransaction:
         return cached[1]
 
     def write(self, changes: Changes) -> Steps:
-        """Insert and update in one round trip, one statement a table."""
+        """Insert and update rows in one round trip, with one statement per table where possible."""
         with translated():
             yield from self._pipeline.exchange(self._statements(changes))
 
@@ -137,7 +138,7 @@ class PostgresTransaction:
             yield "save_agent_state", (*key, state)
 
     def commit(self, changes: Changes) -> Steps:
-        """Write and commit in one round trip: the server syncs its log before it answers."""
+        """Write and commit in one round trip; the server syncs its log before it answers."""
         unknown = "whether it was written is unknown: a repeat with the same id will tell"
         with translated(unknown):
             yield from self._pipeline.exchange([*self._statements(changes), ("commit", ())])
@@ -148,7 +149,7 @@ class PostgresTransaction:
             self._cache.popitem(last=False)
 
     def rollback(self) -> None:
-        """Forget it, and every session that this transaction may have changed in memory."""
+        """Roll back, and remove every session that this transaction held from the cache."""
         for key in self._held:
             self._cache.pop(key, None)
         self._pipeline.rollback()

@@ -1,1 +1,1 @@
-"""What SQLite and PostgreSQL share: columns, statements, a fit's history. Begin with `columns`."""
+"""SQL that both adapters share: columns, statements, the history of a fit. Begin with `columns`."""

@@ -1,4 +1,4 @@
-"""The columns of each table: they are the fields of its row, so a row names them once."""
+"""The columns of each table, derived from the fields of its row class."""
 
 import json
 from collections.abc import Sequence
@@ -22,31 +22,36 @@ ROWS: dict[str, type] = {
     "trajectories": TrajectoryRow,
     "sessions": SessionRow,
 }
-RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # fields whose columns differ
+RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # field to column
 COLUMNS = {
     table: tuple(RENAMED.get(name, name) for name in get_type_hints(row))
     for table, row in ROWS.items()
 }
-COUNTERS = ("n_rounds", "n_trajectories", "n_complete")  # of a session: most commits change them
-CHANGING = (  # what else of a session may change
+COUNTERS = ("n_rounds", "n_trajectories", "n_complete")  # of a session; most commits change them
+CHANGING = (  # the other columns of a session that may change
     *("name", "archived_at", "n_estimates", "estimate", "model_version"),
     *("schedule", "fit_due", "wake_at"),
 )
 
 
 def column_types(table: str) -> list[type]:
-    """Return the Python type of each column's values, None aside."""
+    """Return the Python type of each column, without None."""
     hints = get_type_hints(ROWS[table]).values()
     return [next((t for t in get_args(hint) if t is not type(None)), hint) for hint in hints]
 
 
 def fills(changing: Sequence[str]) -> dict[str, str]:
-    """Return what a statement may name instead of listing columns.
+    """Return the text for each placeholder, like ``{sessions}``, in the statements.
 
     Parameters
     ----------
     changing : sequence of str
-        Columns that `update_session` sets; the session's key is ``$1, $2``.
+        Columns that `update_session` sets. Their values start at ``$3``, after the session's key.
+
+    Returns
+    -------
+    dict of str
+        SQL text by the name of the placeholder.
     """
     found = {table: ", ".join(columns) for table, columns in COLUMNS.items()}
     kept = COLUMNS["trajectories"][3:]
@@ -58,14 +63,14 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
 
 
 def numbered(n: int) -> str:
-    """Return the placeholders of n values: ``$1, $2, ...``."""
+    """Return the parameters ``$1, $2, ...`` of n values."""
     return ", ".join(f"${i}" for i in range(1, n + 1))
 
 
 def session_values(session: SessionRow, names: Sequence[str]) -> tuple[Any, ...]:
-    """Return these columns of a session as they are stored."""
+    """Return the stored values of the named columns of a session."""
     stored = {"options": json.dumps(session.options), "schedule": session.schedule.dumps()}
     return tuple(stored[name] if name in stored else getattr(session, name) for name in names)
 
 
-trajectory_values = attrgetter(*get_type_hints(TrajectoryRow))  # all columns of a trajectory
+trajectory_values = attrgetter(*get_type_hints(TrajectoryRow))  # its stored values

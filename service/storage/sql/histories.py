@@ -1,4 +1,4 @@
-"""A fit's history from stored rows, the same from every database."""
+"""Build the history of a fit from stored rows."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,35 +12,55 @@ Rows = Sequence[tuple[int, int, float]]
 
 
 class Log(Protocol):
-    """The raw reads that a history is made of."""
+    """The reads that a history is built from."""
 
     def rounds_in_window(
         self, key: SessionKey, first: int, last: int
     ) -> list[tuple[str, int, int]]:
-        """Of each trajectory, its first and last round whose position lies in first..last; in
-        key order."""
+        """Return each trajectory's first and last round with a position in first..last.
+
+        The trajectories are in key order.
+        """
 
     def selected_contexts(
         self, key: TrajectoryKey, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Round, position and selected context of every decision of rounds first..last."""
+        """Return round, position and selected context of each decision of rounds first..last."""
 
     def measured_values(
         self, key: TrajectoryKey, first: int, last: int, number: int
     ) -> list[tuple[int, int, float]]:
-        """First round, last round and value of measurements within first..last, up to a number."""
+        """Return first round, last round and value of the measurements within first..last.
+
+        Measurements with numbers greater than `number` are left out.
+        """
 
     def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
-        """A measurement that shares a round with first..last (the one that starts last)."""
+        """Return the measurement that overlaps rounds first..last and starts last, or None."""
 
 
 def read_history(
     log: Log, session: SessionRow, window: FitWindow, due: DueFit | None = None
 ) -> History:
-    """The history that `Agent.fit` gets: contexts of the window and its lags, measured values.
+    """Build the history that `Agent.fit` gets.
 
-    With `due`, measurements beyond its manifest do not exist, and rounds that time has closed
-    count what sum mode or the default reward says.
+    Parameters
+    ----------
+    log : Log
+        The stored rows.
+    session : SessionRow
+        The session; it gives the dimension, the reward mode and the default reward.
+    window : FitWindow
+        The rounds to fit, by position. Contexts also cover the ``n_lags - 1`` rounds before.
+    due : DueFit, optional
+        The fit's manifest. Later measurements are left out. Each closed round gets the sum of its
+        rewards in sum mode, and otherwise the default reward if nothing measures it. Without it,
+        all measurements count and no round is closed.
+
+    Returns
+    -------
+    History
+        Contexts and measurements of each trajectory.
     """
     trajectories = {}
     for name, first, last in log.rounds_in_window(session.key, window.first, window.last):
@@ -80,7 +100,7 @@ def _contexts(
 
 
 def _sums(rows: Rows, first: int, closed: int) -> Rows:
-    """Sum mode: the sum of each closed round, 0 of nothing."""
+    """Return one row for each closed round, with the sum of its rewards (0 if none)."""
     sums = dict.fromkeys(range(first, closed + 1), 0.0)
     for start, _, value in rows:
         if start in sums:
@@ -91,8 +111,11 @@ def _sums(rows: Rows, first: int, closed: int) -> Rows:
 def _filled(
     rows: Rows, across: Sequence[tuple[int, int]], first: int, closed: int, default: float
 ) -> Rows:
-    """The default for every closed round that nothing measures; a span across the window's edge
-    measures its rounds, though it is no row of this fit."""
+    """Add a row with the default reward for every closed round that nothing measures.
+
+    `across` holds measurements that cross an edge of the window. They are no rows of the fit, but
+    their rounds are measured.
+    """
     spans = [*across, *((start, last) for start, last, _ in rows)]
     measured = {r for start, last in spans for r in range(max(first, start), min(closed, last) + 1)}
     absent = [r for r in range(first, closed + 1) if r not in measured]

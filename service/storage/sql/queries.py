@@ -1,22 +1,22 @@
-"""SQL lives in files, named and commented; this reads them."""
+"""Load named SQL statements from files."""
 
 from importlib.resources import files
 
 
 def load_queries(package: str, fills: dict[str, str]) -> dict[str, str]:
-    """Read the statements that all SQL databases share, and those of an adapter.
+    """Load the shared statements and those of an adapter, which replace shared ones by name.
 
     Parameters
     ----------
     package : str
-        The adapter, with a ``queries.sql``.
+        The adapter's package, which holds a ``queries.sql``.
     fills : dict
-        What stands for each ``{name}`` in a statement.
+        The text that replaces each ``{name}`` in a statement.
 
     Returns
     -------
     dict
-        Statements by the name in their ``-- name:`` line.
+        Statements by the name in their ``-- name:`` line, without comments.
     """
     queries = {}
     for folder in (__package__, package):

@@ -1,5 +1,5 @@
--- Statements that every SQL database understands. A name in braces stands for the columns of a
--- table, or for what an adapter puts there.
+-- Statements for every SQL database. A name in braces stands for the columns of a table, or for
+-- text that the adapter supplies.
 
 -- name: session
 select {sessions} from {all_of_sessions} where tenant = $1 and id = $2
@@ -34,7 +34,7 @@ select {decisions} from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and event_id = $4
 
 -- name: decision_by_number
--- one decision a round today, so the first candidate is it
+-- a round has one decision today, so the first candidate is the one
 select {decisions} from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round <= $4 and number = $4
 order by round desc limit 1
@@ -54,7 +54,7 @@ where tenant = $1 and session_id = $2 and trajectory = $3 and round > $4 and rou
 order by round, number limit $6
 
 -- name: measurement_over
--- measurements of a single-mode session never overlap: the last to start is the only candidate
+-- in single mode measurements never overlap: the one that starts last is the only candidate
 select {measurements} from (
     select * from measurements
     where tenant = $1 and session_id = $2 and trajectory = $3 and first_round <= $5
@@ -71,7 +71,7 @@ select {measurements} from measurements
 where tenant = $1 and session_id = $2 and trajectory = $3 order by number
 
 -- name: count_measured
--- rounds of positions $3..$4 that some measurement covers
+-- the number of rounds with positions $3..$4 that a measurement covers
 select count(*) from decisions d
 where d.tenant = $1 and d.session_id = $2 and d.position between $3 and $4 and d.round <= (
     select m.last_round from measurements m
@@ -80,7 +80,7 @@ where d.tenant = $1 and d.session_id = $2 and d.position between $3 and $4 and d
     order by m.first_round desc limit 1)
 
 -- name: count_measured_alone
--- the same where a single trajectory makes positions rounds
+-- the same for a session with one trajectory, where positions are rounds
 select coalesce(sum({least}(last_round, $4) - {greatest}(first_round, $3) + 1), 0)
 from measurements
 where tenant = $1 and session_id = $2 and trajectory = $5
@@ -91,7 +91,7 @@ select trajectory, max(round) - 1 from decisions
 where tenant = $1 and session_id = $2 and at <= $3 group by trajectory
 
 -- name: closed_at
--- unmeasured rounds of a window: how many no decision has followed, and the last that one has
+-- among unmeasured rounds of a window: how many have no next decision, and the latest time of one
 select count(*) - count(n.at), max(n.at) from decisions d
 left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = d.trajectory
     and n.round = d.round + 1
@@ -103,8 +103,8 @@ where d.tenant = $1 and d.session_id = $2 and d.position between $3 and $4
         order by m.first_round desc limit 1), 0)
 
 -- name: rounds_in_window
--- of each trajectory, the rounds whose positions lie in a window; in key order, since a fit adds up
--- in the order of its history
+-- each trajectory's first and last round in a window; in key order, because a fit sums in the
+-- order of its history
 select trajectory, min(round), max(round) from decisions
 where tenant = $1 and session_id = $2 and position between $3 and $4
     group by trajectory order by trajectory

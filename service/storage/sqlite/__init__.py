@@ -1,1 +1,1 @@
-"""The SQLite adapter: a file that one server process owns. Begin with `store`."""
+"""The SQLite adapter: one file, owned by one server process. Begin with `store`."""

@@ -1,8 +1,8 @@
-"""Many rows in one SQLite statement.
+"""Run one SQLite statement for many rows.
 
-`executemany` steps once a row, and every step gives the interpreter's lock away and waits to get
-it back: beside a busy event loop that costs more than the insert. One statement of many rows is
-one step. Large row counts are split into powers of two, so that few statements are ever prepared.
+`executemany` steps once per row, and every step releases and retakes the GIL. Beside a busy event
+loop that costs more than the insert. A statement with many rows is one step. Large row counts are
+split into powers of two, so that few statements are prepared.
 """
 
 import re
@@ -13,19 +13,19 @@ from itertools import chain
 from typing import Any
 
 LARGEST = 1024
-ANY_BELOW = 32  # rows: as many statements a table are kept prepared
+ANY_BELOW = 32  # up to so many rows are one statement, whatever their number
 _ROW = re.compile(r"\((?:\?,\s*)*\?\)")
 
 
 @cache
 def for_rows(sql: str, n: int) -> str:
-    """`sql` with its one group of parameters, like ``(?,?)``, written n times."""
+    """Return `sql` with its one group of parameters, like ``(?,?)``, repeated n times."""
     (row,) = _ROW.findall(sql)
     return sql.replace(row, ",".join([row] * n))
 
 
 def chunks(n: int) -> Iterable[int]:
-    """Sizes that add up to n: powers of two, then what is left."""
+    """Split n rows: yield powers of two, then the rest."""
     while n:
         size = n if n <= ANY_BELOW else min(LARGEST, 1 << (n.bit_length() - 1))
         yield size
@@ -35,7 +35,7 @@ def chunks(n: int) -> Iterable[int]:
 def execute_rows(
     connection: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]
 ) -> list[Any]:
-    """Run `sql` for all rows, and give what it returns."""
+    """Run `sql` for all rows, and return the rows that it finds."""
     found: list[Any] = []
     start = 0
     for size in chunks(len(rows)):

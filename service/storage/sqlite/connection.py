@@ -1,4 +1,4 @@
-"""Connections to a SQLite file, and what its driver's errors mean."""
+"""Connections to a SQLite file, and the translation of its driver's errors."""
 
 import operator
 import os
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from service.problems import ProblemCode, Unavailable
 
-# the driver asks every value but exact numbers and texts how it is to be adapted: an answer that is
-# registered takes 0.15 us, finding out that there is none raises and drops an error, 0.45 us
+# the driver looks for an adapter of every value that is not a plain number or text; finding a
+# registered one is cheaper than finding none, which raises and drops an error
 sqlite3.register_adapter(type(None), {None: None}.get)
 sqlite3.register_adapter(bytes, bytes.__bytes__)
 sqlite3.register_adapter(bool, operator.pos)
 
-TIGHT_BYTES = 2**26  # four times a log of 4000 pages
+TIGHT_BYTES = 2**26  # four times the write-ahead log at its usual limit of 4000 pages
 
-# what the driver says; anything else is a defect and stays an error
+# errors of the environment; any other error is a defect and is raised as it is
 _TROUBLE = {
     sqlite3.SQLITE_FULL: (ProblemCode.STORAGE_FULL, "the disk is full"),
     sqlite3.SQLITE_READONLY: (ProblemCode.STORAGE_READONLY, "the database cannot be written"),
@@ -29,10 +29,21 @@ _TROUBLE = {
 
 
 class translated:
-    """Turn the driver's errors about the world, not about us, into `Unavailable`.
+    """Context manager that turns errors of the environment into `Unavailable`.
 
-    With the database's `path`, a write that failed is told apart: SQLite takes a file that has
-    become read-only under it for a broken disk.
+    It is a class because a generator-based context manager costs four times as much, and a commit
+    enters several.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The database file. With it, a failed write to a read-only file is reported as such; SQLite
+        reports it as an I/O error.
+
+    Raises
+    ------
+    Unavailable
+        The disk is full, read-only or failing, or the file is locked, damaged or no database.
     """
 
     __slots__ = ("_path",)
@@ -41,9 +52,10 @@ class translated:
         self._path = path
 
     def __enter__(self) -> None:
-        """A generator would do, at four times the cost, several times a commit."""
+        """Begin to translate errors."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Raise `Unavailable` for an error of the environment."""
         if not isinstance(error, sqlite3.Error):
             return
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -56,7 +68,21 @@ class translated:
 
 
 def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode, usable from any thread."""
+    """Open a connection in autocommit mode, usable from any thread.
+
+    Parameters
+    ----------
+    path : Path
+        The database file.
+    readonly : bool
+        Whether the connection only reads. Otherwise a missing file is created, and commits are
+        synced to a write-ahead log.
+
+    Raises
+    ------
+    Unavailable
+        The file cannot be opened.
+    """
     mode = "ro" if readonly else "rwc"
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     try:
@@ -80,17 +106,24 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
 
 
 def is_tight(path: Path) -> bool:
-    """Whether the disk has so little room left that the log must not take it."""
+    """Return whether the disk has too little free space for a long write-ahead log."""
     disk = os.statvfs(path)
     return disk.f_bavail * disk.f_frsize < TIGHT_BYTES
 
 
 def keep_log(connection: sqlite3.Connection, *, is_tight: bool) -> None:
-    """How long the log may grow before its pages go into the database file.
+    """Set how long the write-ahead log may grow before a checkpoint.
 
-    Commits go to the log first. One that has taken the last of the disk is there for good: the
-    database cannot grow by the pages that would empty it. So on a tight disk every commit moves
-    its pages at once (four waits for the disk, not one), and the log keeps no room it does not use.
+    A log that fills the disk cannot be emptied, because a checkpoint needs space in the database
+    file. On a tight disk every commit therefore runs a checkpoint (four syncs instead of one), and
+    the log file is truncated.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        The writer's connection.
+    is_tight : bool
+        Whether the disk is nearly full.
     """
     pages, size = (1, 0) if is_tight else (4000, 2**26)
     connection.execute(f"pragma wal_autocheckpoint = {pages}")

@@ -1,4 +1,4 @@
-"""An OS lock on a database file: one server process owns it, and a kill frees it."""
+"""An OS lock on a database file: one process owns it until it releases it or ends."""
 
 import fcntl
 import os
@@ -8,27 +8,28 @@ from service.storage.ports import Refused
 
 
 class OwnedElsewhere(Refused):
-    """Another process serves this database file."""
+    """Another process owns this database file."""
 
 
 class FileLock:
-    """Held until `release` or the end of the process.
+    """Exclusive lock on a file, held until `release` or the end of the process.
 
-    The lock is on the file's inode, so another name of the file (a link) is no way around it. A
-    side file, ``<path>.lock``, tells who the owner is. It is locked too, and first: a process that
-    closes any descriptor of a database file gives up the locks that SQLite holds on it.
+    The lock is on the inode, so links to the file are locked too. The side file ``<path>.lock``
+    holds the owner's process id. It is locked first: a second attempt in the owning process then
+    fails before it opens the database file, and closing any descriptor of that file would drop the
+    locks that SQLite holds on it.
 
     Parameters
     ----------
     path : Path
-        The file to own. A new one is made empty, and only its owner may read it and its log.
+        The file to own. A missing one is created empty, with access for its owner alone.
 
     Raises
     ------
     OwnedElsewhere
-        Another process owns it.
+        Another process owns the file.
     Refused
-        It cannot be opened.
+        The file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +39,7 @@ class FileLock:
             self._own(side, os.O_RDWR)
             self._own(path, os.O_RDONLY)
         except BlockingIOError:
-            is_named = len(self._descriptors) == 1  # else the owner has written another side file
+            is_named = len(self._descriptors) == 1  # else the owner uses another link
             owner = os.pread(self._descriptors[0], 32, 0).decode(errors="replace").strip()
             self.release()
             raise OwnedElsewhere(
@@ -57,7 +58,7 @@ class FileLock:
         fcntl.flock(self._descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def release(self) -> None:
-        """Give the file up."""
+        """Release the lock."""
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors.clear()

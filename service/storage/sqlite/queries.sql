@@ -1,5 +1,5 @@
--- What is SQLite's own: the counters of a session are in a table of their own, and one statement
--- writes many rows.
+-- Statements for SQLite alone: the counters of a session are in a table of their own, and one
+-- statement writes many rows.
 
 -- name: insert_session
 insert into sessions ({session_columns}) values ({session_values})
@@ -27,8 +27,8 @@ where d.tenant = v.column1 and d.session_id = v.column2 and d.trajectory = v.col
     and d.event_id = v.column4
 
 -- name: insert_decision
--- "or fail": a row refused fails the transaction anyway, and SQLite keeps no copy of every page that
--- a statement touches in case it is to be undone alone
+-- "or fail" avoids the statement journal, which would let SQLite undo this statement alone: a
+-- refused row fails the whole transaction anyway
 insert or fail into decisions ({decisions}) values {decisions_row}
 
 -- name: measurements_by_ids

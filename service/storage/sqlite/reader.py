@@ -1,4 +1,4 @@
-"""Reading from SQLite, for the writer's transaction and for everyone else."""
+"""Reads from SQLite, for the writer's transaction and for readers."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The statements of this adapter, filled in."""
+"""The SQL statements of the SQLite adapter, with all placeholders replaced."""
 
 import re
 

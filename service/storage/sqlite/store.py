@@ -1,4 +1,4 @@
-"""SQLite: one file, one server process that owns it, every commit on the disk (WAL, FULL)."""
+"""The SQLite store: one file, owned by one server process, every commit synced to its log."""
 
 import sqlite3
 import time
@@ -19,23 +19,28 @@ from service.storage.sqlite.transaction import SqliteTransaction
 N_CACHED_SESSIONS = 4096
 N_CACHED_TRAJECTORIES = 65_536
 BUSY_SECONDS = 5.0
-BATCHES_A_LOOK = 16  # at the disk: others fill it too
+BATCHES_A_LOOK = 16  # batches between two checks of the free disk space
 
 
 class SqliteStore:
-    """The writer's side. The cache is the truth between two batches: nobody else writes.
+    """A SQLite file that this process owns.
+
+    Sessions and trajectories are cached between batches. The cache is always current, because no
+    other process writes.
 
     Parameters
     ----------
     path : Path
-        The database file; made if absent.
+        The database file; created if missing.
 
     Raises
     ------
     OwnedElsewhere
         Another process owns the file.
     WrongSchema
-        It is not of this program's schema.
+        The file's schema differs from this program's.
+    Unavailable
+        The file cannot be opened.
     """
 
     is_local = True
@@ -47,7 +52,7 @@ class SqliteStore:
             with translated():
                 self._connection = connect(path)
                 self._open_schema()
-                self._connection.execute("pragma busy_timeout = 0")  # `begin` waits itself
+                self._connection.execute("pragma busy_timeout = 0")  # `begin` does the waiting
         except BaseException:
             self._lock.release()
             raise
@@ -57,7 +62,7 @@ class SqliteStore:
         self._is_tight, self._n_begun = False, 0
 
     def _open_schema(self) -> None:
-        """A new file gets the schema; what is there must be ours."""
+        """Create the schema in a new file, or check that of an existing one."""
         execute = self._connection.execute
         tables = {name for (name,) in execute("select name from sqlite_master")}
         if not tables:
@@ -66,7 +71,18 @@ class SqliteStore:
         check_schema(self._connection)
 
     def begin(self, *, wait: bool = True) -> "SqliteTransaction":
-        """Open the writer's transaction; some other program may hold the file for a while."""
+        """Open the writer's transaction.
+
+        Parameters
+        ----------
+        wait : bool
+            Whether to wait up to BUSY_SECONDS for another program that has locked the file.
+
+        Raises
+        ------
+        Unavailable
+            The file is still locked, or the disk is failing.
+        """
         if self._n_begun % BATCHES_A_LOOK == 0:
             self._look_at_the_disk()
         self._n_begun += 1
@@ -74,7 +90,7 @@ class SqliteStore:
         while True:
             try:
                 with translated(self.path):
-                    self._connection.rollback()  # one that failed before
+                    self._connection.rollback()  # a transaction that failed before
                     self._connection.execute("begin immediate")
                 break
             except Unavailable as error:
@@ -85,7 +101,7 @@ class SqliteStore:
         return SqliteTransaction(self, self._connection)
 
     def _look_at_the_disk(self) -> None:
-        with suppress(OSError), translated():  # a disk that says nothing: the transaction will
+        with suppress(OSError), translated():  # an error is left to the transaction
             found = is_tight(self.path)
             if found != self._is_tight:
                 keep_log(self._connection, is_tight=found)
@@ -93,7 +109,7 @@ class SqliteStore:
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:
-        """A consistent view of what is committed; connections are kept and used again."""
+        """Open a reader on a snapshot of the committed rows; connections are pooled."""
         with translated():
             try:
                 connection = self._readers.pop()
@@ -107,14 +123,14 @@ class SqliteStore:
                 self._readers.append(connection)
 
     def trim(self) -> None:
-        """Forget what has not been used for long."""
+        """Remove the least recently used rows from the caches."""
         while len(self.sessions) > N_CACHED_SESSIONS:
             self.sessions.popitem(last=False)
         while len(self.trajectories) > N_CACHED_TRAJECTORIES:
             self.trajectories.popitem(last=False)
 
     def close(self) -> None:
-        """Close every connection and give the file up."""
+        """Close all connections and release the file."""
         for connection in (*self._readers, self._connection):
             connection.close()
         self._lock.release()
@@ -122,7 +138,7 @@ class SqliteStore:
 
 @contextmanager
 def open_reader(path: Path) -> Iterator[Reader]:
-    """A reader for another process: a fit, a replay, an export."""
+    """Open a reader from a process that does not own the file: a fit, a replay, an export."""
     with translated(), closing(connect(path, readonly=True)) as connection:
         connection.execute("begin")
         check_schema(connection)
@@ -130,7 +146,7 @@ def open_reader(path: Path) -> Iterator[Reader]:
 
 
 def check_schema(connection: sqlite3.Connection) -> None:
-    """Refuse any other schema than ours."""
+    """Raise `WrongSchema` unless the schema is the one that this program needs."""
     found = None
     if connection.execute("select 1 from sqlite_master where name = 'alembic_version'").fetchone():
         found = connection.execute("select version_num from alembic_version").fetchone()

@@ -1,4 +1,4 @@
-"""The writer's transaction on SQLite: rows are at hand, and only the disk is waited for."""
+"""The writer's transaction on SQLite. Only its commit waits, for the disk."""
 
 import sqlite3
 from collections import OrderedDict
@@ -38,25 +38,25 @@ OWNED = (
 
 
 class Caches(Protocol):
-    """What the store remembers from one batch to the next."""
+    """The rows that the store keeps from one batch to the next."""
 
     path: Path
     sessions: OrderedDict[SessionKey, SessionRow]
     trajectories: OrderedDict[TrajectoryKey, TrajectoryRow]
 
     def trim(self) -> None:
-        """Forget what has not been used for long."""
+        """Remove the least recently used rows."""
 
 
 class SqliteTransaction:
-    """One batch.
+    """One batch of commands.
 
     Parameters
     ----------
     store : Caches
-        Sessions and trajectories as the batches before have left them: nobody else writes.
+        Cached sessions and trajectories, current as of the last batch.
     connection : sqlite3.Connection
-        The writer's, in a transaction that has begun.
+        The writer's connection, with an open transaction.
     """
 
     def __init__(self, store: Caches, connection: sqlite3.Connection) -> None:
@@ -67,17 +67,17 @@ class SqliteTransaction:
         self._used_trajectories: list[TrajectoryKey] = []
 
     def run(self, steps: Steps) -> None:
-        """Run steps in a thread, which waits for the disk."""
+        """Run steps in the calling thread, which waits for the disk."""
         for step in steps:
             step()
 
     async def run_async(self, steps: Steps, in_thread: InThread) -> None:
-        """Run steps in the event loop; the thread waits for the disk."""
+        """Run steps in the event loop; `in_thread` waits for the disk."""
         for step in steps:
             await in_thread(lambda waits: waits(), step)
 
     def fetch(self, keys: Keys, known: Known) -> Steps:
-        """Add the rows of these keys; clients' ids are looked up in one statement a kind."""
+        """Add the rows of these keys to `known`; clients' ids take one statement for each kind."""
         known.expect(keys)
         reader, store = self.reader, self._store
         for key in keys.sessions:
@@ -104,7 +104,7 @@ class SqliteTransaction:
         yield from ()
 
     def write(self, changes: Changes) -> Steps:
-        """Insert and update, one statement a table."""
+        """Insert and update rows, with one statement per table where possible."""
         with translated(self._store.path):
             self._write(changes)
         yield from ()
@@ -142,19 +142,19 @@ class SqliteTransaction:
             many(SQL["save_agent_state"], [(*k, state) for k, state in changes.states.items()])
 
     def commit(self, changes: Changes) -> Steps:
-        """Write what is left, and wait for the disk."""
+        """Write the remaining changes, and commit them to the disk."""
         yield from self.write(changes)
         yield self._sync
         self._store.trim()
 
     def _sync(self) -> None:
-        """Make it durable: SQLite syncs the log before it returns."""
+        """Commit; SQLite syncs its write-ahead log before it returns."""
         with translated(self._store.path):
-            # `commit()` would say nothing where SQLite has undone the transaction by itself
+            # not `commit()`: it reports no error if SQLite has rolled back by itself
             self.connection.execute("commit")
 
     def rollback(self) -> None:
-        """Forget it, and everything this transaction may have changed in the caches."""
+        """Roll back, and remove every row that this transaction used from the caches."""
         for key in self._used:
             self._store.sessions.pop(key, None)
         for place in self._used_trajectories:
@@ -171,7 +171,7 @@ class SqliteTransaction:
 def _cached(
     cache: OrderedDict[Key, Row], used: list[Key], key: Key, read: Callable[[Key], Row | None]
 ) -> Row | None:
-    """Return a row from a cache, or read it; either way it is used by this transaction."""
+    """Return a row from the cache, or read it, and note that this transaction uses it."""
     found = cache.get(key)
     if found is None:
         found = read(key)

@@ -1,5 +1,5 @@
--- The truth, as in 0001.sqlite.sql, which says what each column is; here is what PostgreSQL adds.
--- Keys compare byte by byte (collate "C"): lock order and listings are the same everywhere.
+-- 0001.sqlite.sql describes the columns; comments here concern PostgreSQL alone. Keys compare byte
+-- by byte (collate "C"), so that lock order and listings do not depend on the locale.
 
 create table sessions (
     tenant text collate "C" not null,
@@ -113,8 +113,9 @@ create table estimates (
     primary key (tenant, session_id, number)
 );
 
--- The due mark is the truth; this is its wake-up, sent with the commit that changes it: to workers
--- when a fit becomes due or time will have something to do, to waiting decisions when it is done.
+-- A commit that changes fit_due or wake_at notifies the listeners: workers, when a fit becomes due
+-- or a wake-up time is set, and waiting decisions, when a fit is done. A lost notification does no
+-- harm, because fit_due itself is stored.
 create function lhb_fit_changed() returns trigger language plpgsql as $$
 begin
     if tg_op = 'DELETE' then

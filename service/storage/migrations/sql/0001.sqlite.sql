@@ -1,5 +1,5 @@
--- The truth. Every key is led by the tenant. Times are seconds since 1970, never going back
--- within a trajectory. Floats of contexts and scores are little-endian float64.
+-- Every key begins with the tenant. Times are seconds since 1970 and never decrease within a
+-- trajectory. Contexts and scores are arrays of little-endian float64.
 
 create table sessions (
     tenant text not null,
@@ -33,7 +33,7 @@ create unique index sessions_by_name on sessions (tenant, name) where name is no
 create index sessions_unfinished on sessions (tenant, id)
     where fit_due is not null or wake_at is not null;
 
--- what an agent has learned; apart, because sessions are written with every batch
+-- what an agent has learned; a table of its own, because every batch writes sessions
 create table agent_states (
     tenant text not null,
     session_id text not null,

@@ -1,4 +1,4 @@
--- as in 0002.sqlite.sql, which says what each column is
+-- 0002.sqlite.sql describes the columns
 create table api_keys (
     tenant text collate "C" not null,
     id text collate "C" not null,

@@ -1,4 +1,4 @@
--- API keys: who presents one speaks for its tenant. Only their digests are kept.
+-- API keys; a key authenticates its tenant. Only digests are stored.
 create table api_keys (
     tenant text not null,
     id text not null,                  -- the digest's first 12 hexadecimal digits
@@ -11,7 +11,7 @@ create table api_keys (
 
 create unique index api_keys_by_digest on api_keys (digest);
 
--- the name a session was created under: a repeat of that creation finds it, renamed or not
+-- the name a session was created under: a repeated creation finds it, even if it was renamed
 alter table sessions add column created_as text;
 update sessions set created_as = name;
 create index sessions_by_created_as on sessions (tenant, created_as) where created_as is not null;

@@ -1,2 +1,2 @@
--- PostgreSQL keeps rows in order of arrival anyway: nothing to change.
+-- Nothing to change: PostgreSQL does not cluster rows by key.
 comment on table decisions is 'in order of arrival, found by their keys';

@@ -1,5 +1,5 @@
--- Decisions in order of arrival, found by an index: a commit then fills the table's last pages,
--- rather than a page, and the splits around it, of every session's own.
+-- Store decisions in order of arrival (rowid), with the key as an index: a commit then appends to
+-- the last pages of the table instead of changing a page of each session.
 drop index decisions_by_event;
 alter table decisions rename to decisions_by_key;
 

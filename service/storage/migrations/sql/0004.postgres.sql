@@ -1,2 +1,2 @@
--- PostgreSQL counts in the row that it locks anyway: nothing to change.
+-- Nothing to change: PostgreSQL keeps the counters in the session row, which it locks anyway.
 comment on table sessions is 'a row a session, its counters with it';

@@ -1,4 +1,4 @@
-"""Sessions, trajectories, decisions, measurements, estimates."""
+"""Create sessions, agent states, trajectories, decisions, measurements and estimates."""
 
 from service.storage.migrate import run_script
 
@@ -7,5 +7,5 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Run this revision's script for the database at hand."""
+    """Run the script of this revision for the connected database."""
     run_script(revision)

@@ -1,4 +1,4 @@
-"""API keys; the name a session was created under."""
+"""Add API keys, and the name that a session was created under."""
 
 from service.storage.migrate import run_script
 
@@ -7,5 +7,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Run this revision's script for the database at hand."""
+    """Run the script of this revision for the connected database."""
     run_script(revision)

@@ -1,4 +1,4 @@
-"""Decisions in order of arrival (SQLite)."""
+"""Store decisions in order of arrival (SQLite)."""
 
 from service.storage.migrate import run_script
 
@@ -7,5 +7,5 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Run this revision's script for the database at hand."""
+    """Run the script of this revision for the connected database."""
     run_script(revision)

@@ -1,4 +1,4 @@
-"""The counters of a session in a table of their own (SQLite)."""
+"""Move the counters of a session to a table of their own (SQLite)."""
 
 from service.storage.migrate import run_script
 
@@ -7,5 +7,5 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Run this revision's script for the database at hand."""
+    """Run the script of this revision for the connected database."""
     run_script(revision)

@@ -1,6 +1,7 @@
-"""The paper's experiments, a file each: a name in `EXPERIMENTS` is a module of the same name.
+"""The experiments (docs/model.md 8), a module each, named as in `EXPERIMENTS`.
 
-Begin with `framework/experiment.py`, then any experiment; the rules are in docs/claims.toml.
+Begin with `framework/experiment.py`, then any experiment. The rules of all claims are in
+docs/claims.toml.
 """
 
 from importlib import import_module
@@ -32,12 +33,12 @@ EXPERIMENTS = (
 
 
 def load_experiment(name: str) -> "Experiment":
-    """Import the experiment of one of `EXPERIMENTS`.
+    """Import the module of an experiment and return the experiment.
 
     Raises
     ------
     KeyError
-        No experiment of that name.
+        There is no experiment of that name.
     """
     if name not in EXPERIMENTS:
         raise KeyError(name)

@@ -26,18 +26,18 @@ from lhb_engine.simulation.play import simulate
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LENGTH = 8  # L
+LENGTH = 8  # L of docs/model.md (3.1)
 AGENT = "fourth less second (paper)"
 STRICT = "fourth less second, never falls back"
 
 
 def paper(agent: Agent, history: History) -> Estimate:
-    """Fit as the algorithm does; its first epoch has too few pairs and is not differenced."""
+    """Fit as `doubling_lasso` does; its first epoch has too few pairs and is not differenced."""
     return agent.fit(history)
 
 
 def strict(agent: Agent, history: History) -> Estimate:
-    """Fit as the paper does; where an epoch has too few pairs there is no estimate."""
+    """Fit as the paper does: an epoch with too few pairs has no estimate."""
     options = replace(cast(LassoOptions, agent.options), fallback=False)
     return DoublingLasso(agent.dim, agent.horizon, options).fit(history)
 
@@ -54,7 +54,7 @@ def undifferenced(fit_intercept: bool) -> Callable[[Agent, History], Estimate]:
 
 
 def adjacent(agent: Agent, history: History) -> Estimate:
-    """Fit the fourth quarter less the third: the two share contexts."""
+    """Fit the fourth quarter less the third; their rows share contexts."""
     window = history.window
     assert window is not None
     q = quarter_of(window)
@@ -100,7 +100,7 @@ def cases(scale: Scale) -> list[Case]:
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """Play one run, always in process: the variants are no algorithms that a server knows."""
+    """Play one run, always in process, since a server does not know the variants."""
     settings, seed = worlds(scale)[case["panel"]], case["seed"]
     played = simulate(
         "doubling_lasso",

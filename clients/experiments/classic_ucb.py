@@ -30,10 +30,10 @@ PANELS = {"one lag": ("single", 1), "flat s=5": ("flat", 5), "flat s=10": ("flat
 
 @dataclass(frozen=True)
 class Later(SimulationSettings):
-    """Worlds without an immediate reward: w_0 = 0, all else one lag later."""
+    """Worlds with w_0 = 0: all lag weights are moved one lag later."""
 
     def world(self, seed: int) -> LongHorizonEnvironment:
-        """Return the drawn world with its lags moved by one, the last to lag 1."""
+        """Return the drawn world with each lag weight one lag later, the last one's at lag 1."""
         drawn = super().world(seed)
         weights = np.roll(drawn.weights, 1)
         weights[0], weights[1] = 0.0, weights[1] + weights[0]

@@ -63,7 +63,7 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
 
 
 def details(table: Table) -> str:
-    """Tell mean regrets, and how many estimates are zero with the constants of the theorems."""
+    """Return mean regrets, and the zero estimates with the theorems' constants, as Markdown."""
     theory = table.where(label=THEORY)
     last = final(theory)
     zero, found = last.column("n_zero").sum(), last.column("n_ok").sum()
@@ -77,7 +77,7 @@ zero: AD-Lasso then plays as uniform does.
 
 
 def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
-    """Compare regrets; of SW-MP, its own at the densest and at the sparsest w."""
+    """Return differences of regrets; for SW-MP, between the densest and the sparsest w."""
     if rule.name != "many_nonzeros":
         return compare(table, rule, AGENTS.get(rule.name, ""))
     finals, out = final(table).where(label="sw_mp"), {}

@@ -30,12 +30,12 @@ EARLY, LATE = "early delays, T = 4000", "late delays, T = 999"
 
 @dataclass(frozen=True)
 class DelayedSettings(SimulationSettings):
-    """Worlds whose one nonzero lag weight is at `delay`."""
+    """Worlds whose only nonzero lag weight is at lag `delay`."""
 
     delay: int = 0
 
     def world(self, seed: int) -> LongHorizonEnvironment:
-        """Return the drawn world with its one lag moved."""
+        """Return the drawn world with its lag weight moved to `delay`."""
         drawn = super().world(seed)
         weights = np.zeros(self.horizon)
         weights[self.delay] = 1.0
@@ -47,9 +47,9 @@ class DelayedSettings(SimulationSettings):
 def worlds(scale: Scale) -> list[tuple[str, int, int]]:
     """List (panel, delay, rounds); the horizon is one lag longer than the rounds.
 
-    Early delays leave enough rounds to learn: Doubling Lasso fits a lag once an epoch's quarter is
-    longer, after 8 to 16 times the delay. Late ones can be seen in the rewards, but in no epoch
-    that ends in time.
+    Doubling Lasso fits a lag once an epoch's quarter is longer than it, after 8 to 16 times the
+    delay. With an early delay that leaves rounds to learn; with a late one no such epoch ends in
+    time, although rewards show the delay.
     """
     if scale.toy:
         return [(EARLY, 2, 60), (EARLY, 4, 60), (LATE, 30, 60)]
@@ -93,7 +93,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, Statistic]:
-    """Return the growth with the delay, or the regret of late delays against uniform play."""
+    """Return the exponent in the delay, or regret with late delays against uniform play."""
     if rule.name.startswith("growth"):
         early = table.where(label=AGENT, panel=EARLY)
         return {"delays 10 to 160, T = 4000": exponent(early, "delay", "regret")} if early else {}

@@ -20,11 +20,11 @@ CONTENDERS: dict[str, Contender] = {name: ALL[name] for name in ("ad_lasso", "or
 BASE = {"d": 5, "s": 5, "h": 100}
 VARIED = {"d": (2, 5, 10, 20), "s": (1, 2, 5, 10, 20), "h": (25, 50, 100, 200, 400)}
 TOY = {"d": (2, 3), "s": (1, 2), "h": (10, 12)}
-ROUNDS = 2000  # at least d h throughout
+ROUNDS = 2000  # at least d h in all cases
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List one quantity at a time, the others as in `BASE`."""
+    """List the cases: one quantity varies, the others are as in `BASE`."""
     return [
         case | {"label": label}
         for label in CONTENDERS

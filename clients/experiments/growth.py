@@ -29,7 +29,7 @@ HORIZON, SPARSITY = 100, 5
 IN_T = ("flat", "spiking")
 IN_H = ("early_mass", "late_mass")
 EARLY_LAGS = "all weights in the first 20 lags, T < h"
-POOR = 8000  # lags of that panel
+POOR = 8000  # lags of the panel with fewer rounds than lags
 
 
 def agent_of(panel: str) -> str:
@@ -38,13 +38,13 @@ def agent_of(panel: str) -> str:
 
 
 def labels_of(panel: str) -> tuple[str, ...]:
-    """Return the algorithms that play a panel; the oracle has AD-Lasso's epochs, so T >= h."""
+    """Return the algorithms of a panel; the oracle fits on AD-Lasso's epochs, so T >= h there."""
     agent = agent_of(panel)
     return (agent,) if panel == EARLY_LAGS else (agent, "oracle_w")
 
 
 def axis_of(panel: str) -> str:
-    """Return the column that regret grows with."""
+    """Return the column on the x axis of a panel."""
     return "horizon" if panel in IN_H else "round"
 
 
@@ -63,7 +63,7 @@ class EarlyLags(SimulationSettings):
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List curves in T, and final regrets of the first h rounds at several h."""
+    """List the curves in T, and the final regrets of the first h rounds at several h."""
     horizons = (24, 48) if scale.toy else (50, 100, 200, 400, 800)
     long, poor = ((24,), (1000,)) if scale.toy else ((HORIZON,), (POOR,))
     sizes = {**dict.fromkeys(IN_T, long), **dict.fromkeys(IN_H, horizons), EARLY_LAGS: poor}

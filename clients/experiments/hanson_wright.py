@@ -64,7 +64,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
-    """Return the deviation over that at K = 1, over what log 2K allows."""
+    """Return the deviation relative to that at K = 1, over the growth that log 2K allows."""
     out = {}
     for setting in rule.settings:
         form, arms = setting.split(", K=")

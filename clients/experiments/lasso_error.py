@@ -26,11 +26,11 @@ TOY = {"n": (40, 60), "s": (1, 2), "h": (8, 12)}
 KINDS = ("i.i.d. contexts", "selected contexts")
 TOY_BASE = {"n": 50, "s": 2, "h": 10}
 DIM, CONE = 5, 3.0
-STEPS = 50  # of the search for the least restricted eigenvalue
+STEPS = 50  # of the projected gradient in `least_eigenvalue`
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List one quantity at a time, for i.i.d. and for greedily selected contexts."""
+    """List the cases: one quantity varies, for i.i.d. and for greedily selected contexts."""
     varied = one_at_a_time(scale, TOY if scale.toy else VARIED)
     return [case | {"kind": kind} for kind in KINDS for case in varied]
 
@@ -38,9 +38,9 @@ def cases(scale: Scale) -> list[Case]:
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     """Fit once with lambda = 2 |Psi' eps / n|_{2, inf}, the least that the theorem allows.
 
-    `cone` is the error's norm outside the support over that inside (the proof says at most 3),
-    `kappa` the least restricted eigenvalue that a search over the cone finds: an upper bound of
-    the true one.
+    Column `cone` is the norm of the error outside the support over that inside; the proof says at
+    most 3. Column `kappa` is the least restricted eigenvalue that a search over the cone finds: an
+    upper bound of the true one.
     """
     size = (TOY_BASE if scale.toy else BASE) | {case["varied"]: case["value"]}
     n, s, h = size["n"], size["s"], size["h"]
@@ -90,7 +90,7 @@ def least_eigenvalue(design: LaggedDesign, inside: np.ndarray, start: Floats) ->
 
 
 def into_cone(v: Floats, inside: np.ndarray) -> Floats:
-    """Return a unit vector of the cone: blocks outside the support are shortened alike."""
+    """Project v on the cone by scaling all blocks outside the support, then normalise."""
     norms = block_norms(v)
     most, outside = CONE * norms[inside].sum(), norms[~inside].sum()
     v = v.copy()
@@ -113,7 +113,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
-    """Return exponents of the error or the eigenvalue, or how much of a bound is used."""
+    """Return exponents of the error or the eigenvalue, or the ratio to a bound."""
     out = {}
     for setting in rule.settings:
         name, _, kind = setting.partition(", ")

@@ -1,4 +1,4 @@
-"""Gaussian circulants stretch some rank-one matrix out of all bounds (Lemma norip)."""
+"""Gaussian circulants have no restricted isometry over rank-one matrices (Lemma norip)."""
 
 import math
 from typing import TYPE_CHECKING
@@ -16,15 +16,18 @@ from lhb_engine.history import Floats
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TRIALS = 50  # circulants a seed, size and number of rows
+TRIALS = 50  # circulants for each seed, size and number of rows
 SHAPES = {1: (1, 1), 4: (2, 2), 8: (2, 4), 16: (4, 4), 32: (4, 8), 64: (8, 8)}  # p: (p1, p2)
 KEPT = (1.0, 0.5, 0.25)  # share of the rows
 KINDS = ("complex", "real", "real, real rank one")
-STARTS, SWEEPS = 2, 8  # of the search over real rank-one matrices
+STARTS, SWEEPS = 2, 8  # of the alternating maximisation in `real_rank_one`
 
 
 def predicted(p: int) -> float:
-    """P(M_p > 1) = 1 - (1 - e^-2)^p for complex entries: |d_k|^2 is exponential."""
+    """Return the probability of docs/model.md (8.3) for complex entries, 1 - (1 - e^-2)^p.
+
+    Each |d_k|^2 is then exponential.
+    """
     return 1.0 - (1.0 - math.exp(-2.0)) ** p
 
 
@@ -43,10 +46,10 @@ def cases(scale: Scale) -> list[Case]:
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     """Count circulants whose constant over rank-one matrices exceeds 1.
 
-    The constant is computed from the matrix itself: |C v|^2 - 1 over v = f_k* / sqrt(p), the rows
-    of the Fourier matrix, each a complex rank-one matrix; `identity` is how far it is from
-    max_k ||d_k|^2 - 1|, with d the normalised Fourier transform of the first row. Over real
-    rank-one matrices it is the largest that alternating maximisation finds: a lower bound.
+    Over complex rank-one matrices the constant is the largest | |C v|^2 - 1 | over the rows v of
+    the normalised Fourier matrix, each of which is a rank-one matrix. Column `identity` is how far
+    it is from max_k | |d_k|^2 - 1 |, with d the normalised DFT of the first row. Over real rank-one
+    matrices it is a lower bound, found by alternating maximisation.
     """
     p: int = case["p"]
     n = round(p * case["kept"])
@@ -114,7 +117,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, Statistic]:
-    """Return how far the share is from the law, or from the rule's 1 - c^p, or the identity."""
+    """Return the share less `predicted`, the share less the rule's 1 - c^p, or `identity`."""
     out: dict[str, Statistic] = {}
     for setting in rule.settings:
         kind, size, kept = setting.rsplit(", ", 2)

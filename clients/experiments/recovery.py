@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DIM, HORIZON = 10, 100
 SPARSITIES = (2, 10, 50)
-STEP, MOST = 20, 600  # rows are looked at in steps, up to so many
+STEP, MOST = 20, 600  # numbers of rows tried: multiples of STEP up to MOST
 SUCCESS = 1e-3  # relative error
 ENSEMBLES = (
     "iid",
@@ -44,10 +44,9 @@ def cases(scale: Scale) -> list[Case]:
 def rows_of(ensemble: str, dim: int, horizon: int, n: int, rng: np.random.Generator) -> Floats:
     """Return the first n rows of one design, (n, horizon * dim).
 
-    A smaller design is its first rows.
-
-    A circulant of as many rows as are ever looked at: of one vector of `dim * horizon` numbers, or
-    of that many blocks of `dim`, with phi on the first `horizon` blocks.
+    Designs are nested: a smaller one is the first rows of a larger one. A circulant has as many
+    rows as are ever used. It is made of one vector of `dim * horizon` numbers, or of that many
+    blocks of `dim` numbers, with phi on the first `horizon` blocks.
     """
     size = dim * horizon
     if ensemble == "iid":
@@ -60,10 +59,10 @@ def rows_of(ensemble: str, dim: int, horizon: int, n: int, rng: np.random.Genera
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """Return the fewest rows, in steps, from which the method recovers phi.
+    """Return the fewest rows, in steps, with which the method recovers phi.
 
-    By bisection over nested designs: a convex method that succeeds with some rows succeeds with
-    more, since its solution stays feasible; the alternating one nearly always does.
+    They are found by bisection over nested designs. A convex method that succeeds with some rows
+    also succeeds with more, since its solution stays feasible; the alternating one nearly always.
     """
     dim, horizon, step, most = (3, 8, 4, 24) if scale.toy else (DIM, HORIZON, STEP, MOST)
     s = case["s"]
@@ -126,7 +125,7 @@ def _rows(m: float) -> str:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
-    """Return the ratio of rows needed at one s to those at the least, a design each."""
+    """Return the rows needed at one s over those at the least s, a setting for each design."""
     least, out = min(table.values("s")), {}
     method = rule.name.split("_", 1)[1].replace("_", " ")
     for setting in rule.settings:
@@ -140,7 +139,7 @@ def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
 
 
 def details(table: Table) -> str:
-    """Tell the rows needed at probability 1/2."""
+    """Return a Markdown table of the rows needed for recovery with probability 1/2."""
     sparsities = table.values("s")
     rows = []
     for method, of_method in table.by("method"):

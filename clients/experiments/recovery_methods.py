@@ -1,7 +1,7 @@
 """Noiseless recovery of a matrix phi (lags x dim) from rows X phi = y: three methods.
 
-The convex ones minimise a norm over {X phi = y} by Douglas-Rachford splitting; each is told the
-truth only to stop early once it has been found.
+The two convex methods minimise a norm over {X phi = y} by Douglas-Rachford splitting. The true phi
+is passed to each method only to stop early once it is recovered.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from lhb_engine.history import Floats
 
 ITERATIONS = 400
 CHECK_EVERY = 20
-FOUND = 5e-4  # relative error that counts as found, half of what success asks for
+FOUND = 5e-4  # relative error that stops a method: half of the one that counts as success
 SWEEPS, STARTS = 80, 2
 
 Recover = Callable[[Floats, Floats, Floats], Floats]
@@ -27,7 +27,7 @@ def shrink_rows(phi: Floats, amount: float) -> Floats:
 
 def shrink_spectrum(phi: Floats, amount: float) -> Floats:
     """Lower every singular value by `amount`, to zero where it is smaller."""
-    # the Gram of the short side: one dim x dim eigenproblem in place of an SVD
+    # the eigenvectors of the small Gram matrix (dim x dim) are cheaper than an SVD
     values, vectors = np.linalg.eigh(phi.T @ phi)
     singular = np.sqrt(np.maximum(values, 0.0))
     factor = np.maximum(0.0, 1.0 - amount / np.maximum(singular, np.finfo(float).tiny))
@@ -35,10 +35,10 @@ def shrink_spectrum(phi: Floats, amount: float) -> Floats:
 
 
 def least_norm(prox: Callable[[Floats, float], Floats]) -> Recover:
-    """The solution of X phi = y that is least in the norm whose proximal map is `prox`."""
+    """Return a method: the least solution of X phi = y in the norm with proximal map `prox`."""
 
     def recover(design: Floats, y: Floats, truth: Floats) -> Floats:
-        # orthonormal basis q of the rows' span: the projection on {X phi = y} is v - q q'v + x0
+        # q: orthonormal basis of the row space; the projection on {X phi = y} is v - q q'v + x0
         q, r = np.linalg.qr(design.T)
         x0 = q @ np.linalg.solve(r.T, y)
         amount = 0.5 * float(np.linalg.norm(x0)) / np.sqrt(truth.shape[1])
@@ -53,16 +53,16 @@ def least_norm(prox: Callable[[Floats, float], Floats]) -> Recover:
                 if float(np.linalg.norm(on_rows - truth.ravel())) < FOUND:
                     break
                 if float(np.linalg.norm(on_rows - short)) < 1e-7:
-                    break  # settled, elsewhere
+                    break  # converged, but not to the truth
         return np.asarray(on_rows.reshape(truth.shape))
 
     return recover
 
 
 def alternating(design: Floats, y: Floats, truth: Floats) -> Floats:
-    """theta and w by least squares in turn, from the spectral start and a random one.
+    """Return theta w' by alternating least squares, from the spectral start and a random one.
 
-    With fewer rows than theta w' has degrees of freedom there is nothing to determine it: zero.
+    With fewer rows than theta w' has degrees of freedom the result is 0.
     """
     n_lags, dim = truth.shape
     best, least = np.zeros_like(truth), np.inf
@@ -89,7 +89,7 @@ def alternating(design: Floats, y: Floats, truth: Floats) -> Floats:
 
 
 def _least_squares(matrix: Floats, y: Floats) -> Floats:
-    """By the normal equations, with a ridge at rounding size: fast, and never singular."""
+    """Solve the normal equations, with a ridge of rounding size so that they are not singular."""
     gram = matrix.T @ matrix
     gram[np.diag_indices_from(gram)] += 1e-13 * float(np.trace(gram))
     return np.asarray(np.linalg.solve(gram, matrix.T @ y))

@@ -19,7 +19,7 @@ from lhb_engine.history import Floats, Ints
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# rows enough for constants below 1, where the theorem speaks
+# enough rows for constants below 1, where the theorem applies
 BASE = {"m": 96, "h": 200, "d": 2, "s": 3}
 VARIED = {
     "m": (24, 48, 96, 192),
@@ -37,17 +37,17 @@ CHUNK = 20_000
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List one quantity at a time, the others as in `BASE`, for each kind of rows."""
+    """List the cases: one quantity varies, the others are as in `BASE`; for each kind of rows."""
     varied = one_at_a_time(scale, TOY if scale.toy else VARIED)
     return [case | {"rows": rows} for rows in ROWS for case in varied]
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """Bound delta_s of one matrix."""
+    """Bound delta_s of docs/model.md (8.2) for one matrix."""
     setting = (TOY_BASE if scale.toy else BASE) | {case["varied"]: case["value"]}
     m, h, d, s = (setting[name] for name in ("m", "h", "d", "s"))
     rng = np.random.default_rng([case["seed"], m, h, d])  # the same matrix at every s
-    if case["rows"] == TOEPLITZ:  # as in a bandit: every row brings a new context
+    if case["rows"] == TOEPLITZ:  # as in a bandit: every row has one new context
         matrix = block_circulant(rng.standard_normal((h + m, d)), np.arange(h, h + m))
         matrix = matrix[:, : h * d]
     else:
@@ -125,7 +125,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
-    """Return exponents in m and s; in h and d the ratio of the rows needed to what log^2 allows."""
+    """Return exponents in m and s; in h and d the rows needed over what log^2 allows."""
     varied, out = rule.name.split("_")[0], {}
     for setting in rule.settings:
         rows, _, base = setting.partition(", from ")
@@ -141,9 +141,10 @@ def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
 
 
 def _excess(own: Table, low: float, high: float) -> Floats:
-    """Rows needed at `high` over those at `low`, over what log^2(h d) allows, a seed each.
+    """Return the rows needed at `high` over those at `low`, over what log^2(h d) allows, by seed.
 
-    delta^2 m is constant along the rows needed: their ratio is that of delta^2.
+    delta falls as 1 / sqrt(m), so the ratio of the rows needed for one delta is that of delta^2 at
+    one m.
     """
     few, many = own.where(value=low), own.where(value=high)
     if not len(few) or not len(many):

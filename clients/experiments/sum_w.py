@@ -1,4 +1,4 @@
-"""Lag weights whose sum is not 1: with noise in proportion, and with the same noise."""
+"""Lag weights whose sum is not 1, with noise in proportion to the sum and with fixed noise."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -42,7 +42,7 @@ class Scaled(SimulationSettings):
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List every sum, with either noise."""
+    """List every sum with both kinds of noise."""
     return [
         {"panel": panel, "total": total, "label": label, "seed": seed}
         for panel in NOISES
@@ -76,7 +76,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
-    """Return the regret over sum(w), relative to that at sum(w) = 1, less 1."""
+    """Return the relative change of regret over sum(w) from that at sum(w) = 1."""
     own = table.where(label="ad_lasso", panel=next(iter(NOISES)))
     one, out = own.where(total=1.0).by_seed("per_sum"), {}
     for setting in rule.settings:

@@ -32,17 +32,17 @@ VARIED: dict[str, tuple[float, ...]] = {
 }
 TOY = {"n": (100, 200), "s": (1, 2), "d": (2, 4), "mass": (0.5, 1.0)}
 HORIZON = 100
-# exponents of sqrt(s d / n) / |w of the fitted lags|
+# exponents of each quantity in sqrt(s d / n) / |w of the fitted lags|
 PREDICTED = {"n": -0.5, "s": 0.5, "d": 0.5, "mass": -1.0}
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List one quantity at a time, the others as in `BASE`."""
+    """List the cases: one quantity varies, the others are as in `BASE`."""
     return one_at_a_time(scale, TOY if scale.toy else VARIED)
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
-    """Fit once; return the sine of the angle (1 where nothing is found)."""
+    """Fit once; return the sine of theta's angle, 1 if there is no estimate."""
     setting = BASE | {case["varied"]: case["value"]}
     horizon = 20 if scale.toy else HORIZON
     n, s, d = (int(setting[name]) for name in ("n", "s", "d"))
@@ -71,8 +71,8 @@ def lag_weights_of(
 ) -> tuple[Floats, int]:
     """Return s equal weights with |w|_2 = 1, and how many lags are fitted.
 
-    With less than all of the mass, the second half of the lags is left out and holds
-    sqrt(1 - mass^2) of the l2 norm in weights of its own.
+    With `mass` below 1 only the first half of the lags is fitted. Its weights have l2 norm `mass`;
+    those of the second half have sqrt(1 - mass^2).
     """
     weights = np.zeros(horizon)
     n_lags = horizon if mass == 1.0 else horizon // 2

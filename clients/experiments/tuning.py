@@ -1,4 +1,4 @@
-"""The options of all agents, chosen alike: on the same worlds and seeds, by mean regret."""
+"""The choice of all agents' options by mean regret, on the same worlds and seeds."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from clients.simulator import Player
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FIRST_SEED = 1000  # no other experiment plays these worlds
+FIRST_SEED = 1000  # no other experiment uses these seeds
 SEEDS = 8
 BOARDS = {
     "flat s=2": ("flat", 2),
@@ -87,7 +87,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def details(table: Table) -> str:
-    """Tell the mean regret of each set of options on each board."""
+    """Return the mean regret of each set of options on each board, as Markdown."""
     finals = final(table)
     boards = finals.values("panel")
     rows = []
@@ -98,7 +98,7 @@ def details(table: Table) -> str:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, Statistic]:
-    """Return nothing: options are chosen here, no claim is judged."""
+    """Return an empty mapping: no claim is judged here."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""The paper's regret and the one summed over rounds: the same up to the last h rounds."""
+"""The paper's regret, docs/model.md (1.3), against the sum of the rewards' own gaps."""
 
 from typing import TYPE_CHECKING
 
@@ -49,9 +49,10 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
 
 
 def regret_by_rounds(world: LongHorizonEnvironment, selected: Floats) -> Floats:
-    """Return sum over rounds of <y*_t - y_t, theta>: what has arrived by then, not what is due.
+    """Return the cumulative sum of <y*_t - y_t, theta>, the gap in the rewards of rounds up to t.
 
-    y* is the filtered context of one who always takes the best arm.
+    y_t is the filtered context of the agent, and y*_t that of always choosing the best arm. Effects
+    still to come are not counted.
     """
     n = len(selected)
     lost = np.empty(n)
@@ -75,7 +76,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
-    """Return the exponent of the difference in T, or the share it is of the regret at the end."""
+    """Return the exponent of the difference in T, or its share of the final regret."""
     if rule.name == "bounded":
         own = table.where(label="uniform")
         return {"uniform": exponent(own, "round", "gap")} if len(own) else {}

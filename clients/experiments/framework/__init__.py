@@ -1,4 +1,4 @@
-"""What all experiments share: rules and verdicts, sweeps, tables, figures and the report.
+"""The shared parts of all experiments: rules, verdicts, sweeps, tables, figures, the report.
 
-Begin with `experiment.py`; `claims.py` has the rules and how a verdict follows from them.
+Begin with `experiment.py`, then `claims.py`, which has the rules and the verdicts.
 """

@@ -1,8 +1,8 @@
-"""The rules of docs/claims.toml, and the verdict that follows from one of them.
+"""The rules of docs/claims.toml, and the verdicts that follow from them.
 
-A rule says, before anything is measured, which statistic in which settings decides a claim, and
-over how many seeds. A verdict is computed from a rule and measured statistics alone; what was
-measured in other settings, or on fewer seeds, is not judged.
+A rule is written before anything is measured. It names the statistic, the settings and the number
+of seeds that decide a claim. A verdict is computed from a rule and measured statistics alone. A
+claim measured in other settings, or on too few seeds, is not judged.
 """
 
 import tomllib
@@ -16,16 +16,16 @@ from typing import Any, Literal, get_args
 from clients.experiments.framework.intervals import Interval, Statistic
 
 PATH = Path(__file__).resolve().parents[3] / "docs" / "claims.toml"
-LEAST_SEEDS = 10  # with fewer than the rule asks, but so many, a verdict is provisional
-ERROR = 0.05  # of a claim: its settings share it (Bonferroni)
-RATE_MARGIN = 0.1  # of an exponent: further within a bound, the bound's rate is not seen
+LEAST_SEEDS = 10  # from this many seeds on, but fewer than the rule's, a verdict is provisional
+ERROR = 0.05  # error probability of a claim, divided by its number of settings (Bonferroni)
+RATE_MARGIN = 0.1  # an exponent further below its bound does not show the bound's rate
 
 Relation = Literal["below", "above", "within"]
 Quantifier = Literal["all", "most"]
 
 
 class Outcome(StrEnum):
-    """What a verdict says."""
+    """The possible verdicts."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -35,25 +35,43 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """How one claim is decided.
+    """The rule that decides one claim.
 
     Attributes
     ----------
-    id : "EXPERIMENT.NAME"
-    says : what is claimed
-    place : where the paper says it; "ours" where it does not
-    statistic : what is measured in each setting, in words
-    settings : where it is measured; a verdict needs all of them and no other
-    relation, target, margin : the statistic is to be below or above the target, or within it by
-        no more than the margin
-    quantifier : whether all settings or more than half of them must agree
-    seeds : the seeds that it asks for; with fewer, a verdict is provisional and says so
-    factor : of a comparison of regrets: the claim is that the first is below factor times the other
-    agents : algorithms that the claim is judged for, a verdict each; none: one verdict
-    agent : the one of them that this rule is about
-    bound : the target is an exponent that the paper gives as an upper bound
-    last : the verdict of the last edition; "new" where it had none
-    changes : (date, reason) of every change of the rule
+    id : str
+        "EXPERIMENT.NAME".
+    says : str
+        The claim.
+    place : str
+        Where the paper says it; "ours" if it does not.
+    statistic : str
+        What is measured in each setting, in words.
+    settings : tuple of str
+        Names of the settings; a verdict needs exactly these.
+    relation, target, margin : str, float, float
+        The statistic must be below the target, above it, or within the margin of it.
+    quantifier : str
+        Whether all settings or more than half of them must agree.
+    seeds : int
+        Number of seeds required; with fewer the verdict is provisional.
+    factor : float
+        In a comparison of regrets: the first must be below this multiple of the other.
+    agents : tuple of str
+        Algorithms that the claim is judged for, with a verdict each; if empty there is one verdict.
+    agent : str
+        The algorithm of this rule.
+    bound : bool
+        The target is an exponent that the paper gives as an upper bound.
+    last : str
+        The verdict in the last edition of the report; "new" if there was none.
+    changes : tuple of (date, reason)
+        All changes of the rule.
+
+    Raises
+    ------
+    ValueError
+        A field has an unknown value, or settings are missing or repeated.
     """
 
     id: str
@@ -85,7 +103,7 @@ class Rule:
 
     @property
     def experiment(self) -> str:
-        """The experiment that measures it."""
+        """The name of its experiment."""
         return self.id.partition(".")[0]
 
     @property
@@ -99,7 +117,7 @@ class Rule:
         return f"{self.says} ({self.agent})" if self.agent else self.says
 
     def decide(self, interval: Interval) -> Outcome:
-        """The outcome of one setting."""
+        """Return the outcome of one setting, from the interval of its statistic."""
         low, high = self.target - self.margin, self.target + self.margin
         if self.relation == "below":
             holds, fails = interval.high < self.target, interval.low >= self.target
@@ -113,14 +131,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a claim: computed from its rule and what was measured, never given.
+    """The outcome of a claim, computed from its rule and the measured statistics.
 
     Parameters
     ----------
     rule : Rule
     measured : mapping of setting to Statistic
     seeds : int
-        Distinct seeds of the table that they were measured on.
+        Number of distinct seeds they were measured on.
     """
 
     rule: Rule
@@ -129,7 +147,7 @@ class Verdict:
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
-        """A setting's interval each, together of level 1 - ERROR."""
+        """The confidence interval of each setting, with joint level 1 - ERROR."""
         level = 1 - ERROR / len(self.rule.settings)
         known = [name for name in self.rule.settings if name in self.measured]
         return {name: self.measured[name].interval(level) for name in known}
@@ -141,7 +159,7 @@ class Verdict:
 
     @property
     def obstacle(self) -> str:
-        """Why there is no verdict; empty where there is one."""
+        """The reason why there is no verdict; empty if there is one."""
         absent = set(self.rule.settings) - set(self.measured)
         other = set(self.measured) - set(self.rule.settings)
         if absent or other:
@@ -168,7 +186,7 @@ class Verdict:
 
     @property
     def note(self) -> str:
-        """What must be said beside the verdict; empty where nothing."""
+        """The remark shown beside the verdict; empty if there is none."""
         if self.obstacle:
             return self.obstacle
         notes = [f"provisional, {self._few_seeds}"] if self._few_seeds else []
@@ -192,8 +210,16 @@ class Item:
     Attributes
     ----------
     place, what : str
-    claims : ids of the rules that judge it
-    reason : why no rule can
+        Where it is in the paper, and what it says.
+    claims : tuple of str
+        Ids of the rules that judge it.
+    reason : str
+        Why there are no such rules.
+
+    Raises
+    ------
+    ValueError
+        There are both claims and a reason, or neither.
     """
 
     place: str
@@ -208,17 +234,17 @@ class Item:
 
 @dataclass(frozen=True)
 class Rulebook:
-    """All of docs/claims.toml."""
+    """The content of docs/claims.toml."""
 
     rules: tuple[Rule, ...]
     items: tuple[Item, ...]
 
     def of(self, experiment: str) -> list[Rule]:
-        """The rules of one experiment."""
+        """Return the rules of one experiment."""
         return [rule for rule in self.rules if rule.experiment == experiment]
 
     def seeds(self, experiment: str) -> int:
-        """The seeds that all of an experiment's verdicts need."""
+        """Return the number of seeds that suffices for all verdicts of an experiment."""
         return max((rule.seeds for rule in self.of(experiment)), default=1)
 
 
@@ -228,7 +254,7 @@ def load_rulebook(path: Path = PATH) -> Rulebook:
     Raises
     ------
     ValueError
-        A rule without a needed field, with an unknown one, or listed twice.
+        A rule lacks a required field, has an unknown one, or is listed twice.
     """
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     rules = [rule for entry in data["claim"] for rule in _rules_of(entry)]
@@ -243,7 +269,7 @@ def load_rulebook(path: Path = PATH) -> Rulebook:
 
 
 def _rules_of(entry: dict[str, Any]) -> list[Rule]:
-    """One rule, or one for each of its agents."""
+    """Return one rule, or one for each of its agents."""
     if unknown := set(entry) - {f.name for f in fields(Rule)}:
         raise ValueError(f"{entry.get('id')}: unknown {', '.join(sorted(unknown))}")
     changes = tuple((str(c["date"]), c["reason"]) for c in entry.get("changes", ()))

@@ -1,7 +1,7 @@
-"""What an experiment is: cases to run, rows they give, a figure and statistics from those rows.
+"""An experiment: cases to run, the rows they return, and a figure and statistics from those rows.
 
-Running and judging are apart: `run` makes rows, which go to a CSV; `draw` and `measure` read the
-CSV alone. Verdicts follow from the rules in docs/claims.toml (`claims.py`).
+Running and judging are separate. `run` returns rows, which are written to a CSV; `draw` and
+`measure` read only the CSV. Verdicts follow from the rules in docs/claims.toml (`claims.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -16,18 +16,21 @@ from clients.simulator import Player, over_http, play_in_process
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Case = dict[str, Any]  # scalars only; names one unit of work, and leads each of its rows
+Case = dict[str, Any]  # scalars that identify one unit of work; its rows begin with them
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How large an experiment is run, and in what worlds.
+    """The size of an experiment, and the parameters of its worlds.
 
     Attributes
     ----------
-    seeds : worlds 0 .. seeds - 1
-    noise, arms : of the simulated worlds
-    toy : tiny sizes, to see that everything runs
+    seeds : int
+        Number of worlds; their seeds are 0 .. seeds - 1.
+    noise, arms : float, int
+        Noise standard deviation and number of arms of the simulated worlds.
+    toy : bool
+        Use tiny sizes, to test that everything runs.
     """
 
     seeds: int = 40
@@ -37,7 +40,7 @@ class Scale:
 
     @property
     def suffix(self) -> str:
-        """What tells the files of this scale from those of the default one."""
+        """The suffix of this scale's file names; empty for the default scale."""
         parts = [
             f"-noise{self.noise:g}" if self.noise != Scale.noise else "",
             f"-arms{self.arms}" if self.arms != Scale.arms else "",
@@ -53,16 +56,25 @@ class Experiment:
     Attributes
     ----------
     name, title : str
-    source : where in the paper
-    choices : what the paper leaves open and what was chosen
-    cases : the units of work at a scale; each holds a seed, so that runs are paired
-    run : the rows of one case; depends on nothing but its arguments
-    draw : the figure, from the table alone
-    measure : the statistic of each setting of a rule, from the table alone; settings that the
-        table lacks are left out
-    bands : what shading and bars in the figure are
-    details : further results as Markdown, from the table alone
-    varies : whether `--sensitivity` runs it at other noise and K too
+    source : str
+        Its place in the paper.
+    choices : str
+        What the paper leaves open, and what was chosen.
+    cases : callable
+        Returns the units of work at a scale. Each holds a seed, so that runs are paired.
+    run : callable
+        Returns the rows of one case; it depends on its arguments alone.
+    draw : callable
+        Draws the figure from the table.
+    measure : callable
+        Returns the statistic of each setting of a rule from the table. Settings that the table
+        lacks are left out.
+    bands : str
+        What shading and bars in the figure are.
+    details : callable or None
+        Returns further results from the table, as Markdown.
+    varies : bool
+        `--sensitivity` also runs it with other noise and K.
     """
 
     name: str
@@ -79,13 +91,13 @@ class Experiment:
     figure_size: tuple[float, float] = (9.0, 4.5)
 
     def judge(self, table: Table, rulebook: Rulebook) -> list[Verdict]:
-        """The verdict of each of the experiment's rules."""
+        """Return the verdict of each of the experiment's rules."""
         n_seeds = len(table.values("seed"))
         return [Verdict(r, self.measure(table, r), n_seeds) for r in rulebook.of(self.name)]
 
 
 def run_case(name: str, case: Case, scale: Scale, url: str | None) -> list[Row]:
-    """Run one case of a named experiment; a worker process is sent these arguments."""
+    """Run one case of a named experiment; all arguments can be pickled for a worker process."""
     from clients.experiments import load_experiment
 
     player = play_in_process if url is None else over_http(url)
@@ -94,7 +106,7 @@ def run_case(name: str, case: Case, scale: Scale, url: str | None) -> list[Row]:
 
 
 def settings_of(experiment: Experiment, scale: Scale) -> dict[str, Any]:
-    """Return what the JSON beside the CSV says of a run."""
+    """Return the settings that are written to the JSON file beside the CSV."""
     return {
         "experiment": experiment.name,
         "title": experiment.title,

@@ -1,4 +1,4 @@
-"""Confidence intervals of what an experiment measured, at any level."""
+"""Statistics of an experiment with their confidence intervals, at any level."""
 
 from dataclasses import dataclass
 from math import isfinite, sqrt
@@ -11,7 +11,7 @@ from lhb_engine.history import Floats
 
 
 class Interval(NamedTuple):
-    """A value and the ends of its interval."""
+    """A value and its confidence interval."""
 
     value: float
     low: float
@@ -28,17 +28,17 @@ class Statistic(Protocol):
     """A measured quantity."""
 
     def interval(self, level: float) -> Interval:
-        """The two-sided interval that covers the truth with probability `level`."""
+        """Return the two-sided confidence interval with coverage `level`."""
 
 
 @dataclass(frozen=True)
 class SeedMean:
-    """The mean of one independent value a seed; Student's t interval."""
+    """The mean of independent values, one a seed, with Student's t interval."""
 
     values: Floats
 
     def interval(self, level: float) -> Interval:
-        """Mean and t interval; unbounded where there is one seed only."""
+        """Return the mean and its t interval, which is unbounded for a single seed."""
         n, mean = len(self.values), float(self.values.mean())
         if n < 2:
             return Interval(mean, -np.inf, np.inf)
@@ -49,13 +49,13 @@ class SeedMean:
 
 @dataclass(frozen=True)
 class Share:
-    """A share of independent trials; the exact (Clopper-Pearson) interval."""
+    """A share of independent trials, with the exact (Clopper-Pearson) interval."""
 
     count: int
     trials: int
 
     def interval(self, level: float) -> Interval:
-        """Share and exact binomial interval."""
+        """Return the share and its exact binomial interval."""
         k, n, tail = self.count, self.trials, (1 - level) / 2
         low = float(stats.beta.ppf(tail, k, n - k + 1)) if k > 0 else 0.0
         high = float(stats.beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0

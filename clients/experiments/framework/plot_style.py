@@ -1,4 +1,4 @@
-"""One look for all figures: colours and dashes by name, mean with a band of one standard error."""
+"""The style of all figures: colours and dashes by name, means with bands of a standard error."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What the regret experiments share: agents on the same worlds, curves, paired comparisons."""
+"""The shared parts of the regret experiments: agents, regret curves, paired comparisons."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from lhb_engine.history import Floats
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-N_POINTS = 40  # of a curve that goes to the CSV
+N_POINTS = 40  # points of a regret curve in the CSV
 DRAWN = (
     "ad_lasso",
     "ad_lasso, paper's lambda",
@@ -34,7 +34,7 @@ DRAWN = (
 class Contender:
     """An algorithm with options, under the name that figures give it.
 
-    `options` may use what an agent is told of the world by giving a function of the settings.
+    `options` is a dict, or a function of the world's settings where the agent is told the truth.
     """
 
     algorithm: str
@@ -43,13 +43,13 @@ class Contender:
     )
 
     def told(self, settings: SimulationSettings) -> dict[str, Any]:
-        """The options in a world of these settings."""
+        """Return the options for a world with these settings."""
         given = self.options(settings) if callable(self.options) else self.options
         return dict(given)
 
 
 def sparsity_of(settings: SimulationSettings) -> int:
-    """The true number of nonzero lag weights."""
+    """Return the true number of nonzero lag weights."""
     return 1 if settings.weights == "single" else settings.sparsity
 
 
@@ -79,7 +79,7 @@ def play(
     player: Player,
     rounds: Sequence[int] | None = None,
 ) -> list[Row]:
-    """The regret curve of one run, a row a point: at `rounds`, or at 40 evenly spaced ones."""
+    """Return the regret curve of one run, a row a point: at `rounds`, or at 40 even steps."""
     settings = _for(contender, settings)
     run = player(settings, contender.algorithm, seed, lambda n: None)
     at = rounds or np.unique(np.linspace(1, settings.rounds, N_POINTS).round().astype(int))
@@ -97,7 +97,7 @@ def _for(contender: Contender, settings: SimulationSettings) -> SimulationSettin
 
 
 def cases_of(panel_names: Sequence[str], labels: Sequence[str], scale: Scale) -> list[Case]:
-    """Every contender in every panel on every seed."""
+    """Return a case for every contender, panel and seed."""
     return [
         {"panel": panel, "label": label, "seed": seed}
         for panel in panel_names
@@ -107,7 +107,7 @@ def cases_of(panel_names: Sequence[str], labels: Sequence[str], scale: Scale) ->
 
 
 def final(table: Table) -> Table:
-    """The last point of every curve."""
+    """Return the last point of every curve."""
     last = {panel: max(rows.column("round")) for panel, rows in table.by("panel")}
     return Table(row for row in table if row["round"] == last[row["panel"]])
 
@@ -133,7 +133,7 @@ def draw_panels(table: Table, figure: "Figure", n_columns: int = 4) -> None:
 
 
 def compare(table: Table, rule: Rule, agent: str = "") -> dict[str, SeedMean]:
-    """Final regret of `agent` less `factor` times its rival's, in each "panel / rival"."""
+    """Return final regret of `agent` less `factor` times its rival's, by "panel / rival"."""
     finals, out = final(table), {}
     for setting in rule.settings:
         panel, rival = setting.split(" / ")
@@ -145,13 +145,13 @@ def compare(table: Table, rule: Rule, agent: str = "") -> dict[str, SeedMean]:
 
 
 def by_seed(one: Table, other: Table, name: str, factor: float = 1.0) -> Floats:
-    """`one` less factor times `other`, a seed each: same worlds, so their luck cancels."""
+    """Return column `name` of `one` less factor times that of `other`, paired by seed."""
     a, b = one.by_seed(name), other.by_seed(name)
     return np.array([a[seed] - factor * b[seed] for seed in sorted(a.keys() & b.keys())])
 
 
 def regret_table(table: Table) -> str:
-    """Mean final regret of every contender in every panel, as Markdown."""
+    """Return the mean final regret of every contender in every panel, as Markdown."""
     finals = final(table)
     names = finals.values("panel")
     rows = []

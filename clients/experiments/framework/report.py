@@ -1,4 +1,4 @@
-"""docs/results.md and its figures, from the CSVs and docs/claims.toml alone."""
+"""The report docs/results.md and its figures, made from the CSVs and docs/claims.toml."""
 
 import json
 import textwrap
@@ -15,7 +15,7 @@ from clients.experiments.framework.results_head import HEAD
 from clients.experiments.framework.sweep import csv_path
 from clients.experiments.framework.table import Table, markdown
 
-DPI = 90  # committed pictures stay small
+DPI = 90  # low, since the pictures are committed
 NOISES, ARMS = (0.05, 0.1, 0.5, 1.0), (3, 10, 30)
 SIGNS = {
     Outcome.HOLDS: "yes",
@@ -46,12 +46,12 @@ def draw_figure(experiment: Experiment, table: Table, path: Path, dpi: int = DPI
         picture = BytesIO()
         figure.savefig(picture, dpi=dpi)
         plt.close(figure)
-    # a palette shows the same and takes a third of the bytes
+    # a palette looks the same at a third of the size
     Image.open(picture).convert("RGB").quantize(64).save(path, optimize=True)
 
 
 def caption(experiment: Experiment, table: Table) -> str:
-    """Return what a figure's reader must know: settings, seeds, and what its bands are."""
+    """Return the caption of a figure: settings, seeds, and the meaning of its bands."""
     seeds = table.values("seed")
     return f"{experiment.choices}. {len(seeds)} seeds; {experiment.bands}."
 
@@ -110,7 +110,7 @@ def _summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def _deciding(verdict: Verdict) -> str:
-    """The setting that decides: the worst one, or the last that agrees."""
+    """Return the setting that decides: the worst one, or the last that agrees."""
     if not verdict.intervals:
         return ""
     order = (Outcome.FAILS, Outcome.UNDECIDED, Outcome.HOLDS)
@@ -126,7 +126,7 @@ def _asked(verdict: Verdict) -> str:
 
 
 def _changed(verdicts: Sequence[Verdict]) -> str:
-    """Tell which claims have another verdict than in the last edition, and how rules changed."""
+    """Return the changes of verdicts and rules since the last edition, as Markdown."""
     by_id: dict[str, list[Verdict]] = {}
     for v in verdicts:
         by_id.setdefault(v.rule.id, []).append(v)
@@ -195,7 +195,7 @@ def _section(
 
 
 def _sensitivity(folder: Path, scale: Scale, rulebook: Rulebook) -> str:
-    """A verdict a claim and setting; empty where only the default was run."""
+    """Return the verdicts by claim and scale; empty if only the default scale was run."""
     settings = sensitivity_scales(scale)
     rows = []
     for name in EXPERIMENTS:

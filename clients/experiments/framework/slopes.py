@@ -1,4 +1,4 @@
-"""Growth exponents: slopes on log axes, one a seed, so that their spread is the error."""
+"""Growth exponents: log-log slopes within each seed, whose spread gives the error."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ from lhb_engine.history import Floats
 
 
 def exponent(table: Table, x: str, y: str) -> SeedMean:
-    """The exponent of y in x: a least-squares slope of log y on log x within each seed."""
+    """Return the exponent of y in x: the mean over the seeds of `slope_by_seed`."""
     return SeedMean(slope_by_seed(table, x, y))
 
 
 def slope_by_seed(table: Table, x: str, y: str) -> Floats:
-    """Least-squares slope of log y on log x within each seed, (n_seeds,)."""
+    """Return the least-squares slope of log y on log x within each seed, (n_seeds,)."""
     slopes = []
     for _, rows in table.by("seed"):
         at, value = rows.column(x), np.maximum(rows.column(y), 1e-12)

@@ -1,8 +1,8 @@
-"""Run the cases of an experiment, side by side and resumably.
+"""Run the cases of an experiment in parallel, resumably.
 
-Finished cases are appended to `NAME.cases.ndjson` as they come; a stopped sweep, or one with more
-seeds, runs what is missing. The CSV is in the order of the cases: the number of jobs, the backend
-and the order of finishing leave no trace in it.
+Finished cases are appended to `NAME.cases.ndjson` (the ledger). A sweep that was stopped, or that
+has more seeds than before, runs only the missing cases. The CSV is in the order of the cases, so it
+does not depend on the number of jobs, the backend or the order of finishing.
 """
 
 import hashlib
@@ -38,10 +38,14 @@ class Workers:
 
     Attributes
     ----------
-    jobs : processes; -1 for all cores
-    backend : "loky" (processes of this machine) or "dask" (an existing cluster)
-    scheduler : the cluster's address, tcp://host:port
-    url : a running server to play against; None plays in process
+    jobs : int
+        Number of processes; -1 for all cores.
+    backend : str
+        "loky" (processes of this machine) or "dask" (an existing cluster).
+    scheduler : str or None
+        Address of the cluster, tcp://host:port.
+    url : str or None
+        A running server to play against; None plays in process.
     """
 
     jobs: int = -1
@@ -59,7 +63,7 @@ class Done:
 
 
 def csv_path(folder: Path, name: str, scale: Scale) -> Path:
-    """Where the rows of an experiment go."""
+    """Return the path of an experiment's CSV."""
     return folder / f"{name}{scale.suffix}.csv"
 
 
@@ -72,14 +76,14 @@ def run_sweep(
     *,
     fresh: bool = False,
 ) -> Table:
-    """Run what is missing, write NAME.csv and NAME.json, and return the rows.
+    """Run the missing cases, write NAME.csv and NAME.json, and return the rows.
 
     Parameters
     ----------
     on_case : callable
-        Told the number of cases done and their total, at the start and after each.
+        Called with the number of cases done and their total, at the start and after each case.
     fresh : bool
-        Forget cases that are already done.
+        Run all cases again, those in the ledger included.
     """
     path = csv_path(folder, experiment.name, scale)
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +117,7 @@ def run_sweep(
 def _run(
     experiment: Experiment, scale: Scale, workers: Workers, cases: list[Case]
 ) -> Iterator[tuple[Case, Done]]:
-    """Cases as they finish, in any order."""
+    """Yield the cases as they finish, in any order."""
     if not cases:
         return
     with _backend(workers):
@@ -140,7 +144,7 @@ def _backend(workers: Workers) -> Iterator[None]:
         ):
             yield
     else:
-        # one BLAS thread a worker: the same bits everywhere, and no more threads than cores
+        # one BLAS thread a worker: equal bits on all machines, and no more threads than cores
         with (
             joblib.parallel_config(backend="loky", inner_max_num_threads=1)
             if workers.jobs != 1
@@ -150,7 +154,7 @@ def _backend(workers: Workers) -> Iterator[None]:
 
 
 class Ledger:
-    """The finished cases on disk, one JSON a line after a line that says whose they are."""
+    """The finished cases on disk: a line with the `identity`, then a JSON object a line."""
 
     def __init__(self, path: Path, identity: dict[str, Any], *, fresh: bool = False) -> None:
         self.path = path
@@ -161,14 +165,14 @@ class Ledger:
             path.write_text(json.dumps(identity) + "\n", encoding="utf-8")
 
     def add(self, case: Case, done: Done) -> None:
-        """Note one finished case."""
+        """Append one finished case."""
         self.done[case_key(case)] = done
         line = {"case": case_key(case), "rows": done.rows, "seconds": done.seconds}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def _read(self) -> bool:
-        """Whether there is a ledger of the same identity, then read; its last line may be torn."""
+        """Read the ledger unless its identity differs; return whether it was read."""
         if not self.path.exists():
             return False
         lines = self.path.read_text(encoding="utf-8").split("\n")
@@ -178,18 +182,18 @@ class Ledger:
         for line in whole:
             item = json.loads(line)
             self.done[item["case"]] = Done(item["rows"], item["seconds"])
-        if lines[-1]:  # stopped in the middle of a line
+        if lines[-1]:  # the last line was not completed
             self.path.write_text("\n".join([*lines[:-1], ""]), encoding="utf-8")
         return True
 
 
 def case_key(case: Case) -> str:
-    """A case's name in the ledger."""
+    """Return a case's key in the ledger."""
     return json.dumps(case, sort_keys=True)
 
 
 def identity(experiment: str, scale: Scale, workers: Workers) -> dict[str, Any]:
-    """What must be equal for finished cases to count: code, libraries, worlds, transport."""
+    """Return what must match to reuse finished cases: code, libraries, worlds, transport."""
     return {
         "code": code_digest(experiment),
         "python": platform.python_version(),
@@ -202,7 +206,7 @@ def identity(experiment: str, scale: Scale, workers: Workers) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the code, or "unknown" outside a clone."""
+    """Return the commit of the code, or "unknown" outside a clone."""
     run = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -210,7 +214,7 @@ def commit() -> str:
 
 
 def code_digest(experiment: str) -> str:
-    """A digest of the sources that decide the numbers: what is not committed counts too."""
+    """Return a digest of the sources that the numbers depend on, uncommitted changes included."""
     here = ROOT / "clients" / "experiments"
     shared = ("framework/regret_runs", "framework/worlds", "recovery_methods")
     sources = [ROOT / "clients" / "simulator.py", *(ROOT / "lhb_engine").rglob("*.py")]

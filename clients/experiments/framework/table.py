@@ -1,4 +1,4 @@
-"""Rows of results: to CSV and back to the last bit, and the few statistics the verdicts need."""
+"""Tables of results, with an exact round trip to CSV and the statistics that verdicts need."""
 
 import csv
 import math
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 class Mean(NamedTuple):
-    """A mean over seeds and its standard error (NaN where there is one seed only)."""
+    """A mean over seeds and its standard error (NaN for a single seed)."""
 
     value: float
     error: float
@@ -41,20 +41,20 @@ class Table(Sequence[Row]):
         return iter(self._rows)
 
     def where(self, **equal: Any) -> "Table":
-        """The rows whose columns have these values."""
+        """Return the rows whose columns have these values."""
         items = equal.items()
         return Table(row for row in self._rows if all(row[name] == value for name, value in items))
 
     def column(self, name: str) -> Floats:
-        """One column as numbers."""
+        """Return a column as numbers, (n_rows,)."""
         return np.array([row[name] for row in self._rows], dtype=np.float64)
 
     def values(self, name: str) -> list[Any]:
-        """What occurs in a column, in order of appearance."""
+        """Return the distinct values of a column, in order of appearance."""
         return list(dict.fromkeys(row[name] for row in self._rows))
 
     def by(self, name: str) -> Iterator[tuple[Any, "Table"]]:
-        """The rows in groups of equal value in a column, in order of appearance."""
+        """Yield each distinct value of a column with its rows, in order of appearance."""
         groups: dict[Any, list[Row]] = {}
         for row in self._rows:
             groups.setdefault(row[name], []).append(row)
@@ -62,14 +62,20 @@ class Table(Sequence[Row]):
             yield value, Table(rows)
 
     def by_seed(self, name: str) -> dict[int, float]:
-        """A column by seed; one row a seed."""
+        """Return a column by seed.
+
+        Raises
+        ------
+        ValueError
+            A seed has more than one row.
+        """
         out = {int(row["seed"]): float(row[name]) for row in self._rows}
         if len(out) != len(self._rows):
             raise ValueError("more than one row a seed")
         return out
 
     def mean(self, name: str) -> Mean:
-        """Mean of a column, its rows taken as independent."""
+        """Return the mean of a column and its standard error, for independent rows."""
         return mean_of(self.column(name))
 
     @classmethod
@@ -79,7 +85,7 @@ class Table(Sequence[Row]):
             return cls({k: _parse(v) for k, v in row.items()} for row in csv.DictReader(file))
 
     def write(self, path: Path) -> None:
-        """Write a CSV; floats with all their digits."""
+        """Write a CSV, with floats in full precision."""
         path.parent.mkdir(parents=True, exist_ok=True)
         columns = list(dict.fromkeys(name for row in self._rows for name in row))
         partial = path.with_suffix(".tmp")
@@ -91,7 +97,7 @@ class Table(Sequence[Row]):
 
 
 def mean_of(values: Floats) -> Mean:
-    """Mean and standard error of independent values."""
+    """Return the mean and standard error of independent values."""
     n = len(values)
     error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     return Mean(float(values.mean()), error)

@@ -1,4 +1,4 @@
-"""The sizes of the regret experiments' worlds, whole and as toys."""
+"""The settings of the regret experiments' worlds, at full and at toy size."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ DIM = 5
 def world(
     scale: Scale, rounds: int, horizon: int, weights: str, sparsity: int
 ) -> SimulationSettings:
-    """d = 5, with the scale's noise and number of arms."""
+    """Return the settings of a world with d = 5 and the scale's noise and number of arms."""
     return SimulationSettings(
         algorithms=(),
         rounds=rounds,
@@ -25,19 +25,26 @@ def world(
 
 
 def data_rich(scale: Scale, weights: str, sparsity: int) -> SimulationSettings:
-    """More rounds than lags: T = 2000, h = 100."""
+    """Return a world with more rounds than lags: T = 2000, h = 100."""
     rounds, horizon = (60, 12) if scale.toy else (2000, 100)
     return world(scale, rounds, horizon, weights, sparsity)
 
 
 def data_poor(scale: Scale, weights: str) -> SimulationSettings:
-    """Fewer rounds than lags: T = 999, h = 1000, s = 10."""
+    """Return a world with fewer rounds than lags: T = 999, h = 1000, s = 10."""
     rounds, horizon, sparsity = (120, 121, 4) if scale.toy else (999, 1000, 10)
     return world(scale, rounds, horizon, weights, sparsity)
 
 
 def one_at_a_time(scale: Scale, varied: Mapping[str, Sequence[float]]) -> list[Case]:
-    """Each quantity at each of its values, on every seed; what is not varied stays at its base."""
+    """List the cases that vary one quantity at a time, on every seed.
+
+    Parameters
+    ----------
+    scale : Scale
+    varied : mapping of str to sequence of float
+        The values of each quantity. All others keep the experiment's base values.
+    """
     return [
         {"varied": name, "value": value, "seed": seed}
         for name, values in varied.items()

@@ -1,1 +1,1 @@
-"""The REST service."""
+"""The REST service. Begin reading with `app`, which composes it, then `commands`."""

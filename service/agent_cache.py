@@ -1,4 +1,4 @@
-"""Agents in memory, rebuilt from stored state whenever that has moved on."""
+"""Cache of the sessions' agents, rebuilt from stored state whenever that has changed."""
 
 import json
 from collections import OrderedDict
@@ -18,7 +18,20 @@ N_CACHED = 4096
 
 
 def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
-    """Build the session's agent as `state` describes it, or a fresh one."""
+    """Build the session's agent.
+
+    Parameters
+    ----------
+    session : SessionRow
+        Algorithm, options and dimensions.
+    state : str, dict or None
+        Stored state, as JSON text or parsed; None for an agent that has learned nothing.
+
+    Raises
+    ------
+    OptionError
+        The session's options are not valid.
+    """
     kind = ALGORITHMS[session.algorithm]
     options = make_options(session.algorithm, session.options)
     if state is None:
@@ -28,10 +41,10 @@ def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agen
 
 
 def deciding(reader: Reader, session: SessionRow) -> Deciding:
-    """Say what a session's next decision is made by.
+    """Return what the session's next decision is made by.
 
-    The direction of an agent that learns within its epoch never lapses, and its state is large:
-    it is not read.
+    The estimate of an agent that learns within an epoch never lapses, so its state, which is large,
+    is not read.
     """
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
     if learns and session.estimate:
@@ -43,8 +56,9 @@ def deciding(reader: Reader, session: SessionRow) -> Deciding:
 class Agents:
     """The agents of recently active sessions.
 
-    Each transaction checks once that the stored state is the one they had: by the number of fits
-    recorded, or by the state itself where it changes with every reward.
+    Each transaction checks once whether a cached agent is still that of the stored state. The check
+    compares the number of recorded fits, or, for an agent that learns from every reward, the stored
+    state itself.
     """
 
     def __init__(self) -> None:
@@ -64,7 +78,7 @@ class Agents:
         return live.agent
 
     def has(self, session: SessionRow) -> bool:
-        """Whether the session's agent is here, and nothing has to be read to know that it is."""
+        """Return whether the session's agent is cached and known to be current without a read."""
         live = self._agents.get(session.key)
         learns = ALGORITHMS[session.algorithm].learns_within_epoch
         return live is not None and not learns and live.n_estimates == session.n_estimates
@@ -88,7 +102,18 @@ class Agents:
         round: int,
         value: float,
     ) -> None:
-        """Tell an agent that learns within its epoch of one round's reward."""
+        """Pass one round's reward to an agent that learns within an epoch, and save its state.
+
+        Parameters
+        ----------
+        uow : UnitOfWork
+        session : SessionRow
+        trajectory : TrajectoryRow
+        round : int
+            The round that was measured, from 1.
+        value : float
+            The reward.
+        """
         agent = self.get(uow, session)
         key = (*session.key, trajectory.key)
         first = max(1, round - session.horizon + 1)
@@ -102,5 +127,5 @@ class Agents:
         uow.save_agent(session.key)
 
     def forget(self) -> None:
-        """Forget all: after a rollback, memory may be ahead of the truth."""
+        """Clear the cache: after a rollback, agents may be ahead of the stored state."""
         self._agents.clear()

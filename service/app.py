@@ -1,4 +1,4 @@
-"""The composition root: the only place that puts concrete parts together."""
+"""The composition root: creates the store, the writer, the fits and the web application."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ A session is one durable agent: ask it for decisions, tell it what was measured.
 """
 
 
-RELOAD_SECONDS = 5.0  # after so long every server knows a new key, and that one is revoked
+RELOAD_SECONDS = 5.0  # until every server on a shared database knows of a new or revoked key
 ROUTERS = (
     *(events, sessions, decisions, rewards, batch, history),
     *(estimates, rank, rounds, credit, status),
@@ -57,33 +57,44 @@ ROUTERS = (
 class App(FastAPI):
     """FastAPI behind the one middleware.
 
-    The middleware is outside, since even FastAPI's own layers cost more than a decision.
+    The middleware runs before FastAPI's own layers, which cost more than a decision.
     """
 
     front: Middleware
 
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Everything that the front does not answer itself."""
+        """Serve with FastAPI what the middleware does not serve itself."""
         await super().__call__(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Leave out the outermost layer: the middleware answers a defect as a problem.
+        """Leave out Starlette's `ServerErrorMiddleware`.
 
-        That layer answers in plain text and raises the error again, which cuts the connection.
+        It answers an exception in plain text and raises it again, which closes the connection. Our
+        middleware answers it with a problem document.
         """
         stack = super().build_middleware_stack()
         assert isinstance(stack, ServerErrorMiddleware)
         return stack.app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass requests to the middleware, start-up and shutdown to the framework."""
+        """Pass requests to the middleware, and through it lifespan events to FastAPI."""
         await self.front(scope, receive, send)
 
 
 def create_app(settings: Settings | None = None, store: Store | None = None) -> FastAPI:
-    """Make the service over `settings`; its parts live from start-up to shutdown.
+    """Make the web application; the service behind it runs from start-up to shutdown.
 
-    A `store` that is open already is used, and closed at the end.
+    Parameters
+    ----------
+    settings : Settings, optional
+        Read from the environment if absent.
+    store : Store, optional
+        An open store to use; it is closed at shutdown. If absent, one is opened at start-up.
+
+    Returns
+    -------
+    FastAPI
+        An ASGI application.
     """
     settings = settings or Settings()
     configure_logs(settings.log_level)
@@ -123,7 +134,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
 
 
 def start_service(settings: Settings, metrics: Metrics, store: Store | None = None) -> Service:
-    """Open the store, restore what is due, and be ready for requests."""
+    """Open the store, create the writer, and start the fits that are due."""
     store = store or open_store(settings.database_url)
     agents = Agents()
     fits = open_fits(settings, agents, store, metrics)
@@ -147,7 +158,7 @@ def start_service(settings: Settings, metrics: Metrics, store: Store | None = No
 
 
 async def watch_keys(keys: Keyring, service: Service) -> "asyncio.Task[None]":
-    """Read the keys, and on a database that others write read them again and again."""
+    """Load the API keys; start a task that reloads them if others write the database."""
 
     def read() -> None:
         with service.store.reader() as reader:
@@ -156,7 +167,7 @@ async def watch_keys(keys: Keyring, service: Service) -> "asyncio.Task[None]":
     async def read_again() -> None:
         while not is_sqlite(service.settings.database_url):
             await asyncio.sleep(RELOAD_SECONDS)
-            with contextlib.suppress(Unavailable):  # nothing is served then
+            with contextlib.suppress(Unavailable):  # requests fail then too; try again later
                 await service.read(read)
 
     await service.read(read)
@@ -164,7 +175,7 @@ async def watch_keys(keys: Keyring, service: Service) -> "asyncio.Task[None]":
 
 
 def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics) -> Fits:
-    """Open this server's own fitting processes, or the line to workers that share its database."""
+    """Create this server's own fitting processes, or on PostgreSQL the listener to workers."""
     if is_sqlite(settings.database_url):
         fits = FitPool(settings, agents)
         fits.on_finish = metrics.observe_fit

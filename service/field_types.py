@@ -1,4 +1,4 @@
-"""What numbers, names and settings may be, wherever they come from: a request, an imported file."""
+"""Types with limits for values from outside: request bodies and imported files."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from lhb_engine.randomness import SEED_LIMIT
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 LARGEST = 1e12
-NO_ZERO_BYTE = "^[^\\x00]*$"  # not every database can keep one in a text
+NO_ZERO_BYTE = "^[^\\x00]*$"  # PostgreSQL cannot store a zero byte in a text
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
@@ -24,7 +24,7 @@ WaitSeconds = Annotated[float, Field(ge=0, le=1e9)]
 
 
 def field_name(location: tuple[int | str, ...]) -> str:
-    """``("rewards", 0, "round")`` -> ``rewards[0].round``."""
+    """Format the path of a field: ``("rewards", 0, "round")`` becomes ``rewards[0].round``."""
     out = ""
     for part in location:
         if isinstance(part, int):

@@ -1,4 +1,4 @@
-"""Logs: a JSON line an event, on stderr."""
+"""Logs: one JSON line per event, on stderr."""
 
 import logging
 import sys
@@ -6,13 +6,14 @@ from contextvars import ContextVar
 
 import structlog
 
-# of the request that is being answered, where there is no scope. Not merged into all lines: what
-# a request starts (a commit, a fit) is not that request's
+# Id of the request that is being answered, for code that has no ASGI scope. It is not added to all
+# log lines: a commit or a fit that a request starts inherits this context, but is not that
+# request's own.
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def configure_logs(level: str) -> None:
-    """Write events of at least `level`."""
+    """Configure structlog to write events of at least this level, like "info"."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -1,4 +1,4 @@
-"""What Prometheus is told. Counters are kept as plain numbers and rendered on demand."""
+"""Metrics for Prometheus. Counts are kept as plain numbers and rendered when they are scraped."""
 
 import time
 from bisect import bisect_left
@@ -19,7 +19,17 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.
 
 
 class Metrics:
-    """One object a server; `gauges` are asked when somebody looks."""
+    """The metrics of one process.
+
+    Attributes
+    ----------
+    registry : CollectorRegistry
+        Renders these metrics.
+    fit_queue : callable or None
+        Returns the fits that are due; called at every scrape.
+    gauges : dict
+        Name -> description and function; the function is called at every scrape.
+    """
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, int], list[float]] = {}
@@ -31,28 +41,28 @@ class Metrics:
         self.registry.register(self)
 
     def observe_request(self, scope: Any, status: int, seconds: float) -> None:
-        """Count a request under its route's template, so that ids make no series."""
+        """Count a request under its route's template: ids would make a series each."""
         route = scope.get("route")
         path = getattr(route, "path", None) or scope.get("lhb.route") or "other"
         _observe(self._requests, (scope["method"], path, status), seconds)
 
     def observe_items(self, answers: list[Any]) -> None:
-        """Count the items of a batch by what they asked for and their status."""
+        """Count the items of a batch by kind (decision, reward or refused) and status."""
         for answer in answers:
             kind = next((name for name in ("decision", "reward") if name in answer), "refused")
             key = (kind, str(answer["status"]))
             self._items[key] = self._items.get(key, 0) + 1
 
     def observe_fit(self, status: str, seconds: float) -> None:
-        """Count a fit by what came of it."""
+        """Count a fit by its recorded status; `seconds` are from due to recorded."""
         _observe(self._fits, status, seconds)
 
     def describe(self) -> list[Metric]:
-        """Nothing to check at registration."""
+        """Return no families: the registry need not check names at registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as Prometheus' families."""
+        """Yield all metrics, as prometheus_client's registry asks for them."""
         requests = HistogramMetricFamily(
             "lhb_request_seconds", "Time to answer", labels=["method", "route", "status"]
         )
@@ -81,7 +91,7 @@ class Metrics:
             yield family
 
     def _queue(self) -> Iterator[Metric]:
-        """Nothing while the database does not answer: that is not the same as an empty queue."""
+        """Yield the fit queue's gauges; nothing, rather than zeros, if the database is down."""
         if self.fit_queue is None:
             return
         try:

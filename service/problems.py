@@ -1,7 +1,7 @@
-"""What goes wrong, as RFC 9457 problem details with a stable code and the field that is to blame.
+"""Errors of requests, as RFC 9457 problem details with a stable code and the offending field.
 
 `ProblemCode` lists every code with its HTTP status and its meaning; the OpenAPI schema and
-docs/problem-codes.md are written from it. `Problem` is raised by use cases and parsers.
+docs/problem-codes.md are generated from it. Commands and parsers raise `Problem`.
 """
 
 from enum import StrEnum
@@ -29,7 +29,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class ProblemCode(StrEnum):
-    """Why a request was refused. A code, once published, keeps its meaning and its status."""
+    """Why a request was refused. A published code never changes its meaning or status."""
 
     status: int
     meaning: str
@@ -174,22 +174,22 @@ class Problem(Exception):
 
 
 class Unavailable(Problem):
-    """The store cannot serve just now; nothing was written."""
+    """A 503: the database cannot serve at the moment. Nothing was written."""
 
     def __init__(self, code: ProblemCode, detail: str) -> None:
         super().__init__(code, detail, retry_after=1)
 
 
 def defect(request_id: str) -> Problem:
-    """Make the answer to a fault of ours, which the log tells more about."""
+    """Make the 500 for an unexpected exception; the log has the exception by request id."""
     detail = f"this is a defect; request {request_id} is in the log"
     return Problem(ProblemCode.INTERNAL, detail)
 
 
 def problem_codes_page() -> str:
-    """Return docs/problem-codes.md.
+    """Return the text of docs/problem-codes.md.
 
-    ``python -m service.problems > docs/problem-codes.md`` writes it again.
+    To write the file: ``python -m service.problems > docs/problem-codes.md``.
     """
     rows = [f"| {code.status} | `{code}` | {code.meaning} |" for code in ProblemCode]
     return "\n".join([*PAGE_HEAD, *rows, ""])

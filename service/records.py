@@ -1,4 +1,7 @@
-"""The rows of the truth, as plain objects. No database, no HTTP, no clock here."""
+"""The rows of the database, as plain objects. This module uses no database, HTTP or clock.
+
+Times are Unix seconds. Rounds, numbers and positions count from 1.
+"""
 
 import json
 from dataclasses import dataclass, field
@@ -8,44 +11,40 @@ from lhb_engine.history import FitWindow
 
 SessionKey = tuple[str, str]  # tenant, session id
 TrajectoryKey = tuple[str, str, str]  # tenant, session id, trajectory
-SERVER_EVENT = "~"  # ids made by the server are this and the decision's number: nothing to store
+SERVER_EVENT = "~"  # a server-made event id is this and the decision's number, and is not stored
 
 
 @dataclass(slots=True)
 class OpenWindow:
-    """A fit that is to come: its window, and how far its rounds are complete."""
+    """A fit that is not due yet."""
 
-    window: FitWindow
-    n_complete: int = 0
-    overdue_at: float | None = None
+    window: FitWindow  # the rounds that the fit will read
+    n_complete: int = 0  # how many of these rounds have their reward
+    overdue_at: float | None = None  # when the fit becomes due although rewards are missing
 
 
 @dataclass(slots=True)
 class DueFit:
-    """A fit that is due, with its manifest: what it may read, fixed at the commit that made it due.
+    """A fit that is due, with its manifest: what the fit may read.
 
-    Attributes
-    ----------
-    measured : number of the last measurement of each trajectory that the fit may use
-    closed : last round of each trajectory that was closed by time (sum mode, default reward)
-    due_at : when it became due; `attempts` failed since, the next one is not before `retry_at`
+    The commit that makes the fit due fixes the manifest, so that the fit can be repeated exactly.
     """
 
     window: FitWindow
-    measured: dict[str, int]
-    closed: dict[str, int]
-    reason: str
+    measured: dict[str, int]  # of each trajectory: number of the last measurement to use
+    closed: dict[str, int]  # of each trajectory: last round closed by time (sum, default reward)
+    reason: str  # "complete"; "overdue": rewards are missing; "never": it was skipped
     due_at: float
-    attempts: int = 0
-    retry_at: float | None = None
+    attempts: int = 0  # that failed
+    retry_at: float | None = None  # earliest time of the next attempt
 
     @property
     def key(self) -> int:
-        """The round after which it is due: one fit a round at most."""
+        """The round after which it is due. A session has at most one fit per round."""
         return self.window.due
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers and strings only."""
+        """Return the members as JSON values."""
         return {
             "window": window_to_json(self.window),
             "measured": self.measured,
@@ -75,9 +74,11 @@ def window_to_json(window: FitWindow) -> dict[str, int]:
 
 @dataclass(slots=True)
 class Schedule:
-    """Which fits are to come, which is at work, which wait for it.
+    """The fits of a session that are not done.
 
-    `open` is in order of `due`; only its last window may lie ahead of the session's rounds.
+    `open` holds the fits that are not due yet, in order of due round; only the last one may be due
+    after a round that is still to come. `current` is the running fit (the due mark). `waiting`
+    holds the due fits that wait for it, or for their next attempt.
     """
 
     open: list[OpenWindow] = field(default_factory=list)
@@ -85,7 +86,7 @@ class Schedule:
     waiting: list[DueFit] = field(default_factory=list)
 
     def dumps(self) -> str:
-        """As stored."""
+        """Return the stored JSON text."""
         return json.dumps(
             {
                 "open": [[window_to_json(w.window), w.n_complete, w.overdue_at] for w in self.open],
@@ -102,7 +103,7 @@ class Schedule:
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> "Schedule":
-        """From parsed JSON."""
+        """Make a schedule from parsed JSON."""
         return cls(
             open=[OpenWindow(FitWindow(**w), n, at) for w, n, at in data["open"]],
             current=None if data["current"] is None else DueFit.from_json(data["current"]),
@@ -112,11 +113,11 @@ class Schedule:
 
 @dataclass(slots=True)
 class SessionRow:
-    """One durable agent: what was asked for, and how far it is.
+    """One session: its settings, its counters and its schedule of fits.
 
-    `n_complete` counts the complete rounds of the last open window: it changes with every reward,
-    while the rest of `schedule` changes at boundaries only. `created_as` is the name it was created
-    under: a repeat of that creation is known by it, whatever the session is called since.
+    `n_complete` is the number of complete rounds in the last open window. It has a column of its
+    own since it changes with every reward, while `schedule` changes only when a fit becomes due or
+    ends. `created_as` is the name in the creating body: it identifies a repeat after a rename.
     """
 
     tenant: str
@@ -131,15 +132,15 @@ class SessionRow:
     reward_wait_seconds: float
     default_reward: float | None
     refit: str
-    request: str
+    request: str  # the body that created the session, as JSON
     created_at: float
     archived_at: float | None = None
     n_rounds: int = 0
     n_trajectories: int = 0
     n_complete: int = 0
-    n_estimates: int = 0
-    estimate: int = 0
-    model_version: int = 0
+    n_estimates: int = 0  # fits recorded, with failed and skipped ones
+    estimate: int = 0  # number of the last estimate that was installed; 0: none
+    model_version: int = 0  # how many estimates were installed
     schedule: Schedule = field(default_factory=Schedule)
     created_as: str | None = None
 
@@ -150,17 +151,17 @@ class SessionRow:
 
     @property
     def fit_due(self) -> int | None:
-        """The due round of the fit that is at work, or None."""
+        """The due round of the running fit, or None."""
         return None if self.schedule.current is None else self.schedule.current.key
 
     @property
     def fit_due_at(self) -> float | None:
-        """Since when the fit that is at work is due, or None."""
+        """When the running fit became due, or None."""
         return None if self.schedule.current is None else self.schedule.current.due_at
 
     @property
     def wake_at(self) -> float | None:
-        """When time alone will have something to do here."""
+        """The next time at which a window is overdue or a fit is retried, or None."""
         times = [w.overdue_at for w in self.schedule.open if w.overdue_at is not None]
         fits = [*self.schedule.waiting]
         if self.schedule.current is not None:
@@ -171,7 +172,7 @@ class SessionRow:
 
 @dataclass(slots=True)
 class TrajectoryRow:
-    """How far one sequence of rounds is. `measured_through`: no measurement reaches beyond it."""
+    """The counters of one trajectory: a sequence of rounds within a session."""
 
     tenant: str
     session_id: str
@@ -179,43 +180,43 @@ class TrajectoryRow:
     n_decisions: int = 0
     n_rounds: int = 0
     n_measurements: int = 0
-    measured_through: int = 0
-    last_at: float = 0.0
+    measured_through: int = 0  # last round of any of its measurements
+    last_at: float = 0.0  # time of its last decision
 
 
 class DecisionRow(NamedTuple):
-    """One decision as first answered. `arm` is None for a round without action."""
+    """One decision as first answered."""
 
     tenant: str
     session_id: str
     trajectory: str
-    round: int
-    number: int
-    position: int
+    round: int  # within the trajectory
+    number: int  # of the decision within the trajectory
+    position: int  # of the decision within the session
     client_event_id: str | None
-    digest: bytes | None
-    arm: int | None
+    digest: bytes | None  # of the request body, to tell a repeat from a conflict
+    arm: int | None  # index of the selected arm, from 0; None: a round without action
     arm_id: str | None
-    context: bytes
-    scores: bytes
-    propensity: float | None
+    context: bytes  # the selected context: float64 (dim,)
+    scores: bytes  # float64 (K,)
+    propensity: float | None  # probability of the selected arm; None: unknown, or forced
     explored: bool
     forced: bool
     epoch: int
     model_version: int
-    next_fit_round: int | None
+    next_fit_round: int | None  # round of the session after which the next fit is due
     at: float
 
     @property
     def event_id(self) -> str:
-        """The client's id, or the server's."""
+        """The client's id if it gave one, else the server's."""
         if self.client_event_id is not None:
             return self.client_event_id
         return f"{SERVER_EVENT}{self.number}"
 
 
 def number_in(event_id: str) -> int | None:
-    """Return the decision's number in an id that the server made; None for any other id."""
+    """Return the decision's number in a server-made id; None for any other id."""
     number = event_id.removeprefix(SERVER_EVENT)
     if number == event_id or not (number.isascii() and number.isdecimal()) or len(number) > 17:
         return None
@@ -223,7 +224,10 @@ def number_in(event_id: str) -> int | None:
 
 
 class MeasurementRow(NamedTuple):
-    """A value over rounds first_round..last_round; append-only, numbered in its trajectory."""
+    """One reward: a value measured over rounds first_round to last_round, both included.
+
+    Rows are only appended; `number` counts them within their trajectory.
+    """
 
     tenant: str
     session_id: str
@@ -237,7 +241,7 @@ class MeasurementRow(NamedTuple):
 
 
 class FitQueue(NamedTuple):
-    """Fits that are due, since when the oldest of them is, and how many workers there are."""
+    """Number of fits due, since when the oldest of them is due, and number of workers."""
 
     n_due: int
     oldest_at: float | None
@@ -245,25 +249,25 @@ class FitQueue(NamedTuple):
 
 
 class EstimateRow(NamedTuple):
-    """One fit: what it was to read, what came of it. Status adds "failed" and "skipped"."""
+    """One fit, with its manifest and its result."""
 
     tenant: str
     session_id: str
-    number: int
+    number: int  # of the fit within the session
     epoch: int
-    due: int
-    status: str
+    due: int  # round after which it was due
+    status: str  # of the estimate; or "failed", or "skipped"
     reason: str | None
-    manifest: str
-    parent: int
-    model_version: int
-    fingerprint: str | None
-    estimate: str | None
+    manifest: str  # JSON of what the fit read, like `DueFit`
+    parent: int  # number of the estimate that was in use before; 0: none
+    model_version: int  # of the session after this fit
+    fingerprint: str | None  # JSON of the libraries and the CPU that computed it
+    estimate: str | None  # JSON; None: the fit failed or was skipped
     at: float
 
 
 class ApiKey(NamedTuple):
-    """Who presents the key speaks for its tenant. `digest` is the key's SHA-256."""
+    """An API key, which gives access to its tenant's data. `digest` is the key's SHA-256."""
 
     tenant: str
     id: str

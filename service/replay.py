@@ -1,9 +1,9 @@
-"""Replay: what is stored decides again, and fits again, and has to come out the same.
+"""Replay: recompute a session's stored decisions and estimates, and compare.
 
-Decisions are chosen again from their stored scores and their round's own randomness, and the
-chosen context is scored again by the estimate that decided: equal to the bit anywhere. Estimates
-are fitted again from their manifests: equal to the bit under the same fingerprint, else within
-1e-9 relative.
+A decision is chosen again from its stored scores and its round's own random numbers, and its
+context is scored again by the estimate that was in use. Both must be bit-equal on any machine. An
+estimate is fitted again from its manifest. It must be bit-equal under the same fingerprint of
+libraries and CPU, else equal within 1e-9 relative to its largest number.
 """
 
 import json
@@ -24,12 +24,22 @@ from service.storage.reader import Reader
 
 PAGE = 1000
 TOLERANCE = 1e-9
-TOLD = ("seconds",)  # of an estimate: not what was found, but how the fit went
+TOLD = ("seconds",)  # members of an estimate that are not compared: they differ between runs
 
 
 @dataclass(slots=True)
 class SessionReplay:
-    """What was compared, and every difference in words."""
+    """The result of a replay.
+
+    Attributes
+    ----------
+    n_decisions, n_estimates : int
+        How many were recomputed.
+    n_elsewhere : int
+        Estimates with another fingerprint, which are compared within the tolerance.
+    differences : list of str
+        One sentence per difference; empty if everything is equal.
+    """
 
     session_id: str
     n_decisions: int = 0
@@ -38,7 +48,7 @@ class SessionReplay:
     differences: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """For reports."""
+        """Return the result as JSON values, with at most 100 differences."""
         return {
             "session_id": self.session_id,
             "decisions": self.n_decisions,
@@ -50,7 +60,20 @@ class SessionReplay:
 
 
 def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
-    """Decide and fit everything again."""
+    """Recompute all decisions and estimates of a session.
+
+    Parameters
+    ----------
+    reader : Reader
+        A snapshot of the database.
+    session : SessionRow
+        The session as that snapshot has it.
+
+    Returns
+    -------
+    SessionReplay
+        Counts and differences.
+    """
     replay = SessionReplay(session.id)
     agent = build_agent(session, None)
     states = {0: agent.state()}
@@ -147,7 +170,7 @@ def _refit(
 
 
 def _is_close(before: Any, again: Any) -> bool:
-    """Equal, or numbers within the tolerance relative to the largest among them."""
+    """Return whether values are equal, or numbers equal relative to the largest stored one."""
     try:
         a, b = np.array(before, dtype=np.float64), np.array(again, dtype=np.float64)
     except (TypeError, ValueError):

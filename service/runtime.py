@@ -1,4 +1,4 @@
-"""The running parts that endpoints use."""
+"""The parts of a running service that endpoints use."""
 
 import asyncio
 import time
@@ -21,27 +21,27 @@ T = TypeVar("T")
 
 
 class Fits(Protocol):
-    """Whoever sees to it that due fits are done."""
+    """Runs due fits in processes of this server, or follows workers that do."""
 
     def start(self, writer: GroupCommit, store: Store) -> None:
-        """Take up what the database says is due."""
+        """Start the fits that the database has as due."""
 
     def after_commit(self, effects: Effects) -> None:
-        """Act on what a batch has made durable."""
+        """Start the fits and set the timers that a committed batch asks for."""
 
     async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
-        """Wait until the session's fit is installed; False after so many seconds."""
+        """Wait until the fit due after round `due` is done; return False on timeout."""
 
     def queue(self) -> FitQueue:
-        """Say what is due, and who fits it. May ask the database."""
+        """Return the number of due fits and of workers. May read the database."""
 
     async def close(self) -> None:
-        """Stop; due marks stay."""
+        """Stop. Due marks stay in the database, so that the next start takes the fits up."""
 
 
 @dataclass(slots=True)
 class Service:
-    """What a request may call: the writer for commands, `read` for everything else."""
+    """The parts that a request uses: `writer.submit` for commands, `read` for queries."""
 
     settings: Settings
     store: Store
@@ -56,16 +56,16 @@ class Service:
     n_exports: int = 0
 
     async def read(self, work: Callable[[], T]) -> T:
-        """Run a cold read off the event loop."""
+        """Run a blocking function, usually a read of the database, in a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self.readers, work)
 
 
 def service_of(request: Request) -> Service:
-    """Return the service that this request came to."""
+    """Return the running service."""
     service: Service = request.app.state.service
     return service
 
 
 def tenant_of(request: Request) -> str:
-    """Whose data this request may see."""
+    """Return the tenant whose data this request may see."""
     return str(request.scope["lhb.tenant"])

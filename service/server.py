@@ -14,17 +14,18 @@ from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
 from service.web.connection import connection_class
 
-# What is not brief on PostgreSQL wakes the thread for every answer, and that then waits for
-# the interpreter, 5 ms by default while requests are parsed. On SQLite this only costs.
+# Interval after which a Python thread hands over the GIL, on PostgreSQL. There the writer thread
+# wakes for every answer of the database and then waits for the GIL while requests are parsed, 5 ms
+# by default. On SQLite a shorter interval brings nothing and costs switches.
 WRITER_WAITS_SECONDS = 0.0005
 
 
 class BindRefused(RuntimeError):
-    """Listening there without keys would let anybody in."""
+    """The address is beyond loopback, and the database has no key."""
 
 
 class AnnouncingServer(uvicorn.Server):
-    """Says on stdout where it listens, once it does: with port 0 nothing else could tell."""
+    """A uvicorn server that prints its address once it listens: port 0 picks any free port."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and print the address."""
@@ -43,16 +44,27 @@ def run(
     settings: Settings | None = None,
     store: Store | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; what is under way is finished then.
+    """Serve until SIGTERM or SIGINT, then finish the requests that are under way.
 
-    A `store` that is open already is used.
+    Parameters
+    ----------
+    host : str
+        Address to listen on.
+    port : int
+        0 picks a free port.
+    settings : Settings, optional
+        Read from the environment if absent.
+    store : Store, optional
+        An open store to use; it is closed at the end. If absent, one is opened.
 
     Raises
     ------
     BindRefused
-        The address is not loopback, and nothing checks who asks.
+        The address is beyond loopback, and the database has no key.
     Refused
         The database cannot be served: another process owns it, its schema is another, ...
+    SystemExit
+        With status 3: the server did not start, for instance since the port is in use.
     """
     settings = settings or Settings()
     store = store or open_store(
@@ -74,7 +86,7 @@ def run(
 def server_config(
     host: str, port: int, settings: Settings, store: Store | None = None, **more: Any
 ) -> uvicorn.Config:
-    """How uvicorn runs the app."""
+    """Return uvicorn's configuration of the app; `more` are further arguments of it."""
     return uvicorn.Config(
         create_app(settings, store),
         http=connection_class(settings),
@@ -85,7 +97,7 @@ def server_config(
         server_header=False,
         date_header=False,
         ws="none",  # an upgraded connection would have no deadline
-        proxy_headers=False,  # nothing here asks who the client is; it costs every request
+        proxy_headers=False,  # forwarded addresses are not trusted, and parsing them costs time
         timeout_graceful_shutdown=30,
         lifespan="on",
         **more,
@@ -93,10 +105,10 @@ def server_config(
 
 
 def settle_collector() -> None:
-    """Spare the cycle collector what start-up has made, and let it look less often.
+    """Exempt the objects made at start-up from garbage collection, and collect less often.
 
-    A request leaves no cycles, but its body's lists would have it walk over every object of every
-    import time and again: that took 5 to 8% of a request, and stalled the event loop for it.
+    A request leaves no cycles, but the lists of its body trigger collections, each of which would
+    walk over all imported objects. That took 5 to 8% of a request and stalled the event loop.
     """
     gc.collect()
     gc.freeze()
@@ -104,7 +116,13 @@ def settle_collector() -> None:
 
 
 def check_bind(host: str, settings: Settings, store: Store) -> None:
-    """Refuse to listen beyond loopback without a key, unless told that something else checks."""
+    """Refuse to listen beyond loopback without a key, unless `insecure_bind` is set.
+
+    Raises
+    ------
+    BindRefused
+        The address is beyond loopback, and the database has no valid key.
+    """
     if settings.insecure_bind or is_loopback(host):
         return
     with store.reader() as reader:
@@ -118,7 +136,7 @@ def check_bind(host: str, settings: Settings, store: Store) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address or a name."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -11,7 +11,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class Settings(BaseSettings):
-    """How this process serves. Every field is an environment variable, ``LHB_DATABASE_URL`` say."""
+    """Settings of this process. Every field is read from an environment variable.
+
+    The variable is the field's name in capitals with the prefix, like ``LHB_DATABASE_URL``.
+    """
 
     model_config = SettingsConfigDict(env_prefix="LHB_", extra="ignore")
 
@@ -122,19 +125,19 @@ class Settings(BaseSettings):
         return self
 
 
-# of the clients and of the compose files
+# variables of the clients and of the compose files
 OTHERS = {"LHB_API_KEY", "LHB_PORT", "LHB_POSTGRES_PASSWORD_FILE", "LHB_GRAFANA_PASSWORD_FILE"}
 OTHERS |= {"LHB_METRICS_KEY_FILE"}
 
 
 def name_unknown_variables() -> None:
-    """Say on stderr which variables look like settings and are none."""
+    """Print a warning on stderr for each variable of `unknown_variables`."""
     for name in unknown_variables():
         print(f"lhb: {name} is no setting of this release, and is ignored", file=sys.stderr)
 
 
 def unknown_variables() -> list[str]:
-    """Name the variables of the environment that look like settings and are none."""
+    """Return the environment's variables that have the prefix LHB_ but name no setting."""
     known = {f"LHB_{name.upper()}" for name in Settings.model_fields} | OTHERS
     return sorted(
         name

@@ -1,7 +1,7 @@
-"""Work on a database without a server: what `lhb export`, `import` and `replay` do by themselves.
+"""Access to a database without a server, for `lhb export`, `import` and `replay`.
 
-Reading goes beside a running server. Writing needs the database: where a server owns the file, the
-refusal says so, and the same command with `--url` goes through that server.
+A database can be read while a server runs on it. Writing needs ownership of the file: if a server
+owns it, `NotPossible` says so, and the same command with `--url` goes through that server.
 """
 
 from pathlib import Path
@@ -23,11 +23,17 @@ TENANT = ""
 
 
 class NotPossible(Refused):
-    """It cannot be done here; the message says what to do instead."""
+    """A refused operation; the message says what to do instead."""
 
 
 def find(reader: Reader, session_id: str) -> SessionRow:
-    """Find a session of any tenant by id, or by name where no id fits."""
+    """Find a session of any tenant by id, or, if there is no such id, by name.
+
+    Raises
+    ------
+    NotPossible
+        There is no such session, or several tenants have one of this name.
+    """
     for tenant in _tenants(reader):
         found = reader.session((tenant, session_id))
         if found is not None:
@@ -42,7 +48,7 @@ def find(reader: Reader, session_id: str) -> SessionRow:
 
 
 def all_sessions(reader: Reader) -> list[SessionRow]:
-    """All of them, every tenant's, archived ones too."""
+    """Return all tenants' sessions, with archived ones."""
     sessions: list[SessionRow] = []
     for tenant in _tenants(reader):
         after = ""
@@ -53,12 +59,12 @@ def all_sessions(reader: Reader) -> list[SessionRow]:
 
 
 def _tenants(reader: Reader) -> list[str]:
-    """Whoever can have sessions: those who had keys once, and who came without."""
+    """Return the tenants that may have sessions: "", and those of all keys, revoked or not."""
     return sorted({TENANT, *(key.tenant for key in reader.api_keys())})
 
 
 def archive(url: str, session_id: str) -> None:
-    """Archive a session, so that nothing is added to it any more."""
+    """Archive a session, so that it takes no decisions and no rewards any more."""
     from service.storage.database_url import open_reader
 
     with open_reader(url) as reader:
@@ -67,7 +73,27 @@ def archive(url: str, session_id: str) -> None:
 
 
 def import_file(settings: Settings, path: Path, name: str | None) -> str:
-    """Import a file; return the id of the new session."""
+    """Import an exported file.
+
+    Parameters
+    ----------
+    settings : Settings
+        Names the database.
+    path : Path
+        The NDJSON file.
+    name : str or None
+        Name of the new session.
+
+    Returns
+    -------
+    str
+        The id of the new session.
+
+    Raises
+    ------
+    NotPossible
+        The file is not valid, or a server owns the database.
+    """
     try:
         command = check_import(lambda: path.open("rb"), TENANT, name, settings.allow_oracles)
     except Problem as problem:
@@ -80,7 +106,27 @@ THROUGH_SERVER = "or give --url, and it goes through the server that owns it"
 
 
 def run(url: str, command: Command[Result], otherwise: str = THROUGH_SERVER) -> Result:
-    """One command in a transaction of its own; `otherwise`: what to do while a server owns it."""
+    """Run one command in a transaction of its own.
+
+    Parameters
+    ----------
+    url : str
+        The database's URL.
+    command : Command
+        The command to run.
+    otherwise : str
+        Advice that ends the message if a server owns the database.
+
+    Returns
+    -------
+    Result
+        The command's result.
+
+    Raises
+    ------
+    NotPossible
+        The command is refused, or a server owns the database.
+    """
     try:
         store = open_store(url)
     except OwnedElsewhere as owned:

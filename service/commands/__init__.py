@@ -1,4 +1,4 @@
-"""The use cases, each a command over a unit of work: what a request changes.
+"""The use cases: each is a command that runs in a unit of work and changes what a request asks.
 
-Begin with `decisions`, then `rewards`.
+Begin reading with `decisions`, then `rewards`.
 """

@@ -68,7 +68,7 @@ class Decide(Command[Taken | Blocked]):
             reward.keys(self.key, keys)
 
     def is_brief(self, uow: UnitOfWork) -> bool:
-        """Whether the command reads and writes a few rows only."""
+        """Return whether the command reads and writes only a few rows."""
         session = uow.session(self.key)
         if session is None:
             return True
@@ -153,7 +153,7 @@ class Decide(Command[Taken | Blocked]):
 
 
 def _last_epoch(window: Any) -> int:
-    """Return the number of the epoch that no fit ends."""
+    """Return the number of the last epoch, after the last fit."""
     return 1 if window is None else int(window.epoch) + 1
 
 

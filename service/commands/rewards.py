@@ -16,6 +16,7 @@ from service.writer.round_spans import Spans
 from service.writer.unit_of_work import UnitOfWork
 
 FEW = 32
+# a reward to write: its trajectory, first round, last round, value, reward id
 Planned = tuple[TrajectoryRow, int, int, float, str | None]
 Known = tuple[int, int, float]  # first round, last round, value
 
@@ -76,7 +77,7 @@ class Receive(Command[Accepted]):
             reward.keys(self.key, keys)
 
     def is_brief(self, uow: UnitOfWork) -> bool:
-        """Whether the command reads and writes a few rows only."""
+        """Return whether the command reads and writes only a few rows."""
         session = uow.session(self.key)
         return session is None or (
             is_between_boundaries(session) and are_few(uow, session, self.rewards)
@@ -93,10 +94,10 @@ class Receive(Command[Accepted]):
 
 
 def are_few(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bool:
-    """Whether storing the rewards is cheap.
+    """Return whether storing the rewards is cheap.
 
-    An agent that learns within an epoch takes milliseconds a reward. With many trajectories every
-    round of a span is looked up. A time is always looked up.
+    An agent that learns within an epoch takes milliseconds per reward. With several trajectories
+    every round of a span is looked up. A reward with a time always needs a read.
     """
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
     if len(rewards) > FEW or learns or (not uow.can_read and any(reward.at for reward in rewards)):
@@ -107,7 +108,7 @@ def are_few(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bool
 def plan_rewards(
     uow: UnitOfWork, session: SessionRow, rewards: list[Reward], field: str
 ) -> list[Planned]:
-    """List what to write; leave out rewards that were received before.
+    """Check rewards, and return those to write; repeats of earlier ones are left out.
 
     Raises
     ------
@@ -144,7 +145,7 @@ def plan_rewards(
 def apply_rewards(
     uow: UnitOfWork, session: SessionRow, planned: list[Planned], agents: Agents
 ) -> None:
-    """Write the planned rewards; tell the schedule, and an agent that learns within an epoch."""
+    """Write the planned rewards; update the schedule, and an agent that learns within an epoch."""
     now = uow.now
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
     positions: list[tuple[int, int]] = []
@@ -227,10 +228,10 @@ def _round_at(
 
 
 def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, at: float) -> bool:
-    """Whether `at` named the round of `known` when `known` was received.
+    """Return whether `at` named the round of `known` when `known` was received.
 
-    A clock ahead of the server's names the latest round. A decision taken since then does not
-    change which round that was.
+    A time ahead of the server's clock names the latest round at the moment of receipt. Decisions
+    taken after that moment do not change which round it was.
     """
     began = uow.decision_by_round(key, known.first_round)
     ended = uow.decision_by_round(key, known.first_round + 1)
@@ -279,7 +280,7 @@ def _span_field(reward: Reward) -> str:
 def _positions(
     uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, first: int, last: int
 ) -> list[tuple[int, int]]:
-    """Return the positions of rounds in the session as a whole, as ranges."""
+    """Return the rounds' positions in the session as ranges, both ends included."""
     if session.reward_mode == "sum" or not session.schedule.open:
         return []
     if session.n_trajectories == 1:

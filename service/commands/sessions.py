@@ -16,8 +16,8 @@ from service.records import SessionKey, SessionRow
 from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
-# of agents that learn within an epoch: with every reward they store dim x dim numbers (360 kB, 3 ms
-# of the writer), and read as many rounds as there are lags
+# limits for agents that learn within an epoch: with every reward they store dim x dim numbers
+# (360 kB, 3 ms of the writer's time) and read as many rounds as there are lags
 LEARNERS_DIM, LEARNERS_HORIZON = 128, 10_000
 
 
@@ -145,7 +145,7 @@ class ChangeSession(SessionCommand[SessionRow]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteSession(SessionCommand[None]):
-    """Command: delete the session and everything of it."""
+    """Command: delete the session and all its rows."""
 
     key: SessionKey
 
@@ -215,7 +215,7 @@ def _refuse_large_learner(session: SessionRow) -> None:
 
 
 def _canonical(request: str) -> str:
-    """Write a stored request as it would be stored now: an imported one may differ in form."""
+    """Return a stored request in today's form: an imported one may differ in order and numbers."""
     try:
         return _in_order(json.loads(request))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""When a fit is due, the processes that run it, and how its estimate is installed.
+"""The schedule of fits, the processes that run them, and the installation of their estimates.
 
-Begin with `schedule`, which says when; `job` is the fit itself.
+Begin reading with `schedule`, which decides when a fit is due; `job` is the fit itself.
 """

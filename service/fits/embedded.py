@@ -1,4 +1,4 @@
-"""Fits of an embedded server. The due marks are in the database; this starts the processes."""
+"""Fits in processes of the server itself, on SQLite. The due marks are in the database."""
 
 import asyncio
 import time
@@ -19,7 +19,10 @@ log = structlog.get_logger()
 
 
 class FitPool(FitProcesses):
-    """Runs due fits, installs their estimates, and wakes the decisions that wait for them."""
+    """Runs due fits, installs their estimates, and wakes the decisions that wait for them.
+
+    The parameters are those of `FitProcesses`.
+    """
 
     def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
         super().__init__(settings, agents, job)
@@ -30,13 +33,13 @@ class FitPool(FitProcesses):
 
     @property
     def n_jobs(self) -> int:
-        """Fits at work or queued for a process."""
+        """Number of fits that run or wait for a process."""
         return len(self._due)
 
     def queue(self) -> FitQueue:
-        """Report how many fits are due, since when, and how many processes fit.
+        """Return the number of due fits, since when the oldest is due, and the number of processes.
 
-        None fits while the last fit found no process that began it.
+        The number of processes is 0 after a fit that no process began in time.
         """
         oldest = min((since for _, since in list(self._due.values())), default=None)
         n_workers = 0 if self._is_stalled else self._settings.fit_workers
@@ -54,7 +57,7 @@ class FitPool(FitProcesses):
                 self._wake_at(key, wake_at)
 
     def after_commit(self, effects: Effects) -> None:
-        """Act on a batch that is durable: start fits, set timers, wake waiting decisions."""
+        """Start the fits, set the timers and wake the decisions that a committed batch asks for."""
         for key in effects.installed | effects.removed:
             self._due.pop(key, None)
             event = self._waiters.pop(key, None)
@@ -72,7 +75,7 @@ class FitPool(FitProcesses):
                 self._wake_at(key, at)
 
     async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
-        """Wait until the session's fit is installed; False after so many seconds."""
+        """Wait until the fit due after round `due` is done; return False on timeout."""
         if self._due.get(key, (None, 0.0))[0] != due:
             return True
         event = self._waiters.setdefault(key, asyncio.Event())
@@ -86,7 +89,7 @@ class FitPool(FitProcesses):
     async def close(self) -> None:
         """Stop the processes. Due marks stay, and the next start takes the fits up.
 
-        Batches that are committed after this start nothing.
+        Batches that are committed after this start no fits and set no timers.
         """
         self._is_closed = True
         for timer in self._timers.values():
@@ -100,7 +103,7 @@ class FitPool(FitProcesses):
         self._spawn(self._fit_or_forget(key, due))
 
     async def _fit_or_forget(self, key: SessionKey, due: int) -> None:
-        """Run a fit; forget it if its due mark has gone meanwhile (the session was deleted)."""
+        """Run a fit; forget it if its due mark is gone afterwards (the session was deleted)."""
         await self._fit(key, due)
         if self._due.get(key, (None, 0.0))[0] == due:
             del self._due[key]

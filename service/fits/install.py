@@ -1,4 +1,4 @@
-"""Recording a fit's result: the estimate is installed, or the fit is tried again."""
+"""The command that records a fit's result: it installs the estimate or schedules a retry."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,10 @@ from service.writer.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a failed fit is tried, and the first pause in seconds; each further one doubles."""
+    """The number of attempts of a fit, and the seconds before the second one.
+
+    Every further pause is twice the one before.
+    """
 
     attempts: int = 5
     seconds: float = 1.0
@@ -21,7 +24,17 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FinishFit(SessionCommand[str | None]):
-    """Command: record the result of the fit at work and decide by it from now on."""
+    """Command: record the result of the running fit, and install its estimate if it has one.
+
+    Attributes
+    ----------
+    due : int
+        The round after which the fit was due.
+    fitted : Fitted
+        The result.
+    retry : RetryPolicy
+        What follows a failure.
+    """
 
     key: SessionKey
     due: int
@@ -30,7 +43,7 @@ class FinishFit(SessionCommand[str | None]):
     retry: RetryPolicy
 
     def __call__(self, uow: UnitOfWork) -> str | None:
-        """Return the recorded status, or None if the fit is not at work any more."""
+        """Return the recorded status, or None if the session's running fit is another one."""
         session = uow.session(self.key)
         if session is None or session.fit_due != self.due:
             return None

@@ -1,4 +1,4 @@
-"""One fit in a process of its own. It reads the database itself and returns JSON."""
+"""One fit, as run in a process of its own. It reads the database itself and returns JSON."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from service.storage.database_url import open_reader
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
-STARVED = 75  # exit status of a process whose fit found too little idle time
+STARVED = 75  # exit status of a process whose fit got too little idle time
 
 
 def prepare_process(niceness: int) -> None:
@@ -32,17 +32,24 @@ def prepare_process(niceness: int) -> None:
 def run_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> str | None:
-    """Run the fit of the session's due mark; return None if it is not at work any more.
+    """Run a session's current fit.
 
     Parameters
     ----------
+    database_url : str
+    tenant, session_id : str
+        The session's key.
+    due : int
+        The round after which the fit is due.
     idle_seconds : float
-        How long to try it `in_idle_time`; not at all for a session whose decisions wait for it.
+        The `seconds` of `in_idle_time`; 0 fits at the process's own priority, as does a session
+        whose decisions wait for its fits.
 
     Returns
     -------
-    str
-        JSON with `estimate` and `fingerprint`, or with the `reason` of the failure.
+    str or None
+        JSON with `estimate` and `fingerprint`, or with the `reason` of the failure; None if the
+        session's current fit is another one by now.
     """
     with open_reader(database_url) as reader:
         session = reader.session((tenant, session_id))
@@ -58,18 +65,32 @@ def run_fit(
             estimate = in_idle_time(agent.fit, history, idle_seconds).to_json()
         else:
             estimate = agent.fit(history).to_json()
-    except Exception as error:  # whatever an algorithm does, decisions go on
+    except Exception as error:  # any error of an algorithm is a failed fit, not a dead process
         return json.dumps({"reason": f"{type(error).__name__}: {error}"})
     estimate["seconds"] = time.perf_counter() - began
     return json.dumps({"estimate": estimate, "fingerprint": fingerprint()})
 
 
 def in_idle_time(work: Callable[[Given], Found], argument: Given, seconds: float) -> Found:
-    """Run `work` in a thread that runs only while a processor has nothing else to do.
+    """Run `work` in a thread of the scheduling policy SCHED_IDLE (Linux; elsewhere as any thread).
 
-    Nobody who wakes up waits for such a thread, as they do for a niced one's slice of time to end.
-    But while all processors are busy it gets next to nothing, and it may not leave that policy. So
-    this process ends, `STARVED`, where the work had less than half a processor for so many seconds.
+    Any thread that wakes up preempts an idle-policy thread at once, while a niced thread keeps the
+    processor until its time slice ends. On a busy machine the idle-policy thread makes no progress,
+    and it cannot leave the policy. Therefore this process exits with `STARVED` if the work has had
+    less than half a processor over `seconds`, and the caller starts it again without this.
+
+    Parameters
+    ----------
+    work : callable
+        Takes `argument`.
+    argument : object
+    seconds : float
+        How often the use of the processor is checked.
+
+    Returns
+    -------
+    object
+        The result of `work`; its exceptions are raised here.
     """
     with ThreadPoolExecutor(1, initializer=_take_idle_time) as thread:
         future = thread.submit(work, argument)
@@ -82,15 +103,18 @@ def in_idle_time(work: Callable[[Given], Found], argument: Given, seconds: float
 
 
 def _take_idle_time() -> None:
-    if sys.platform == "linux":  # others have no such policy
+    if sys.platform == "linux":  # other systems have no such policy
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 @cache
 def fingerprint() -> dict[str, Any]:
-    """Describe the libraries and the CPU: equal fingerprints give bit-equal estimates."""
-    import scipy.linalg  # its BLAS is one of those listed below, once it is loaded
+    """Return the versions of the libraries and the CPU's features.
+
+    A fit repeated under an equal fingerprint gives a bit-equal estimate.
+    """
+    import scipy.linalg  # loads scipy's BLAS, so that it is listed below
 
     blas = [
         f"{pool.get('internal_api')} {pool.get('version')} {pool.get('architecture')}"

@@ -1,4 +1,4 @@
-"""Fits that workers run elsewhere: the API process listens, and wakes waiting decisions."""
+"""Fits that workers run, on PostgreSQL: the server listens and wakes the decisions that wait."""
 
 import asyncio
 import contextlib
@@ -14,11 +14,11 @@ from service.writer.group_commit import GroupCommit
 from service.writer.unit_of_work import Effects
 
 log = structlog.get_logger()
-POLL_SECONDS = 2.0  # a wake-up may be lost with a connection; the due mark is not
+POLL_SECONDS = 2.0  # between looks at the due mark: a notification may be lost with its connection
 
 
 class FitSignals:
-    """Listens to PostgreSQL, which notifies every process of each committed due mark."""
+    """Listens for PostgreSQL's notifications: one per committed change of a due mark."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class FitSignals:
         self._listener: asyncio.Task[None] | None = None
 
     def queue(self) -> FitQueue:
-        """Report how many fits are due, since when, and how many workers are connected."""
+        """Return the number of due fits, since when the oldest is due, and connected workers."""
         return self._store.fit_queue()
 
     def start(self, writer: GroupCommit, store: Store) -> None:
@@ -34,14 +34,15 @@ class FitSignals:
         self._listener = asyncio.get_running_loop().create_task(self._listen())
 
     def after_commit(self, effects: Effects) -> None:
-        """Do nothing: the database notifies this process as well."""
+        """Do nothing: PostgreSQL notifies this process of its own commits too."""
 
     async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
-        """Wait until the session's fit is installed; False after so many seconds."""
+        """Wait until the fit due after round `due` is done; return False on timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
-            heard = self._waiters.get(key)  # from before the look, so that nothing falls between
+            # wait for notifications before reading the due mark, so that none is missed in between
+            heard = self._waiters.get(key)
             if heard is None:
                 heard = self._waiters[key] = loop.create_future()
             if await loop.run_in_executor(None, self._due, key) != due:

@@ -1,4 +1,4 @@
-"""Fits in supervised processes: run a fit, survive the death of its process, record its result."""
+"""A pool of fitting processes that runs a fit, retries it if its process dies, and records it."""
 
 import asyncio
 import json
@@ -22,13 +22,13 @@ from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()
 Job = Callable[[str, str, str, int, float], str | None]
-TRIES = 3  # of a fit whose process dies under it, before that counts as a failure
-PAUSE_SECONDS = 0.5  # in which the pool sees that its processes are dead
-BUSY_SECONDS = 60.0  # after a fit that found no idle time, others do not look for it
+TRIES = 3  # of a fit whose process dies, before the fit counts as failed
+PAUSE_SECONDS = 0.5  # until the pool notices that its processes were killed
+BUSY_SECONDS = 60.0  # after a fit that got too little idle time, in which no fit runs in idle time
 
 
 class NotBegun(Exception):
-    """Every process is frozen, or takes too long to start."""
+    """No process began the fit in time: all are frozen or still starting."""
 
 
 class FitProcesses:
@@ -38,9 +38,15 @@ class FitProcesses:
     ----------
     settings : Settings
         Number of processes, niceness, time limits.
+    agents : Agents
+        The cache of the process that records the results.
     job : callable
-        What a process runs: database URL, tenant, session id, due round, seconds of idle time
-        -> JSON or None.
+        The function that a process runs, with the signature of `run_fit`.
+
+    Attributes
+    ----------
+    on_finish : callable
+        Called with the status and the seconds of every recorded fit.
     """
 
     def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
@@ -54,10 +60,10 @@ class FitProcesses:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._free = asyncio.Semaphore(settings.fit_workers)
         self._busy_until = 0.0
-        self._is_stalled = False  # the last fit found no process that began it
+        self._is_stalled = False  # no process began the last fit
 
     def warm_up(self) -> None:
-        """Start the processes before the first fit asks for them."""
+        """Create the pool of processes before the first fit."""
         self._processes()
 
     async def close(self) -> None:
@@ -89,7 +95,7 @@ class FitProcesses:
     async def _fit(self, key: SessionKey, due: int) -> None:
         assert self._writer is not None
         began = time.monotonic()
-        async with self._free:  # fits that wait learn what those before them met
+        async with self._free:  # not the pool's queue: a fit reads `_busy_until` when it can start
             fitted = await self._fitted(key, due)
         if fitted is None:
             return
@@ -101,7 +107,7 @@ class FitProcesses:
             log.info("fit", session=key[1], due=due, status=status, seconds=round(seconds, 4))
 
     async def _persist(self, finish: FinishFit) -> str | None:
-        """Record the result; try again until the store can write."""
+        """Record the result; retry until the database can be written."""
         assert self._writer is not None
         pause = 0.1
         while True:
@@ -130,7 +136,7 @@ class FitProcesses:
                 if n_died == TRIES:
                     return Fitted(None, reason=str(error))
                 continue
-            except BrokenProcessPool as error:  # the system starts no more processes
+            except BrokenProcessPool as error:  # the operating system refuses new processes
                 self._is_stalled, self._pool = True, None
                 return Fitted(None, reason=f"no process could be started: {error.__cause__}")
             except ProcessExpired as error:
@@ -151,7 +157,13 @@ class FitProcesses:
             return None if text is None else Fitted(**{"estimate": None, **json.loads(text)})
 
     async def _result(self, future: Any) -> str | None:
-        """Wait for what a process returns; kill the processes if none begins in time."""
+        """Wait for a process's result.
+
+        Raises
+        ------
+        NotBegun
+            No process began it within `fit_start_seconds`; all processes have been killed.
+        """
         result, seconds = asyncio.wrap_future(future), self._settings.fit_start_seconds
         try:
             await asyncio.wait([result], timeout=seconds)
@@ -160,9 +172,9 @@ class FitProcesses:
                 text: str | None = await result
                 return text
         finally:
-            result.cancel()  # nothing, where it is done
+            result.cancel()  # no effect if it is done
         for process in multiprocessing.active_children():
             if process.name == WORKERS_NAME:
-                process.kill()  # frozen or not: the pool replaces it
+                process.kill()  # the pool replaces it
         await asyncio.sleep(PAUSE_SECONDS)
         raise NotBegun(f"no process began the fit within {seconds} s")

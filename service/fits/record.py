@@ -1,4 +1,4 @@
-"""The row that is kept of every fit, whether it succeeded or not."""
+"""The row that is stored for every fit, successful or not."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ from service.writer.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A fitting process's result: an estimate with its fingerprint, or the reason of a failure."""
+    """A fitting process's result: an estimate with its fingerprint, or the reason of its failure.
+
+    `estimate` is the JSON form of an `Estimate`; it is None if the fit failed.
+    """
 
     estimate: dict[str, Any] | None
     fingerprint: dict[str, Any] | None = None
@@ -26,7 +29,24 @@ def record_fit(
     parent: int | None = None,
     fitted: Fitted | None = None,
 ) -> None:
-    """Add an estimate's row, with the manifest from which it can be recomputed."""
+    """Add the row of a fit, with the manifest from which it can be recomputed.
+
+    Parameters
+    ----------
+    uow : UnitOfWork
+    session : SessionRow
+        Its number of estimates is raised.
+    due : DueFit
+        The fit.
+    status : str
+        The status of the estimate, or "failed", or "skipped".
+    reason : str or None
+        Why it failed or was skipped, or the estimate's message.
+    parent : int, optional
+        Number of the estimate that was in use before; by default the session's present one.
+    fitted : Fitted, optional
+        The result; absent if the fit failed or was skipped.
+    """
     session.n_estimates += 1
     live = uow.agents.get(session.key)
     if live is not None:

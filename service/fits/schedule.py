@@ -1,8 +1,9 @@
-"""When a fit is due.
+"""The schedule of a session's fits.
 
-The schedule of a session is part of its row: windows to come (`open`), the fit at work (`current`,
-the due mark) and fits that wait for it (`waiting`). This module changes that row inside a
-transaction; `processes` runs the fits.
+It is part of the session's row: the windows of fits that are not due yet (`open`), the running fit
+(`current`, the due mark) and the due fits that wait (`waiting`). This module changes the row inside
+a transaction; `processes` runs the fits. A boundary is a round after which a fit is due. A window
+is complete when all its rounds have their reward.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from service.records import DueFit, OpenWindow, SessionKey, SessionRow
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
-MOST_WAITING = 32  # fits that wait, and windows past their boundary that rewards are missing in
+MOST_WAITING = 32  # due fits that wait; and also incomplete windows past their boundary
 
 
 def open_schedule(session: SessionRow, agent: Agent) -> None:
@@ -25,13 +26,27 @@ def open_schedule(session: SessionRow, agent: Agent) -> None:
 
 
 def is_between_boundaries(session: SessionRow) -> bool:
-    """Whether one more decision or value reaches no boundary, where windows are counted."""
+    """Return whether one more decision or reward is sure to reach no boundary."""
     windows = session.schedule.open
     return not windows or session.n_rounds + 1 < windows[0].window.due
 
 
 def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float) -> None:
-    """Note that a round has begun: open the next window at a boundary, set what is overdue."""
+    """Update the schedule after a decision.
+
+    At a boundary the next window is opened. A window past its boundary becomes overdue after
+    `reward_wait_seconds`.
+
+    Parameters
+    ----------
+    uow : UnitOfWork
+    session : SessionRow
+        Its counters include the decision.
+    agent : Agent
+        Says when the next fit is due.
+    at : float
+        Unix seconds of the decision.
+    """
     windows = session.schedule.open
     if not windows or session.n_rounds < windows[0].window.due:
         return
@@ -57,7 +72,17 @@ def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float
 def after_measurement(
     uow: UnitOfWork, session: SessionRow, positions: list[tuple[int, int]], at: float
 ) -> None:
-    """Count rounds, given as ranges of positions, that have become complete."""
+    """Update the schedule after rewards: count the rounds that have become complete.
+
+    Parameters
+    ----------
+    uow : UnitOfWork
+    session : SessionRow
+    positions : list of (int, int)
+        The rewards' rounds: ranges of positions in the session, both ends included.
+    at : float
+        Unix seconds.
+    """
     windows = session.schedule.open
     if not windows or session.reward_mode == "sum":
         return
@@ -102,7 +127,11 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
 
 
 def start_next(uow: UnitOfWork, session: SessionRow, now: float) -> None:
-    """Put the latest fit that may run to work; a later command of the batch may change that."""
+    """Make the latest due fit that may run the current one.
+
+    A current fit that this batch has chosen is not started before the commit, so that a later
+    command of the batch may still choose another.
+    """
     schedule = session.schedule
     if schedule.current is not None:
         if session.key not in uow.effects.due:
@@ -126,12 +155,12 @@ def _wake(uow: UnitOfWork, session: SessionRow) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tick(SessionCommand[None]):
-    """Command: time has passed; mark what it makes due."""
+    """Command: mark the fits that have become due by time alone."""
 
     key: SessionKey
 
     def __call__(self, uow: UnitOfWork) -> None:
-        """Mark what is due, and start the next fit."""
+        """Mark due fits and choose the current one; do nothing for an archived session."""
         session = uow.session(self.key)
         if session is None or session.archived_at is not None:
             return
@@ -141,23 +170,25 @@ class Tick(SessionCommand[None]):
 
 
 def is_blocked(session: SessionRow) -> bool:
-    """Whether a decision has to wait for a fit."""
+    """Return whether a decision has to wait for a fit."""
     return session.refit == "blocking" and session.schedule.current is not None
 
 
 def _is_complete(session: SessionRow, window: OpenWindow) -> bool:
     if session.reward_mode == "sum":
-        return False  # sums are closed by time alone
+        return False  # more values may always come; only time closes a round
     is_last = window is session.schedule.open[-1]
     n_complete = session.n_complete if is_last else window.n_complete
     return n_complete >= window.window.last - window.window.first + 1
 
 
 def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) -> None:
-    """Set when default rewards complete a window: `reward_wait_seconds` after each successor.
+    """Set the time at which default rewards complete a window.
 
-    Looked up when the window's last round begins and when a value comes for one of its rounds:
-    a decision beyond the window closes nothing sooner than `overdue_at`, which it sets itself.
+    A round gets the default reward `reward_wait_seconds` after the next round of its trajectory has
+    begun. The time is computed when the window's last round begins, and when a reward comes for one
+    of its rounds. A later decision need not compute it again: it can close no round of the window
+    before `overdue_at`, which the first such decision sets.
     """
     if session.default_reward is None or _is_complete(session, window):
         return
@@ -177,11 +208,11 @@ def _count(uow: UnitOfWork, session: SessionRow, window: FitWindow) -> int:
 
 
 def _give_up_oldest(uow: UnitOfWork, session: SessionRow) -> None:
-    """Give up the oldest windows and fits, so that the row stays short whatever never comes."""
+    """Record the oldest windows and fits as skipped, so that the row's size stays bounded."""
     schedule = session.schedule
     reason = f"given up: {MOST_WAITING} later ones wait"
     given_up = []
-    while len(schedule.open) > MOST_WAITING + 1:  # and the one that is still ahead
+    while len(schedule.open) > MOST_WAITING + 1:  # 1: the window whose boundary is still ahead
         given_up.append(DueFit(schedule.open.pop(0).window, {}, {}, "never", uow.now))
     while len(schedule.waiting) > MOST_WAITING:
         given_up.append(min(schedule.waiting, key=lambda due: due.key))

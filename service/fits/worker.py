@@ -1,7 +1,7 @@
-"""`lhb worker`: claims due fits in a shared PostgreSQL, runs them, records what they find.
+"""`lhb worker`: claims due fits in a shared PostgreSQL, runs them and records their results.
 
-The due mark in the session row is the truth. A notification wakes a worker; a sweep finds the rest:
-marks left by dead workers, and fits that time alone made due.
+A fit is due if the session's row has a due mark. A notification of a new mark wakes a worker. A
+periodic sweep finds the others: marks left by dead workers, and fits that became due by time alone.
 """
 
 import asyncio
@@ -29,20 +29,24 @@ from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()
 SWEEP_SECONDS = 1.0
-GRACE_SECONDS = 20.0  # for fits that run when the worker is asked to stop
+GRACE_SECONDS = 20.0  # for running fits to end when the worker is stopped
 
 
 class EmbeddedElsewhere(Refused):
-    """A server on SQLite fits by itself; workers need PostgreSQL."""
+    """The database is SQLite, whose server runs the fits itself."""
 
 
 class Worker(FitProcesses):
-    """One process that claims, and `fit_workers` that fit.
+    """Claims due fits, and runs them in `fit_workers` processes.
 
     Parameters
     ----------
     settings : Settings
-        Which database, how many processes.
+        Database, number of processes, time limits.
+    store : PostgresStore
+        The store that results are written to.
+    job : callable
+        The function that a process runs, with the signature of `run_fit`.
     """
 
     def __init__(self, settings: Settings, store: PostgresStore, job: Job = run_fit) -> None:
@@ -56,11 +60,11 @@ class Worker(FitProcesses):
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Claim nothing more; `run` returns once the fits that run are recorded."""
+        """Claim no more fits; `run` returns after the running fits, or after `GRACE_SECONDS`."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Work until stopped; reconnect whenever the database is lost."""
+        """Claim and run fits until `stop`; reconnect if the connection is lost."""
         pause = 0.1
         while not self._stopping.is_set():
             try:
@@ -76,7 +80,7 @@ class Worker(FitProcesses):
                 pause = min(5.0, 2 * pause)
 
     async def close(self) -> None:
-        """Kill the fits that still run; their due marks stay."""
+        """Kill the running fits. Their due marks stay, and another worker takes them up."""
         await super().close()
         assert self._writer is not None
         await self._writer.close()
@@ -119,12 +123,20 @@ class Worker(FitProcesses):
 
 
 def run(settings: Settings | None = None, job: Job = run_fit) -> None:
-    """Work until SIGTERM or SIGINT.
+    """Run a worker until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    settings : Settings, optional
+        Read from the environment if absent.
+    job : callable
+        The function that a process runs, with the signature of `run_fit`.
 
     Raises
     ------
     Refused
-        The database is SQLite, or has another schema, or may lose data.
+        The database is SQLite, has another schema, or is configured so that commits may be lost; or
+        the metrics' port cannot be opened.
     """
     settings = settings or Settings()
     configure_logs(settings.log_level)
@@ -143,7 +155,13 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
 
 
 def show_metrics(worker: Worker, host: str, port: int) -> None:
-    """Serve this worker's metrics to Prometheus."""
+    """Serve this worker's metrics to Prometheus on a port of their own.
+
+    Raises
+    ------
+    Refused
+        The port cannot be opened.
+    """
     metrics = Metrics()
     worker.on_finish = metrics.observe_fit
     try:

@@ -1,1 +1,1 @@
-"""What stands between a connection and an endpoint; `middleware` is the place to begin."""
+"""Everything between a connection and an endpoint. Begin reading with `middleware`."""

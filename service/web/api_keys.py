@@ -1,4 +1,4 @@
-"""Who asks: API keys of 256 random bits, of which the database keeps the SHA-256."""
+"""API keys: 256 random bits, of which the database stores only the SHA-256."""
 
 import secrets
 from collections.abc import Iterable
@@ -12,15 +12,20 @@ from service.records import ApiKey
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
-OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})  # for anybody who gets here
+OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})  # served without a key
 PREFIX = "lhb_"
 
 
 class Keyring:
     """The keys of the database as last read.
 
-    Before the first key everybody is let in, as the tenant "". From the first one on nobody is
-    without a key: revoking the last does not open the door again.
+    While the database has never had a key, every request is served, for the tenant "". After that
+    every request needs a key, also when all keys are revoked.
+
+    Attributes
+    ----------
+    is_closed : bool
+        Whether requests need a key.
     """
 
     def __init__(self) -> None:
@@ -28,18 +33,18 @@ class Keyring:
         self._tenants: dict[bytes, str] = {}
 
     def load(self, keys: Iterable[ApiKey]) -> None:
-        """Know these keys from now on, and no others."""
+        """Replace the known keys by these."""
         keys = list(keys)
         self.is_closed = self.is_closed or bool(keys)
         self._tenants = {key.digest: key.tenant for key in keys if key.revoked_at is None}
 
     def tenant_of(self, scope: Scope) -> str:
-        """Whose data a request may see.
+        """Return the tenant whose data a request may see; "" where no key is needed.
 
         Raises
         ------
         Problem
-            401 unauthorized.
+            401 unauthorized: the request needs a key and carries none that is known.
         """
         if not self.is_closed or scope["path"] in OPEN:
             return ""
@@ -50,7 +55,7 @@ class Keyring:
         return tenant
 
     def knows(self, scope: Scope) -> bool:
-        """Say whether a request carries a key that opens something."""
+        """Return whether a request carries a valid key."""
         return self._presented_tenant(scope) is not None
 
     def _presented_tenant(self, scope: Scope) -> str | None:
@@ -59,21 +64,36 @@ class Keyring:
 
 
 def presented(scope: Scope) -> tuple[bytes, bytes]:
-    """Scheme and key of a request's Authorization; empty without one."""
+    """Return scheme and key of the Authorization header; both are empty without that header."""
     given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
     scheme, _, key = given.partition(b" ")
     return scheme, key.strip()
 
 
 def new_key(tenant: str, label: str, now: float) -> tuple[str, ApiKey]:
-    """Make a key, which nothing keeps, and its row."""
+    """Make a key.
+
+    Parameters
+    ----------
+    tenant, label : str
+        The tenant that the key gives access to, and a note for people.
+    now : float
+        Unix seconds.
+
+    Returns
+    -------
+    key : str
+        The key itself; it is stored nowhere.
+    row : ApiKey
+        The row to store, with the key's digest.
+    """
     key = PREFIX + secrets.token_urlsafe(32)
     digest = sha256(key.encode()).digest()
     return key, ApiKey(tenant, digest.hex()[:12], digest, label, now)
 
 
 def revoked(keys: Iterable[ApiKey], key_id: str, now: float) -> ApiKey:
-    """Return the row that revokes the key of this id; one revoked before stays so.
+    """Return the row of a key, revoked at `now` or, if it was revoked before, unchanged.
 
     Raises
     ------
@@ -88,10 +108,10 @@ def revoked(keys: Iterable[ApiKey], key_id: str, now: float) -> ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class SaveKey(Command[None]):
-    """Command: store a key, or that it is revoked."""
+    """Command: store a key, or its revocation."""
 
     row: ApiKey
 
     def __call__(self, uow: UnitOfWork) -> None:
-        """Nothing is checked: ids are random."""
+        """Store the row. Nothing is checked, since ids are random."""
         uow.save_api_key(self.row)

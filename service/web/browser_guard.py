@@ -1,8 +1,8 @@
-"""What a server without keys refuses, so that no web page in a browser beside it can use it.
+"""Protection of a server without keys against web pages of other sites in a local browser.
 
-A page of another site may send a request with an Origin, or a form's content type. By DNS rebinding
-it may also pass for this server's own page, under a name that its owner made point here: such a
-name has a dot.
+Two attacks are refused. A cross-site request has an Origin header, or the content type of a form.
+With DNS rebinding, the attacker's host name resolves to this server, so that its page is of the
+same origin; such a host name has a dot and is not one of ours.
 """
 
 import ipaddress
@@ -16,22 +16,22 @@ BODY_TYPES = (b"application/json", b"application/x-ndjson")
 
 
 class BrowserGuard:
-    """Checks Host, Origin and content type.
+    """Checks the Host, Origin and Content-Type headers.
 
     Parameters
     ----------
     allowed_hosts : str
-        Further host names, with commas between; "*": any.
+        Host names to accept beside local ones, separated by commas; "*" accepts any.
     """
 
     def __init__(self, allowed_hosts: str) -> None:
         names = {name.strip().lower() for name in allowed_hosts.split(",") if name.strip()}
         self._takes_any = "*" in names
         self._names = names
-        self._known: set[bytes] = set()  # Host headers that have been let through, few
+        self._known: set[bytes] = set()  # cache of accepted Host headers, at most 100
 
     def check(self, scope: Scope) -> None:
-        """Refuse what only a browser that was tricked would send.
+        """Refuse a request that a page of another site may have sent.
 
         Raises
         ------
@@ -76,7 +76,10 @@ def _without_port(host: str) -> str:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether no stranger can make this name point at this server."""
+    """Return whether a name is an address, ends in .localhost, or has no dot.
+
+    An attacker cannot register such a name and have it resolve to this server.
+    """
     if "." not in name and ":" not in name:
         return True
     if name.endswith(LOCAL):

@@ -1,10 +1,11 @@
-"""A client's connection: uvicorn's, with a deadline at every moment of its life.
+"""A client's connection: uvicorn's protocol class, with a timeout in every state.
 
-- Until a request's head is whole: `header_timeout_seconds`, and `max_header_bytes`.
-- While a request is answered: its body has the middleware's deadline.
-- After an answer to a request whose body is not whole: as for a head; little more of it is read.
-- Between requests: uvicorn's keep-alive, or the first of these.
-- While an answer waits for the client to read it: `body_timeout_seconds` a megabyte.
+- Until a request's head is complete: `header_timeout_seconds`, and at most `max_header_bytes`.
+- While a request is answered: the middleware's deadline for its body.
+- After an answer to a request whose body is incomplete: `header_timeout_seconds`, and at most
+  `DRAINED_BYTES` more of the body are read.
+- Between requests: uvicorn's keep-alive timeout, or `header_timeout_seconds`.
+- While an answer waits for the client to read it: `body_timeout_seconds` per megabyte.
 """
 
 import asyncio
@@ -17,19 +18,19 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.problems import MEDIA_TYPE, TITLES, Problem, ProblemCode
 from service.settings import Settings
 
-FILES_BESIDE = 100  # that a server has open beside its connections
+FILES_BESIDE = 100  # file descriptors kept free for everything but connections
 MOST_FILES = 65_536
 END_OF_HEAD = b"\r\n\r\n"
-DRAINED_BYTES = 2**16  # read of a body after its request was answered
-LINGER_SECONDS = 1.0  # after that, for the client to find the answer
+DRAINED_BYTES = 2**16  # of a body, that are read and discarded after its request was answered
+LINGER_SECONDS = 1.0  # from then until the connection is cut, for the client to read the answer
 PROGRESS_BYTES = 2**20
 
 
 class Trailers:
-    """Stands in for the list of headers once a head is whole: no header comes after it."""
+    """Replaces the list of headers once a head is complete, and refuses trailers."""
 
     def append(self, header: tuple[bytes, bytes]) -> None:
-        """Refuse a trailer."""
+        """Refuse a trailer: the parser reports it as a further header."""
         raise ValueError(f"{header[0]!r} is a trailer")
 
 
@@ -37,7 +38,17 @@ TRAILERS: Any = Trailers()
 
 
 class ClientConnection(HttpToolsProtocol):
-    """One connection; requests may follow one another on it."""
+    """One connection, which may carry several requests, one after another.
+
+    Parameters
+    ----------
+    settings : Settings
+        Timeouts in seconds and limits in bytes.
+    most : int
+        Number of connections that may be open at once.
+    **of_uvicorn
+        Arguments of uvicorn's protocol class.
+    """
 
     def __init__(self, settings: Settings, *, most: int, **of_uvicorn: Any) -> None:
         super().__init__(**of_uvicorn)
@@ -51,7 +62,7 @@ class ClientConnection(HttpToolsProtocol):
         self._has_resumed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to watch a connection; refuse it where too many are open."""
+        """Start the timeout of the first head; answer 503 if too many connections are open."""
         super().connection_made(transport)
         if len(self.connections) > self._most:
             detail = f"{self._most} connections are open, and there are no more"
@@ -60,7 +71,7 @@ class ClientConnection(HttpToolsProtocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop watching."""
+        """Cancel the timers."""
         self._unwatch()
         if self._write_timer is not None:
             self._write_timer.cancel()
@@ -68,7 +79,7 @@ class ClientConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take more of a head, or of a body."""
+        """Parse more of a head or a body, within its limits, and set the timer of the new state."""
         cycle = self.cycle
         is_head = cycle is None or not cycle.more_body or self._is_in_head()
         if is_head:
@@ -94,7 +105,7 @@ class ClientConnection(HttpToolsProtocol):
             self._watch()
 
     def _feed_body(self, data: bytes) -> None:
-        """Take more of a body. Chunk sizes, extensions and trailers are bounded like a head."""
+        """Parse more of a body. Chunk sizes, extensions and trailers are limited like a head."""
         cycle, n_before = self.cycle, len(self.cycle.body)
         super().data_received(data)
         if len(cycle.body) > n_before or not cycle.more_body:
@@ -106,7 +117,10 @@ class ClientConnection(HttpToolsProtocol):
             self._refuse(Problem(ProblemCode.HEADERS_TOO_LARGE, detail))
 
     def _drain(self, data: bytes) -> None:
-        """Read a little of what is left of a body, so that the client finds its answer."""
+        """Discard more of a body whose request is answered; abort after `DRAINED_BYTES`.
+
+        Closing at once would reset the connection, and the client could lose the answer.
+        """
         self._n_drained += len(data)
         if self._n_drained <= DRAINED_BYTES:
             super().data_received(data)
@@ -115,18 +129,18 @@ class ClientConnection(HttpToolsProtocol):
             self.loop.call_later(LINGER_SECONDS, self._abort)
 
     def on_headers_complete(self) -> None:
-        """Begin to answer; what comes as a header from now on is a trailer."""
+        """Begin to answer. Headers that the parser reports after this are trailers."""
         super().on_headers_complete()
         self.headers = TRAILERS
 
     def on_message_complete(self) -> None:
-        """Note that a body is whole, be it answered already or not."""
+        """Note that a body is complete, whether its request is answered already or not."""
         self.cycle.more_body = False
         if not self.cycle.response_complete:
             self.cycle.message_event.set()
 
     def on_response_complete(self) -> None:
-        """Go on to the next request, once this one's body is whole and its answer is on its way."""
+        """Go on to the next request; set timers for an unread answer and an incomplete body."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._watch_writing()
@@ -136,25 +150,25 @@ class ClientConnection(HttpToolsProtocol):
                 self._watch()
 
     def pause_writing(self) -> None:
-        """Wait for the client to read; not for ever."""
+        """Pause writing until the client reads, and start the timer for that."""
         super().pause_writing()
         self._watch_writing()
 
     def resume_writing(self) -> None:
-        """Note that the client has read."""
+        """Resume writing: the client has read."""
         self._has_resumed = True
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP."""
+        """Answer 400 malformed_http to what is not HTTP."""
         self._refuse(Problem(ProblemCode.MALFORMED_HTTP, msg))
 
     def _is_in_head(self) -> bool:
-        """Whether a head has begun and not ended: its scope has no cycle yet."""
+        """Return whether a head has begun but is incomplete: its scope has no cycle yet."""
         return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
 
     def _is_answering(self) -> bool:
-        """Whether a request is being answered: the server is at work, or waits for its body."""
+        """Return whether a request is being answered, or its body is awaited."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _watch(self) -> None:
@@ -169,17 +183,17 @@ class ClientConnection(HttpToolsProtocol):
     def _is_late(self) -> None:
         self._timer = None
         if self._is_answering():
-            self._watch()  # what was asked before is answered first
+            self._watch()  # a pipelined head waits for the answer to the request before it
             return
         if not self._is_in_head():
-            self._abort()  # not a word, or the rest of a body that is answered
+            self._abort()  # no request began, or the rest of an answered request's body is late
             return
         seconds = self._settings.header_timeout_seconds
         detail = f"the headers did not arrive within {seconds:g} s"
         self._refuse(Problem(ProblemCode.HEADER_TIMEOUT, detail))
 
     def _watch_writing(self) -> None:
-        """Hang up unless the client reads what is written to it."""
+        """Start the timer that aborts the connection unless the client reads the answer."""
         if self._write_timer is None:
             self._has_resumed = False
             n_bytes = self.transport.get_write_buffer_size()
@@ -197,11 +211,11 @@ class ClientConnection(HttpToolsProtocol):
             self._abort()
 
     def _abort(self) -> None:
-        """Cut the connection, whatever it still holds."""
+        """Close the connection at once and discard what is buffered."""
         self.transport.abort()
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer, unless another answer is under way, and hang up."""
+        """Answer with the problem, unless another answer is under way, and close."""
         if self.cycle is None or self.cycle.response_complete:
             body = problem.body()
             head = [f"HTTP/1.1 {problem.status} {TITLES[problem.status]}"]
@@ -215,7 +229,11 @@ class ClientConnection(HttpToolsProtocol):
 
 
 def connection_class(settings: Settings) -> Any:
-    """Return what uvicorn calls for every connection; allow as many as there may be files."""
+    """Return the factory that uvicorn calls for every connection.
+
+    The soft limit of open files is raised for `max_connections` as far as the system allows; if it
+    stays lower, fewer connections are allowed.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

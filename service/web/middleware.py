@@ -1,4 +1,4 @@
-"""The one middleware, pure ASGI: request id, body limit, error rendering, metrics, a log line."""
+"""The one ASGI middleware: request id, access, limits, hot routes, errors, metrics and log line."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,21 @@ PROBLEM_TYPE = (b"content-type", MEDIA_TYPE.encode())
 
 
 class Middleware:
-    """What every request passes through once. Hot routes are answered here."""
+    """Checks every request, then serves hot routes itself and passes the others to FastAPI.
+
+    Parameters
+    ----------
+    app : ASGI application
+        Serves all requests that are not hot.
+    settings : Settings
+        Limits, timeouts and logging.
+    metrics : Metrics
+        Counts every request.
+    keys : Keyring
+        The known API keys.
+    service : callable
+        Returns the running service; it exists only after start-up.
+    """
 
     def __init__(
         self,
@@ -51,7 +65,7 @@ class Middleware:
         self._numbers = count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve one request, or pass on a lifespan event."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -94,7 +108,7 @@ class Middleware:
                 result = await handler(self._service(), scope["lhb.tenant"], session_id, content)
                 await send_json(*result, answer)
         except ClientDisconnect:
-            pass  # nobody is there to answer
+            pass  # the client is gone
         except Problem as problem:
             if status:
                 raise
@@ -120,7 +134,7 @@ class Middleware:
                 )
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as GET would, without the body."""
+        """Serve a HEAD request: run the GET endpoint and send its headers only."""
 
         async def only_headers(message: Message) -> None:
             if message["type"] == "http.response.body":
@@ -133,14 +147,14 @@ class Middleware:
 
 
 async def send_json(status: int, body: bytes, send: Send) -> None:
-    """Answer with JSON."""
+    """Send a JSON response."""
     headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 async def send_problem(problem: Problem, send: Send) -> None:
-    """Answer with a problem document."""
+    """Send a problem document."""
     body = problem.body()
     headers = [PROBLEM_TYPE, (b"content-length", str(len(body)).encode())]
     headers += [(k.encode(), v.encode()) for k, v in problem.headers().items()]

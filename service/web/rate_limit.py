@@ -1,4 +1,4 @@
-"""How many requests a caller may make: by key, or by address while there are no keys."""
+"""Rate limit of each caller's requests: by key, or by address while there are no keys."""
 
 import time
 from collections import OrderedDict
@@ -10,22 +10,24 @@ from starlette.types import Scope
 from service.problems import Problem, ProblemCode
 from service.web.api_keys import presented
 
-N_CALLERS = 65_536  # remembered; who is forgotten starts afresh
+N_CALLERS = 65_536  # remembered; the least recent one is dropped and then starts with a full burst
 LIMITED = "/v1/"
 
 
 class Rates:
-    """`per_second` requests on average, `burst` at once (the generic cell rate algorithm).
+    """The generic cell rate algorithm (GCRA).
 
-    Of each caller one time is kept: when all that was asked would have been asked at the allowed
-    rate. Every server process counts for itself.
+    One time per caller is kept, its theoretical arrival time: the time at which the next request
+    would come if all had come evenly at the allowed rate. Every server process counts by itself.
 
     Parameters
     ----------
     per_second : float
-        Above 0.
+        Requests per second on average; above 0.
     burst : int
-        From 1.
+        Requests at once after a pause; at least 1.
+    clock : callable
+        Returns monotonic seconds.
     """
 
     def __init__(
@@ -37,18 +39,24 @@ class Rates:
         self._times: OrderedDict[str | bytes, float] = OrderedDict()
 
     def count(self, scope: Scope, *, is_keyed: bool) -> None:
-        """One more request; with `is_keyed` it has a key, which has been checked.
+        """Count a request, if its path is limited.
+
+        Parameters
+        ----------
+        scope : ASGI scope
+        is_keyed : bool
+            Whether the request carries a checked key; else the caller is its address.
 
         Raises
         ------
         Problem
-            429 too_many_requests, which is not counted.
+            429 too_many_requests; the refused request is not counted.
         """
         if scope["path"].startswith(LIMITED):
             self.count_caller(_caller(scope, is_keyed))
 
     def count_caller(self, caller: str | bytes) -> None:
-        """One more request of this caller; raises as `count` does."""
+        """Count a request of this caller; raises what `count` raises."""
         now = self._clock()
         at = max(self._times.get(caller, 0.0), now) + self._interval
         wait = at - now - self._ahead
@@ -63,6 +71,6 @@ class Rates:
 
 def _caller(scope: Scope, is_keyed: bool) -> str | bytes:
     if is_keyed:
-        return presented(scope)[1]  # not the whole header: one key may be written in many ways
+        return presented(scope)[1]  # not the whole header, whose scheme and spaces may vary
     client = scope.get("client")
     return "" if client is None else str(client[0])

@@ -1,4 +1,4 @@
-"""A request's body as it comes in: bounded in size, in time, and together with all others."""
+"""Reading of request bodies, with limits on size, on time, and on all bodies in memory together."""
 
 import asyncio
 from typing import Any
@@ -11,13 +11,25 @@ from service.problems import Problem, ProblemCode
 from service.settings import Settings
 
 IMPORT_PATH = "/v1/sessions/import"
-SMALL = 2**16  # a whole body up to this size is not counted
-# far above a hundred thousand rewards with all their keys, the most that any body may hold
+SMALL = 2**16  # bytes; a body of one chunk up to this size is not counted in `HeldBodies`
+# far above what the largest valid body needs: 100 000 rewards with all their keys
 MOST_OF_A_KIND = {b"[": 10**6, b"{": 10**6, b":": 10**6, b'"': 4 * 10**6}
 
 
 class Body:
-    """The body as it comes in, watched for size and pace."""
+    """One request's body, read within the limits.
+
+    Parameters
+    ----------
+    scope, receive
+        Of the ASGI request.
+    settings : Settings
+        Limits in bytes; an import has its own.
+    watch : SlowBodies
+        Enforces the deadline.
+    held : HeldBodies
+        Counts the bytes in memory; the caller releases `n_held` of them at the end.
+    """
 
     def __init__(
         self,
@@ -40,18 +52,20 @@ class Body:
         self._deadline: float | None = None
 
     def check_length(self) -> None:
-        """Refuse a body that announces itself as too large, before reading any of it."""
+        """Raise 413 body_too_large if the Content-Length is above the limit."""
         for name, value in self._headers:
             if name == b"content-length" and value.isdigit() and int(value) > self._limit:
                 raise self._too_large()
 
     async def read(self) -> bytes:
-        """All of it.
+        """Return the whole body.
 
         Raises
         ------
         ClientDisconnect
-            The client went away before it had sent all.
+            The client disconnected before the end of the body.
+        Problem
+            408, 413, 422 or 503: a limit is exceeded.
         """
         chunks = []
         while not self._is_whole:
@@ -62,7 +76,7 @@ class Body:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def receive(self) -> Message:
-        """Return the next message, which has to come in time."""
+        """Return the next ASGI message; raises a Problem as `read` does."""
         if self._is_whole:
             return await self._receive()
         if self._deadline is None:
@@ -83,7 +97,10 @@ class Body:
         return message
 
     def _refuse_crowd(self, part: bytes) -> None:
-        """422 for millions of small things: an empty list takes its size many times over."""
+        """Raise a 422 for too many brackets, keys or strings.
+
+        Parsed, a small object takes many times the memory of its text.
+        """
         for kind, most in MOST_OF_A_KIND.items():
             self._counts[kind] = self._counts.get(kind, 0) + part.count(kind)
             if self._counts[kind] > most:
@@ -97,7 +114,7 @@ class Body:
 
 
 class HeldBodies:
-    """Counts the bytes of all bodies that are in memory, and lets them be no more than `most`."""
+    """Counts the bytes of all bodies in memory, and limits them to `most`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -109,7 +126,7 @@ class HeldBodies:
         Raises
         ------
         Problem
-            503 overloaded; they are not counted then.
+            503 overloaded: they would exceed the limit. They are not counted.
         """
         if self._n_bytes + n_bytes > self._most:
             detail = f"bodies of more than {self._most} bytes are under way; this one has to wait"
@@ -117,14 +134,14 @@ class HeldBodies:
         self._n_bytes += n_bytes
 
     def release(self, n_bytes: int) -> None:
-        """Count them no more."""
+        """Stop counting these bytes."""
         self._n_bytes -= n_bytes
 
 
 class SlowBodies:
-    """Lets nobody take longer than `seconds` over a body, however it is cut.
+    """Gives every body a deadline, `seconds` after its first read, whatever its chunks are.
 
-    One timer for all who are waited for, rather than one a request: that would cost every request.
+    One timer watches all bodies; a timer per request would cost every request.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -133,16 +150,16 @@ class SlowBodies:
         self._is_watching = False
 
     def deadline(self) -> float:
-        """When a body that begins now has to be whole, in the event loop's time."""
+        """Return the deadline of a body that begins now, in seconds of the event loop's clock."""
         return asyncio.get_running_loop().time() + self._seconds
 
     async def in_time(self, receive: Receive, deadline: float) -> Message:
-        """Return the next message.
+        """Return the next message of `receive`.
 
         Raises
         ------
         Problem
-            408 body_timeout.
+            408 body_timeout: it did not arrive before the deadline.
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None

@@ -128,7 +128,7 @@ class AnytimeFit:
         weights[: len(found.weights)] = found.weights
         return Estimate(
             "ok",
-            weights,
+            weights if self.options.signed else np.maximum(weights, 0.0),
             theta=found.theta,
             active_lags=tuple(np.flatnonzero(found.inclusion > ACTIVE).tolist()),
             sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),

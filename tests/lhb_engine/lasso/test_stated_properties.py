@@ -77,7 +77,9 @@ def test_a_negative_lag_weight_is_none_and_not_its_size():
     assert fit.lag_weights[4] == 0.0
 
 
-@pytest.mark.parametrize("algorithm", ["ad_lasso", "doubling_lasso", "sa_gd", "sw_mp", "ucb_mp"])
+@pytest.mark.parametrize(
+    "algorithm", ["ad_lasso", "anytime", "doubling_lasso", "sa_gd", "sw_mp", "ucb_mp"]
+)
 def test_no_unsigned_estimate_has_a_negative_lag_weight(algorithm):
     """The first estimates of noisy worlds, where any sign would come out."""
     n_directed = 0
@@ -85,7 +87,8 @@ def test_no_unsigned_estimate_has_a_negative_lag_weight(algorithm):
         rng = np.random.default_rng(seed)
         xi = rng.uniform(-1, 1, (64, 3))
         y = rng.standard_normal(64)
-        agent = make_agent(algorithm, dim=3, horizon=12, L=4)
+        options = {} if algorithm == "anytime" else {"L": 4}
+        agent = make_agent(algorithm, dim=3, horizon=12, **options)
         window = agent.next_fit(0)
         measured = Measurements.single(np.arange(1, 65), y)
         past = History(3, {"": Trajectory(xi, measured)})

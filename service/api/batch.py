@@ -178,7 +178,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
 @router.post(
     "/v1/batch",
     summary="Decisions and rewards of many sessions",
-    responses=documented({200: BatchAnswer}, 422),
+    responses=documented({200: BatchAnswer}),
     openapi_extra=takes(BATCH),
 )
 async def post_batch(request: Request) -> Response:

@@ -70,7 +70,7 @@ def credit_answers(
 @router.get(
     "/v1/sessions/{session_id}/credit",
     summary="What each past decision has earned and is still to earn",
-    responses=documented({200: CreditPage}, 404, 422),
+    responses=documented({200: CreditPage}, 404),
 )
 async def get_credit(
     session_id: str,

@@ -180,7 +180,7 @@ async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocke
     "/v1/sessions/{session_id}/decisions",
     status_code=201,
     summary="Take a decision",
-    responses=documented({201: DecisionAnswer, 200: DecisionAnswer}, 404, 409, 422),
+    responses=documented({201: DecisionAnswer, 200: DecisionAnswer}, 404, 409),
     openapi_extra=takes(DECISION),
 )
 async def post_decision(session_id: str, request: Request) -> Response:

@@ -46,11 +46,13 @@ def documented(answers: dict[int, Any], *problems: int) -> dict[int | str, Any]:
         HTTP statuses of problems, beside those that every endpoint may answer.
     """
     out: dict[int | str, Any] = {status: {"model": model} for status, model in answers.items()}
-    for status in (400, 401, 408, 413, 429, 503, *problems):
+    for status in (*OF_EVERY_ENDPOINT, *problems):
         content = {"application/problem+json": {"schema": PROBLEM_REF}}
         out[status] = {"description": "Problem", "content": content}
     return out
 
 
+# by the middleware; 422 also for a query parameter that the route does not take
+OF_EVERY_ENDPOINT = (400, 401, 403, 408, 413, 415, 422, 429, 503)
 PROBLEM_REF = {"$ref": "#/components/schemas/ProblemAnswer"}
 _definitions["ProblemAnswer"] = _schema(TypeAdapter(ProblemAnswer))

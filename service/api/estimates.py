@@ -79,7 +79,7 @@ async def get_estimate(session_id: str, request: Request) -> Response:
 @router.get(
     "/v1/sessions/{session_id}/estimates",
     summary="All fits so far",
-    responses=documented({200: Page[FitAnswer]}, 404, 422),
+    responses=documented({200: Page[FitAnswer]}, 404),
 )
 async def get_estimates(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
@@ -146,7 +146,7 @@ def _to_come(session: SessionRow) -> list[dict[str, Any]]:
 @router.get(
     "/v1/sessions/{session_id}/epochs",
     summary="The schedule, with what is due and why",
-    responses=documented({200: Page[EpochAnswer]}, 404, 422),
+    responses=documented({200: Page[EpochAnswer]}, 404),
 )
 async def get_epochs(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT

@@ -126,7 +126,7 @@ def _some(lines: Iterator[bytes]) -> bytes:
     "/v1/sessions/import",
     status_code=201,
     summary="A new session from a session's events",
-    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 409, 422),
+    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 409),
     openapi_extra={
         "requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}
     },

@@ -21,7 +21,7 @@ MOST = 10_000  # rounds in one call; a call is one transaction, which others wai
     "/v1/sessions/{session_id}/history",
     status_code=201,
     summary="Start warm from a log",
-    responses=documented({201: HistoryAnswer, 200: HistoryAnswer}, 404, 409, 422),
+    responses=documented({201: HistoryAnswer, 200: HistoryAnswer}, 404, 409),
     openapi_extra=takes(HISTORY),
 )
 async def post_history(session_id: str, request: Request) -> Response:

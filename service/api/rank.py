@@ -23,7 +23,7 @@ router = APIRouter(tags=["estimates"])
 @router.post(
     "/v1/sessions/{session_id}/rank",
     summary="Scores without a decision",
-    responses=documented({200: RankAnswer}, 404, 409, 422),
+    responses=documented({200: RankAnswer}, 404, 409),
     openapi_extra=takes(RANK),
 )
 async def post_rank(session_id: str, request: Request) -> Response:

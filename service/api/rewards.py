@@ -125,7 +125,7 @@ def accepted_answer(accepted: Accepted) -> dict[str, int]:
 @router.post(
     "/v1/sessions/{session_id}/rewards",
     summary="Report what was measured",
-    responses=documented({200: AcceptedAnswer}, 404, 409, 422),
+    responses=documented({200: AcceptedAnswer}, 404, 409),
     openapi_extra=takes(REWARDS),
 )
 async def post_rewards(session_id: str, request: Request) -> Response:

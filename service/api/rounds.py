@@ -52,7 +52,7 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
 @router.get(
     "/v1/sessions/{session_id}/rounds",
     summary="The log",
-    responses=documented({200: Page[RoundAnswer]}, 404, 422),
+    responses=documented({200: Page[RoundAnswer]}, 404),
 )
 async def get_rounds(
     session_id: str,

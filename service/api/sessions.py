@@ -118,7 +118,7 @@ async def written_session(service: Service, session: SessionRow) -> dict[str, An
     "/v1/sessions",
     status_code=201,
     summary="Create a session",
-    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 409, 422),
+    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 409),
     openapi_extra=takes(SESSION),
 )
 async def post_session(request: Request) -> Response:
@@ -137,7 +137,7 @@ async def post_session(request: Request) -> Response:
 
 
 @router.get(
-    "/v1/sessions", summary="List sessions", responses=documented({200: Page[SessionAnswer]}, 422)
+    "/v1/sessions", summary="List sessions", responses=documented({200: Page[SessionAnswer]})
 )
 async def get_sessions(
     request: Request,
@@ -187,7 +187,7 @@ async def get_session(session_id: str, request: Request) -> Response:
 @router.patch(
     "/v1/sessions/{session_id}",
     summary="Rename or archive a session",
-    responses=documented({200: SessionAnswer}, 404, 409, 422),
+    responses=documented({200: SessionAnswer}, 404, 409),
     openapi_extra=takes(PATCH),
 )
 async def patch_session(session_id: str, request: Request) -> Response:

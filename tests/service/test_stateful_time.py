@@ -267,8 +267,8 @@ def test_on_sqlite() -> None:
     run(Machine, 40)
 
 
-def test_on_postgres(migrated: str) -> None:
+def test_on_postgres(postgres_url: str) -> None:
     class OnPostgres(Machine):
-        url = migrated
+        url = postgres_url
 
     run(OnPostgres, 15)

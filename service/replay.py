@@ -158,12 +158,12 @@ def _refit(
     due = DueFit(window, manifest["measured"], manifest["closed"], manifest["reason"], 0.0)
     again = agent.fit(reader.history(session, window, due)).to_json()
     before = stored.to_json()
-    is_here = record.fingerprint == json.dumps(fingerprint())
-    replay.n_elsewhere += not is_here
+    is_exact = record.fingerprint == json.dumps(fingerprint())
+    replay.n_elsewhere += not is_exact
     for name in before:
         if name in TOLD:
             continue
-        is_same = before[name] == again[name] if is_here else _is_close(before[name], again[name])
+        is_same = before[name] == again[name] if is_exact else _is_close(before[name], again[name])
         if not is_same:
             where = f"estimate {record.number} (epoch {record.epoch})"
             replay.differences.append(f"{where}: {name} is {again[name]!r} now")

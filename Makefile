@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all serve lint clean bench-peers
+.PHONY: demo test test-all serve docs lint clean bench-peers
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -17,13 +17,18 @@ demo: .venv/installed
 serve: .venv/installed
 	$(BIN)/lhb serve
 
+# the site, in out/site; warnings are errors
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# a process a core: much of a test's time is waiting for servers that it started
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+# three processes on two cores: much of a test's time is waiting for servers that it started
+WORKERS ?= 3
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 test: lint
 	$(PYTEST) -m "not slow"

@@ -50,6 +50,14 @@ class Estimate:
         One or two sentences for people.
     diagnostics : dict
         Further JSON-able values by name.
+    candidates : (n_candidates, dim) array or None
+        Directions that decisions take in turn, instead of theta, so that all arms stay in play
+        until it is known which is best. None: decisions are by theta.
+    intervals : dict or None
+        95% intervals as pairs of a lower and an upper bound: `theta`, one a number of theta, and
+        `lag_weights`, one for each of `lags`, the active lags. None where none can be given.
+    no_intervals : str or None
+        Why an estimate of `anytime` has no intervals.
     """
 
     status: Status
@@ -73,6 +81,9 @@ class Estimate:
     seconds: float = 0.0
     message: str = ""
     diagnostics: dict[str, Any] = field(default_factory=dict)
+    candidates: Floats | None = None
+    intervals: dict[str, Any] | None = None
+    no_intervals: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; `from_json` restores its floats to the bit."""
@@ -80,6 +91,7 @@ class Estimate:
         out["lag_weights"] = self.lag_weights.tolist()
         out["theta"] = None if self.theta is None else self.theta.tolist()
         out["active_lags"] = list(self.active_lags)
+        out["candidates"] = None if self.candidates is None else self.candidates.tolist()
         return out
 
     @classmethod
@@ -90,4 +102,6 @@ class Estimate:
         known["theta"] = None if theta is None else np.array(theta, dtype=np.float64)
         known["lag_weights"] = np.array(known["lag_weights"], dtype=np.float64)
         known["active_lags"] = tuple(known.get("active_lags", ()))
+        drawn = known.get("candidates")
+        known["candidates"] = None if drawn is None else np.array(drawn, dtype=np.float64)
         return cls(**known)

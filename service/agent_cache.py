@@ -12,9 +12,11 @@ from lhb_engine.history import History, Measurements
 from lhb_engine.history import Trajectory as Rounds
 from service.records import SessionKey, SessionRow, TrajectoryRow
 from service.storage.reader import Reader
-from service.writer.unit_of_work import LiveAgent, UnitOfWork
+from service.writer.effects import LiveAgent
+from service.writer.unit_of_work import UnitOfWork
 
-N_CACHED = 4096
+MOST_BYTES = 2**28  # of the arrays and states of all cached agents
+LEAST_BYTES = 4096  # that any agent counts as
 
 
 def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
@@ -53,29 +55,54 @@ def deciding(reader: Reader, session: SessionRow) -> Deciding:
     return build_agent(session, state).deciding(session.n_rounds)
 
 
+def held_bytes(live: LiveAgent) -> int:
+    """Return the bytes of an agent's arrays, those of its parts included, and of its state."""
+    parts = [live.agent, *(part for part in vars(live.agent).values() if hasattr(part, "__dict__"))]
+    arrays = (value for part in parts for value in vars(part).values())
+    held = sum(value.nbytes for value in arrays if isinstance(value, np.ndarray))
+    return LEAST_BYTES + held + len(live.state or "")
+
+
 class Agents:
     """The agents of recently active sessions.
 
     Each transaction checks once whether a cached agent is still that of the stored state. The check
     compares the number of recorded fits, or, for an agent that learns from every reward, the stored
-    state itself.
+    state itself. Agents unused for longest are removed while all together hold more than `most`.
+
+    Parameters
+    ----------
+    most : int
+        Bytes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_BYTES) -> None:
         self._agents: OrderedDict[SessionKey, LiveAgent] = OrderedDict()
+        self._most = most
+        self.n_bytes = 0
 
     def get(self, uow: UnitOfWork, session: SessionRow) -> Agent:
         """Return the session's agent as of this transaction."""
         key = session.key
         live = uow.agents.get(key)
         if live is None:
+            before = self._agents.get(key)
             live = uow.agents[key] = self._current(uow, session)
-            if self._agents.get(key) is not live:
-                self._agents[key] = live
-                while len(self._agents) > N_CACHED:
-                    self._agents.popitem(last=False)
+            if before is not live or live.counted is not live.state:
+                self._keep(key, live)
             self._agents.move_to_end(key)
         return live.agent
+
+    def _keep(self, key: SessionKey, live: LiveAgent) -> None:
+        """Cache an agent at its present size, and remove others while there are too many bytes."""
+        before = self._agents.pop(key, None)
+        if before is not None:
+            self.n_bytes -= before.n_bytes
+        live.n_bytes, live.counted = held_bytes(live), live.state
+        self._agents[key] = live
+        self.n_bytes += live.n_bytes
+        while self.n_bytes > self._most and len(self._agents) > 1:
+            self.n_bytes -= self._agents.popitem(last=False)[1].n_bytes
 
     def has(self, session: SessionRow) -> bool:
         """Return whether the session's agent is cached and known to be current without a read."""
@@ -129,3 +156,4 @@ class Agents:
     def forget(self) -> None:
         """Clear the cache: after a rollback, agents may be ahead of the stored state."""
         self._agents.clear()
+        self.n_bytes = 0

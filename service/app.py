@@ -15,19 +15,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.agent_cache import Agents
 from service.api import (
     batch,
+    changes,
     credit,
     decisions,
     estimates,
-    events,
     history,
     rank,
     rewards,
     rounds,
+    series,
     sessions,
     status,
+    transfer,
 )
 from service.api.documentation import add_definitions
-from service.api.parameters import refuse_unknown_parameters
+from service.api.query_parameters import refuse_unknown_parameters
+from service.dashboard import pages as dashboard
 from service.field_types import field_name
 from service.fits.embedded import FitPool
 from service.logs import configure_logs
@@ -37,20 +40,21 @@ from service.runtime import Fits, Service
 from service.settings import Settings
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
+from service.sweeper import Sweeper
 from service.web.api_keys import Keyring
 from service.web.middleware import Middleware
+from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
+from service.writer.slices import Slices
 
 DESCRIPTION = """
 Decisions whose rewards come late, mixed together and without saying which action earned them.
 A session is one durable agent: ask it for decisions, tell it what was measured.
 """
-
-
 RELOAD_SECONDS = 5.0  # until every server on a shared database knows of a new or revoked key
 ROUTERS = (
-    *(events, sessions, decisions, rewards, batch, history),
-    *(estimates, rank, rounds, credit, status),
+    *(transfer, sessions, decisions, rewards, batch, history),
+    *(estimates, rank, rounds, credit, series, changes, status, dashboard),
 )
 
 
@@ -60,7 +64,7 @@ class App(FastAPI):
     The middleware runs before FastAPI's own layers, which cost more than a decision.
     """
 
-    front: Middleware
+    outer_middleware: Middleware
 
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve with FastAPI what the middleware does not serve itself."""
@@ -78,7 +82,7 @@ class App(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass requests to the middleware, and through it lifespan events to FastAPI."""
-        await self.front(scope, receive, send)
+        await self.outer_middleware(scope, receive, send)
 
 
 def create_app(settings: Settings | None = None, store: Store | None = None) -> FastAPI:
@@ -102,15 +106,19 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = start_service(settings, metrics, store)
+        sweeper = Sweeper()
+        service = start_service(settings, metrics, sweeper, store)
         app.state.service = service
+        sweeper.start(service)
         reloading = await watch_keys(keys, service)
         try:
             yield
         finally:
             reloading.cancel()
+            await sweeper.close()
             await service.fits.close()
             await service.writer.close()
+            await service.parsing.close()
             service.readers.shutdown()
             service.store.close()
 
@@ -125,7 +133,9 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         redoc_url=None,
         dependencies=[Depends(refuse_unknown_parameters)],
     )
-    app.front = Middleware(app.framework, settings, metrics, keys, lambda: app.state.service)
+    app.outer_middleware = Middleware(
+        app.framework, settings, metrics, keys, lambda: app.state.service
+    )
     for module in ROUTERS:
         app.include_router(module.router)
     describe = app.openapi
@@ -133,14 +143,21 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
     return app
 
 
-def start_service(settings: Settings, metrics: Metrics, store: Store | None = None) -> Service:
+def start_service(
+    settings: Settings, metrics: Metrics, sweeper: Sweeper, store: Store | None = None
+) -> Service:
     """Open the store, create the writer, and start the fits that are due."""
     store = store or open_store(settings.database_url)
     agents = Agents()
     fits = open_fits(settings, agents, store, metrics)
+
+    def after_commit(effects: Effects) -> None:
+        fits.after_commit(effects)
+        sweeper.after_commit(effects)
+
     writer = GroupCommit(
         store,
-        after_commit=fits.after_commit,
+        after_commit=after_commit,
         on_rollback=agents.forget,
         max_batch=settings.max_batch,
         max_queue=settings.max_queue,
@@ -154,7 +171,7 @@ def start_service(settings: Settings, metrics: Metrics, store: Store | None = No
         }
     )
     metrics.fit_queue = fits.queue
-    return Service(settings, store, agents, writer, fits, metrics)
+    return Service(settings, store, agents, writer, Slices(writer), fits, metrics, sweeper.abandon)
 
 
 async def watch_keys(keys: Keyring, service: Service) -> "asyncio.Task[None]":

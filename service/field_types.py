@@ -1,4 +1,4 @@
-"""Types with limits for values from outside: request bodies and imported files."""
+"""Types with limits: of request bodies, and of stored fields that an imported file fills."""
 
 from typing import Annotated, Literal
 
@@ -11,16 +11,31 @@ LARGEST = 1e12
 NO_ZERO_BYTE = "^[^\\x00]*$"  # PostgreSQL cannot store a zero byte in a text
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Ordinal = Annotated[int, Field(ge=1, le=2**53)]
+Probability = Annotated[float, Field(gt=0, le=1 + 1e-9)]
+Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138, which fits a timestamp
+Text = Annotated[str, Field(pattern=NO_ZERO_BYTE)]
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
 Key = Annotated[str, Field(max_length=256, pattern=NO_ZERO_BYTE)]
 EventId = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
+# "~" begins the event ids of the server
+ClientId = Annotated[str, Field(max_length=256, pattern="^[^~\\x00][^\\x00]*$")]
 
-Dim = Annotated[int, Field(ge=1, le=100_000, description="numbers in a context")]
+Dim = Annotated[int, Field(ge=1, le=100_000, description="number of features of a context")]
 Horizon = Annotated[int, Field(ge=1, le=1_000_000, description="number of lags")]
 Seed = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
-RewardMode = Literal["single", "sum"]
-Refit = Literal["background", "blocking"]
-WaitSeconds = Annotated[float, Field(ge=0, le=1e9)]
+RewardMode = Annotated[
+    Literal["single", "sum"],
+    Field(description="single: a round has one reward; sum: the rewards of a round add up"),
+]
+Refit = Annotated[
+    Literal["background", "blocking"],
+    Field(description="blocking: a decision waits for a fit that is due"),
+]
+WaitSeconds = Annotated[
+    float, Field(ge=0, le=1e9, description="how long a fit waits for missing rewards, in seconds")
+]
 
 
 def field_name(location: tuple[int | str, ...]) -> str:

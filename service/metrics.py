@@ -83,14 +83,14 @@ class Metrics:
             buckets, total = _buckets(row)
             fits.add_metric([status_name], buckets, total)
         yield fits
-        yield from self._queue()
+        yield from self._fit_gauges()
         for name, (text, read) in self.gauges.items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             family = kind(name, text)
             family.add_metric([], read())
             yield family
 
-    def _queue(self) -> Iterator[Metric]:
+    def _fit_gauges(self) -> Iterator[Metric]:
         """Yield the fit queue's gauges; nothing, rather than zeros, if the database is down."""
         if self.fit_queue is None:
             return

@@ -40,13 +40,21 @@ class ProblemCode(StrEnum):
         member._value_, member.status, member.meaning = code, status, meaning
         return member
 
-    MALFORMED_HTTP = "malformed_http", 400, "What arrived on the connection is not HTTP/1.1."
+    MALFORMED_HTTP = (
+        "malformed_http",
+        400,
+        "The bytes on the connection are not an HTTP/1.1 request.",
+    )
     MALFORMED_JSON = "malformed_json", 400, "The body is not JSON."
     DUPLICATE_KEY = "duplicate_key", 400, "An object in the body has the same key twice."
-    HTTP_ERROR = "http_error", 400, "Another HTTP error; the status says which."
+    HTTP_ERROR = "http_error", 400, "Another HTTP error; see the status."
     UNAUTHORIZED = "unauthorized", 401, "The request carries no key that this server knows."
     UNKNOWN_ROUTE = "unknown_route", 404, "There is no such path."
-    UNKNOWN_SESSION = "unknown_session", 404, "There is no such session, or another tenant's."
+    UNKNOWN_SESSION = (
+        "unknown_session",
+        404,
+        "There is no such session, or it belongs to another tenant.",
+    )
     UNKNOWN_EVENT = "unknown_event", 404, "The session has no decision with this event_id."
     UNKNOWN_KEY = "unknown_key", 404, "There is no API key with this id."
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "The path does not take this method."
@@ -72,45 +80,94 @@ class ProblemCode(StrEnum):
     FOREIGN_HOST = (
         "foreign_host",
         403,
-        "Without keys, a server answers only to its address, or a name in LHB_ALLOWED_HOSTS.",
+        "A server without keys answers only to its address and to the names in LHB_ALLOWED_HOSTS.",
     )
-    FOREIGN_ORIGIN = "foreign_origin", 403, "Without keys, a server answers no other site's pages."
-    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "A body is sent as application/json."
+    FOREIGN_ORIGIN = (
+        "foreign_origin",
+        403,
+        "A server without keys refuses requests from pages of other sites.",
+    )
+    UNSUPPORTED_MEDIA_TYPE = (
+        "unsupported_media_type",
+        415,
+        "The content type of a body is not application/json.",
+    )
     BODY_TOO_LARGE = "body_too_large", 413, "The body is larger than LHB_MAX_BODY_BYTES."
     INVALID = "invalid", 422, "A value has the wrong type or form."
     MISSING = "missing", 422, "A required field is missing."
-    UNKNOWN_FIELD = "unknown_field", 422, "The body has a field that the route does not take."
+    UNKNOWN_FIELD = "unknown_field", 422, "The body has an unknown field."
     UNKNOWN_PARAMETER = "unknown_parameter", 422, "The route takes no such query parameter."
-    AMBIGUOUS = "ambiguous", 422, "Fields are given together that exclude one another."
+    AMBIGUOUS = "ambiguous", 422, "The body has fields that exclude one another."
     OUT_OF_RANGE = "out_of_range", 422, "A number, or the length of a list, is outside its range."
-    NOT_FINITE = "not_finite", 422, "A number is infinite, or not a number."
-    WRONG_SHAPE = "wrong_shape", 422, "An array's shape does not fit the session or its neighbours."
+    NOT_FINITE = "not_finite", 422, "A number is infinite or NaN."
+    WRONG_SHAPE = (
+        "wrong_shape",
+        422,
+        "The shape of an array does not fit the session or the other arrays.",
+    )
     RAGGED = "ragged", 422, "Contexts of one set have different lengths."
     NO_ARMS = "no_arms", 422, "The context set is empty."
     UNKNOWN_ALGORITHM = "unknown_algorithm", 422, "There is no algorithm of this name."
     ORACLE_REFUSED = (
         "oracle_refused",
         422,
-        "The algorithm must be told the truth, and LHB_ALLOW_ORACLES is not set.",
+        "The algorithm must be given the true parameters, and LHB_ALLOW_ORACLES is not set.",
     )
-    BAD_OPTION = "bad_option", 422, "The algorithm, or the session's mode, refuses an option."
-    UNKNOWN_ROUND = "unknown_round", 422, "Rounds count from 1; or none was under way at that time."
+    BAD_OPTION = (
+        "bad_option",
+        422,
+        "An option is unknown or out of range, or excluded by another one.",
+    )
+    UNKNOWN_ROUND = (
+        "unknown_round",
+        422,
+        "There is no such round, or no round was under way at that time.",
+    )
+    FIT_TOO_LARGE = "fit_too_large", 422, "A fit would need more than the server allows."
     FUTURE_ROUND = "future_round", 422, "The round has not begun."
     LAST_BEFORE_FIRST = "last_before_first", 422, "A span ends before it begins."
-    SPAN_IN_SUM_MODE = "span_in_sum_mode", 422, "A sum-mode reward names one round, not a span."
-    AT_IN_SINGLE_MODE = "at_in_single_mode", 422, "A reward names a time in sum mode only."
-    BAD_IMPORT = "bad_import", 422, "A record of the imported file is wrong; the detail names it."
+    SPAN_IN_SUM_MODE = (
+        "span_in_sum_mode",
+        422,
+        'In reward_mode "sum" a reward names one round, not a span.',
+    )
+    AT_IN_SINGLE_MODE = "at_in_single_mode", 422, 'A reward names a time in reward_mode "sum" only.'
+    BAD_IMPORT = "bad_import", 422, "A record of the imported file is invalid; the detail names it."
     TOO_MANY_REQUESTS = "too_many_requests", 429, "LHB_REQUESTS_PER_SECOND is exceeded."
-    HEADERS_TOO_LARGE = "headers_too_large", 431, "The headers are larger than the server takes."
-    INTERNAL = "internal", 500, "A defect of the service; its log tells more by the request id."
+    HEADERS_TOO_LARGE = (
+        "headers_too_large",
+        431,
+        "The headers are larger than LHB_MAX_HEADER_BYTES.",
+    )
+    INTERNAL = (
+        "internal",
+        500,
+        "An internal error; the server's log has the details under the request id.",
+    )
     FIT_PENDING = "fit_pending", 503, "A blocking session waits for a fit. Nothing was written."
-    OVERLOADED = "overloaded", 503, "Too many requests wait for the disk. Nothing was written."
+    HISTORY_PENDING = (
+        "history_pending",
+        503,
+        "A log is being appended to the session, which takes nothing else until it is whole.",
+    )
+    OVERLOADED = "overloaded", 503, "Too many requests wait for a transaction. Nothing was written."
     TOO_MANY_CONNECTIONS = "too_many_connections", 503, "Too many connections are open."
     TOO_MANY_EXPORTS = "too_many_exports", 503, "Too many exports run already."
-    STORAGE_BUSY = "storage_busy", 503, "Others hold the database, or it is slow. Try again."
+    TOO_MANY_STREAMS = "too_many_streams", 503, "Too many readers follow changes already."
+    STORAGE_BUSY = "storage_busy", 503, "The database is locked or slow. Try again."
     STORAGE_FULL = "storage_full", 503, "The disk is full. Nothing was written."
     STORAGE_READONLY = "storage_readonly", 503, "The database cannot be written."
     STORAGE_FAILING = "storage_failing", 503, "The disk, or the database file, is damaged."
+    STORAGE_NOT_DURABLE = (
+        "storage_not_durable",
+        503,
+        "A setting of PostgreSQL lets it lose commits (fsync or another is off).",
+    )
+    OUTCOME_UNKNOWN = (
+        "outcome_unknown",
+        503,
+        "A commit was begun and not confirmed. A repeat with the same id tells whether it stands.",
+    )
     STORAGE_UNREACHABLE = "storage_unreachable", 503, "The database does not answer."
 
 
@@ -143,10 +200,15 @@ class Problem(Exception):
         super().__init__(detail)
         self.status = code.status
         self.code = code
-        self.detail = detail
-        self.field = field
+        self.detail = _sendable(detail)
+        self.field = None if field is None else _sendable(field)
         self.errors = errors
         self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it, as what a process raises is."""
+        state = {"errors": self.errors, "retry_after": self.retry_after}
+        return Problem, (self.code, self.detail, self.field), state
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem document's members."""
@@ -173,16 +235,30 @@ class Problem(Exception):
         return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
 
 
+def _sendable(text: str) -> str:
+    """Escape lone surrogates: what is to blame may hold them, an answer may not."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 class Unavailable(Problem):
-    """A 503: the database cannot serve at the moment. Nothing was written."""
+    """A 503: the database cannot serve at the moment.
+
+    Nothing was written, unless the code is ``outcome_unknown``.
+    """
 
     def __init__(self, code: ProblemCode, detail: str) -> None:
         super().__init__(code, detail, retry_after=1)
 
 
+def outcome_unknown(reason: str) -> Unavailable:
+    """Make the 503 for a commit that was begun and not confirmed."""
+    detail = f"{reason}; whether it was written is unknown; repeat the request with the same id"
+    return Unavailable(ProblemCode.OUTCOME_UNKNOWN, detail)
+
+
 def defect(request_id: str) -> Problem:
     """Make the 500 for an unexpected exception; the log has the exception by request id."""
-    detail = f"this is a defect; request {request_id} is in the log"
+    detail = f"internal error; the server's log has the details under request id {request_id}"
     return Problem(ProblemCode.INTERNAL, detail)
 
 

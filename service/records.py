@@ -1,6 +1,7 @@
 """The rows of the database, as plain objects. This module uses no database, HTTP or clock.
 
-Times are Unix seconds. Rounds, numbers and positions count from 1.
+Times are Unix seconds. Rounds, numbers and positions count from 1. Limits of types like `Ordinal`
+bound what an imported file may hold; rows are not checked against them.
 """
 
 import json
@@ -8,6 +9,22 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lhb_engine.history import FitWindow
+from service.field_types import (
+    ClientId,
+    Count,
+    Dim,
+    EventId,
+    Horizon,
+    Key,
+    Name,
+    Number,
+    Ordinal,
+    Probability,
+    Seed,
+    Text,
+    Time,
+    WaitSeconds,
+)
 
 SessionKey = tuple[str, str]  # tenant, session id
 TrajectoryKey = tuple[str, str, str]  # tenant, session id, trajectory
@@ -63,13 +80,7 @@ class DueFit:
 
 def window_to_json(window: FitWindow) -> dict[str, int]:
     """Return the window's numbers by name."""
-    return {
-        "epoch": window.epoch,
-        "first": window.first,
-        "last": window.last,
-        "n_lags": window.n_lags,
-        "due": window.due,
-    }
+    return dict(vars(window))
 
 
 @dataclass(slots=True)
@@ -122,19 +133,19 @@ class SessionRow:
 
     tenant: str
     id: str
-    name: str | None
+    name: Name | None
     algorithm: str
-    dim: int
-    horizon: int
-    seed: int
+    dim: Dim
+    horizon: Horizon
+    seed: Seed
     options: dict[str, Any]
     reward_mode: str
-    reward_wait_seconds: float
-    default_reward: float | None
+    reward_wait_seconds: WaitSeconds
+    default_reward: Number | None
     refit: str
-    request: str  # the body that created the session, as JSON
-    created_at: float
-    archived_at: float | None = None
+    request: Text  # the body that created the session, as JSON
+    created_at: Time
+    archived_at: Time | None = None
     n_rounds: int = 0
     n_trajectories: int = 0
     n_complete: int = 0
@@ -143,6 +154,7 @@ class SessionRow:
     model_version: int = 0  # how many estimates were installed
     schedule: Schedule = field(default_factory=Schedule)
     created_as: str | None = None
+    append_token: str | None = None  # of the log that is being appended in slices
 
     @property
     def key(self) -> SessionKey:
@@ -189,23 +201,23 @@ class DecisionRow(NamedTuple):
 
     tenant: str
     session_id: str
-    trajectory: str
-    round: int  # within the trajectory
-    number: int  # of the decision within the trajectory
-    position: int  # of the decision within the session
-    client_event_id: str | None
+    trajectory: Key
+    round: Ordinal  # within the trajectory
+    number: Ordinal  # of the decision within the trajectory
+    position: Ordinal  # of the decision within the session
+    client_event_id: ClientId | None
     digest: bytes | None  # of the request body, to tell a repeat from a conflict
-    arm: int | None  # index of the selected arm, from 0; None: a round without action
-    arm_id: str | None
+    arm: Count | None  # index of the selected arm, from 0; None: a round without action
+    arm_id: Key | None
     context: bytes  # the selected context: float64 (dim,)
     scores: bytes  # float64 (K,)
-    propensity: float | None  # probability of the selected arm; None: unknown, or forced
+    propensity: Probability | None  # probability of the selected arm; None: unknown, or forced
     explored: bool
     forced: bool
-    epoch: int
-    model_version: int
-    next_fit_round: int | None  # round of the session after which the next fit is due
-    at: float
+    epoch: Ordinal
+    model_version: Count
+    next_fit_round: Ordinal | None  # round of the session after which the next fit is due
+    at: Time
 
     @property
     def event_id(self) -> str:
@@ -231,13 +243,24 @@ class MeasurementRow(NamedTuple):
 
     tenant: str
     session_id: str
-    trajectory: str
-    first_round: int
-    last_round: int
-    number: int
-    value: float
-    reward_id: str | None
-    at: float
+    trajectory: Key
+    first_round: Ordinal
+    last_round: Ordinal
+    number: Ordinal
+    value: Number
+    reward_id: EventId | None
+    at: Time
+
+
+class HiddenRows(NamedTuple):
+    """Rows of a session that no reader sees: of a write under way, or of a deleted session."""
+
+    tenant: str
+    session_id: str
+    trajectory: str | None  # None: the rows of all trajectories
+    after_round: int  # only rounds after this one
+    writer: str | None  # token of the write under way; None: a sweep deletes the rows
+    sweep_at: float  # when the rows stop being the writer's; every slice puts it off
 
 
 class FitQueue(NamedTuple):
@@ -253,17 +276,17 @@ class EstimateRow(NamedTuple):
 
     tenant: str
     session_id: str
-    number: int  # of the fit within the session
-    epoch: int
-    due: int  # round after which it was due
+    number: Ordinal  # of the fit within the session
+    epoch: Ordinal
+    due: Ordinal  # round after which it was due
     status: str  # of the estimate; or "failed", or "skipped"
-    reason: str | None
+    reason: Text | None
     manifest: str  # JSON of what the fit read, like `DueFit`
-    parent: int  # number of the estimate that was in use before; 0: none
-    model_version: int  # of the session after this fit
+    parent: Count  # number of the estimate that was in use before; 0: none
+    model_version: Count  # of the session after this fit
     fingerprint: str | None  # JSON of the libraries and the CPU that computed it
     estimate: str | None  # JSON; None: the fit failed or was skipped
-    at: float
+    at: Time
 
 
 class ApiKey(NamedTuple):

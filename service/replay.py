@@ -18,13 +18,16 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
 from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
+from service.fits.history import read_history
 from service.fits.job import fingerprint
 from service.records import DecisionRow, DueFit, EstimateRow, SessionRow
 from service.storage.reader import Reader
 
 PAGE = 1000
 TOLERANCE = 1e-9
-TOLD = ("seconds",)  # members of an estimate that are not compared: they differ between runs
+NOT_COMPARED = (
+    "seconds",
+)  # members of an estimate that are not compared: they differ between runs
 
 
 @dataclass(slots=True)
@@ -156,12 +159,12 @@ def _refit(
     manifest = json.loads(record.manifest)
     window = FitWindow(**manifest["window"])
     due = DueFit(window, manifest["measured"], manifest["closed"], manifest["reason"], 0.0)
-    again = agent.fit(reader.history(session, window, due)).to_json()
+    again = agent.fit(read_history(reader, session, window, due)).to_json()
     before = stored.to_json()
     is_exact = record.fingerprint == json.dumps(fingerprint())
     replay.n_elsewhere += not is_exact
     for name in before:
-        if name in TOLD:
+        if name in NOT_COMPARED:
             continue
         is_same = before[name] == again[name] if is_exact else _is_close(before[name], again[name])
         if not is_same:

@@ -11,11 +11,14 @@ from starlette.requests import Request
 
 from service.agent_cache import Agents
 from service.metrics import Metrics
+from service.parsing_processes import ParsingProcesses
 from service.records import FitQueue, SessionKey
 from service.settings import Settings
-from service.storage.ports import MOST_READS, Store
+from service.storage.ports import MAX_EXPORTS, MAX_READS, Store
+from service.tenant_shares import Places, Turns
+from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
-from service.writer.unit_of_work import Effects
+from service.writer.slices import Slices
 
 T = TypeVar("T")
 
@@ -41,23 +44,37 @@ class Fits(Protocol):
 
 @dataclass(slots=True)
 class Service:
-    """The parts that a request uses: `writer.submit` for commands, `read` for queries."""
+    """The parts that a request uses.
+
+    `writer.submit` runs a command, `slices.run` a large write, `read` a query.
+    """
 
     settings: Settings
     store: Store
     agents: Agents
     writer: GroupCommit
+    slices: Slices
     fits: Fits
     metrics: Metrics
+    abandon: Callable[[SessionKey], None]  # sweeps a session's hidden rows: their write has failed
+    parsing: ParsingProcesses = field(default_factory=ParsingProcesses)
     monotonic: Callable[[], float] = time.monotonic
     readers: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(MOST_READS, thread_name_prefix="reader")
+        default_factory=lambda: ThreadPoolExecutor(MAX_READS, thread_name_prefix="reader")
     )
-    n_exports: int = 0
+    n_streams: int = 0
+    exports: Places = field(default_factory=lambda: Places(MAX_EXPORTS))
+    imports: Turns = field(default_factory=lambda: Turns(1))
+    reads: Turns = field(default_factory=lambda: Turns(MAX_READS // 2))
 
     async def read(self, work: Callable[[], T]) -> T:
         """Run a blocking function, usually a read of the database, in a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self.readers, work)
+
+    async def read_for(self, tenant: str, work: Callable[[], T]) -> T:
+        """Run a read that a tenant asked for: at most half of the threads read for one tenant."""
+        async with self.reads.turn(tenant):
+            return await self.read(work)
 
 
 def service_of(request: Request) -> Service:

@@ -87,6 +87,8 @@ def server_config(
     host: str, port: int, settings: Settings, store: Store | None = None, **more: Any
 ) -> uvicorn.Config:
     """Return uvicorn's configuration of the app; `more` are further arguments of it."""
+    hosts = f"{settings.allowed_hosts},{host}"
+    settings = settings.model_copy(update={"allowed_hosts": hosts})
     return uvicorn.Config(
         create_app(settings, store),
         http=connection_class(settings),

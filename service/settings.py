@@ -22,18 +22,21 @@ class Settings(BaseSettings):
         default="sqlite:///lhb.db", description="sqlite:///path, or postgresql://..."
     )
     database_password_file: Path | None = Field(
-        default=None, description="a file with the password of a postgresql:// URL"
+        default=None, description="file that holds the password for a postgresql:// URL"
     )
     allow_oracles: bool = Field(
-        default=False, description="serve algorithms that must be told the truth"
+        default=False,
+        description="allow algorithms that are given the true parameters (`oracle`, `oracle_w`)",
     )
     insecure_bind: bool = Field(
         default=False,
-        description="listen beyond loopback without a key: where something else checks access",
+        description="listen on addresses beyond loopback although the "
+        "database has no API key; for use "
+        "behind a proxy or network that controls access",
     )
-    fit_workers: int = Field(default=1, ge=1, description="processes that fit")
+    fit_workers: int = Field(default=1, ge=1, description="number of processes that run fits")
     fit_niceness: int = Field(
-        default=10, ge=0, le=19, description="how far fits give way to decisions"
+        default=10, ge=0, le=19, description="niceness of the processes that run fits"
     )
     fit_idle_seconds: float = Field(
         default=5.0,
@@ -45,67 +48,105 @@ class Settings(BaseSettings):
     fit_start_seconds: float = Field(
         default=60.0,
         gt=0,
-        description="a process that has not begun its fit by then is killed, and another begins it",
+        description="maximum time until a process begins a fit; then the processes are replaced",
+    )
+    fit_late_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        description='a fit that is due for longer makes readiness say `"fits": "late"`',
     )
     fit_timeout_seconds: float = Field(
-        default=3600.0, gt=0, description="a fit that takes longer is killed"
+        default=3600.0,
+        gt=0,
+        description="maximum duration of a fit; a fit also ends after 20 times the CPU time "
+        "expected from its size, but not before a minute",
+    )
+    fit_memory_mb: int = Field(
+        default=1024,
+        ge=64,
+        description="maximum memory of a fit (Linux); a session whose fits are expected to need "
+        "more, or a twentieth of `fit_timeout_seconds` of CPU time, is refused",
     )
     fit_wait_seconds: float = Field(
-        default=30.0, gt=0, description="how long a decision of a blocking session waits for a fit"
+        default=30.0,
+        gt=0,
+        description='how long a decision of a session with refit "blocking" '
+        "waits for a fit; then it is 503",
     )
     fit_retry_seconds: float = Field(
-        default=1.0, gt=0, description="first pause after a failed fit; doubles"
+        default=1.0,
+        gt=0,
+        description="pause before the second attempt at a failed fit; doubles with every attempt",
     )
     fit_attempts: int = Field(
-        default=5, ge=1, description="after so many failures a fit is given up"
+        default=5, ge=1, description="number of attempts at a fit before it is given up"
     )
-    max_body_bytes: int = Field(default=16 * 2**20, gt=0, description="largest request body")
+    max_body_bytes: int = Field(
+        default=16 * 2**20, gt=0, description="maximum size of a request body"
+    )
     max_bodies_bytes: int = Field(
         default=64 * 2**20,
         gt=0,
-        description="of all request bodies that a process holds at once, small ones not counted",
+        description="maximum size of all request bodies in memory together; "
+        "bodies below 64 KB are not counted",
     )
     allowed_hosts: str = Field(
         default="",
-        description="names that a server without keys may be called by, with commas between; "
-        "addresses, localhost and names without a dot it takes anyway; *: any",
+        description="host names that a server without keys answers to, separated by commas; "
+        "localhost, and the address or name that it listens on, are always accepted; *: any",
     )
-    max_import_bytes: int = Field(default=2**30, gt=0, description="largest session to import")
+    max_import_bytes: int = Field(
+        default=2**30, gt=0, description="maximum size of an imported file"
+    )
     body_timeout_seconds: float = Field(
         default=30.0,
         gt=0,
-        description="time a request body may take, and a client over a megabyte of an export",
+        description="maximum time to receive a request body, and for a client "
+        "to read a megabyte of an export",
     )
     max_header_bytes: int = Field(
-        default=65_536, gt=0, description="largest request line with its headers"
+        default=65_536, gt=0, description="maximum size of a request line with its headers"
     )
     header_timeout_seconds: float = Field(
-        default=10.0, gt=0, description="time they may take; and a connection until it says a word"
+        default=10.0,
+        gt=0,
+        description="maximum time to receive the headers, and from opening a "
+        "connection to its first byte",
     )
     max_connections: int = Field(
-        default=10_000, gt=0, description="open at once; fewer where the system allows fewer files"
+        default=10_000,
+        gt=0,
+        description="maximum number of open connections; fewer if the "
+        "system's limit of open files is lower",
     )
     requests_per_second: float = Field(
         default=0.0,
         ge=0,
-        description="for each key, or address while there are no keys, and each server process; "
-        "0: as many as they like",
+        description="maximum rate of each key (of each address while there are no keys), counted "
+        "by each server process; 0: unlimited",
     )
     request_burst: int = Field(
-        default=100, ge=1, description="of these, so many at once after a pause"
+        default=100,
+        ge=1,
+        description="requests that may come at once after a pause, where "
+        "requests_per_second is set",
     )
     max_queue: int = Field(
-        default=10_000, gt=0, description="commands that may wait for the writer"
+        default=10_000, gt=0, description="maximum number of commands that wait for a transaction"
     )
-    max_batch: int = Field(default=512, gt=0, description="commands in one transaction")
-    metrics_host: str = Field(default="127.0.0.1", description="where a worker shows its metrics")
+    max_batch: int = Field(
+        default=512, gt=0, description="maximum number of commands in one transaction"
+    )
+    metrics_host: str = Field(
+        default="127.0.0.1", description="address on which a worker serves its metrics"
+    )
     metrics_port: int = Field(
-        default=0, ge=0, le=65_535, description="of a worker's metrics; 0: it shows none"
+        default=0, ge=0, le=65_535, description="port on which a worker serves its metrics; 0: none"
     )
     log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
-        default="info", description="the least severe events that are logged"
+        default="info", description="minimum severity of logged events"
     )
-    log_requests: bool = Field(default=False, description="a log line a request")
+    log_requests: bool = Field(default=False, description="write a log line for every request")
 
     @field_validator("log_level", mode="before")
     @classmethod
@@ -126,8 +167,13 @@ class Settings(BaseSettings):
 
 
 # variables of the clients and of the compose files
-OTHERS = {"LHB_API_KEY", "LHB_PORT", "LHB_POSTGRES_PASSWORD_FILE", "LHB_GRAFANA_PASSWORD_FILE"}
-OTHERS |= {"LHB_METRICS_KEY_FILE"}
+NOT_SETTINGS = {
+    "LHB_API_KEY",
+    "LHB_PORT",
+    "LHB_POSTGRES_PASSWORD_FILE",
+    "LHB_GRAFANA_PASSWORD_FILE",
+}
+NOT_SETTINGS |= {"LHB_METRICS_KEY_FILE"}
 
 
 def name_unknown_variables() -> None:
@@ -138,7 +184,7 @@ def name_unknown_variables() -> None:
 
 def unknown_variables() -> list[str]:
     """Return the environment's variables that have the prefix LHB_ but name no setting."""
-    known = {f"LHB_{name.upper()}" for name in Settings.model_fields} | OTHERS
+    known = {f"LHB_{name.upper()}" for name in Settings.model_fields} | NOT_SETTINGS
     return sorted(
         name
         for name in os.environ

@@ -4,7 +4,10 @@ A database can be read while a server runs on it. Writing needs ownership of the
 owns it, `NotPossible` says so, and the same command with `--url` goes through that server.
 """
 
+from collections.abc import Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from service.agent_cache import Agents
 from service.commands.sessions import ChangeSession, unknown_session
@@ -15,9 +18,11 @@ from service.storage.database_url import open_store
 from service.storage.ports import Refused
 from service.storage.reader import Reader
 from service.storage.sqlite.file_lock import OwnedElsewhere
-from service.transfer.import_session import check_import
+from service.transfer.import_file import prepare_import
+from service.transfer.import_session import import_session
 from service.writer.command import Command, Result
 from service.writer.group_commit import GroupCommit
+from service.writer.slices import LargeWrite
 
 TENANT = ""
 
@@ -41,7 +46,9 @@ def find(reader: Reader, session_id: str) -> SessionRow:
     named = [session for session in all_sessions(reader) if session.name == session_id]
     if len(named) > 1:
         ids = " and ".join(session.id for session in named)
-        raise NotPossible(f"several tenants have a session {session_id!r}: {ids}; give the id")
+        raise NotPossible(
+            f"several tenants have a session {session_id!r}; give one of the ids {ids}"
+        )
     if not named:
         raise NotPossible(str(unknown_session(session_id)))
     return named[0]
@@ -95,10 +102,14 @@ def import_file(settings: Settings, path: Path, name: str | None) -> str:
         The file is not valid, or a server owns the database.
     """
     try:
-        command = check_import(lambda: path.open("rb"), TENANT, name, settings.allow_oracles)
+        with TemporaryDirectory(prefix="lhb-import-") as folder:
+            rows = Path(folder, "rows")
+            prepared = prepare_import(path, rows, TENANT, name, settings.allow_oracles)
+            # what fails is swept when a server starts
+            write = import_session(prepared, abandon=lambda key: None)
+            session, _ = run_large(settings.database_url, write)
     except Problem as problem:
         raise NotPossible(problem.detail) from None
-    session, _ = run(settings.database_url, command)
     return session.id
 
 
@@ -106,26 +117,36 @@ THROUGH_SERVER = "or give --url, and it goes through the server that owns it"
 
 
 def run(url: str, command: Command[Result], otherwise: str = THROUGH_SERVER) -> Result:
-    """Run one command in a transaction of its own.
+    """Run one command in a transaction of its own; see `run_large`."""
+
+    def one() -> Generator[Command[Any], Any, Result]:
+        result: Result = yield command
+        return result
+
+    return run_large(url, one(), otherwise)
+
+
+def run_large(url: str, write: LargeWrite[Result], otherwise: str = THROUGH_SERVER) -> Result:
+    """Run the commands of a large write, each in a transaction of its own.
 
     Parameters
     ----------
     url : str
         The database's URL.
-    command : Command
-        The command to run.
+    write : LargeWrite
+        The commands.
     otherwise : str
         Advice that ends the message if a server owns the database.
 
     Returns
     -------
     Result
-        The command's result.
+        What the write returns.
 
     Raises
     ------
     NotPossible
-        The command is refused, or a server owns the database.
+        A command is refused, or a server owns the database.
     """
     try:
         store = open_store(url)
@@ -134,12 +155,16 @@ def run(url: str, command: Command[Result], otherwise: str = THROUGH_SERVER) -> 
     try:
         agents = Agents()
         writer = GroupCommit(store, after_commit=lambda effects: None, on_rollback=agents.forget)
-        result: Result
-        [(result, error)], _ = writer.run([command])
+        result: Any = None
+        while True:
+            [(result, error)], _ = writer.run([write.send(result)])
+            if isinstance(error, Problem):
+                raise NotPossible(error.detail)
+            if error is not None:
+                raise error
+    except StopIteration as done:
+        found: Result = done.value
+        return found
     finally:
+        write.close()
         store.close()
-    if isinstance(error, Problem):
-        raise NotPossible(error.detail)
-    if error is not None:
-        raise error
-    return result

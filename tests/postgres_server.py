@@ -76,6 +76,11 @@ class PostgresServer:
         """Where a database of this server is."""
         return f"postgresql://lhb@127.0.0.1:{self.port}/{database}"
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process that starts all others."""
+        return None if self._process is None else self._process.pid
+
     def start(self) -> None:
         """Start and wait until it answers."""
         with self._log.open("ab") as log:

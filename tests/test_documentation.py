@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 # made by people or by commands where they run; a bare name with another ending is a user's file
 NOT_KEPT = {
     f"deploy/secrets/{name}" for name in ("postgres_password", "grafana_password", "metrics_key")
-}
+} | {"loop.py"}
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"(?<![\w/.~$*}-])([\w.-]+(?:/[\w.-]+)*\.(?:py|md|sql|toml|yml|conf))(?![\w/(])")
@@ -162,6 +162,35 @@ def test_every_room_is_described() -> None:
     ours = {room for room in rooms if not room.startswith("tests") and room.count("/") < 2}
     missing = {room for room in ours if f"| `{room}/` |" not in text}
     assert missing == {"clients"}  # its rooms are there
+
+
+def faults() -> list[list[str]]:
+    """Cells of the rows of docs/faults.md, without the tables' heads."""
+    lines = (ROOT / "docs/faults.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("|") and not line.startswith("|-")]
+    return [
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in rows
+        if "| test |" not in row
+    ]
+
+
+@cache
+def functions_of(name: str) -> frozenset[str]:
+    defined = ast.walk(ast.parse((ROOT / name).read_text()))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return frozenset(node.name for node in defined if isinstance(node, kinds))
+
+
+@pytest.mark.parametrize("row", faults(), ids=lambda row: row[0][:40])
+def test_every_fault_names_a_test_that_exists(row: list[str]) -> None:
+    fault, promise, shown = row
+    assert fault
+    assert promise
+    for test in shown.split(", "):
+        name, separator, function = test.partition("::")
+        assert separator, test
+        assert function in functions_of(name), test
 
 
 def test_equations_are_numbered_one_after_the_other_within_their_section() -> None:

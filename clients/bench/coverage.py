@@ -25,7 +25,7 @@ EXPLORED = 2000  # of them while it explores: these are played one by one
 
 
 @dataclass(frozen=True)
-class Case:
+class CoverageCase:
     """An agent, the lags that pay, and how the log was made."""
 
     name: str
@@ -36,12 +36,12 @@ class Case:
 
 
 CASES = (
-    Case("ad_lasso, lag 0", "ad_lasso", {0: 1.0}, {}),
-    Case("ad_lasso, lag 3", "ad_lasso", {3: 1.0}, {}),
-    Case("ad_lasso, lags 0 and 2", "ad_lasso", {0: 0.7, 2: 0.5}, {}),
-    Case("anytime, lag 0", "anytime", {0: 1.0}, {}),
-    Case("anytime with epsilon 0.3, lag 0", "anytime", {0: 1.0}, {"epsilon": 0.3}),
-    Case("ad_lasso, log of propensities 1", "ad_lasso", {0: 1.0}, {}, log="greedy"),
+    CoverageCase("ad_lasso, lag 0", "ad_lasso", {0: 1.0}, {}),
+    CoverageCase("ad_lasso, lag 3", "ad_lasso", {3: 1.0}, {}),
+    CoverageCase("ad_lasso, lags 0 and 2", "ad_lasso", {0: 0.7, 2: 0.5}, {}),
+    CoverageCase("anytime, lag 0", "anytime", {0: 1.0}, {}),
+    CoverageCase("anytime with epsilon 0.3, lag 0", "anytime", {0: 1.0}, {"epsilon": 0.3}),
+    CoverageCase("ad_lasso, log of propensities 1", "ad_lasso", {0: 1.0}, {}, log="greedy"),
 )
 
 
@@ -93,7 +93,9 @@ def _coverage(found: list[tuple[Interval | Refusal, float]]) -> dict[str, Any]:
     return out
 
 
-def _measure(case: Case, seed: int, n_rounds: int) -> tuple[dict[str, Interval | Refusal], float]:
+def _measure(
+    case: CoverageCase, seed: int, n_rounds: int
+) -> tuple[dict[str, Interval | Refusal], float]:
     """Return the two values of one log, and the truth."""
     rng = np.random.default_rng([9, seed])
     theta = rng.standard_normal(DIM)
@@ -141,7 +143,9 @@ def _value(agent: Agent, fresh: Floats, worth: Floats, first: int, last: int) ->
     return out
 
 
-def _log(case: Case, env: LongHorizonEnvironment, rng: np.random.Generator, n: int) -> Block:
+def _log(
+    case: CoverageCase, env: LongHorizonEnvironment, rng: np.random.Generator, n: int
+) -> Block:
     contexts = env.contexts(1, n)
     if case.log == "uniform":
         arms, propensities = rng.integers(N_ARMS, size=n), np.full(n, 1 / N_ARMS)

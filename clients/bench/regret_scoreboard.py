@@ -27,8 +27,10 @@ from lhb_engine.simulation.harder_environments import (
     ContextsOverTime,
     Day,
     Exponential,
+    FixedArms,
     HeavyTails,
     Kind,
+    OneHot,
     Plateau,
     RandomWalk,
     Rotation,
@@ -102,6 +104,9 @@ LIFE = (
     World("random walk", environment=RandomWalk),
     World("theta rotates", environment=Rotation),
     World("theta rotates, memory 500", environment=Rotation, options={"memory": 500}),
+    World("one-hot, h = 4", sparsity=2, horizon=4, arms=5, environment=OneHot),
+    World("one-hot", dim=10, environment=OneHot),
+    World("ten fixed arms", environment=FixedArms),
 )
 DENSE = (
     World("plateau 40", sparsity=40, environment=Plateau),

@@ -44,7 +44,7 @@ def server(database: Path) -> Iterator[str]:
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(help="How many worlds.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of worlds.", min=1)] = 3,
     out: Annotated[Path, typer.Option(help="Folder for database and plot.")] = Path("out/demo"),
 ) -> None:
     """Start a server, play one regret experiment against it over HTTP, show what it learned."""

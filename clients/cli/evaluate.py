@@ -12,25 +12,34 @@ from clients.cli.simulate import DEFAULT_ALGORITHM
 
 
 def evaluate(
-    log: Annotated[Path, typer.Argument(help="LOG.csv | .ndjson | .parquet (docs/evaluate.md)")],
+    log: Annotated[
+        Path, typer.Argument(help="Log as .csv, .ndjson or .parquet (docs/evaluate.md).")
+    ],
     horizon: Annotated[int, typer.Option(help="h: number of lags", min=1)],
     algorithm: Annotated[
-        list[str] | None, typer.Option(help="May be given several times; default: anytime.")
+        list[str] | None, typer.Option(help="Algorithm; repeatable. Default: anytime.")
     ] = None,
     lags: Annotated[
         str | None,
-        typer.Option(help="Lags that pay, 0,3,7; default: those that each agent finds."),
+        typer.Option(help="Active lags, like 0,3,7. Default: those that each agent finds."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the agents' own draws.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the agents' random draws.", min=0)] = 0,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="tcp://host:port: LOG is a folder of .parquet, read by this cluster."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay a logged trajectory through agents: prediction error, and value where it is sound."""
     from clients.cli.log_files import LogError
 
+    if dask is not None:
+        _evaluate_on_cluster(log, horizon, dask, as_json)
+        return
     try:
         given = None if lags is None else tuple(sorted({int(lag) for lag in lags.split(",")}))
     except ValueError:
-        raise typer.BadParameter("lags: whole numbers with commas between") from None
+        raise typer.BadParameter("lags: whole numbers separated by commas") from None
     if given and not 0 <= given[0] <= given[-1] < horizon:
         raise typer.BadParameter(f"lags: from 0 to {horizon - 1}")
     try:
@@ -43,6 +52,23 @@ def evaluate(
     if not as_json:
         _print(found)
     show({"log": str(log), "horizon": horizon, "algorithms": found}, as_json, ())
+
+
+def _evaluate_on_cluster(log: Path, horizon: int, address: str, as_json: bool) -> None:
+    """Fit the model to the moments of a folder of files; see `clients/large_logs.py`."""
+    if not log.is_dir():
+        raise typer.BadParameter(f"{log}: --dask needs a folder of .parquet files")
+    from distributed import Client
+
+    from clients import large_logs
+
+    try:
+        with Client(address, timeout=10) as client:  # type: ignore[no-untyped-call]
+            found = large_logs.evaluate_log(log, horizon, client)
+    except (ValueError, OSError) as error:
+        raise typer.BadParameter(str(error)) from None
+    shown = {"log": str(log), "horizon": horizon, **found}
+    show(shown, as_json, (f"{name}: {value}" for name, value in shown.items()))
 
 
 def evaluate_log(

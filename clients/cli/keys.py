@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from clients.cli.output import AsJson, show
-from clients.cli.refusals import Commands
+from clients.cli.refusals import CommandGroup
 
 keys = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     help="API keys. Once a database has one, its servers refuse requests without a key.",
     no_args_is_help=True,
 )
@@ -19,9 +19,14 @@ WHILE_SERVED = "a server on SQLite reads its keys when it starts, one on Postgre
 
 @keys.command()
 def create(
-    label: Annotated[str, typer.Option(help="What it is for; shown by `lhb keys list`.")] = "",
+    label: Annotated[
+        str, typer.Option(help="Note on the key's use, shown by `lhb keys list`.")
+    ] = "",
     tenant: Annotated[
-        str, typer.Option(help="Whose data it opens; by default what was made without keys.")
+        str,
+        typer.Option(
+            help="Tenant that the key gives access to; default: the one used without keys."
+        ),
     ] = "",
 ) -> None:
     """Create a key and print it. The database keeps only its digest: it cannot be shown again."""
@@ -29,10 +34,10 @@ def create(
     from service.without_server import run
 
     if "\0" in tenant + label or max(len(tenant), len(label)) > 256:
-        raise typer.BadParameter("tenant and label have at most 256 characters, none of them zero")
+        raise typer.BadParameter("tenant and label have at most 256 characters, and no zero byte")
     key, row = new_key(tenant, label, time.time())
     run(_url(), SaveKey(row), WHILE_SERVED)
-    typer.echo(f"key {row.id}, which is shown only now:", err=True)
+    typer.echo(f"key {row.id}; it is shown only once:", err=True)
     typer.echo(key)
 
 
@@ -44,7 +49,9 @@ def list_keys(as_json: AsJson = False) -> None:
 
 
 @keys.command()
-def revoke(key_id: Annotated[str, typer.Argument(help="As `lhb keys list` shows it.")]) -> None:
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="Id of the key, as `lhb keys list` shows it.")],
+) -> None:
     """Revoke a key."""
     from service.web.api_keys import SaveKey, revoked
     from service.without_server import run

@@ -10,17 +10,18 @@ from clients.cli.demo import demo
 from clients.cli.evaluate import evaluate
 from clients.cli.keys import keys
 from clients.cli.migrate import migrate
-from clients.cli.refusals import Commands
+from clients.cli.refusals import CommandGroup
 from clients.cli.replay import replay
 from clients.cli.reproduce import reproduce
 from clients.cli.serve import serve
+from clients.cli.session import session
 from clients.cli.sessions import sessions
 from clients.cli.simulate import simulate
 from clients.cli.transfer import export_session, import_session
 from clients.cli.worker import worker
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     help="Long-horizon bandits as a service. `lhb --version` prints the version.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -43,6 +44,7 @@ for name, command in COMMANDS.items():
     app.command(name)(command)
 app.add_typer(bench, name="bench")
 app.add_typer(keys, name="keys")
+app.add_typer(session, name="session")
 
 
 def main() -> None:

@@ -16,8 +16,8 @@ EXPECTED = (
 UNREACHABLE = ("httpx.HTTPError", "httpx.InvalidURL")
 
 
-class Commands(TyperGroup):
-    """Commands whose refusals are printed in a line."""
+class CommandGroup(TyperGroup):
+    """CommandGroup whose refusals are printed in a line."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""

@@ -10,7 +10,7 @@ from clients.cli.output import AsJson, show
 
 def replay(
     sessions: Annotated[
-        list[str] | None, typer.Argument(help="Ids or names; by default all.")
+        list[str] | None, typer.Argument(help="Ids or names of sessions; default: all.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

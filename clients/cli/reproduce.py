@@ -21,24 +21,34 @@ NAMES = f"all | {' | '.join(EXPERIMENTS)}; or plot NAME ..., or report"
 def reproduce(
     names: Annotated[list[str], typer.Argument(help=NAMES)],
     seeds: Annotated[
-        int | None, typer.Option(help="Worlds 0 to seeds - 1; none: those of the rules.", min=1)
+        int | None,
+        typer.Option(
+            help="Play worlds 0 to seeds - 1. Default: as many as the rules ask for.", min=1
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option(help=f"{QUICK_SEEDS} seeds; nothing is judged.")] = False,
     jobs: Annotated[int, typer.Option(help="Processes; -1: all cores.")] = -1,
-    url: Annotated[str | None, typer.Option(help="Play against a running server.")] = None,
-    noise: Annotated[float, typer.Option(help="Standard deviation.", min=0)] = 0.1,
-    arms: Annotated[int, typer.Option(help="K", min=2)] = 10,
+    url: Annotated[
+        str | None, typer.Option(help="URL of a server to play against; default: in this process.")
+    ] = None,
+    noise: Annotated[float, typer.Option(help="Standard deviation of the noise.", min=0)] = 0.1,
+    arms: Annotated[int, typer.Option(help="K: number of arms.", min=2)] = 10,
     sensitivity: Annotated[
-        bool, typer.Option(help="Also at noise 0.05 to 1 and K 3 to 30, one at a time.")
+        bool,
+        typer.Option(help="Repeat with noise from 0.05 to 1 and K from 3 to 30, one at a time."),
     ] = False,
     backend: Annotated[str, typer.Option(help="loky (this machine) or dask")] = "loky",
-    scheduler: Annotated[str | None, typer.Option(help="dask's, tcp://host:port")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of dask's scheduler, tcp://host:port.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for CSV, JSON and figures.")] = Path(
         "out/reproduce"
     ),
-    docs: Annotated[Path, typer.Option(help="What `report` writes.")] = Path("docs/results.md"),
-    toy: Annotated[bool, typer.Option(help="Tiny sizes, to see that it runs.")] = False,
-    fresh: Annotated[bool, typer.Option(help="Forget finished cases.")] = False,
+    docs: Annotated[Path, typer.Option(help="File that `report` writes.")] = Path(
+        "docs/results.md"
+    ),
+    toy: Annotated[bool, typer.Option(help="Use tiny sizes, to check that it runs.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Run finished cases again.")] = False,
 ) -> None:
     """Run experiments of the paper (resumably), draw their figures, or write docs/results.md.
 
@@ -116,7 +126,7 @@ def _run(
 
                 table = run_sweep(experiment, each, out, workers, on_case, fresh=fresh)
                 path = csv_path(out, name, each)
-                draw_figure(experiment, table, path.with_suffix(".png"), dpi=150)
+                draw_figure(experiment, table, path.with_suffix(".png"), each, dpi=150)
                 typer.echo(str(path))
                 for verdict in experiment.judge(table, rulebook):
                     typer.echo(f"  {verdict}: {verdict.rule.id}, {verdict.rule.title}")
@@ -134,7 +144,7 @@ def _plot(names: list[str], out: Path, scale: "Scale") -> None:
         if not path.exists():
             raise typer.BadParameter(f"{path} does not exist: run `lhb reproduce {name}` first")
         picture = path.with_suffix(".png")
-        draw_figure(load_experiment(name), Table.read(path), picture, dpi=150)
+        draw_figure(load_experiment(name), Table.read(path), picture, scale, dpi=150)
         typer.echo(str(picture))
 
 

@@ -9,8 +9,12 @@ from clients.cli.output import AsJson, show
 
 
 def sessions(
-    url: Annotated[str | None, typer.Option(help="Through this server.")] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="Archived ones too.")] = False,
+    url: Annotated[
+        str | None, typer.Option(help="URL of the server to use; default: the database itself.")
+    ] = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="Include archived sessions.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List sessions. Without --url, from the database of LHB_DATABASE_URL, beside its server."""

@@ -12,23 +12,25 @@ DEFAULT_ALGORITHM = "anytime"
 
 
 def simulate(
-    algorithm: Annotated[list[str] | None, typer.Option(help="May be given several times.")] = None,
-    rounds: Annotated[int, typer.Option(help="T", min=1)] = 2000,
+    algorithm: Annotated[list[str] | None, typer.Option(help="Algorithm; repeatable.")] = None,
+    rounds: Annotated[int, typer.Option(help="T: number of rounds", min=1)] = 2000,
     horizon: Annotated[int, typer.Option(help="h: number of lags", min=1)] = 100,
     dim: Annotated[int, typer.Option(help="d: numbers in a context", min=1)] = 5,
-    arms: Annotated[int, typer.Option(help="K", min=1)] = 10,
-    noise: Annotated[float, typer.Option(help="standard deviation", min=0)] = 0.1,
+    arms: Annotated[int, typer.Option(help="K: number of arms", min=1)] = 10,
+    noise: Annotated[float, typer.Option(help="standard deviation of the noise", min=0)] = 0.1,
     weights: Annotated[
         str, typer.Option(help="flat | spiking | random | single | early_mass | late_mass")
     ] = "flat",
     sparsity: Annotated[int, typer.Option(help="s: nonzero lag weights", min=1)] = 5,
-    seeds: Annotated[int, typer.Option(help="How many worlds.", min=1)] = 5,
+    seeds: Annotated[int, typer.Option(help="Number of worlds.", min=1)] = 5,
     first_seed: Annotated[int, typer.Option(help="Seed of the first world.", min=0)] = 0,
     option: Annotated[
         list[str] | None,
         typer.Option(help="name=value for the algorithm, or algorithm.name=value for one of them."),
     ] = None,
-    url: Annotated[str | None, typer.Option(help="A server; without it, in process.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="URL of a server to play against; default: in this process.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the regret curves to this PNG.")] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 
 def export_session(
     session: Annotated[str, typer.Argument(help="Id of the session.")],
-    url: Annotated[str | None, typer.Option(help="Through this server.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A file; by default standard output.")] = None,
-    move: Annotated[bool, typer.Option("--move", help="Archive the session: it moves.")] = False,
+    url: Annotated[
+        str | None, typer.Option(help="URL of the server to use; default: the database itself.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file; default: standard output.")] = None,
+    move: Annotated[
+        bool,
+        typer.Option("--move", help="Archive the session here, so that it can go on elsewhere."),
+    ] = False,
 ) -> None:
     """Write a session whole, as NDJSON. Without --url, from the database of LHB_DATABASE_URL."""
     events = _from_database(session, move) if url is None else _from_server(url, session, move)
@@ -29,8 +34,12 @@ def export_session(
 
 
 def import_session(
-    file: Annotated[Path | None, typer.Argument(help="By default standard input.")] = None,
-    url: Annotated[str | None, typer.Option(help="Through this server.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="Input file; default: standard input.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="URL of the server to use; default: the database itself.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the new session.")] = None,
 ) -> None:
     """Make a new session of an export; it goes on where the other one was. Prints its id."""
@@ -101,7 +110,12 @@ def _import(source: BinaryIO, url: str | None, name: str | None) -> str:
 
         parameters = {} if name is None else {"name": name}
         with _server(url) as client:
-            answer = client.post("/v1/sessions/import", params=parameters, content=chunks)
+            answer = client.post(
+                "/v1/sessions/import",
+                params=parameters,
+                content=chunks,
+                headers={"content-type": "application/x-ndjson"},
+            )
         return str(answer_of(answer)["id"])
     from service.settings import Settings
     from service.without_server import import_file

@@ -29,6 +29,7 @@ EXPERIMENTS = (
     "lasso_error",
     "hanson_wright",
     "ablation",
+    "sensitivity",
 )
 
 

@@ -9,13 +9,14 @@ from scipy import sparse
 
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.plot_style import band, panels
-from clients.experiments.framework.regret_runs import cases_of, compare, regret_table
+from clients.experiments.framework.regret_results import compare, regret_table
+from clients.experiments.framework.regret_runs import cases_of
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_poor
 from clients.simulator import Player, SimulationSettings
 from lhb_engine.agents import Agent
 from lhb_engine.agents.doubling_lasso import LEVEL, DoublingLasso, LassoOptions
-from lhb_engine.agents.epochs import quarter_of
+from lhb_engine.agents.fit_windows import quarter_of
 from lhb_engine.design.fit_rows import FitRows, measured_rows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.estimate import Estimate

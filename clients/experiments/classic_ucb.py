@@ -7,14 +7,8 @@ import numpy as np
 from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean
-from clients.experiments.framework.regret_runs import (
-    Contender,
-    cases_of,
-    draw_panels,
-    final,
-    play,
-    regret_table,
-)
+from clients.experiments.framework.regret_results import draw_panels, final, regret_table
+from clients.experiments.framework.regret_runs import Contender, cases_of, play
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player, SimulationSettings

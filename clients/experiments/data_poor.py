@@ -8,15 +8,8 @@ from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band
-from clients.experiments.framework.regret_runs import (
-    BEST_C,
-    Contender,
-    by_seed,
-    cases_of,
-    final,
-    play,
-    regret_table,
-)
+from clients.experiments.framework.regret_results import by_seed, final, regret_table
+from clients.experiments.framework.regret_runs import BEST_C, Contender, cases_of, play
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_poor
 from clients.simulator import Player, SimulationSettings

@@ -88,9 +88,9 @@ def real_rank_one(matrix: Floats, shape: tuple[int, int], rng: np.random.Generat
     return best
 
 
-def share(rows: Table) -> Share:
-    """Return the share of circulants whose constant exceeds 1."""
-    return Share(int(rows.column("n_above").sum()), int(rows.column("n").sum()))
+def share(rows: Table, expected: float = 0.0) -> Share:
+    """Return the share of circulants whose constant exceeds 1, less `expected`."""
+    return Share(int(rows.column("n_above").sum()), int(rows.column("n").sum()), expected)
 
 
 def draw(table: Table, figure: "Figure") -> None:
@@ -117,7 +117,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def measure(table: Table, rule: Rule) -> dict[str, Statistic]:
-    """Return the share less `predicted`, the share less the rule's 1 - c^p, or `identity`."""
+    """Return the share, the share less the law's 1 - c^p, or `identity`."""
     out: dict[str, Statistic] = {}
     for setting in rule.settings:
         kind, size, kept = setting.rsplit(", ", 2)
@@ -128,8 +128,7 @@ def measure(table: Table, rule: Rule) -> dict[str, Statistic]:
         if rule.name == "identity":
             out[setting] = SeedMean(own.column("identity"))
         elif rule.name == "law":
-            off = own.column("n_above") / own.column("n") - predicted(p)
-            out[setting] = SeedMean(off)
+            out[setting] = share(own, predicted(p))
         else:
             out[setting] = share(own)
     return out

@@ -1,14 +1,8 @@
 """Uniformly random lag weights (Fig. randm_w)."""
 
 from clients.experiments.framework.experiment import Case, Experiment, Scale
-from clients.experiments.framework.regret_runs import (
-    CONTENDERS,
-    cases_of,
-    compare,
-    draw_panels,
-    play,
-    regret_table,
-)
+from clients.experiments.framework.regret_results import compare, draw_panels, regret_table
+from clients.experiments.framework.regret_runs import CONTENDERS, cases_of, play
 from clients.experiments.framework.table import Row
 from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player, SimulationSettings

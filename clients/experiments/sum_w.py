@@ -18,7 +18,7 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SUMS = (0.25, 0.5, 1.0, 2.0, 4.0)
+SUMS = (0.1, 0.3, 1.0, 3.0, 10.0)  # no powers of two: those only move exponents
 NOISES = {"noise in proportion": True, "the same noise": False}
 CONTENDERS = {"ad_lasso": Contender("ad_lasso"), "uniform": Contender("uniform")}
 
@@ -91,7 +91,7 @@ EXPERIMENT = Experiment(
     name="sum_w",
     title="Lag weights whose sum is not 1",
     source="Assumption |w|_1 <= 1, without loss of generality",
-    choices="T=2000, h=100, d=5, flat s=5; noise sd in proportion to sum(w), or as elsewhere",
+    choices="T=2000, h=100, d=5, flat s=5; noise sd 0.1 sum(w), or 0.1",
     cases=cases,
     run=run,
     draw=draw,

@@ -1,11 +1,13 @@
 """The choice of all agents' options by mean regret, on the same worlds and seeds."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import Statistic
-from clients.experiments.framework.regret_runs import Contender, final, play, sparsity_of
+from clients.experiments.framework.regret_results import final
+from clients.experiments.framework.regret_runs import Contender, play, sparsity_of
 from clients.experiments.framework.table import Row, Table, markdown
 from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player
@@ -27,6 +29,11 @@ BOARDS = {
     "random s=30": ("random", 30),
     "one lag": ("single", 1),
 }
+NOISY = {  # AD-Lasso's options alone: does a constant that was chosen at noise 0.1 move?
+    f"{board}, noise {noise:g}": (board, noise)
+    for noise in (0.05, 0.5, 1.0)
+    for board in ("flat s=5", "random s=15", "one lag")
+}
 
 
 def _sa_gd(**options: Any) -> Contender:
@@ -41,7 +48,7 @@ ENTRANTS: dict[str, Contender] = {
     **{f"ad_lasso, a={a}": Contender("ad_lasso", {"level": a}) for a in (0.5, 0.25, 0.15, 0.1)},
     **{
         f"ad_lasso, paper's lambda, c={c}": Contender("ad_lasso", {"reg": "theory", "c": c})
-        for c in (0.001, 0.003, 0.01, 0.03)
+        for c in (0.001, 0.003, 0.01, 0.03, 0.1)
     },
     "sa_gd, gain 1e-2": _sa_gd(tol=1e-2),
     "sa_gd, gain 1e-3": _sa_gd(tol=1e-3),
@@ -58,29 +65,31 @@ ENTRANTS: dict[str, Contender] = {
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List all options on all boards, on seeds of their own."""
+    """List all options on all boards, and AD-Lasso's at other noise, on seeds of their own."""
     seeds = min(scale.seeds, SEEDS)
-    boards, entrants = (
-        (list(BOARDS)[:1], list(ENTRANTS)[:2]) if scale.toy else (list(BOARDS), list(ENTRANTS))
-    )
+    played = [(board, label) for board in BOARDS for label in ENTRANTS]
+    played += [
+        (board, label) for board in NOISY for label in ENTRANTS if label.startswith("ad_lasso, ")
+    ]
     return [
         {"panel": board, "label": label, "seed": FIRST_SEED + seed}
-        for board in boards
-        for label in entrants
+        for board, label in (played[:2] if scale.toy else played)
         for seed in range(seeds)
     ]
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     """Play one run and return its final regret."""
-    settings = data_rich(scale, *BOARDS[case["panel"]])
+    board, noise = NOISY.get(case["panel"], (case["panel"], scale.noise))
+    settings = replace(data_rich(scale, *BOARDS[board]), noise=noise)
     return play(ENTRANTS[case["label"]], settings, case["seed"], player)[-1:]
 
 
 def draw(table: Table, figure: "Figure") -> None:
     """Draw the mean regret of each set of options, a bar each."""
     axes = figure.subplots()
-    means = {label: rows.mean("regret").value for label, rows in final(table).by("label")}
+    own = Table(row for row in final(table) if row["panel"] in BOARDS)
+    means = {label: rows.mean("regret").value for label, rows in own.by("label")}
     axes.barh(list(means), list(means.values()), color="#0072B2")
     axes.invert_yaxis()
     axes.set_xlabel("final regret, mean over boards and seeds")
@@ -89,12 +98,18 @@ def draw(table: Table, figure: "Figure") -> None:
 def details(table: Table) -> str:
     """Return the mean regret of each set of options on each board, as Markdown."""
     finals = final(table)
+    return "\n".join(
+        _means(Table(row for row in finals if row["panel"] in boards)) for boards in (BOARDS, NOISY)
+    )
+
+
+def _means(finals: Table) -> str:
     boards = finals.values("panel")
     rows = []
     for label, own in finals.by("label"):
         means = [own.where(panel=board).mean("regret").value for board in boards]
         rows.append([label, f"**{sum(means) / len(means):.0f}**", *(f"{m:.0f}" for m in means)])
-    return markdown(["options", "mean", *boards], rows)
+    return markdown(["options", "mean", *boards], rows) if rows else ""
 
 
 def measure(table: Table, rule: Rule) -> dict[str, Statistic]:
@@ -106,8 +121,9 @@ EXPERIMENT = Experiment(
     name="tuning",
     title="The options of all agents, chosen alike",
     source="ours: the paper gives no options",
-    choices=f"T=2000, h=100, d=5; seeds from {FIRST_SEED}; each algorithm takes the options with "
-    "the lowest mean; of options within noise of one another, the ones it had",
+    choices="T=2000, h=100, d=5, noise sd 0.1, other noise for AD-Lasso's options; seeds from "
+    f"{FIRST_SEED}; each algorithm takes the options with the lowest mean; of options within noise "
+    "of one another, the ones it had",
     cases=cases,
     run=run,
     draw=draw,

@@ -72,6 +72,7 @@ def draw(table: Table, figure: "Figure") -> None:
         for place, (name, words) in enumerate(LINES.items()):
             band(axes, own, "round", name, words, place)
         axes.set(xscale="log", yscale="log", title=label, xlabel="rounds T")
+    figure.axes[0].set_ylabel("regret")
     figure.axes[0].legend(fontsize=7)
 
 

@@ -5,7 +5,7 @@ It is Doubling Lasso up to round h, and then fits all lags on the later half of 
 
 from collections.abc import Iterator
 
-from lhb_engine.agents import epochs
+from lhb_engine.agents import fit_windows
 from lhb_engine.agents.doubling_lasso import DoublingLasso
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
@@ -19,7 +19,7 @@ class ADLasso(DoublingLasso):
 
     def windows(self) -> Iterator[FitWindow]:
         """Yield the windows of all fits, endlessly; see docs/model.md (4.1)."""
-        return epochs.ad_windows(self.horizon, self.first_quarter)
+        return fit_windows.ad_windows(self.horizon, self.first_quarter)
 
     def fit(self, history: History) -> Estimate:
         """Fit by docs/model.md (3.3) up to round h, and by docs/model.md (4.2) after it."""
@@ -28,7 +28,7 @@ class ADLasso(DoublingLasso):
 
         window = history.window
         assert window is not None
-        if epochs.in_first_phase(window, self.horizon):
+        if fit_windows.in_first_phase(window, self.horizon):
             return self.fit_differenced(history)
         o = self.options
         n_rows = window.last - window.first + 1

@@ -1,20 +1,19 @@
 """The anytime agent (docs/model.md 7): schedule, choice of arms, and state."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any, Self
 
 import numpy as np
 
 from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options, best_arms
+from lhb_engine.agents.fit_cost import FitCost, posterior_cost
+from lhb_engine.agents.fit_windows import FIRST_FIT, anytime_windows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.posterior.prediction_check import Prediction
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
-
-FIRST_FIT = 8
 
 
 @dataclass(frozen=True)
@@ -24,20 +23,20 @@ class AnytimeOptions(Options):
     epsilon: float = field(
         default=0.0,
         metadata={
-            "description": "Chance of a uniformly random arm in every round, with true "
-            "propensities, for later off-policy evaluation."
+            "description": "Probability of a uniformly random arm in every "
+            "round. Propensities take it into "
+            "account, for off-policy evaluation."
         },
     )
     memory: int | None = field(
         default=None,
         metadata={
-            "description": "Rounds of the session, all its trajectories together, that a fit "
-            "looks back on; none: all. For worlds that change."
+            "description": "Number of the session's last rounds that a fit uses, "
+            "all trajectories together; "
+            "null: all rounds. For environments that change."
         },
     )
-    signed: bool = field(
-        default=False, metadata={"description": "Lag weights may be negative as well."}
-    )
+    signed: bool = field(default=False, metadata={"description": "Allow negative lag weights."})
 
     def __post_init__(self) -> None:
         e = self.epsilon
@@ -49,38 +48,10 @@ class AnytimeOptions(Options):
             raise OptionError("signed", "must be true or false")
 
 
-def anytime_windows(
-    horizon: int, memory: int | None, after: int = 0, settings: AnytimeSettings | None = None
-) -> Iterator[FitWindow]:
-    """Yield the windows of the fits, endlessly, by the schedule docs/model.md (7.1).
-
-    Parameters
-    ----------
-    horizon : int
-        Number of lags h.
-    memory : int or None
-        Rounds that a fit uses; None: all. With a memory no step exceeds a fifth of it.
-    after : int
-        Only fits that are due after more rounds than this are yielded.
-    settings : AnytimeSettings, optional
-    """
-    settings = settings or AnytimeSettings()
-    most = None if memory is None else ceil(memory * 0.2)
-    due, epoch = FIRST_FIT, 1
-    while True:
-        if due > after:
-            first = 1 if memory is None else max(1, due - memory + 1)
-            yield FitWindow(epoch, first, due, min(horizon, due), due)
-        early = due < settings.early * horizon
-        growth = settings.early_growth if early else settings.late_growth
-        step, times = max(settings.least_step, ceil(due * (growth - 1.0))), 1
-        if most is not None and step >= most:
-            step, times = most, max(1, (after - due) // most)
-        due, epoch = due + step * times, epoch + times
-
-
 class Anytime(Agent):
     """Greedy in the posterior mean of theta in the rank-one model (docs/model.md 7).
+
+    Where the selected contexts have stopped varying, it is greedy in posterior draws, in turn.
 
     Without a direction it explores one feature at a time, each for several rounds, by
     docs/model.md (7.14). Since rewards add up over lags, a feature that is held for several rounds
@@ -97,6 +68,7 @@ class Anytime(Agent):
         super().__init__(dim, horizon, options)
         self._held = max(4, horizon // 12)
         self.prediction: Prediction | None = None
+        self.candidates: Floats | None = None
 
     def choose_by(self, scores: Floats, draw: Draw) -> Choice:
         """Choose a best arm of a `ranking`, or with probability epsilon any arm uniformly."""
@@ -108,7 +80,7 @@ class Anytime(Agent):
         else:
             arm = best[0] if len(best) == 1 else best[draw.below(len(best))]
         propensity = epsilon / n_arms + ((1.0 - epsilon) / len(best) if arm in best else 0.0)
-        explores = n_arms > 1 and not self._decides(draw)
+        explores = n_arms > 1 and (self.candidates is not None or not self._decides(draw))
         return Choice(arm, scores, propensity, uniform or explores)
 
     def probabilities(self, scores: Floats) -> Floats:
@@ -126,8 +98,7 @@ class Anytime(Agent):
 
     def _decides(self, draw: Draw) -> bool:
         """Whether this round's choice is by the installed direction."""
-        position = draw.round if draw.position is None else draw.position
-        return self.deciding(position - 1) == "in_use"
+        return self.deciding(_position(draw) - 1) == "in_use"
 
     def _lapse(self, last_round: int) -> float:
         """Return the last round of the session in which an unconfirmed direction is used.
@@ -140,16 +111,24 @@ class Anytime(Agent):
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
-        if self.options.epsilon == 0 and all(map(self._decides, draws)):
+        is_greedy = self.options.epsilon == 0 and self.candidates is None
+        if is_greedy and all(map(self._decides, draws)):
             return super().choose_block(contexts, draws)
         chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
         return np.array(chosen, dtype=np.int64)
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:
-        """Return the scores; while exploring, one signed feature by docs/model.md (7.14)."""
+        """Return the scores; while exploring, one signed feature by docs/model.md (7.14).
+
+        Where there are candidates, the scores are those of one of them, in turn.
+        """
         scores = self.scores(contexts)
         if self._decides(draw):
-            return scores
+            if self.candidates is None:
+                return scores
+            greedy = Agent(self.dim, self.horizon, self.options)
+            greedy.theta = self.candidates[(_position(draw) - 1) % len(self.candidates)]
+            return greedy.scores(contexts)
         turn, feature = divmod((draw.round - 1) // self._held, self.dim)
         up = turn % 2 == 0 if self.theta is None else self.theta[feature] >= 0.0
         return contexts[:, feature] * (1.0 if up else -1.0)
@@ -158,6 +137,12 @@ class Anytime(Agent):
         """Return the first window that is due after more than `n_rounds` rounds."""
         memory = self.options.memory
         return next(anytime_windows(self.horizon, memory, n_rounds, self.settings))
+
+    @classmethod
+    def fit_cost(cls, dim: int, horizon: int, options: dict[str, Any], n_rounds: int) -> FitCost:
+        """Return the cost of a whole fit of the posterior, of at most `memory` rounds."""
+        n_rounds = min(n_rounds, options.get("memory") or n_rounds)
+        return posterior_cost(dim, min(horizon, n_rounds), n_rounds)
 
     def fit(self, history: History) -> Estimate:
         """Return the posterior mean (7.9) from all rows of the window, after the checks."""
@@ -179,17 +164,30 @@ class Anytime(Agent):
     def install(self, estimate: Estimate) -> None:
         """Decide by `estimate`, and keep its prediction, which the next fit checks."""
         super().install(estimate)
-        self.prediction = Prediction.of(estimate) or self.prediction
+        found = Prediction.of(estimate)
+        if found is not None:
+            self.prediction, self.candidates = found, estimate.candidates
 
     def state(self) -> dict[str, Any]:
         """Return the state as a JSON object, the installed estimate's prediction included."""
-        prediction = {} if self.prediction is None else {"prediction": self.prediction.to_json()}
-        return super().state() | prediction
+        state = super().state()
+        if self.prediction is not None:
+            state["prediction"] = self.prediction.to_json()
+        if self.candidates is not None:
+            state["candidates"] = self.candidates.tolist()
+        return state
 
     @classmethod
     def from_state(cls, dim: int, horizon: int, options: Options, state: dict[str, Any]) -> Self:
-        """Return the agent that `state()` described; older states have no prediction."""
+        """Return the agent that `state()` described; older states lack what came later."""
         agent = super().from_state(dim, horizon, options, state)
         if "prediction" in state:
             agent.prediction = Prediction.from_json(state["prediction"])
+        if "candidates" in state:
+            agent.candidates = np.array(state["candidates"], dtype=np.float64)
         return agent
+
+
+def _position(draw: Draw) -> int:
+    """Return the round's number in the session."""
+    return draw.round if draw.position is None else draw.position

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
-from lhb_engine.design.coloured_noise import autocorrelation, innovations, whitened
+from lhb_engine.design.coloured_noise import innovations, whitened
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
-from lhb_engine.posterior.prediction_check import LaterRows, Prediction, residuals
+from lhb_engine.posterior.fit_data import fit_data, later_rows
+from lhb_engine.posterior.linearised_intervals import Certainty, certainty
+from lhb_engine.posterior.prediction_check import HeldOut, Prediction, alarm_limit, residuals
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
+from lhb_engine.posterior.thompson_sampling import candidates, stops_teaching
 
 if TYPE_CHECKING:
     from lhb_engine.agents.anytime import Anytime
 
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
+SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
 REFUSED = "The rounds since the last direction was found speak against a new one"
 REFIT = 0.1  # change of rho above which the fit is repeated
 FEWEST_ROWS = 40  # that a fit after an alarm may use
@@ -51,7 +55,7 @@ class AnytimeFit:
         self.units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
         contexts, y = rows.contexts / self.units.contexts, rows.y / self.units.rewards
         self.rows = replace(rows, contexts=contexts, y=y)
-        self.theta = agent.theta
+        self.theta, self.candidates = agent.theta, agent.candidates
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
 
     def estimate(self) -> Estimate:
@@ -69,15 +73,17 @@ class AnytimeFit:
                 theta=None,
                 lag_weights=np.zeros_like(found.lag_weights),
                 active_lags=(),
+                candidates=None,
+                intervals=None,
                 sign_margin=None,
                 message=f"{REFUSED}: {self.goes_on}.",
             )
         return self.units.restore(found)
 
     @cached_property
-    def _since(self) -> LaterRows | None:
+    def _since(self) -> HeldOut | None:
         """The rows since the installed estimate's fit; None if there are none."""
-        return self.prediction.since(self.rows) if self.prediction else None
+        return later_rows(self.prediction, self.rows) if self.prediction else None
 
     def _found(self) -> Estimate:
         """Return the estimate before the guard, in scaled units."""
@@ -97,20 +103,30 @@ class AnytimeFit:
             message = f"The direction predicts as well as it should: {self.goes_on}."
             return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
         first = self.prediction.since_round if self.prediction else 1
+        rows = self.rows.rows(first, window.last) if first > window.first else self.rows
+        found, rho = self._posterior(rows)
+        if checked.get("alarm") and self._explains(found, rho):
+            checked["alarm"] = False
         if checked.get("alarm"):
             first = self._look_back(first)
+            rows = self.rows.rows(first, window.last) if first > window.first else self.rows
+            found, rho = self._posterior(rows)
         if first > window.first:
-            rows = rows.rows(first, window.last)
             covered |= {"n_rows": rows.n_rows, "first_round": first}
             checked["since_round"] = first
-        found, rho = self._posterior(rows)
+        active = np.flatnonzero(found.inclusion > ACTIVE)
+        samples = self.candidates is not None or stops_teaching(rows)
+        known: Certainty | str = "The selected contexts hardly vary."
+        if not samples:
+            known = certainty(whitened(rows, rho), found, active, rho, self.options.signed)
+        angles = (None, None) if isinstance(known, str) else (known.angle, known.angle_95)
         covered |= {
             "sigma_hat": found.noise,
             "intercept": found.intercept,
             "diagnostics": {
                 "concentration": found.concentration,
-                "angle": found.spread if found.is_sure else None,
-                "angle_95": found.bound if found.is_sure else None,
+                "angle": angles[0],
+                "angle_95": angles[1],
                 "baseline_probability": found.baseline,
                 "expected_active_lags": float(found.inclusion.sum()),
                 "autocorrelation": rho,
@@ -119,7 +135,8 @@ class AnytimeFit:
         }
         enough = self.options.signed or rows.n_rows >= 2 * rows.n_lags
         learned = found.concentration >= self.settings.learned
-        if not learned or (enough and found.sign < self.settings.sure_sign):
+        unsure = enough and not samples and found.sign < self.settings.sure_sign
+        if not learned or unsure:
             message = f"No direction stands out from the noise yet: {self.goes_on}."
             if self.options.signed and learned:
                 message = "The lag weights nearly cancel: the sign of the direction is a guess."
@@ -130,9 +147,14 @@ class AnytimeFit:
             "ok",
             weights if self.options.signed else np.maximum(weights, 0.0),
             theta=found.theta,
-            active_lags=tuple(np.flatnonzero(found.inclusion > ACTIVE).tolist()),
+            active_lags=tuple(active.tolist()),
+            candidates=candidates(found) if samples else None,
             sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
-            message=_in_words(found, rows) + (WORSENED if checked.get("alarm") else ""),
+            intervals=None if isinstance(known, str) else known.intervals(),
+            no_intervals=known if isinstance(known, str) else None,
+            message=_in_words(found, rows, angles[0])
+            + (WORSENED if checked.get("alarm") else "")
+            + (SAMPLED if samples else ""),
             **covered,
         )
 
@@ -143,6 +165,17 @@ class AnytimeFit:
             return False
         is_late = old.last_round >= self.settings.early * self.horizon
         return is_late and due < self.settings.renewed * old.last_round
+
+    def _explains(self, found: Posterior, rho: float) -> bool:
+        """Return whether the new fit explains the later rows too (docs/model.md (7.21)).
+
+        Then the installed estimate was wrong, and nothing has to have changed.
+        """
+        assert self.prediction is not None
+        later = self.rows.number > self.prediction.last_round
+        left = residuals(self.rows, found.theta, found.weights, found.intercept)
+        squares = innovations(self.rows, left, rho)[later] ** 2
+        return bool(squares.mean() <= alarm_limit(len(squares)) * self.prediction.noise**2)
 
     def _look_back(self, first: int) -> int:
         """Return the first round that fits use after an alarm.
@@ -186,25 +219,25 @@ class AnytimeFit:
             signed=self.options.signed,
             settings=self.settings,
         )
-        rho, weights = 0.0, None
+        data, rho, weights = fit_data(rows), 0.0, None
         if self.prediction:
-            rho = autocorrelation(rows, self.prediction.residuals(rows))
+            old = self.prediction
+            rho = data.autocorrelation(old.theta, old.lag_weights, old.intercept)
             weights = self.prediction.lag_weights
-        found = sample(whitened(rows, rho), start=self.theta, weights=weights)
-        left = residuals(rows, found.theta, found.weights, found.intercept)
-        again = autocorrelation(rows, left)
+        found = sample(data.whitened(rho), start=self.theta, weights=weights)
+        again = data.autocorrelation(found.theta, found.weights, found.intercept)
         if abs(again - rho) > REFIT:
             rho = again
-            found = sample(whitened(rows, rho), start=found.theta, weights=found.weights)
+            found = sample(data.whitened(rho), start=found.theta, weights=found.weights)
         return found, rho
 
     def _old_draws(self) -> tuple[Floats, Floats]:
         """Draw theta and w again from the rows of the installed estimate's fit, for D of (7.12)."""
         assert self.prediction is not None
         old = self.prediction
-        seen = whitened(self.rows.rows(1, old.last_round), old.autocorrelation)
+        seen = fit_data(self.rows.rows(1, old.last_round))
         return rank_one_posterior(
-            seen,
+            seen.whitened(old.autocorrelation),
             seed=[8, old.last_round],
             start=old.theta,
             weights=old.lag_weights,
@@ -226,10 +259,10 @@ def _too_little(rows: AlignedRounds) -> str:
     return ""
 
 
-def _in_words(found: Posterior, rows: AlignedRounds) -> str:
+def _in_words(found: Posterior, rows: AlignedRounds, angle: float | None) -> str:
     """Return the message of an estimate."""
     known = "a direction is found, and how far it may be off is not clear yet"
-    if found.is_sure:
-        known = f"the direction is known to about {found.spread * 180.0 / np.pi:.0f} degrees"
+    if angle is not None:
+        known = f"the direction is known to about {angle * 180.0 / np.pi:.0f} degrees"
     active = f"about {found.inclusion.sum():.0f} of {rows.n_lags} lags are active"
     return f"From {rows.n_rows} rows {known}; {active}."

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
+from lhb_engine.agents.fit_cost import FitCost, lasso_cost
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
@@ -241,6 +242,11 @@ class Agent:
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """Return the first fit that is due after more than `n_rounds` rounds, or None."""
         return None
+
+    @classmethod
+    def fit_cost(cls, dim: int, horizon: int, options: dict[str, Any], n_rounds: int) -> FitCost:
+        """Return the cost of a fit after `n_rounds` rounds, by default the block lasso's."""
+        return lasso_cost(dim, min(horizon, n_rounds), n_rounds)
 
     def fit(self, history: History) -> Estimate:
         """Return an estimate from a history with a window; changes neither agent nor history.

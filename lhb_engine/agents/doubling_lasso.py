@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
-from lhb_engine.agents import epochs
+from lhb_engine.agents import fit_windows
 from lhb_engine.agents.base import Agent, Options
 from lhb_engine.agents.option_checks import check_among, check_flag, check_number, check_whole
 from lhb_engine.estimate import Estimate
@@ -13,7 +13,7 @@ from lhb_engine.history import FitWindow, History
 if TYPE_CHECKING:
     from lhb_engine.lasso.fit import BlockLasso
 
-Rule = Literal["noise_adaptive", "theory"]
+LambdaRule = Literal["noise_adaptive", "theory"]
 LEVEL = 0.25  # a of docs/model.md (5.1): half the estimator's, since only theta is used
 
 
@@ -21,40 +21,46 @@ LEVEL = 0.25  # a of docs/model.md (5.1): half the estimator's, since only theta
 class LassoOptions(Options):
     """Options of AD-Lasso and Doubling Lasso."""
 
-    reg: Rule = field(
+    reg: LambdaRule = field(
         default="noise_adaptive",
-        metadata={"description": "How lam is chosen: from the measured noise, or by the paper."},
+        metadata={
+            "description": "How lambda is chosen: from the estimated noise, "
+            "or by the paper's formula."
+        },
     )
     level: float = field(
         default=LEVEL,
-        metadata={"description": "a of the noise-adaptive lam (reg=noise_adaptive)."},
+        metadata={"description": 'Level a of the noise-adaptive lambda (reg "noise_adaptive").'},
     )
     c: float = field(
         default=1.0,
-        metadata={"description": "Multiplier of the paper's lam (reg=theory); 1 is the paper."},
+        metadata={
+            "description": 'Factor of the paper\'s lambda (reg "theory"); 1 as in the paper.'
+        },
     )
     gamma: float = field(
         default=0.1,
-        metadata={"description": "Probability of failure in the paper's lam, in (0, 1)."},
+        metadata={"description": "Failure probability in the paper's lambda, in (0, 1)."},
     )
     L: int | None = field(
         default=None,
-        metadata={"description": "The first epoch has 4 L rounds; none: max(1, horizon // 12)."},
+        metadata={"description": "The first epoch has 4 L rounds; null: max(1, horizon // 12)."},
     )
     fallback: bool = field(
         default=True,
         metadata={
-            "description": "Where an epoch of the first phase has too few differenced rows: fit "
-            "its quarters undifferenced, with an intercept. false: no estimate, as in the paper."
+            "description": "If an epoch of the first phase has too few differenced rows: true fits "
+            "its quarters undifferenced, with an intercept; false "
+            "gives no estimate, as in the paper."
         },
     )
     fit_intercept: bool = field(
         default=False,
-        metadata={"description": "Fit a reward baseline; for rewards that have one."},
+        metadata={"description": "Fit an intercept, for rewards that have a baseline."},
     )
     standardize: bool = field(
         default=False,
-        metadata={"description": "Divide each feature by its spread within the fit."},
+        metadata={"description": "Divide each feature by its standard deviation within the fit."},
     )
     standard_errors: bool = field(
         default=False,
@@ -62,7 +68,7 @@ class LassoOptions(Options):
     )
 
     def __post_init__(self) -> None:
-        check_among("reg", self.reg, get_args(Rule))
+        check_among("reg", self.reg, get_args(LambdaRule))
         check_number("level", self.level, 1e-9, 1e9)
         check_number("c", self.c, 1e-9, 1e9)
         check_number("gamma", self.gamma, 1e-9, 1 - 1e-9)
@@ -86,11 +92,11 @@ class DoublingLasso(Agent):
     @property
     def first_quarter(self) -> int:
         """L of docs/model.md (3.1): the quarters of the first epoch have L rounds."""
-        return self.options.L or epochs.default_first_epoch(self.horizon)
+        return self.options.L or fit_windows.default_first_epoch(self.horizon)
 
     def windows(self) -> Iterator[FitWindow]:
         """Yield the windows of all fits, endlessly; see docs/model.md (3.1)."""
-        return epochs.doubling_windows(self.horizon, self.first_quarter)
+        return fit_windows.doubling_windows(self.horizon, self.first_quarter)
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """Return the first window that is due after more than `n_rounds` rounds."""
@@ -111,7 +117,7 @@ class DoublingLasso(Agent):
         from lhb_engine.lasso.regularization import theory_doubling
 
         assert history.window is not None
-        quarter = epochs.quarter_of(history.window)
+        quarter = fit_windows.quarter_of(history.window)
         o = self.options
         rows = differenced_rows(history, quarter)
         few = rows is None or rows.design.n_rows < max(2 * self.dim, quarter / 2)

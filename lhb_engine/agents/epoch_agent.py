@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from lhb_engine.agents import epochs
+from lhb_engine.agents import fit_windows
 from lhb_engine.agents.base import Agent, Options
 from lhb_engine.agents.option_checks import check_among, check_whole
 from lhb_engine.history import FitWindow, History
@@ -12,14 +12,14 @@ from lhb_engine.history import FitWindow, History
 if TYPE_CHECKING:
     from lhb_engine.design.fit_rows import FitRows
 
-Share = Literal["epoch", "ad_lasso"]
+EpochRows = Literal["epoch", "ad_lasso"]
 
 
 @dataclass(frozen=True)
 class EpochOptions(Options):
     """The length of the epochs, and which of their rows a fit uses."""
 
-    rows: Share = field(
+    rows: EpochRows = field(
         default="epoch",
         metadata={
             "description": "Rows of a fit: the whole epoch's, as in the paper, or ad_lasso's own "
@@ -28,11 +28,11 @@ class EpochOptions(Options):
     )
     L: int | None = field(
         default=None,
-        metadata={"description": "The first epoch has 4 L rounds; none: max(1, horizon // 12)."},
+        metadata={"description": "The first epoch has 4 L rounds; null: max(1, horizon // 12)."},
     )
 
     def __post_init__(self) -> None:
-        check_among("rows", self.rows, get_args(Share))
+        check_among("rows", self.rows, get_args(EpochRows))
         if self.L is not None:
             check_whole("L", self.L)
 
@@ -44,10 +44,10 @@ class OnEpochs(Agent):
 
     def windows(self) -> Iterator[FitWindow]:
         """Yield AD-Lasso's windows, endlessly, on the rows that the option `rows` names."""
-        length = self.options.L or epochs.default_first_epoch(self.horizon)
-        for window in epochs.ad_windows(self.horizon, length):
+        length = self.options.L or fit_windows.default_first_epoch(self.horizon)
+        for window in fit_windows.ad_windows(self.horizon, length):
             if self.options.rows == "epoch":
-                window = epochs.whole_epoch(window, self.horizon)
+                window = fit_windows.whole_epoch(window, self.horizon)
             yield window
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
@@ -60,8 +60,10 @@ class OnEpochs(Agent):
 
         window = history.window
         assert window is not None
-        shared = self.options.rows == "ad_lasso" and epochs.in_first_phase(window, self.horizon)
-        return measured_rows(history, quarters=epochs.quarter_of(window) if shared else None)
+        shared = self.options.rows == "ad_lasso" and fit_windows.in_first_phase(
+            window, self.horizon
+        )
+        return measured_rows(history, quarters=fit_windows.quarter_of(window) if shared else None)
 
 
 def covered(rows: "FitRows", window: FitWindow) -> dict[str, Any]:

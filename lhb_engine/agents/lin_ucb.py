@@ -15,9 +15,9 @@ class LinUCBOptions(Options):
 
     confidence_width: float = field(
         default=0.01,
-        metadata={"description": "How many deviations of optimism a score gets."},
+        metadata={"description": "Number of standard deviations that are added to a score."},
     )
-    ridge: float = field(default=1.0, metadata={"description": "Ridge of the regression."})
+    ridge: float = field(default=1.0, metadata={"description": "Ridge penalty of the regression."})
 
     def __post_init__(self) -> None:
         check_number("confidence_width", self.confidence_width, 1e-9, 1e9, zero=True)
@@ -31,7 +31,7 @@ class LinUCB(Agent):
     """
 
     name = "lin_ucb"
-    summary = "LinUCB that credits each reward to its own round: what people run today."
+    summary = "LinUCB, which credits each reward to its own round: the common baseline."
     options_type = LinUCBOptions
     options: LinUCBOptions
     learns_within_epoch = True

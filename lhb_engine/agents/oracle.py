@@ -30,7 +30,7 @@ class Oracle(Agent):
     """
 
     name = "oracle"
-    summary = "Knows the true direction; its regret is 0."
+    summary = "Is given the true direction; its regret is 0."
     options_type = OracleOptions
     options: OracleOptions
     needs_truth = True

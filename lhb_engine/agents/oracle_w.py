@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
-from math import ceil
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from lhb_engine.agents import epochs
+from lhb_engine.agents import fit_windows
 from lhb_engine.agents.base import Agent, Options
 from lhb_engine.agents.epoch_agent import covered
 from lhb_engine.agents.option_checks import check_among, check_numbers, check_whole
@@ -19,7 +17,7 @@ from lhb_engine.history import FitWindow, Floats, History
 if TYPE_CHECKING:
     from lhb_engine.design.fit_rows import FitRows
 
-Schedule = Literal["ad_lasso", "growing"]
+FitSchedule = Literal["ad_lasso", "growing"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class OracleWOptions(Options):
     weights: list[float] = field(
         default_factory=list, metadata={"description": "The true lag weights, lag 0 first."}
     )
-    schedule: Schedule = field(
+    schedule: FitSchedule = field(
         default="ad_lasso",
         metadata={
             "description": "ad_lasso: its epochs and rows. growing: all rows, at rounds "
@@ -43,23 +41,16 @@ class OracleWOptions(Options):
 
     def __post_init__(self) -> None:
         check_numbers("weights", self.weights)
-        check_among("schedule", self.schedule, get_args(Schedule))
+        check_among("schedule", self.schedule, get_args(FitSchedule))
         if self.L is not None:
             check_whole("L", self.L)
-
-
-def growing_windows(horizon: int) -> Iterator[FitWindow]:
-    """Yield windows of all rows so far, at rounds ceil(8 * 1.2^k), endlessly."""
-    for k in count():
-        due = ceil(8 * 1.2**k)
-        yield FitWindow(k + 1, 1, due, horizon, due)
 
 
 class OracleW(Agent):
     """Least squares of the rewards on the filtered contexts g_t of docs/model.md (6.5)."""
 
     name = "oracle_w"
-    summary = "Knows the lag weights and learns the direction: the best that can be hoped for."
+    summary = "Is given the lag weights and learns the direction: the best that can be hoped for."
     options_type = OracleWOptions
     options: OracleWOptions
     needs_truth = True
@@ -73,9 +64,9 @@ class OracleW(Agent):
     def windows(self) -> Iterator[FitWindow]:
         """Yield the windows of all fits, endlessly; every fit has all lags."""
         if self.options.schedule == "growing":
-            yield from growing_windows(self.horizon)
-        length = self.options.L or epochs.default_first_epoch(self.horizon)
-        for window in epochs.ad_windows(self.horizon, length):
+            yield from fit_windows.growing_windows(self.horizon)
+        length = self.options.L or fit_windows.default_first_epoch(self.horizon)
+        for window in fit_windows.ad_windows(self.horizon, length):
             yield replace(window, n_lags=self.horizon)
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
@@ -107,8 +98,8 @@ class OracleW(Agent):
         return units.restore(Estimate("ok", weights, theta=theta, active_lags=active, **facts))
 
     def _quarter(self, window: FitWindow) -> int | None:
-        if self.options.schedule == "ad_lasso" and epochs.in_first_phase(window, self.horizon):
-            return epochs.quarter_of(window)
+        if self.options.schedule == "ad_lasso" and fit_windows.in_first_phase(window, self.horizon):
+            return fit_windows.quarter_of(window)
         return None
 
 

@@ -23,16 +23,19 @@ class SAGDOptions(EpochOptions):
     s: int | None = field(
         default=None,
         metadata={
-            "description": "Keep w's s largest after the descent. The paper hands it the true "
-            "number of active lags; none: keep all."
+            "description": "Keep the s largest entries of w after the descent; "
+            "null: keep all. The paper gives "
+            "the true number of active lags."
         },
     )
     n_steps: int = field(
-        default=500, metadata={"description": "Most pairs of steps (theta, then w)."}
+        default=500, metadata={"description": "Maximum number of pairs of steps (theta, then w)."}
     )
     tol: float = field(
         default=1e-3,
-        metadata={"description": "Stop where a pair of steps gains less than this share."},
+        metadata={
+            "description": "Stop when a pair of steps reduces the loss by less than this fraction."
+        },
     )
 
     def __post_init__(self) -> None:

@@ -18,9 +18,9 @@ class UCBMPOptions(EpochOptions):
 
     confidence_width: float = field(
         default=0.01,
-        metadata={"description": "How many deviations of optimism a score gets."},
+        metadata={"description": "Number of standard deviations that are added to a score."},
     )
-    ridge: float = field(default=3.0, metadata={"description": "Ridge of the regression."})
+    ridge: float = field(default=3.0, metadata={"description": "Ridge penalty of the regression."})
 
     def __post_init__(self) -> None:
         super().__post_init__()

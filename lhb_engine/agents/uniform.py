@@ -7,4 +7,4 @@ class Uniform(Agent):
     """Chooses uniformly at random in every round."""
 
     name = "uniform"
-    summary = "Uniformly at random; learns nothing."
+    summary = "Chooses uniformly at random; learns nothing."

@@ -27,6 +27,8 @@ class AlignedRounds:
         The column c of the baseline, sqrt(m); zero where there is no row.
     number : (n_places,) array
         Session number of the first round of the row; zero where there is no row.
+    last : (n_places,) array
+        Session number of the last round of the row; zero where there is no row.
     before : (n_places,) array
         The place m rounds earlier in the same trajectory; -1 where there is none.
     n_lags : int
@@ -39,6 +41,7 @@ class AlignedRounds:
     y: Floats
     intercept: Floats
     number: Ints
+    last: Ints
     before: Ints
     n_lags: int
     n_rows: int
@@ -61,9 +64,15 @@ class AlignedRounds:
             y=np.where(kept, self.y[here], 0.0),
             intercept=np.where(kept, self.intercept[here], 0.0),
             number=np.where(kept, self.number[here], 0),
+            last=np.where(kept, self.last[here], 0),
             before=np.maximum(self.before[here] - start, -1),
             n_rows=len(places),
         )
+
+    def in_order(self) -> Ints:
+        """Return the places of all rows, in the session's order of their last rounds."""
+        places = np.flatnonzero(self.number > 0)
+        return places[np.argsort(self.last[places], kind="stable")]
 
     def followers(self) -> Ints:
         """Return the places of rows directly after a row of the same trajectory and span length."""
@@ -85,7 +94,7 @@ def align(history: History) -> AlignedRounds:
         The history has no window or no round in it, or its numbers are not finite.
     """
     window = checked_window(history)
-    parts: list[tuple[Floats, Floats, Floats, Ints, int]] = []
+    parts: list[tuple[Floats, Floats, Floats, Ints, Ints, int]] = []
     n_rows = n_rounds = n_covered = longest = 0
     for part in history.trajectories.values():
         if not np.isfinite(part.contexts).all():
@@ -109,25 +118,28 @@ def align(history: History) -> AlignedRounds:
         np.zeros(n_places),
         np.zeros(n_places),
         np.zeros(n_places, np.int64),
+        np.zeros(n_places, np.int64),
         np.full(n_places, -1),
         n_lags,
         n_rows,
         n_rounds - n_covered,
     )
-    for start, (contexts, y, intercept, number, span) in zip(starts.tolist(), parts, strict=True):
+    for start, sequence in zip(starts.tolist(), parts, strict=True):
+        contexts, y, intercept, number, last, span = sequence
         stop = start + len(contexts)
         out.contexts[start:stop] = contexts
         out.y[start:stop] = y
         out.intercept[start:stop] = intercept
         out.number[start:stop] = number
+        out.last[start:stop] = last
         out.before[start + span : stop] = np.arange(start, stop - span)
     return out
 
 
 def _place(
     part: Trajectory, kept: Measurements, chosen: np.ndarray, span: int
-) -> tuple[Floats, Floats, Floats, Ints, int]:
-    """Return contexts, y, intercept and number of the rows of one span length, and that length.
+) -> tuple[Floats, Floats, Floats, Ints, Ints, int]:
+    """Return contexts, y, intercept, number and last of the rows of one span length, and it.
 
     `chosen` marks the measurements of that length.
     """
@@ -137,9 +149,11 @@ def _place(
         total = np.cumsum(np.concatenate([np.zeros((span, contexts.shape[1])), contexts]), axis=0)
         contexts = (total[span:] - total[:-span]) * scale
     n = len(contexts)
-    y, intercept, number = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
+    y, intercept = np.zeros(n), np.zeros(n)
+    number, last = np.zeros(n, np.int64), np.zeros(n, np.int64)
     place = kept.last[chosen] - part.first_round
     y[place] = kept.value[chosen] * scale
     intercept[place] = np.sqrt(span)
     number[place] = part.numbering[kept.first[chosen] - part.first_round]
-    return contexts, y, intercept, number, span
+    last[place] = part.numbering[place]
+    return contexts, y, intercept, number, last, span

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.moments import Moments
 from lhb_engine.history import Floats
 
 FEWEST = 60  # pairs of consecutive rows, below which the noise is taken to be white
@@ -37,9 +38,31 @@ def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
     level = float(errors @ rows.intercept) / float(rows.intercept @ rows.intercept)
     left = errors - level * rows.intercept
     now, last = left[later], left[rows.before[later]]
-    size = float(np.sqrt((now @ now) * (last @ last)))
-    rho = float(now @ last) / size if size > 0 else 0.0
-    return min(rho, MOST) if rho >= max(LEAST, SURE / np.sqrt(len(later))) else 0.0
+    return _credible(float(now @ last), float(now @ now + last @ last) / 2, len(later))
+
+
+def moment_autocorrelation(moments: Moments, coefficients: Floats) -> float:
+    """Return what `autocorrelation` does, from moments.
+
+    Parameters
+    ----------
+    moments : Moments
+    coefficients : (p - 1,) array
+        By which rows are predicted, the column of the baseline last.
+    """
+    if moments.n_pairs < FEWEST:
+        return 0.0
+    error = np.append(-coefficients, 1.0)
+    rows, pairs, ends = moments.sums
+    error[-2] -= float(rows[-2] @ error) / float(rows[-2, -2])  # about their mean
+    product, size = float(error @ pairs @ error) / 2, float(error @ ends @ error) / 2
+    return _credible(product, size, moments.n_pairs)
+
+
+def _credible(product: float, size: float, n_pairs: int) -> float:
+    """Return product / size, or 0 where it may be chance."""
+    rho = product / size if size > 0 else 0.0
+    return min(rho, MOST) if rho >= max(LEAST, SURE / np.sqrt(n_pairs)) else 0.0
 
 
 def innovations(rows: AlignedRounds, errors: Floats, rho: float) -> Floats:
@@ -83,11 +106,14 @@ def whitened(rows: AlignedRounds, rho: float) -> AlignedRounds:
     first = np.where(is_alone, rows.number[start:stop], 0)
     rest = np.where(is_later, rows.number, 0)
     number = np.concatenate([first, np.zeros(gap, np.int64), rest])
+    ends = np.where(is_alone, rows.last[start:stop], 0)
+    last = np.concatenate([ends, np.zeros(gap, np.int64), np.where(is_later, rows.last, 0)])
     return replace(
         rows,
         contexts=np.concatenate([plain, np.zeros((gap, plain.shape[1])), contexts]),
         y=joined(rows.y),
         intercept=joined(rows.intercept),
         number=number,
+        last=last,
         before=np.full(len(number), -1),
     )

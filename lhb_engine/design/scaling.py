@@ -44,6 +44,7 @@ class Units:
             lambda_max=_times(estimate.lambda_max, lam),
             sigma_hat=_times(estimate.sigma_hat, self.rewards),
             intercept=_times(estimate.intercept, self.rewards),
+            intervals=self._intervals(estimate.intervals),
         )
         weights = self.weights(estimate.lag_weights)
         if np.isfinite(weights).all():
@@ -54,6 +55,8 @@ class Units:
             theta=None,
             lag_weights=np.zeros(len(weights)),
             active_lags=(),
+            candidates=None,
+            intervals=None,
             message=OUT_OF_RANGE,
         )
 
@@ -61,6 +64,14 @@ class Units:
         """Convert lag weights to the user's units."""
         with np.errstate(over="ignore", invalid="ignore"):
             return weights * (self.rewards / self.contexts)
+
+    def _intervals(self, intervals: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Convert intervals to the user's units; None where one overflows."""
+        if intervals is None:
+            return None
+        weights = self.weights(np.array(intervals["lag_weights"]))
+        finite = bool(np.isfinite(weights).all())
+        return intervals | {"lag_weights": weights.tolist()} if finite else None
 
     def restore_errors(self, errors: dict[str, Any]) -> dict[str, Any] | None:
         """Convert standard errors to the user's units; None where one overflows."""

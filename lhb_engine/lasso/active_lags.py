@@ -14,11 +14,10 @@ from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.block_norms import block_norms
 from lhb_engine.lasso.group_lasso import GroupLasso
+from lhb_engine.lasso.refit import MAX_ENTRIES, columns_along
 from lhb_engine.lasso.regularization import ALTERNATIONS, FALSE_LAG_RATE, entry_rms
 
-MAX_ENTRIES = 4_000_000  # of the columns along theta, at once
 LEAST_SIGMA = 1e-6  # of the rewards' root mean square: rewards without noise are no evidence
-CHUNK_ENTRIES = 1_000_000
 
 
 def active_lags(design: LaggedDesign, y: Floats, theta: Floats) -> tuple[int, ...]:
@@ -45,13 +44,9 @@ def active_lags(design: LaggedDesign, y: Floats, theta: Floats) -> tuple[int, ..
 
 def _tested_along(design: LaggedDesign, y: Floats, theta: Floats) -> Ints | None:
     """Lags whose weight is significant; None where the columns are dependent."""
-    h, chunk = design.n_lags, max(1, CHUNK_ENTRIES // (design.n_rows * design.dim))
-    parts = [
-        design.blocks(np.arange(start, min(start + chunk, h))) @ theta
-        for start in range(0, h, chunk)
-    ]
+    h = design.n_lags
     baseline = design.intercept[:, None] if design.intercept.any() else np.zeros((len(y), 0))
-    columns = np.concatenate([*parts, baseline], axis=1)
+    columns = np.concatenate([columns_along(design, np.arange(h), theta), baseline], axis=1)
     try:
         factor = np.linalg.inv(np.linalg.cholesky(columns.T @ columns))
     except np.linalg.LinAlgError:

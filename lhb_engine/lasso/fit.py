@@ -1,4 +1,4 @@
-"""One fit from rows to an `Estimate`: lam, block Lasso, rank-one direction, diagnostics.
+"""One fit from rows to an `Estimate`: lam, block Lasso, direction, refit, diagnostics.
 
 Contexts and rewards are scaled to about 1 inside (`design.scaling`), and each feature is divided
 by its spread where asked; results are in the user's units.
@@ -17,6 +17,7 @@ from lhb_engine.history import FitWindow, Floats
 from lhb_engine.lasso.active_lags import active_lags
 from lhb_engine.lasso.group_lasso import GroupLasso
 from lhb_engine.lasso.rank_one import RankOne, rank_one
+from lhb_engine.lasso.refit import refit
 from lhb_engine.lasso.regularization import LEVEL, entry_rms, noise_adaptive
 from lhb_engine.lasso.standard_errors import rank_one_errors
 
@@ -54,7 +55,7 @@ class BlockLasso:
     level: float = LEVEL
 
     def estimate(self, rows: FitRows, window: FitWindow) -> Estimate:
-        """Fit phi on `rows` and take theta and the lag weights from it (docs/model.md, 2).
+        """Fit phi on `rows`, take theta from it, and lag weights from a refit (docs/model.md, 5).
 
         Returns
         -------
@@ -110,15 +111,18 @@ class BlockLasso:
         if found is None:
             message = "The rewards do not stand out from the noise at this regularisation: phi = 0."
             return replace(empty, status="zero", message=message, **common)
-        found = _unstandardized(found, features)
+        fitted = refit(design, y, found.theta, found.weights, self.fit_intercept)
+        if self.fit_intercept:
+            common["intercept"] = fitted.baseline
+        found = _unstandardized(replace(found, weights=fitted.weights), features)
         if self.standard_errors:
-            errors = rank_one_errors(rows.design, y, active, found, self.fit_intercept)
+            errors = rank_one_errors(rows.design, y, active, found)
             common["diagnostics"]["standard_errors"] = errors and units.restore_errors(errors)
         return replace(
             empty,
             status="ok",
             theta=found.theta,
-            lag_weights=np.maximum(found.weights, 0.0),
+            lag_weights=found.weights,
             singular_ratio=found.singular_ratio,
             sign_margin=found.sign_margin,
             message=_caution(design, active, result.converged, result.gap),

@@ -77,11 +77,15 @@ class GramProblem:
 
     def gap(self, phi: Floats, product: Floats) -> float:
         """Relative duality gap of the problem on these lags alone."""
-        along = self.square - float(np.vdot(self.target, phi))
-        residual = max(along - float(np.vdot(self.target - product, phi)), 0.0)
+        residual, along = self.residual(phi, product)
         largest = float(block_norms(self.target - product).max())
         primal = residual / 2 + self.lam * float(block_norms(phi).sum())
         return relative_gap(primal, dual_value(residual, along, largest, self.lam), self.square)
+
+    def residual(self, phi: Floats, product: Floats) -> tuple[float, float]:
+        """|r|^2 / n and y'r / n of r = y - X phi, given G phi."""
+        along = self.square - float(np.vdot(self.target, phi))
+        return max(along - float(np.vdot(self.target - product, phi)), 0.0), along
 
     def solve(self, phi: Floats, tol: float) -> Floats:
         """Minimise from `phi` until the relative gap is `tol`, for at most MAX_ROUNDS rounds."""

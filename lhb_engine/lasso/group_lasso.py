@@ -6,7 +6,7 @@ point is the residual u, scaled such that every block of X'u is within n lam. Th
 two objectives bounds phi's excess objective, whatever method found phi.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -159,16 +159,9 @@ class GroupLasso:
         self, lam: float, *, tol: float = 1e-6, warm_start: Floats | None = None
     ) -> GroupLassoResult:
         """Solve for one lam; see `solve_group_lasso`."""
-        if not (np.isfinite(lam) and lam > 0):
-            raise ValueError("lam must be positive and finite")
-        if not tol > 0:
-            raise ValueError("tol must be positive")
-        shape = self.correlation.shape
-        phi = np.zeros(shape) if warm_start is None else np.array(warm_start, dtype=np.float64)
-        if phi.shape != shape or not np.isfinite(phi).all():
-            raise ValueError(f"warm_start must be finite and of shape {shape}")
+        phi = checked_start(lam, tol, warm_start, self.correlation.shape)
         if lam >= self.lambda_max:
-            return self._result(np.zeros(shape), 0.0, 0, tol)
+            return self._result(np.zeros_like(phi), 0.0, 0, tol)
         gap, n_iterations = np.inf, 0
         for point in self._points(lam, warm_start is None):
             if not self._working_set.given_up:
@@ -215,16 +208,37 @@ class GroupLasso:
         tol : float
             Largest relative duality gap accepted.
         """
-        phi = before = None
-        at = at_before = 0.0
-        for lam in lams:
-            start = phi
-            if phi is not None and before is not None and at_before > at:
-                start = phi + (at - lam) / (at_before - at) * (phi - before) * (phi != 0)
-            result = self.solve(lam, tol=tol, warm_start=start)
-            before, phi, at_before, at = phi, result.phi, at, lam
-            yield result
+        return extrapolated_path(self.solve, lams, tol)
 
     def _result(self, phi: Floats, gap: float, n_iterations: int, tol: float) -> GroupLassoResult:
         intercept, controls = self.problem.unpenalised(phi)
         return GroupLassoResult(phi, intercept, controls, gap, n_iterations, gap <= tol)
+
+
+def checked_start(
+    lam: float, tol: float, warm_start: Floats | None, shape: tuple[int, ...]
+) -> Floats:
+    """Check what a solve is given, and return its start; see `solve_group_lasso`."""
+    if not (np.isfinite(lam) and lam > 0):
+        raise ValueError("lam must be positive and finite")
+    if not tol > 0:
+        raise ValueError("tol must be positive")
+    phi = np.zeros(shape) if warm_start is None else np.array(warm_start, dtype=np.float64)
+    if phi.shape != shape or not np.isfinite(phi).all():
+        raise ValueError(f"warm_start must be finite and of shape {shape}")
+    return phi
+
+
+def extrapolated_path(
+    solve: Callable[..., GroupLassoResult], lams: Sequence[float], tol: float
+) -> Iterator[GroupLassoResult]:
+    """Yield `solve(lam, tol=, warm_start=)` for decreasing lams, see `GroupLasso.path`."""
+    phi = before = None
+    at = at_before = 0.0
+    for lam in lams:
+        start = phi
+        if phi is not None and before is not None and at_before > at:
+            start = phi + (at - lam) / (at_before - at) * (phi - before) * (phi != 0)
+        result = solve(lam, tol=tol, warm_start=start)
+        before, phi, at_before, at = phi, result.phi, at, lam
+        yield result

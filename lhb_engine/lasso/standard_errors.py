@@ -22,9 +22,11 @@ def rank_one_errors(
     y: Floats,
     lags: tuple[int, ...],
     start: RankOne,
-    fit_intercept: bool,
 ) -> dict[str, Any] | None:
-    """Refit y = sum_k w_k X_k theta (+ baseline) on `lags` by alternating least squares.
+    """Refit y = sum_k w_k X_k theta + baseline on `lags` by alternating least squares.
+
+    A baseline is fitted wherever the rows can show one: it takes up what lags that are not among
+    `lags` earn on average.
 
     Parameters
     ----------
@@ -34,7 +36,6 @@ def rank_one_errors(
         Active lags.
     start : RankOne
         Start of the alternation.
-    fit_intercept : bool
 
     Returns
     -------
@@ -44,11 +45,12 @@ def rank_one_errors(
         or with no more rows than parameters.
     """
     n, dim, m = design.n_rows, design.dim, len(lags)
-    n_parameters = m + dim - 1 + fit_intercept
+    column = design.intercept
+    baseline = column[:, None] if column.any() else np.zeros((n, 0))
+    n_parameters = m + dim - 1 + baseline.shape[1]
     if m == 0 or n <= n_parameters:
         return None
     blocks = design.blocks(np.array(lags))
-    baseline = design.intercept[:, None] if fit_intercept else np.zeros((n, 0))
     theta, weights, constant = start.theta, start.weights[list(lags)], np.zeros(baseline.shape[1])
     for _ in range(MAX_STEPS):
         left = np.concatenate([blocks @ theta, baseline], axis=1)

@@ -5,8 +5,8 @@ lag weight (half-normal slab, w >= 0), normal theta, spike and wide normal slab 
 The hyperparameters (density of active lags, slab variance, noise variance) are drawn as well, so
 there is nothing to tune.
 
-Given theta, column k of the design of w is the signal <xi_t, theta> shifted by k rounds. Columns
-are views of that signal: no design matrix is stored for all lags.
+What a sweep needs of the data are products of columns. They come from rows (`row_products`) or from
+moments (`moment_products`); the chains draw the same numbers either way.
 """
 
 import math
@@ -16,8 +16,10 @@ from scipy.linalg.lapack import dtrtri
 from scipy.special import betaln, entr, expit, log_ndtr, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.lag_shifts import ShiftedContexts
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
+from lhb_engine.posterior.moment_products import MomentProducts
+from lhb_engine.posterior.row_products import RowProducts
 from lhb_engine.posterior.spike_and_slab import gain, gibbs_pass, score_for
 
 # Noise prior of docs/model.md (7.2): a fifth of the rewards' variance, with the weight of 30 rows.
@@ -25,10 +27,8 @@ from lhb_engine.posterior.spike_and_slab import gain, gibbs_pass, score_for
 NOISE_ROWS, NOISE_SHARE = 30.0, 0.2
 SLAB_SHARE = 0.1
 _MARGIN = 1.5  # nats: an inactive lag further than this from becoming active is skipped
-_AT_ONCE = 2**22  # floats: most columns held at a time by `evidence`
-_BLOCK = 2**20  # floats: columns held at a time by `_draw_weights`, all chains
 _FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean square 1
-_STATE = ("theta", "w", "noise2", "slab2", "density", "baseline", "error", "level")
+_STATE = ("theta", "outside", "w", "noise2", "slab2", "density", "baseline", "level")
 
 
 class Chains:
@@ -36,7 +36,7 @@ class Chains:
 
     Parameters
     ----------
-    rows : AlignedRounds
+    data : AlignedRounds or RowMoments
         Contexts and rewards scaled to a mean square of about 1.
     theta : (n_chains, dim) array
         Initial theta, of any length; it is normalised.
@@ -48,56 +48,51 @@ class Chains:
 
     Attributes
     ----------
-    theta : (n_chains, dim) array
-        Not normalised after the first draw.
+    theta : (n_chains, rank) array
+        Coordinates in the span of the contexts; not normalised after the first draw.
+    outside : (n_chains, dim) array
+        Vectors whose parts outside the span are those of theta.
     w : (n_chains, n_lags) array
         Lag weights.
     noise2 : (n_chains,) array
         Variance of eps.
     baseline : (n_chains,) array
         1 where the chain has a baseline, else 0.
-    error : (n_chains, n_places) array
-        y less the chain's prediction without its baseline.
+    level : (n_chains,) array
+        Product of the error, without the chain's baseline, and the column of the baseline.
     """
 
     def __init__(
         self,
-        rows: AlignedRounds,
+        data: AlignedRounds | RowMoments,
         theta: Floats,
         rng: np.random.Generator,
         signed: bool = False,
         w: Floats | None = None,
     ) -> None:
-        self.rows, self.rng, self.signed = rows, rng, signed
         self.n_chains, self.dim = theta.shape
+        self.data: RowProducts | MomentProducts = (
+            RowProducts(data, len(theta))
+            if isinstance(data, AlignedRounds)
+            else MomentProducts(data)
+        )
+        self.rng, self.signed, self.n_lags = rng, signed, data.n_lags
         self._sides = 0.0 if signed else float(np.log(2.0))
-        self._n = len(rows.y)
-        self._mask = (rows.intercept > 0).astype(np.float64)
-        self._full = bool(self._mask.all())
-        self._unit = float(rows.intercept @ rows.intercept)
-        self._total = float(rows.y @ rows.intercept)
-        self._lags = ShiftedContexts(rows.contexts, rows.n_lags)
-        d, c = self.dim, self.n_chains
-        self._along = self._lags.correlated(np.tile(rows.intercept, (d, 1)), np.eye(d))
-        self._square = float(rows.y @ rows.y) / rows.n_rows
+        c, n, unit = self.n_chains, self.data.n_rows, self.data.unit
+        self._square = self.data.square / n
         # prior variance of the baseline b, per round
-        self._wide = self._square / min(1.0, self._unit / rows.n_rows)
-        variance = max(self._square - self._total**2 / self._unit / rows.n_rows, _FLOOR)
-        spread = float(self._mask @ np.vecdot(rows.contexts, rows.contexts))
-        spread /= rows.n_rows * self.dim
-        self._slab = SLAB_SHARE * variance / max(spread, _FLOOR)
+        self._wide = self._square / min(1.0, unit / n)
+        variance = max(self._square - self.data.total**2 / unit / n, _FLOOR)
+        self._slab = SLAB_SHARE * variance / max(self.data.spread / (n * self.dim), _FLOOR)
         self._noise_prior = NOISE_ROWS * NOISE_SHARE * variance
-        self.theta = theta / np.linalg.norm(theta, axis=1, keepdims=True)
-        self.w: Floats = np.zeros((c, rows.n_lags))
-        padded = np.zeros((c, rows.n_lags - 1 + 2 * self._n))
-        self._signal = padded[:, rows.n_lags - 1 : rows.n_lags - 1 + self._n]
-        self.error = padded[:, -self._n :]
-        self._windows = np.lib.stride_tricks.sliding_window_view(padded, self._n, axis=1)
+        self.outside = theta / np.linalg.norm(theta, axis=1, keepdims=True)
+        self.theta = self.data.span.inside(self.outside)
+        self.w: Floats = np.zeros((c, data.n_lags))
         self.noise2 = np.full(c, variance)
         self.slab2 = np.full(c, 2.0 * self._slab)
         self.density = np.full(c, 0.2)
         self.baseline = np.zeros(c)
-        self._predict(np.zeros((c, self._n)))
+        self.level = np.full(c, self.data.total)
         if w is not None:
             self.w = w
             self._draw_density_and_slab()
@@ -115,16 +110,12 @@ class Chains:
         for name in _STATE:
             value = getattr(self, name)
             value[:] = value[chosen]
-
-    def _predict(self, predicted: Floats) -> None:
-        np.subtract(self.rows.y, predicted, out=self.error)
-        self.error *= self._mask
-        self.level = self.error @ self.rows.intercept
+        self.data.keep(chosen)
 
     def _draw_baseline(self) -> None:
         """Draw whether each chain has a baseline, with b integrated out."""
-        ratio = 1.0 + self._wide * self._unit / self.noise2
-        added = 0.5 * self.level**2 / (self._unit * self.noise2) * (1.0 - 1.0 / ratio)
+        ratio = 1.0 + self._wide * self.data.unit / self.noise2
+        added = 0.5 * self.level**2 / (self.data.unit * self.noise2) * (1.0 - 1.0 / ratio)
         chance = expit(added - 0.5 * np.log(ratio))
         self.baseline = (self.rng.random(self.n_chains) < chance).astype(np.float64)
 
@@ -137,20 +128,13 @@ class Chains:
             zeta_k of (7.3); the log odds (7.4) without its terms in zeta_k; v_k of (7.3); the inner
             product of the lag's column with the intercept column.
         """
-        along = self.theta @ self._along
-        signal = self._signal
-        signal[:] = self.theta @ self.rows.contexts.T
-        share = (self.baseline / self._unit)[:, None]
-        if self._full:
-            square = np.cumsum(signal**2, axis=1)[:, ::-1][:, : self.rows.n_lags]
-        else:
-            square = self._lags.squares(self._mask, signal)
+        along, square, now = self.data.columns(self.theta, self.w)
+        share = (self.baseline / self.data.unit)[:, None]
         square = np.maximum(square - share * along**2, 0.0)
         ridge = (self.noise2 / self.slab2)[:, None]
         inverse = 1.0 / (square + ridge)
         odds = (np.log(self.density / (1.0 - self.density)) + self._sides)[:, None]
         odds = odds + 0.5 * np.log(ridge * inverse)
-        now = self._lags.correlated(self.error, self.theta)
         now -= along * (self.level[:, None] * share)
         score = (now + square * self.w) * np.sqrt(inverse / self.noise2[:, None])
         return score, odds, inverse, along
@@ -163,7 +147,7 @@ class Chains:
         with more candidates leaves a random rest to the next sweep. Weights are in units in which
         the noise and a weight's conditional variance are 1.
         """
-        c, m, n = self.n_chains, self.rows.n_lags, self._n
+        c, m = self.n_chains, self.n_lags
         score, odds, inverse, along = self._scores()
         u, v, turn = self.rng.random((3, c, m))
         needed = np.log(u / (1.0 - u)) - odds
@@ -179,19 +163,12 @@ class Chains:
         bar[np.arange(order.shape[1]) >= count[:, None]] = np.inf
         at = ndtri(v[chain, order]) if self.signed else v[chain, order] + 2.0**-54
         along = along[chain, order]
-        share = (self.baseline / self._unit)[:, None] * along
+        share = (self.baseline / self.data.unit)[:, None] * along
         sloping = bool(share.any())
-        places = m - 1 - order
-        error_too = np.full((c, 1), self._windows.shape[1] - 1)
         noise_too = -1.0 / np.sqrt(self.noise2)[:, None]
         after = np.empty_like(before)
-        size = max(4, math.isqrt(_BLOCK // (c * n)))
-        for start in range(0, order.shape[1], size):
-            part = np.s_[:, start : start + size]
-            columns = self._windows[chain, np.concatenate([error_too, places[part]], axis=1)]
-            if not self._full:
-                columns *= self._mask
-            products = columns[:, 1:] @ columns.transpose(0, 2, 1)
+        for steps, products in self.data.blocks(order):
+            part = np.s_[:, steps]
             if sloping:
                 levels = np.concatenate([self.level[:, None], along[part]], axis=1)
                 products -= share[part][:, :, None] * levels[:, None, :]
@@ -199,18 +176,18 @@ class Chains:
             products *= units[:, 1:, None] * -units[:, None, :]
             after[part] = gibbs_pass(products, before[part], bar[part], at[part], self.signed)
             change = (after[part] - before[part]) * unit[part]
-            self.error -= (change[:, None, :] @ columns[:, 1:])[:, 0]
+            self.data.move(change)
             self.level -= np.vecdot(change, along[part])
         if not self.signed:
             np.maximum(after, 0.0, out=after)  # rounding can leave a weight just below 0
-        self.level = self.error @ self.rows.intercept
         self.w[chain, order] = after * unit
+        self.level = self.data.level(self.w)
 
     def _draw_density_and_slab(self) -> None:
         """Draw pi and tau^2, by (7.7)."""
         rng, active = self.rng, (self.w != 0).sum(axis=1)
         on = rng.standard_gamma(1.0 + active)
-        off = rng.standard_gamma(1.0 + self.rows.n_lags - active)
+        off = rng.standard_gamma(1.0 + self.n_lags - active)
         self.density = np.clip(on / (on + off), 1e-3, 0.999)
         self.slab2 = self._slab + 0.5 * np.vecdot(self.w, self.w)
         self.slab2 /= rng.standard_gamma(1.0 + 0.5 * active)
@@ -218,35 +195,42 @@ class Chains:
     def _draw_theta_and_noise(self) -> None:
         """Draw theta by (7.6), then the noise variance by (7.7).
 
-        Theta is drawn by perturbation: it is the posterior mean for rewards and a prior mean that
-        have fresh noise added.
+        With fewer rows than features theta is the posterior mean for rewards and a prior mean that
+        have fresh noise added; else the mean plus noise of the posterior's covariance.
         """
-        rows, rng, c = self.rows, self.rng, self.n_chains
-        filtered = self._lags.filtered(self.w)
-        if not self._full:
-            filtered *= self._mask
-        noise = np.sqrt(self.noise2)[:, None]
-        y = rows.y + noise * rng.standard_normal((c, self._n))
-        gram = filtered @ filtered.transpose(0, 2, 1)
-        right = (filtered @ y[:, :, None])[:, :, 0]
-        share = self.baseline / self._unit
-        if share.any():
-            along = filtered @ rows.intercept
-            gram -= (share[:, None] * along)[:, :, None] * along[:, None, :]
-            right -= along * (share * (y @ rows.intercept))[:, None]
-        precision = gram / self.noise2[:, None, None] + self.dim * np.eye(self.dim)
-        right /= self.noise2[:, None]
-        right += math.sqrt(self.dim) * rng.standard_normal((c, self.dim))
-        theta = np.linalg.solve(precision, right[:, :, None])[:, :, 0]
-        self._predict((theta[:, None, :] @ filtered)[:, 0, :])
-        left = np.vecdot(self.error, self.error) - share * self.level**2
-        gamma = rng.standard_gamma(0.5 * (rows.n_rows + NOISE_ROWS), c)
+        data, rng, c = self.data, self.rng, self.n_chains
+        share = self.baseline / data.unit
+        noise = None
+        if data.n_rows < self.dim and isinstance(data, RowProducts):
+            noise = np.sqrt(self.noise2)[:, None] * rng.standard_normal(data.error.shape)
+        fresh = rng.standard_normal((c, self.dim))
+        self.outside = fresh / math.sqrt(self.dim)
+        inside = data.span.inside(fresh)
+
+        def solve(part: slice, gram: Floats, right: Floats, along: Floats, total: Floats) -> Floats:
+            if share.any():
+                gram -= (share[part, None] * along)[:, :, None] * along[:, None, :]
+                right -= along * (share[part] * total)[:, None]
+            gram /= self.noise2[part, None, None]
+            gram += self.dim * np.eye(gram.shape[1])
+            right /= self.noise2[part, None]
+            if noise is not None:
+                right += math.sqrt(self.dim) * inside[part]
+                return np.asarray(np.linalg.solve(gram, right[:, :, None])[:, :, 0])
+            lower = np.linalg.cholesky(gram)
+            half = np.linalg.solve(lower, right[:, :, None])[:, :, 0] + inside[part]
+            upper = lower.transpose(0, 2, 1)
+            return np.asarray(np.linalg.solve(upper, half[:, :, None])[:, :, 0])
+
+        self.theta, left = data.theta_drawn(self.w, noise, solve)
+        self.level = data.level(self.w)
+        left = left - share * self.level**2
+        gamma = rng.standard_gamma(0.5 * (data.n_rows + NOISE_ROWS), c)
         self.noise2 = 0.5 * (np.maximum(left, 0.0) + self._noise_prior) / gamma
-        self.theta = theta
 
     def intercepts(self) -> Floats:
         """Return each chain's baseline per round, (n_chains,); 0 in a chain without one."""
-        return self.baseline * self.level / self._unit
+        return np.asarray(self.baseline * self.level / self.data.unit)
 
     def evidence(self) -> Floats:
         """Return E_c of docs/model.md (7.8) for each chain, (n_chains,), up to a common constant.
@@ -259,8 +243,8 @@ class Chains:
         chance = expit(gain(score, self.signed) + odds)
         entropy = (entr(chance) + entr(1.0 - chance)).sum(axis=1)
         most = max(1, int((self.w != 0).sum(axis=1).max()))
-        n_parts = math.ceil(self.n_chains * most * self._n / _AT_ONCE)
-        parts = np.array_split(np.arange(self.n_chains), min(n_parts, self.n_chains))
+        n_parts = min(self.data.n_parts(self.n_chains, most), self.n_chains)
+        parts = np.array_split(np.arange(self.n_chains), n_parts)
         return np.asarray(entropy + np.concatenate([self._mass(part) for part in parts]))
 
     def _mass(self, of: Ints) -> Floats:
@@ -268,33 +252,32 @@ class Chains:
 
         A chain with fewer active lags than the most is padded with zero columns.
         """
-        rows, m = self.rows, self.rows.n_lags
+        data, m = self.data, self.n_lags
         on = self.w[of] != 0
         active = on.sum(axis=1)
         most = max(1, int(active.max()))
         order = np.argsort(~on, axis=1, kind="stable")[:, :most]
         used = np.arange(most) < active[:, None]
-        columns = self._windows[of[:, None], m - 1 - order]
-        kept = columns * (used[:, :, None] * self._mask)
-        share = (self.baseline[of] / self._unit)[:, None]
-        along = kept @ rows.intercept
+        gram, right, along = data.active(of, order)
+        share = (self.baseline[of] / data.unit)[:, None]
+        gram *= used[:, :, None] * used[:, None, :]
+        right, along = right * used, along * used
         ridge = self.noise2[of] / self.slab2[of]
-        gram = (kept @ columns.transpose(0, 2, 1)) * used[:, None, :]
         gram -= (share * along)[:, :, None] * along[:, None]
         gram += ridge[:, None, None] * np.eye(most)
-        right = kept @ rows.y - share * self._total * along
+        right = right - share * data.total * along
         lower = np.linalg.cholesky(gram)
         inverse = np.stack([dtrtri(one, lower=1)[0] for one in lower])
         half = (inverse @ right[:, :, None])[:, :, 0]
-        y2 = float(rows.y @ rows.y) - share[:, 0] * self._total**2
+        y2 = data.square - share[:, 0] * data.total**2
         left = np.maximum(y2 - np.vecdot(half, half), 0.0) + self._noise_prior
         mass = betaln(1 + active, 1 + m - active) + active * self._sides
-        mass -= 0.5 * (rows.n_rows + NOISE_ROWS) * np.log(left)
+        mass -= 0.5 * (data.n_rows + NOISE_ROWS) * np.log(left)
         mass += 0.5 * most * np.log(ridge)
         mass -= np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
         if not self.signed:
             sd = np.sqrt(self.noise2[of][:, None] * (inverse**2).sum(axis=1))
             above = log_ndtr((half[:, None, :] @ inverse)[:, 0] / sd)
             mass += (above * used).sum(axis=1)
-        wide = np.log(1.0 + self._wide * self._unit / self.noise2[of])
+        wide = np.log(1.0 + self._wide * self.data.unit / self.noise2[of])
         return np.asarray(mass - 0.5 * self.baseline[of] * wide)

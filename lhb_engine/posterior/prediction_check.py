@@ -3,6 +3,7 @@
 Equation numbers are those of docs/model.md.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -135,28 +136,33 @@ def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, intercept: fl
     return np.where(rows.number > 0, rows.y - signal - intercept * rows.intercept, 0.0)
 
 
-@dataclass(frozen=True)
-class LaterRows:
-    """The rows after those that the installed estimate was fitted on.
+def alarm_limit(n_rows: int) -> float:
+    """Return the mean squared error, over the noise variance, that noise alone may reach (7.12)."""
+    return max(WORSE, 1.0 + SURE * float(np.sqrt(2.0 / n_rows)))
 
-    Attributes
-    ----------
-    old : Prediction
-        The installed estimate's.
-    rows : AlignedRounds
-        All rows.
-    places : (n_later,) array
-        Places of the later rows.
-    """
+
+class HeldOut(ABC):
+    """What later rows say of the installed estimate `old`."""
 
     old: Prediction
-    rows: AlignedRounds
-    places: Ints
 
-    @cached_property
-    def errors(self) -> Floats:
-        """The installed estimate's prediction errors on the later rows, (n_later,)."""
-        return self.old.errors(self.rows)[self.places]
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Number of later rows."""
+
+    @property
+    @abstractmethod
+    def mean_square(self) -> float:
+        """Mean square of the installed estimate's errors on them."""
+
+    @abstractmethod
+    def excess(self, new: Prediction) -> tuple[float, float]:
+        """Return the mean of e_new^2 - e_old^2 on them, and its standard error."""
+
+    @abstractmethod
+    def doubt(self, thetas: Floats, weights: Floats) -> float:
+        """Return D of (7.12), in units of the noise variance; see `check`."""
 
     def check(self, draws: Callable[[], tuple[Floats, Floats]]) -> dict[str, Any]:
         """Test the installed estimate on the later rows, by docs/model.md (7.12).
@@ -173,20 +179,75 @@ class LaterRows:
             `held_out_rows`; `held_out_error`, the mean squared error over the noise variance; and
             `alarm`, true only for a settled estimate. Empty if there are fewer than 20 rows.
         """
-        if len(self.errors) < FEWEST or self.old.noise <= 0:
+        if self.n_rows < FEWEST or self.old.noise <= 0:
             return {}
-        ratio = float(np.mean((self.errors / self.old.noise) ** 2))
-        limit = max(WORSE, 1.0 + SURE * float(np.sqrt(2.0 / len(self.errors))))
+        ratio = self.mean_square / self.old.noise**2
+        limit = alarm_limit(self.n_rows)
         alarm = self.old.settled and ratio > limit
         if alarm:
-            alarm = ratio > limit + DOUBT * self._doubt(*draws())
+            alarm = ratio > limit + DOUBT * self.doubt(*draws())
         return {
-            "held_out_rows": len(self.errors),
+            "held_out_rows": self.n_rows,
             "held_out_error": ratio,
             "alarm": bool(alarm),
         }
 
-    def _doubt(self, thetas: Floats, weights: Floats) -> float:
+    def is_better_than(self, new: Prediction, by: float) -> bool:
+        """Whether the old squared errors are below those of `new`, by docs/model.md (7.11).
+
+        `new` was fitted on these rows and the old one was not: the comparison favours `new`.
+
+        Parameters
+        ----------
+        new : Prediction
+        by : float
+            Standard errors of the mean difference.
+        """
+        if self.n_rows < FEWEST_BETTER:
+            return False
+        excess, error = self.excess(new)
+        return bool(excess > by * error)
+
+
+@dataclass(frozen=True)
+class LaterRows(HeldOut):
+    """The rows after those that the installed estimate was fitted on.
+
+    Attributes
+    ----------
+    old : Prediction
+        The installed estimate's.
+    rows : AlignedRounds
+        All rows.
+    places : (n_later,) array
+        Places of the later rows.
+    """
+
+    old: Prediction
+    rows: AlignedRounds
+    places: Ints
+
+    @property
+    def n_rows(self) -> int:
+        """Number of later rows."""
+        return len(self.places)
+
+    @property
+    def mean_square(self) -> float:
+        """Mean square of the installed estimate's errors."""
+        return float(np.mean(self.errors**2))
+
+    @cached_property
+    def errors(self) -> Floats:
+        """The installed estimate's prediction errors on the later rows, (n_later,)."""
+        return self.old.errors(self.rows)[self.places]
+
+    def excess(self, new: Prediction) -> tuple[float, float]:
+        """Return the mean of e_new^2 - e_old^2 and its standard error."""
+        excess = new.errors(self.rows)[self.places] ** 2 - self.errors**2
+        return float(excess.mean()), float(excess.std(ddof=1)) / float(np.sqrt(len(excess)))
+
+    def doubt(self, thetas: Floats, weights: Floats) -> float:
         """Return D of (7.12), in units of the noise variance.
 
         D is the largest mean squared distance of a draw's predictions from the mean prediction.
@@ -200,20 +261,3 @@ class LaterRows:
         )
         change = (errors - errors.mean(axis=0)) / self.old.noise
         return float((change**2).mean(axis=1).max())
-
-    def is_better_than(self, new: Prediction, by: float) -> bool:
-        """Whether the old squared errors are below those of `new`, by docs/model.md (7.11).
-
-        `new` was fitted on these rows and the old one was not: the comparison favours `new`.
-
-        Parameters
-        ----------
-        new : Prediction
-        by : float
-            Standard errors of the mean difference.
-        """
-        if len(self.errors) < FEWEST_BETTER:
-            return False
-        excess = new.errors(self.rows)[self.places] ** 2 - self.errors**2
-        error = float(excess.std(ddof=1)) / np.sqrt(len(excess))
-        return bool(float(excess.mean()) > by * error)

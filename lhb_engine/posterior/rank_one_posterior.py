@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.settings import AnytimeSettings
 
-MOST_DOUBT = 0.3  # of (7.17): variance of the number of active lags, over its mean
-MOST_ACTIVE = 0.5  # of (7.17): share of all lags
-WIDER = 1.25  # widens `bound`: short chains understate the spread of the posterior
 FEW = 8.0  # rows: weight of the common scale in `context_scale`
 
 
@@ -42,8 +40,6 @@ class Posterior:
         Standard deviation of eps.
     spread : float
         Root mean square angle between a draw of theta and the mean, in radians.
-    bound : float
-        1.25 times the 95% quantile of that angle, in radians.
     draws : pair of (n_draws, dim) and (n_draws, n_lags) arrays
         Draws of theta and of the lag weights.
     n_sweeps : int
@@ -59,24 +55,12 @@ class Posterior:
     baseline: float
     noise: float
     spread: float
-    bound: float
     draws: tuple[Floats, Floats]
     n_sweeps: int
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether `spread` and `bound` may be reported, by docs/model.md (7.17).
-
-        Unless it is clear which lags are active, and at most half are, the chains have explored
-        too little of the posterior.
-        """
-        active = float(self.inclusion.sum())
-        doubt = float((self.inclusion * (1.0 - self.inclusion)).sum())
-        return doubt <= MOST_DOUBT * active and active <= MOST_ACTIVE * len(self.inclusion)
-
 
 def rank_one_posterior(
-    rows: AlignedRounds,
+    rows: AlignedRounds | RowMoments,
     seed: list[int],
     *,
     start: Floats | None = None,
@@ -88,10 +72,11 @@ def rank_one_posterior(
 
     Parameters
     ----------
-    rows : AlignedRounds
+    rows : AlignedRounds or RowMoments
         At least one row; neither all rewards nor all contexts are zero.
     seed : list of int
-        Seed of the sampler. Equal rows and seeds give equal results.
+        Seed of the sampler. Equal rows and seeds give equal results, and the same rows' moments
+        give them but for rounding.
     start : (dim,) array, optional
         A direction found before. Half of the chains start there, the others at random.
     weights : (n_earlier_lags,) array, optional
@@ -107,12 +92,17 @@ def rank_one_posterior(
     """
     settings = settings or AnytimeSettings()
     scale = context_scale(rows)
-    size = float(np.sqrt(rows.y @ rows.y / rows.n_rows))
-    scaled = replace(rows, contexts=rows.contexts / scale, y=rows.y / size)
+    square = rows.square if isinstance(rows, RowMoments) else float(rows.y @ rows.y)
+    size = float(np.sqrt(square / rows.n_rows))
+    scaled = (
+        rows.scaled(1.0 / scale, 1.0 / size)
+        if isinstance(rows, RowMoments)
+        else replace(rows, contexts=rows.contexts / scale, y=rows.y / size)
+    )
     rng = np.random.Generator(np.random.PCG64(seed))
     n_chains = max(settings.least_chains, settings.places // rows.n_rows)
     n_chains = min(settings.most_chains, n_chains)
-    theta = rng.standard_normal((n_chains, rows.contexts.shape[1]))
+    theta = rng.standard_normal((n_chains, len(scale)))
     if start is not None:
         theta[: n_chains // 2] = start * scale / np.linalg.norm(start * scale)
     w = None
@@ -150,53 +140,62 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
 
     `scale` (dim,) and `size` are what contexts and rewards were divided by.
     """
-    effects, baselines, thetas, weights = [], [], [], []
-    phi = np.zeros((chains.rows.n_lags, len(scale)))
-    inclusion = np.zeros(chains.rows.n_lags)
-    for _ in range(n_sweeps):
+    c, n_draws = chains.n_chains, n_sweeps * chains.n_chains
+    thetas, w = np.empty((n_draws, len(scale))), np.empty((n_draws, chains.n_lags))
+    baselines = []
+    for start in range(0, n_draws, c):
         chains.sweep()
-        effects.append(chains.w.sum(axis=1)[:, None] * chains.theta)
-        thetas.append(chains.theta.copy())
-        weights.append(chains.w.copy())
+        here = np.s_[start : start + c]
+        thetas[here], w[here] = chains.data.span.whole(chains.theta, chains.outside), chains.w
         baselines.append((chains.intercepts(), chains.baseline, chains.noise2))
-        phi += chains.w.T @ chains.theta / (n_sweeps * chains.n_chains)
-        inclusion += (chains.w != 0).sum(axis=0) / (n_sweeps * chains.n_chains)
     intercept, baseline, noise2 = np.mean(baselines, axis=(0, 2)).tolist()
-    drawn = np.concatenate(effects)
-    lengths = np.linalg.norm(drawn, axis=1)
-    value = phi.sum(axis=0)
+    sums = w.sum(axis=1)
+    lengths = np.abs(sums) * np.linalg.norm(thetas, axis=1)
+    value = sums @ thetas / n_draws
     length = float(np.linalg.norm(value))
     mean = value / max(length, 1e-300)
-    axis = np.linalg.eigh(drawn.T @ drawn)[1][:, -1]
-    cosines = (drawn @ mean) / np.maximum(lengths, 1e-300)
+    along = thetas @ mean
+    cosines = sums * along / np.maximum(lengths, 1e-300)
     angles = np.arccos(np.clip(cosines, -1.0, 1.0))
+    sign = abs(float(np.sign(_along_axis(sums[:, None] * thetas)).mean()))
     theta = mean / scale
     unit = max(float(np.linalg.norm(theta)), 1e-300)
     return Posterior(
         theta=theta / unit,
         concentration=min(length / max(float(lengths.mean()), 1e-300), 1.0),
-        weights=phi @ mean * (unit * size),
-        inclusion=inclusion,
-        sign=abs(float(np.sign(drawn @ axis).mean())),
+        weights=along @ w * (unit * size / n_draws),
+        inclusion=(w != 0).mean(axis=0),
+        sign=sign,
         intercept=intercept * size,
         baseline=baseline,
         noise=float(np.sqrt(noise2)) * size,
         spread=float(np.sqrt(np.mean(angles**2))),
-        bound=min(WIDER * float(np.quantile(angles, 0.95)), np.pi),
-        draws=(np.concatenate(thetas) / scale, np.concatenate(weights) * size),
+        draws=(thetas / scale, w * size),
         n_sweeps=n_sweeps,
     )
 
 
-def context_scale(rows: AlignedRounds) -> Floats:
+def _along_axis(drawn: Floats) -> Floats:
+    """Return the draws' coordinates along their first principal axis through 0, up to a factor."""
+    if drawn.shape[1] <= len(drawn):
+        return np.asarray(drawn @ np.linalg.eigh(drawn.T @ drawn)[1][:, -1])
+    return np.asarray(np.linalg.eigh(drawn @ drawn.T)[1][:, -1])
+
+
+def context_scale(rows: AlignedRounds | RowMoments) -> Floats:
     """Return each feature's root mean square, (dim,), shrunk towards their geometric mean.
 
-    The prior of theta has one variance for all features, so features are scaled alike. Shrinkage
-    has the weight of 8 rows, because a scale from a few rows is noise.
+    The prior of theta has one variance for all features, so features are scaled alike. Rows count
+    by their contexts at lag 0. Shrinkage has the weight of 8 rows, because a scale from a few rows
+    is noise.
     """
-    square = (rows.contexts**2).sum(axis=0) / max(rows.n_rows, 1)
+    if isinstance(rows, RowMoments):
+        square = np.diagonal(rows.gram)[: rows.dim].copy()
+    else:
+        square = (rows.contexts[rows.intercept > 0] ** 2).sum(axis=0)
+    square /= max(rows.n_rows, 1)
     seen = square > 0
     logs = np.log(np.where(seen, square, 1.0))
-    common = float(logs[seen].mean())
+    common = float(logs[seen].mean()) if seen.any() else 0.0
     mixed = (rows.n_rows * logs + FEW * common) / (rows.n_rows + FEW)
     return np.asarray(np.exp(0.5 * np.where(seen, mixed, common)))

@@ -45,6 +45,23 @@ class ContextsAlike(LongHorizonEnvironment):
         return np.asarray(float(np.sqrt(0.5)) * (super().contexts(first, last) + shared))
 
 
+class FixedArms(LongHorizonEnvironment):
+    """The arms' contexts are those of round 1 in every round."""
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return the same contexts for every round."""
+        return np.repeat(super().contexts(1, 1), last - first + 1, axis=0)
+
+
+class OneHot(LongHorizonEnvironment):
+    """Every arm is a feature of its own: the context of arm a has 1 at feature a, else 0."""
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return the same contexts for every round; arm a is feature a modulo dim."""
+        arms = np.eye(self.dim)[np.arange(self.n_arms) % self.dim]
+        return np.repeat(arms[np.newaxis], last - first + 1, axis=0)
+
+
 class HeavyTails(LongHorizonEnvironment):
     """Student noise with 3 degrees of freedom, of the same standard deviation."""
 

@@ -18,7 +18,7 @@ from service.api.body_parsing import (
     BATCH,
     DECISION,
     REWARDS,
-    Body,
+    BodyParser,
     count_keys,
     refuse_duplicates,
 )
@@ -28,7 +28,7 @@ from service.api.request_bodies import BatchItem
 from service.api.response_types import BatchAnswer
 from service.api.rewards import accepted_answer, read_receive
 from service.commands.decisions import Blocked, Decide, Taken
-from service.commands.rewards import Receive
+from service.commands.rewards import ReceiveRewards
 from service.field_types import STRICT, Key
 from service.logs import REQUEST_ID
 from service.problems import Problem, ProblemCode, defect
@@ -50,7 +50,7 @@ class _Item(TypedDict, total=False):
     reward: dict[str, Any]
 
 
-ENVELOPE, ITEM = Body(_Envelope), Body(_Item)
+ENVELOPE, ITEM = BodyParser(_Envelope), BodyParser(_Item)
 
 
 async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -> tuple[int, bytes]:
@@ -139,11 +139,11 @@ def _json(value: Any) -> bytes:
     return to_json(value, inf_nan_mode="constants")
 
 
-def _command(service: Service, tenant: str, item: BatchItem) -> Decide | Receive:
+def _command(service: Service, tenant: str, item: BatchItem) -> Decide | ReceiveRewards:
     decision, reward = item.get("decision"), item.get("reward")
     if (decision is None) == (reward is None):
         code = ProblemCode.MISSING if decision is None else ProblemCode.AMBIGUOUS
-        raise Problem(code, "an item is a decision or a reward", "decision")
+        raise Problem(code, "an item has either a decision or a reward", "decision")
     if decision is not None:
         return read_decision(service, tenant, item["session_id"], decision)
     assert reward is not None
@@ -177,7 +177,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
 
 @router.post(
     "/v1/batch",
-    summary="Decisions and rewards of many sessions",
+    summary="Send decisions and rewards of many sessions",
     responses=documented({200: BatchAnswer}),
     openapi_extra=takes(BATCH),
 )

@@ -28,14 +28,14 @@ from service.api.request_bodies import (
 from service.field_types import field_name
 from service.problems import Problem, ProblemCode
 
-MOST_NAMED = 100  # errors that are listed; a list stops at its first one, unknown keys do not
+MAX_NAMED_ERRORS = 100  # errors that are listed; a list stops at its first one, unknown keys do not
 # bytes; `request_body` counts the brackets of a larger body before it is parsed, and `_problem`
 # does not parse it a second time to look for duplicate keys
 LARGE = 2**20
 T = TypeVar("T", bound=Mapping[str, object])
 
 
-class Body(Generic[T]):
+class BodyParser(Generic[T]):
     """The parser of one kind of request body.
 
     Parameters
@@ -134,7 +134,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         if key in out:
             raise Problem(
-                ProblemCode.DUPLICATE_KEY, f"the key {key!r} stands twice in one object", key
+                ProblemCode.DUPLICATE_KEY, f"the key {key!r} occurs twice in one object", key
             )
         out[key] = value
     return out
@@ -156,10 +156,8 @@ _UNION = "contexts"  # a union of two types; an error about one of its elements 
 
 def _problem(error: ValidationError, body: bytes) -> Problem:
     n = error.error_count()
-    if n > MOST_NAMED:
-        return Problem(
-            ProblemCode.INVALID, f"{n} things are wrong with this, too many to name", "body"
-        )
+    if n > MAX_NAMED_ERRORS:
+        return Problem(ProblemCode.INVALID, f"the body has {n} errors, too many to list", "body")
     details = error.errors(include_url=False, include_context=False, include_input=False)
     first = details[0]
     if first["type"] == "json_invalid":
@@ -191,10 +189,10 @@ def _field(location: tuple[int | str, ...]) -> str:
     return field_name(tuple(part for part in location if part not in _BRANCHES)) or "body"
 
 
-SESSION = Body(SessionBody)
-PATCH = Body(SessionPatch)
-DECISION = Body(DecisionBody, is_hot=True)
-REWARDS = Body(RewardsBody, is_hot=True)
-BATCH = Body(BatchBody, is_hot=True)
-HISTORY = Body(HistoryBody, is_hot=True)
-RANK = Body(RankBody, is_hot=True)
+SESSION = BodyParser(SessionBody)
+PATCH = BodyParser(SessionPatch)
+DECISION = BodyParser(DecisionBody, is_hot=True)
+REWARDS = BodyParser(RewardsBody, is_hot=True)
+BATCH = BodyParser(BatchBody, is_hot=True)
+HISTORY = BodyParser(HistoryBody, is_hot=True)
+RANK = BodyParser(RankBody, is_hot=True)

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.msgpack import encode
 
 from lhb_engine.history import Floats
-from service.api.request_bodies import MOST_ARMS
+from service.api.request_bodies import MAX_ARMS
 from service.field_types import LARGEST
 from service.problems import Problem, ProblemCode
 
@@ -69,8 +69,8 @@ def _header(n: int) -> int:
 
 def _decoded(value: dict[str, Any]) -> Floats:
     n_arms, dim = value["shape"]
-    if n_arms > MOST_ARMS:
-        detail = f"a decision has at most {MOST_ARMS} arms"
+    if n_arms > MAX_ARMS:
+        detail = f"a decision has at most {MAX_ARMS} arms"
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts.shape[0]")
     data = value["data"]
     if isinstance(data, str):
@@ -94,6 +94,6 @@ def _refuse_out_of_range(contexts: Floats) -> None:
     arm, i = found[0].tolist()
     field = f"contexts[{arm}][{i}]"
     if np.isfinite(contexts[arm, i]):
-        detail = f"{field}: numbers go up to {LARGEST:g} in size"
+        detail = f"{field}: the absolute value of a number is at most {LARGEST:g}"
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, field)
     raise Problem(ProblemCode.NOT_FINITE, f"{field}: not a finite number", field)

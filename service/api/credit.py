@@ -69,7 +69,7 @@ def credit_answers(
 
 @router.get(
     "/v1/sessions/{session_id}/credit",
-    summary="What each past decision has earned and is still to earn",
+    summary="List each decision's share in past and future rewards",
     responses=documented({200: CreditPage}, 404),
 )
 async def get_credit(

@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Query, Request, Response
 from msgspec.json import encode
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from service.api.body_parsing import DECISION
 from service.api.context_arrays import read_contexts
@@ -20,14 +21,26 @@ from service.runtime import Service, service_of, tenant_of
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["decisions"])
-PENDING = (
-    "the fit due after round {} is not done yet: no round was begun, rewards that came along are "
-    "kept; ask again with the same body"
+FIT_PENDING = (
+    "the fit due after round {} is not done yet. No round was begun; the rewards in the body are "
+    "stored. Send the same body again"
 )
 
 
+class AnyText(PathConvertor):
+    """The rest of a path, line breaks included, which Starlette's own convertors leave out."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("text", AnyText())
+
+
 def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
-    """Parse a decision body into a command; raises what `read_decision` and `Body.read` raise."""
+    """Parse a decision body into a command.
+
+    Raises what `BodyParser.read` and `read_decision` raise.
+    """
     return read_decision(service, tenant, session_id, DECISION.read(body))
 
 
@@ -72,7 +85,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
     digest = None
     if event_id is not None:
         if event_id.startswith(SERVER_EVENT):
-            detail = f"ids that begin with {SERVER_EVENT} are the server's"
+            detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
             raise Problem(ProblemCode.INVALID, detail, "event_id")
         digest = request_digest(contexts, arm_ids, forced, rewards)
     return Decide(
@@ -100,31 +113,31 @@ def check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None = None
         if len(arm_ids) != n_arms:
             detail = f"{len(arm_ids)} arm_ids for {n_arms} contexts"
             raise Problem(ProblemCode.WRONG_SHAPE, detail, "arm_ids")
-        refuse_twins(arm_ids)
+        refuse_duplicate_arm_ids(arm_ids)
     if forced is not None and not 0 <= forced < n_arms:
         detail = f"there is no arm {forced}; arms go from 0 to {n_arms - 1}"
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "forced_arm")
 
 
-def refuse_twins(arm_ids: list[str]) -> None:
+def refuse_duplicate_arm_ids(arm_ids: list[str]) -> None:
     """Raise a 409 naming the first arm id that repeats an earlier one."""
     if len(set(arm_ids)) == len(arm_ids):
         return
     seen: set[str] = set()
     for i, name in enumerate(arm_ids):
         if name in seen:
-            detail = f"the arm id {name!r} stands twice"
+            detail = f"the arm id {name!r} occurs twice"
             raise Problem(ProblemCode.DUPLICATE_ARM_IDS, detail, f"arm_ids[{i}]")
         seen.add(name)
 
 
-ANSWERED = tuple(DecisionAnswer.model_fields)
-_answered = attrgetter(*ANSWERED)
+ANSWER_FIELDS = tuple(DecisionAnswer.model_fields)
+_answer_values = attrgetter(*ANSWER_FIELDS)
 
 
 def decision_answer(decision: DecisionRow) -> dict[str, Any]:
     """Return the members of `DecisionAnswer`; they depend on the stored row only."""
-    answer = dict(zip(ANSWERED, _answered(decision), strict=True))
+    answer = dict(zip(ANSWER_FIELDS, _answer_values(decision), strict=True))
     answer["scores"] = memoryview(decision.scores).cast("d").tolist()
     answer["explored"] = bool(decision.explored)  # SQLite stores an integer
     return answer
@@ -171,7 +184,7 @@ async def wait_and_take(service: Service, command: Decide, taken: Taken | Blocke
     while isinstance(taken, Blocked):
         seconds = deadline - service.monotonic()
         if seconds <= 0 or not await service.fits.wait(command.key, taken.due, seconds):
-            raise Problem(ProblemCode.FIT_PENDING, PENDING.format(taken.due), retry_after=1)
+            raise Problem(ProblemCode.FIT_PENDING, FIT_PENDING.format(taken.due), retry_after=1)
         taken = await service.writer.submit(command)
     return taken
 
@@ -198,8 +211,8 @@ async def post_decision(session_id: str, request: Request) -> Response:
 
 
 @router.get(
-    "/v1/sessions/{session_id}/decisions/{event_id:path}",
-    summary="A decision as first answered",
+    "/v1/sessions/{session_id}/decisions/{event_id:text}",
+    summary="Read a decision as it was first answered",
     responses=documented({200: DecisionAnswer}, 404),
 )
 async def get_decision(

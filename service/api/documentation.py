@@ -4,11 +4,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from service.api.body_parsing import Body
+from service.api.body_parsing import BodyParser
 from service.api.response_types import ProblemAnswer
 
 
-def takes(body: Body[Any]) -> dict[str, Any]:
+def takes(body: BodyParser[Any]) -> dict[str, Any]:
     """Return the `openapi_extra` of an endpoint that takes this kind of body."""
     schema = _schema(body.adapter)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

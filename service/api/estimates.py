@@ -52,7 +52,7 @@ def estimate_answer(record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
 
 @router.get(
     "/v1/sessions/{session_id}/estimate",
-    summary="Theta and lag weights now",
+    summary="The estimate in use: theta and lag weights",
     responses=documented({200: EstimateAnswer | NoEstimateAnswer}, 404),
 )
 async def get_estimate(session_id: str, request: Request) -> Response:
@@ -78,7 +78,7 @@ async def get_estimate(session_id: str, request: Request) -> Response:
 
 @router.get(
     "/v1/sessions/{session_id}/estimates",
-    summary="All fits so far",
+    summary="List fits",
     responses=documented({200: Page[FitAnswer]}, 404),
 )
 async def get_estimates(
@@ -95,7 +95,7 @@ async def get_estimates(
     return await read_session(request, session_id, answer)
 
 
-def _open(session: SessionRow, window: OpenWindow) -> dict[str, Any]:
+def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:
     is_last = window is session.schedule.open[-1]
     n_complete = session.n_complete if is_last else window.n_complete
     n = window.window.last - window.window.first + 1
@@ -110,7 +110,7 @@ def _open(session: SessionRow, window: OpenWindow) -> dict[str, Any]:
     }
 
 
-def _due(due: DueFit, status: str) -> dict[str, Any]:
+def _due_answer(due: DueFit, status: str) -> dict[str, Any]:
     return {
         "epoch": due.window.epoch,
         "status": status,
@@ -122,7 +122,7 @@ def _due(due: DueFit, status: str) -> dict[str, Any]:
     }
 
 
-def _done(record: EstimateRow) -> dict[str, Any]:
+def _done_answer(record: EstimateRow) -> dict[str, Any]:
     manifest = json.loads(record.manifest)
     return {
         "epoch": record.epoch,
@@ -136,16 +136,16 @@ def _done(record: EstimateRow) -> dict[str, Any]:
     }
 
 
-def _to_come(session: SessionRow) -> list[dict[str, Any]]:
+def _unfinished_answers(session: SessionRow) -> list[dict[str, Any]]:
     schedule = session.schedule
-    at_work = [] if schedule.current is None else [_due(schedule.current, "fitting")]
-    waiting = [_due(due, "due") for due in schedule.waiting]
-    return [*at_work, *waiting, *(_open(session, window) for window in schedule.open)]
+    at_work = [] if schedule.current is None else [_due_answer(schedule.current, "fitting")]
+    waiting = [_due_answer(due, "due") for due in schedule.waiting]
+    return [*at_work, *waiting, *(_open_answer(session, window) for window in schedule.open)]
 
 
 @router.get(
     "/v1/sessions/{session_id}/epochs",
-    summary="The schedule, with what is due and why",
+    summary="List the schedule of fits",
     responses=documented({200: Page[EpochAnswer]}, 404),
 )
 async def get_epochs(
@@ -156,9 +156,9 @@ async def get_epochs(
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         records = reader.estimates(session.key, int(cursor), limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
-        items = [_done(record) for record in shown]
+        items = [_done_answer(record) for record in shown]
         if following is None:
-            items += _to_come(session)
+            items += _unfinished_answers(session)
         return page(items, following)
 
     return await read_session(request, session_id, answer)

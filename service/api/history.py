@@ -3,56 +3,37 @@
 from fastapi import APIRouter, Request, Response
 
 from service.api.body_parsing import HISTORY
-from service.api.context_arrays import read_contexts
 from service.api.documentation import documented, takes
+from service.api.history_body import read_history
 from service.api.response_types import HistoryAnswer
 from service.api.sessions import json_response
-from service.commands.append_history import ImportHistory
-from service.commands.decisions import body_digest
-from service.problems import Problem, ProblemCode
-from service.records import SERVER_EVENT
+from service.commands.append_history import Log, append_history
+from service.parsing_processes import PARSED_HERE_BYTES
 from service.runtime import service_of, tenant_of
 
 router = APIRouter(tags=["sessions"])
-MOST = 10_000  # rounds in one call; a call is one transaction, which others wait for
 
 
 @router.post(
     "/v1/sessions/{session_id}/history",
     status_code=201,
-    summary="Start warm from a log",
+    summary="Append logged rounds",
     responses=documented({201: HistoryAnswer, 200: HistoryAnswer}, 404, 409),
     openapi_extra=takes(HISTORY),
 )
 async def post_history(session_id: str, request: Request) -> Response:
     """Append rounds that were decided elsewhere, at most 10 000 per call, all or nothing.
 
-    They are stored as forced decisions. Fits that they make due run in the background.
+    They are stored as forced decisions. Fits that they make due run in the background. While a long
+    log is being appended, the session takes nothing else (503 `history_pending`).
     """
-    service = service_of(request)
-    asked = HISTORY.read(await request.body())
-    contexts = read_contexts(asked["contexts"])
-    n = len(contexts)
-    if n > MOST:
-        raise Problem(ProblemCode.OUT_OF_RANGE, f"a call takes at most {MOST} rounds", "contexts")
-    rewards = asked.get("rewards", [None] * n)
-    if len(rewards) != n:
-        raise Problem(ProblemCode.WRONG_SHAPE, f"{len(rewards)} rewards for {n} rounds", "rewards")
-    rewards = [None if value is None else value + 0.0 for value in rewards]
-    import_id = asked.get("import_id")
-    if import_id is not None and import_id.startswith(SERVER_EVENT):
-        detail = f"ids that begin with {SERVER_EVENT} are the server's"
-        raise Problem(ProblemCode.INVALID, detail, "import_id")
-    command = ImportHistory(
-        (tenant_of(request), session_id),
-        asked.get("trajectory") or "",
-        contexts,
-        rewards,
-        service.agents,
-        import_id,
-        None if import_id is None else body_digest(contexts, rewards),
-    )
-    done = await service.writer.submit(command)
+    service, body = service_of(request), await request.body()
+    if len(body) > PARSED_HERE_BYTES:
+        asked = await service.parsing.run(read_history, body)
+    else:
+        asked = read_history(body)
+    log = Log((tenant_of(request), session_id), **asked)
+    done = await service.slices.run(append_history(log, service.agents, service.abandon))
     answer = {
         "first_round": done.first_round,
         "last_round": done.last_round,

@@ -7,14 +7,14 @@ from fastapi import Query
 
 from service.storage.reader import PAGE_BYTES, n_bytes
 
-Row = TypeVar("Row")
-LIMIT = Query(100, ge=1, le=1000, description="items at most; fewer where they are large")
-CURSOR = Query("0", pattern="^[0-9]{1,18}$", description="`next` of the page before")
+T = TypeVar("T")
+LIMIT = Query(
+    100, ge=1, le=1000, description="maximum number of items; a page of large items has fewer"
+)
+CURSOR = Query("0", pattern="^[0-9]{1,18}$", description="`next` of the previous page")
 
 
-def cut(
-    rows: list[Row], limit: int, cursor_of: Callable[[Row], object]
-) -> tuple[list[Row], str | None]:
+def cut(rows: list[T], limit: int, cursor_of: Callable[[T], object]) -> tuple[list[T], str | None]:
     """Cut rows to one page.
 
     Parameters
@@ -24,7 +24,7 @@ def cut(
     limit : int
         Number of rows of a page at most; a page of large rows has fewer.
     cursor_of : callable
-        Row -> the cursor that continues after it.
+        T -> the cursor that continues after it.
 
     Returns
     -------
@@ -33,7 +33,7 @@ def cut(
     following : str or None
         The cursor of the next page, or None for the last page.
     """
-    shown: list[Row] = []
+    shown: list[T] = []
     size = 0
     for row in rows[:limit]:
         if size > PAGE_BYTES:

@@ -22,7 +22,7 @@ router = APIRouter(tags=["estimates"])
 
 @router.post(
     "/v1/sessions/{session_id}/rank",
-    summary="Scores without a decision",
+    summary="Score arms without taking a decision",
     responses=documented({200: RankAnswer}, 404, 409),
     openapi_extra=takes(RANK),
 )

@@ -24,7 +24,7 @@ from service.field_types import (
     WaitSeconds,
 )
 
-MOST_ARMS = 100_000
+MAX_ARMS = 100_000
 ENCODED = object()  # marks base64 text; a parser may return the text or the decoded bytes
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -37,9 +37,9 @@ def _rfc_3339(value: Any) -> Any:
 
 Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
 # FailFast: without it, pydantic makes an error object for every bad element, gigabytes of them
-Row = Annotated[list[float], FailFast()]
+ContextRow = Annotated[list[float], FailFast()]
 ContextRows = TypeAliasType(
-    "ContextRows", Annotated[list[Row], Field(max_length=MOST_ARMS), FailFast()]
+    "ContextRows", Annotated[list[ContextRow], Field(max_length=MAX_ARMS), FailFast()]
 )
 
 ArmIds = TypeAliasType("ArmIds", Annotated[list[Key], FailFast()])
@@ -49,15 +49,27 @@ ArmIds = TypeAliasType("ArmIds", Annotated[list[Key], FailFast()])
 class SessionBody(TypedDict, total=False):
     """The settings of a new session."""
 
-    name: Annotated[Name | None, Field(description="unique; makes creation safe to repeat")]
-    algorithm: Annotated[str, Field(description="see GET /v1/algorithms; absent: anytime")]
+    name: Annotated[
+        Name | None,
+        Field(description="unique name; with it, repeating the request creates no second session"),
+    ]
+    algorithm: Annotated[
+        str, Field(description='name of an algorithm, see GET /v1/algorithms; default "anytime"')
+    ]
     dim: Required[Dim]
     horizon: Required[Horizon]
-    seed: Annotated[Seed | None, Field(description="absent: drawn")]
-    options: Annotated[dict[str, Any], Field(max_length=100, description="of the algorithm")]
+    seed: Annotated[
+        Seed | None,
+        Field(description="seed of the session's random draws; default: drawn at random"),
+    ]
+    options: Annotated[
+        dict[str, Any], Field(max_length=100, description="options of the algorithm")
+    ]
     reward_mode: RewardMode
     reward_wait_seconds: WaitSeconds
-    default_reward: Number | None
+    default_reward: Annotated[
+        Number | None, Field(description="reward of a round that has none after the wait")
+    ]
     refit: Refit
 
 
@@ -69,7 +81,7 @@ class SessionPatch(TypedDict, total=False):
     archived: bool
 
 
-def _with(*names: str) -> dict[str, Any]:
+def _requires(*names: str) -> dict[str, Any]:
     """Return a JSON schema: these members are present, and none of them is null."""
     return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
 
@@ -79,29 +91,36 @@ def _strict(**schema: Any) -> ConfigDict:
     return ConfigDict(**STRICT, json_schema_extra=schema)
 
 
-WHEN = (("round",), ("event_id",), ("first_round", "last_round"), ("at",))
+WAYS_TO_NAME_ROUNDS = (("round",), ("event_id",), ("first_round", "last_round"), ("at",))
 
 
 class RewardFields(TypedDict, total=False):
     """The members of a reward beside its value."""
 
-    trajectory: Key | None
-    round: int | None
-    event_id: EventId | None
-    first_round: int | None
-    last_round: int | None
-    at: Annotated[Timestamp | None, Field(description="RFC 3339 with offset; sum mode only")]
-    reward_id: Annotated[EventId | None, Field(description="makes a retry safe")]
+    trajectory: Annotated[Key | None, Field(description='default: that of the body, or ""')]
+    round: Annotated[int | None, Field(description="the round that was measured, from 1")]
+    event_id: Annotated[EventId | None, Field(description="the decision of that round")]
+    first_round: Annotated[int | None, Field(description="first round of a span")]
+    last_round: Annotated[int | None, Field(description="last round of a span, included")]
+    at: Annotated[
+        Timestamp | None,
+        Field(description='time of the reward, RFC 3339 with an offset; in reward_mode "sum" only'),
+    ]
+    reward_id: Annotated[EventId | None, Field(description="idempotency key of the reward")]
 
 
-@with_config(_strict(oneOf=[_with(*names) for names in WHEN]))
+@with_config(_strict(oneOf=[_requires(*names) for names in WAYS_TO_NAME_ROUNDS]))
 class RewardItem(RewardFields, total=False):
     """A value, and exactly one of: round, event_id, first_round with last_round, at."""
 
     value: Required[Number]
 
 
-@with_config(_strict(oneOf=[_with("rewards"), *(_with("value", *names) for names in WHEN)]))
+@with_config(
+    _strict(
+        oneOf=[_requires("rewards"), *(_requires("value", *names) for names in WAYS_TO_NAME_ROUNDS)]
+    )
+)
 class RewardsBody(RewardFields, total=False):
     """One reward, or a list of rewards that is stored all or nothing."""
 
@@ -109,7 +128,7 @@ class RewardsBody(RewardFields, total=False):
     rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=100_000), FailFast()]
 
 
-Size = Annotated[int, Field(ge=0, le=2**31)]
+ArraySize = Annotated[int, Field(ge=0, le=2**31)]
 Base64 = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"}), ENCODED]
 
 
@@ -118,29 +137,42 @@ class EncodedContexts(TypedDict):
     """Contexts as base64 of little-endian float64 in row-major order."""
 
     dtype: Literal["float64"]
-    shape: Annotated[list[Size], Field(min_length=2, max_length=2)]
+    shape: Annotated[list[ArraySize], Field(min_length=2, max_length=2)]
     data: Base64
 
 
 Contexts = Annotated[
     ContextRows | EncodedContexts,
-    Field(description="K rows of dim numbers, or base64 float64", union_mode="smart"),
+    Field(
+        description="K rows of dim numbers, as lists or as base64 of float64", union_mode="smart"
+    ),
 ]
 
 
 @with_config(
-    _strict(anyOf=[_with("contexts"), {**_with("skip"), "properties": {"skip": {"const": True}}}])
+    _strict(
+        anyOf=[
+            _requires("contexts"),
+            {**_requires("skip"), "properties": {"skip": {"const": True}}},
+        ]
+    )
 )
 class DecisionBody(TypedDict, total=False):
     """A round to decide: its contexts, and rewards of earlier rounds."""
 
     contexts: Contexts | None
-    trajectory: Key | None
-    event_id: Annotated[EventId | None, Field(description="makes a retry safe")]
-    arm_ids: Annotated[ArmIds | None, Field(description="one an arm, all different")]
-    rewards: Annotated[list[RewardItem], Field(max_length=100_000), FailFast()]
-    forced_arm: Annotated[int | None, Field(description="what was shown was decided elsewhere")]
-    skip: Annotated[bool, Field(description="a round without action")]
+    trajectory: Annotated[Key | None, Field(description='sequence of rounds; default ""')]
+    event_id: Annotated[EventId | None, Field(description="idempotency key of the decision")]
+    arm_ids: Annotated[ArmIds | None, Field(description="one id per arm, all different")]
+    rewards: Annotated[
+        list[RewardItem],
+        Field(max_length=100_000, description="rewards of earlier rounds, stored first"),
+        FailFast(),
+    ]
+    forced_arm: Annotated[
+        int | None, Field(description="index of the arm that was shown, if something else chose it")
+    ]
+    skip: Annotated[bool, Field(description="true for a round without action")]
 
 
 ImportId = Annotated[Name, Field(max_length=200)]
@@ -150,12 +182,17 @@ ImportId = Annotated[Name, Field(max_length=200)]
 class HistoryBody(TypedDict, total=False):
     """Logged rounds in order: selected contexts, and rewards."""
 
-    contexts: Annotated[Required[Contexts], Field(description="selected contexts, a round a row")]
+    contexts: Annotated[
+        Required[Contexts],
+        Field(description="the selected context of each round, one row per round"),
+    ]
     rewards: Annotated[
-        list[Number | None], Field(description="a round each; null: not known"), FailFast()
+        list[Number | None],
+        Field(description="one reward per round; null if it is unknown"),
+        FailFast(),
     ]
     trajectory: Key | None
-    import_id: Annotated[ImportId | None, Field(description="makes a retry safe")]
+    import_id: Annotated[ImportId | None, Field(description="idempotency key of the body")]
 
 
 @with_config(STRICT)
@@ -163,11 +200,13 @@ class RankBody(TypedDict, total=False):
     """Contexts to score."""
 
     contexts: Required[Contexts]
-    trajectory: Annotated[Key | None, Field(description="whose next round is meant")]
+    trajectory: Annotated[
+        Key | None, Field(description="the trajectory whose next decision is previewed")
+    ]
     arm_ids: ArmIds | None
 
 
-@with_config(_strict(oneOf=[_with("decision"), _with("reward")]))
+@with_config(_strict(oneOf=[_requires("decision"), _requires("reward")]))
 class BatchItem(TypedDict, total=False):
     """A decision or a reward of one session: exactly one of `decision` and `reward`."""
 

@@ -110,6 +110,14 @@ class WindowAnswer(BaseModel):
     due: int
 
 
+class IntervalsAnswer(BaseModel):
+    """95% intervals, each a lower and an upper bound; those of `lag_weights` belong to `lags`."""
+
+    theta: list[tuple[float, float]]
+    lags: list[int]
+    lag_weights: list[tuple[float, float]]
+
+
 class FitAnswer(BaseModel):
     """A fit. The members of its estimate are absent if it failed or was skipped."""
 
@@ -144,6 +152,9 @@ class FitAnswer(BaseModel):
     seconds: float | None = None
     message: str | None = None
     diagnostics: dict[str, Any] | None = None
+    candidates: list[list[float]] | None = None
+    intervals: IntervalsAnswer | None = None
+    no_intervals: str | None = None
 
 
 class EstimateAnswer(FitAnswer):
@@ -223,6 +234,26 @@ class CreditAnswer(BaseModel):
     n_lags_passed: int
 
 
+class BinAnswer(BaseModel):
+    """Some consecutive rounds of a session. Means are null where nothing was measured or chosen."""
+
+    first_round: int
+    last_round: int
+    n_measured: int
+    reward: float | None
+    expected: float | None
+    explored: float | None
+
+
+class SeriesAnswer(BaseModel):
+    """A session's last rounds in bins, and whether the estimate in use raised an alarm."""
+
+    first_round: int
+    last_round: int
+    alarm: bool | None
+    items: list[BinAnswer]
+
+
 class AlgorithmAnswer(BaseModel):
     """An algorithm, and the JSON schema of its options."""
 
@@ -245,6 +276,7 @@ class ReadyAnswer(AliveAnswer):
 
     database: Literal["ok"] | None = None
     commands_waiting: int | None = None
+    fits: Literal["ok", "late"] | None = None
     fits_due: int | None = None
     oldest_due_fit_at: str | None = None
     workers: int | None = None

@@ -9,7 +9,8 @@ from service.api.body_parsing import REWARDS
 from service.api.documentation import documented, takes
 from service.api.request_bodies import RewardItem, RewardsBody
 from service.api.response_types import AcceptedAnswer
-from service.commands.rewards import Accepted, Receive, Reward
+from service.commands.reward_rounds import Reward
+from service.commands.rewards import Accepted, ReceiveRewards
 from service.problems import Problem, ProblemCode
 from service.runtime import Service, service_of, tenant_of
 
@@ -68,12 +69,17 @@ def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
     return [read_reward(item, trajectory, f"rewards[{i}].") for i, item in enumerate(items)]
 
 
-def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> Receive:
-    """Parse a rewards body into a command; raises what `read_receive` and `Body.read` raise."""
+def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> ReceiveRewards:
+    """Parse a rewards body into a command.
+
+    Raises what `BodyParser.read` and `read_receive` raise.
+    """
     return read_receive(service, tenant, session_id, REWARDS.read(body))
 
 
-def read_receive(service: Service, tenant: str, session_id: str, asked: RewardsBody) -> Receive:
+def read_receive(
+    service: Service, tenant: str, session_id: str, asked: RewardsBody
+) -> ReceiveRewards:
     """Make a command from a parsed rewards body.
 
     Checks that need the session are made by the command.
@@ -91,11 +97,11 @@ def read_receive(service: Service, tenant: str, session_id: str, asked: RewardsB
             detail = "give one reward, or a list of rewards, not both"
             raise Problem(ProblemCode.AMBIGUOUS, detail, others[0])
         rewards = read_rewards(items, trajectory)
-        return Receive((tenant, session_id), rewards, service.agents, "rewards")
+        return ReceiveRewards((tenant, session_id), rewards, service.agents, "rewards")
     if "value" not in asked:
         raise Problem(ProblemCode.MISSING, "a reward has a value", "value")
     reward = read_reward(dict(asked), trajectory, "")
-    return Receive((tenant, session_id), [reward], service.agents)
+    return ReceiveRewards((tenant, session_id), [reward], service.agents)
 
 
 async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
@@ -124,7 +130,7 @@ def accepted_answer(accepted: Accepted) -> dict[str, int]:
 
 @router.post(
     "/v1/sessions/{session_id}/rewards",
-    summary="Report what was measured",
+    summary="Send rewards",
     responses=documented({200: AcceptedAnswer}, 404, 409),
     openapi_extra=takes(REWARDS),
 )

@@ -51,7 +51,7 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
 
 @router.get(
     "/v1/sessions/{session_id}/rounds",
-    summary="The log",
+    summary="List rounds with their rewards",
     responses=documented({200: Page[RoundAnswer]}, 404),
 )
 async def get_rounds(

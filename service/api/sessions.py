@@ -14,6 +14,7 @@ from service.api.documentation import documented, takes
 from service.api.paging import LIMIT, cut, page
 from service.api.response_types import Page, SessionAnswer
 from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
+from service.fits.cost import allowed_cost
 from service.records import SessionRow
 from service.runtime import Service, service_of, tenant_of
 from service.storage.reader import Reader
@@ -101,7 +102,7 @@ async def read_session(
         with service.store.reader() as reader:
             return answer(reader, found_session(reader, tenant, session_id))
 
-    return json_response(await service.read(read))
+    return json_response(await service.read_for(tenant, read))
 
 
 async def written_session(service: Service, session: SessionRow) -> dict[str, Any]:
@@ -129,6 +130,7 @@ async def post_session(request: Request) -> Response:
         tenant_of(request),
         {**DEFAULTS, **asked},
         service.settings.allow_oracles,
+        allowed_cost(service.settings),
     )
     session, is_new = await service.writer.submit(create)
     location = f"/v1/sessions/{session.id}"
@@ -141,10 +143,10 @@ async def post_session(request: Request) -> Response:
 )
 async def get_sessions(
     request: Request,
-    cursor: str = Query("", max_length=64, description="`next` of the page before"),
+    cursor: str = Query("", max_length=64, description="`next` of the previous page"),
     limit: int = LIMIT,
-    archived: bool = Query(False, description="archived ones too"),
-    name: str | None = Query(None, max_length=256, description="only the one of this name"),
+    archived: bool = Query(False, description="include archived sessions"),
+    name: str | None = Query(None, max_length=256, description="only the session with this name"),
 ) -> Response:
     """List sessions in order of creation."""
     service, tenant = service_of(request), tenant_of(request)
@@ -159,7 +161,7 @@ async def get_sessions(
             items = [session_answer(session, deciding(reader, session)) for session in found]
             return page(items, following)
 
-    return json_response(await service.read(read))
+    return json_response(await service.read_for(tenant, read))
 
 
 def _named(reader: Reader, tenant: str, name: str, cursor: str, archived: bool) -> list[SessionRow]:

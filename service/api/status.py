@@ -1,5 +1,6 @@
 """Endpoints for algorithms, health, metrics and the documentation page."""
 
+import asyncio
 from dataclasses import MISSING, fields
 from importlib.resources import files
 from typing import Any
@@ -14,11 +15,13 @@ from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.documentation import documented
 from service.api.response_types import AlgorithmAnswer, AliveAnswer, Page, ReadyAnswer
 from service.api.sessions import json_response, timestamp
-from service.problems import Unavailable
+from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue
-from service.runtime import service_of
+from service.runtime import Service, service_of
 
 router = APIRouter(tags=["server"])
+ANSWER_SECONDS = 5.0  # the database's, to readiness
+STALL_SECONDS = 10.0  # a commit that takes longer makes the server not ready
 log = structlog.get_logger()
 
 
@@ -43,7 +46,7 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
 
 @router.get(
     "/v1/algorithms",
-    summary="Algorithms and their options",
+    summary="List algorithms and their options",
     responses=documented({200: Page[AlgorithmAnswer]}),
 )
 async def get_algorithms(request: Request) -> Response:
@@ -53,15 +56,17 @@ async def get_algorithms(request: Request) -> Response:
     return json_response({"items": items, "next": None})
 
 
-@router.get("/healthz", summary="Alive", responses=documented({200: AliveAnswer}))
+@router.get("/healthz", summary="Liveness", responses=documented({200: AliveAnswer}))
 async def get_healthz() -> Response:
     """Answer ok while the process runs; the database is not asked."""
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", summary="Ready", responses=documented({200: ReadyAnswer}))
+@router.get("/readyz", summary="Readiness", responses=documented({200: ReadyAnswer}))
 async def get_readyz(request: Request) -> Response:
-    """Answer ok if the database answers, and how many commands and fits wait.
+    """Answer ok if the database answers and commits, and how many commands and fits wait.
+
+    The status stays 200 while fits are late, since decisions go on; `fits` says so.
 
     If the database has keys, a request without one gets the status only. The reason of a failure is
     in the log only, since it names hosts and files.
@@ -74,10 +79,17 @@ async def get_readyz(request: Request) -> Response:
         return service.fits.queue()
 
     try:
-        queue = await service.read(check)
+        if service.writer.seconds_under_way > STALL_SECONDS:
+            raise Unavailable(ProblemCode.STORAGE_BUSY, "a commit takes too long")
+        async with asyncio.timeout(ANSWER_SECONDS):
+            queue = await service.read(check)
+    except TimeoutError:
+        log.warning("not_ready", reason="no answer in time")
+        code = ProblemCode.STORAGE_UNREACHABLE
+        raise Unavailable(code, "the database does not answer") from None
     except Unavailable as error:
-        log.warning("not ready", code=error.code.value, reason=error.detail)
-        raise Unavailable(error.code, "the database does not answer") from None
+        log.warning("not_ready", code=error.code.value, reason=error.detail)
+        raise Unavailable(error.code, "the database cannot be used now; the log says why") from None
     if request.scope.get("lhb.is_stranger"):
         return json_response({"status": "ok"})
     return json_response(
@@ -85,11 +97,19 @@ async def get_readyz(request: Request) -> Response:
             "status": "ok",
             "database": "ok",
             "commands_waiting": service.writer.n_waiting,
+            "fits": "late" if _is_late(service, queue) else "ok",
             "fits_due": queue.n_due,
             "oldest_due_fit_at": timestamp(queue.oldest_at),
             "workers": queue.n_workers,
         }
     )
+
+
+def _is_late(service: Service, queue: FitQueue) -> bool:
+    """Return whether a fit is due for so long that its workers may be frozen or missing."""
+    if queue.oldest_at is None:
+        return False
+    return service.writer.clock() - queue.oldest_at > service.settings.fit_late_seconds
 
 
 @router.get("/docs", include_in_schema=False)

@@ -1,24 +1,39 @@
 """Appending history: rounds decided and measured elsewhere become rounds of a session."""
 
-from dataclasses import dataclass
-
-import numpy as np
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import thread_time
 
 from lhb_engine.history import Floats
-from service.agent_cache import Agents
+from service.agent_cache import Agents, build_agent
 from service.commands.decisions import Decide
-from service.commands.rewards import Reward, apply_rewards, plan_rewards
-from service.commands.sessions import find_session, refuse_archived, refuse_width
+from service.commands.hidden_write import hide_for, own
+from service.commands.reward_rounds import Reward
+from service.commands.rewards import apply_rewards, plan_rewards
+from service.commands.sessions import (
+    find_session,
+    refuse_archived,
+    refuse_width,
+    unknown_session,
+)
+from service.commands.sweep import sweep
 from service.problems import Problem, ProblemCode
-from service.records import SessionKey
+from service.records import SessionKey, SessionRow, TrajectoryKey
 from service.storage.ports import Keys
 from service.writer.command import Command
+from service.writer.effects import LiveAgent
+from service.writer.hidden_work import HiddenWork, WorkState, copied_session
+from service.writer.slices import LargeWrite
 from service.writer.unit_of_work import UnitOfWork
+
+# of a slice, in CPU; an agent that learns within an epoch takes milliseconds a round
+SLICE_ROUNDS, SLICE_BYTES, SLICE_SECONDS = 128, 2**18, 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
-    """The rounds that the log became, and whether this command appended them."""
+class Appended:
+    """The rounds that the log became, and whether this call appended them."""
 
     first_round: int
     last_round: int
@@ -27,8 +42,8 @@ class Imported:
 
 
 @dataclass(slots=True)
-class ImportHistory(Command[Imported]):
-    """Command: append logged rounds to a trajectory, all or nothing.
+class Log:
+    """Rounds to append to a trajectory.
 
     Attributes
     ----------
@@ -46,72 +61,199 @@ class ImportHistory(Command[Imported]):
     trajectory: str
     contexts: Floats
     rewards: list[float | None]
-    agents: Agents
     import_id: str | None = None
     digest: bytes | None = None
 
-    def keys(self, keys: Keys) -> None:
-        """Add what this command reads."""
-        keys.sessions.add(self.key)
-        trajectory = (*self.key, self.trajectory)
-        keys.trajectories.add(trajectory)
-        if self.import_id is not None:
-            names = [self._id(i) for i in range(len(self.contexts))]
-            keys.events.update((trajectory, name) for name in names)
-            keys.rewards.update((trajectory, name) for name in names)
+    @property
+    def place(self) -> TrajectoryKey:
+        """The key of the trajectory."""
+        return (*self.key, self.trajectory)
 
-    def __call__(self, uow: UnitOfWork) -> Imported:
-        """Append the rounds in one step: of the windows that become due, the latest is fitted.
-
-        Each round's reward is written before the next round begins, which may close a window.
-        """
-        session = find_session(uow, self.key)
-        key = (*self.key, self.trajectory)
-        n = len(self.contexts)
-        if self.import_id is not None:
-            known = uow.decision_by_event(key, self._id(0))
-            if known is not None:
-                if known.digest != self.digest:
-                    detail = f"import {self.import_id!r} was made already, with another body"
-                    raise Problem(ProblemCode.EVENT_CONFLICT, detail, "import_id")
-                n_rewards = sum(value is not None for value in self.rewards)
-                return Imported(known.round, known.round + n - 1, n_rewards, False)
-            for name in map(self._id, range(1, n)):
-                if uow.decision_by_event(key, name) is not None:
-                    detail = f"event {name!r} of this import was decided already"
-                    raise Problem(ProblemCode.EVENT_CONFLICT, detail, "import_id")
-        refuse_archived(session)
-        refuse_width(session, self.contexts)
-        first = uow.trajectory(key).n_rounds + 1
-        received = {
-            i: Reward(value, self.trajectory, round=first + i, reward_id=self._reward_id(i, first))
-            for i, value in enumerate(self.rewards)
-            if value is not None
-        }
-        self._refuse_known_ids(uow, received)  # a Problem after a write would undo the whole batch
-        for i, context in enumerate(self.contexts):
-            event_id = None if self.import_id is None else self._id(i)
-            decide = Decide(self.key, self.trajectory, context[np.newaxis], self.agents)
-            decide.event_id, decide.digest, decide.forced_arm = event_id, self.digest, 0
-            decide.take(uow, session)
-            if i in received:
-                planned = plan_rewards(uow, session, [received[i]], "rewards")
-                apply_rewards(uow, session, planned, self.agents)
-        return Imported(first, first + n - 1, len(received), True)
-
-    def _refuse_known_ids(self, uow: UnitOfWork, received: dict[int, Reward]) -> None:
-        for i, reward in received.items():
-            name = reward.reward_id
-            assert name is not None
-            known = uow.measurement_by_id((*self.key, self.trajectory), name)
-            if known is not None:
-                detail = f"reward {name!r} was received already, for round {known.first_round}"
-                raise Problem(ProblemCode.REWARD_CONFLICT, detail, f"rewards[{i}].reward_id")
-
-    def _reward_id(self, i: int, first: int) -> str:
-        """Name the i-th reward: in sum mode every reward needs a name."""
-        return f"history-{first}/{i + 1}" if self.import_id is None else self._id(i)
-
-    def _id(self, i: int) -> str:
+    def name(self, i: int) -> str:
         """Name the i-th round and its reward, from 0."""
         return f"{self.import_id}/{i + 1}"
+
+    def reward(self, i: int, first: int) -> Reward | None:
+        """Return the i-th round's reward; in sum mode every reward needs a name."""
+        value = self.rewards[i]
+        name = f"history-{first}/{i + 1}" if self.import_id is None else self.name(i)
+        if value is None:
+            return None
+        return Reward(value, self.trajectory, round=first + i, reward_id=name)
+
+    def slice_from(self, n: int) -> range:
+        """Return the rounds that the slice after n rounds may take."""
+        width = self.contexts.shape[1] * self.contexts.itemsize
+        most = max(1, min(SLICE_ROUNDS, SLICE_BYTES // width))
+        return range(n, min(n + most, len(self.contexts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Appending:
+    """A log of which some rounds are written, and its session as it will be."""
+
+    first_round: int
+    n: int
+    state: WorkState
+
+
+@dataclass(frozen=True, slots=True)
+class AppendSlice(Command[Appended | Appending]):
+    """Command: append the next rounds of a log, hidden until its last slice.
+
+    Attributes
+    ----------
+    writer : str
+        Token of this append.
+    done : Appending or None
+        What the slice before returned; it is not changed, so that the command may run again.
+    """
+
+    log: Log
+    agents: Agents
+    writer: str
+    done: Appending | None = None
+
+    def keys(self, keys: Keys) -> None:
+        """Add the rows that this slice reads."""
+        log = self.log
+        keys.sessions.add(log.key)
+        keys.trajectories.add(log.place)
+        if log.import_id is not None:
+            named = log.slice_from(self.done.n if self.done else 0)
+            names = [(log.place, log.name(i)) for i in named]
+            keys.events.update(names)
+            keys.rewards.update(names)
+
+    def __call__(self, uow: UnitOfWork) -> Appended | Appending:
+        """Append the rounds; of the windows that become due, the latest is fitted.
+
+        Each round's reward is written before the next round begins, which may close a window.
+
+        Returns
+        -------
+        Appended or Appending
+            The latter if rounds are left.
+
+        Raises
+        ------
+        Problem
+            The session or the log does not take these rounds. Nothing is written.
+        """
+        log, done = self.log, self.done
+        if done is None:
+            session = find_session(uow, log.key)
+            known = self._known(uow)
+            if known is not None:
+                return known
+            refuse_archived(session)
+            refuse_width(session, log.contexts)
+            first, n = uow.trajectory(log.place).n_rounds + 1, 0
+        else:
+            if uow.session(log.key) is None:
+                raise unknown_session(log.key[1])
+            first, n = done.first_round, done.n
+        rounds = log.slice_from(n)
+        self._refuse_known_ids(uow, rounds, first)  # a Problem after a write undoes the whole batch
+        if done is None:
+            state = self._begun(uow, session)
+        else:
+            own(uow, log.key, self.writer)
+            state = done.state.copied()
+        n = self._append(HiddenWork(uow, state), rounds, first, state)
+        is_whole = n == len(log.contexts)
+        if is_whole:
+            if done is not None:
+                uow.forget_hidden(log.key)
+            n_rewards = sum(value is not None for value in log.rewards)
+            return Appended(first, first + n - 1, n_rewards, True)
+        if done is None:
+            session.append_token = self.writer
+            uow.save(session)
+            hide_for(uow, log.key, self.writer, log.trajectory, first - 1)
+        return Appending(first, n, state)
+
+    def _known(self, uow: UnitOfWork) -> Appended | None:
+        """Find the append that the same body made before."""
+        log, n = self.log, len(self.log.contexts)
+        if log.import_id is None:
+            return None
+        known = uow.decision_by_event(log.place, log.name(0))
+        if known is None:
+            return None
+        if known.digest != log.digest:
+            detail = f"import {log.import_id!r} was made already, with another body"
+            raise Problem(ProblemCode.EVENT_CONFLICT, detail, "import_id")
+        n_rewards = sum(value is not None for value in log.rewards)
+        return Appended(known.round, known.round + n - 1, n_rewards, False)
+
+    def _refuse_known_ids(self, uow: UnitOfWork, rounds: range, first: int) -> None:
+        log = self.log
+        for i in rounds:
+            if log.import_id is not None and uow.decision_by_event(log.place, log.name(i)):
+                detail = f"event {log.name(i)!r} of this import was decided already"
+                raise Problem(ProblemCode.EVENT_CONFLICT, detail, "import_id")
+            reward = log.reward(i, first)
+            name = None if reward is None else reward.reward_id
+            known = None if name is None else uow.measurement_by_id(log.place, name)
+            if known is not None:
+                detail = f"reward {name!r} exists already, for round {known.first_round}"
+                raise Problem(ProblemCode.REWARD_CONFLICT, detail, f"rewards[{i}].reward_id")
+
+    def _begun(self, uow: UnitOfWork, session: SessionRow) -> WorkState:
+        """Copy the session's rows, and build an agent of this append's own."""
+        stored = uow.agent_state(session.key)
+        agent = LiveAgent(build_agent(session, stored), session.n_estimates, stored)
+        trajectory = replace(uow.trajectory(self.log.place))
+        return WorkState(copied_session(session), trajectory, agent, uow.now)
+
+    def _append(self, work: HiddenWork, rounds: range, first: int, state: WorkState) -> int:
+        """Append rounds for SLICE_SECONDS of CPU; return how many of the log are appended."""
+        log, until = self.log, thread_time() + SLICE_SECONDS
+        for i in rounds:
+            decide = Decide(log.key, log.trajectory, log.contexts[i : i + 1], self.agents)
+            decide.event_id = None if log.import_id is None else log.name(i)
+            decide.digest, decide.forced_arm = log.digest, 0
+            decide.take(work, state.session)
+            reward = log.reward(i, first)
+            if reward is not None:
+                planned = plan_rewards(work, state.session, [reward], "rewards")
+                apply_rewards(work, state.session, planned, self.agents)
+            if thread_time() > until:
+                break
+        work.end(is_whole=i + 1 == len(log.contexts))
+        return i + 1
+
+
+def append_history(
+    log: Log, agents: Agents, abandon: Callable[[SessionKey], None]
+) -> LargeWrite[Appended]:
+    """Yield the commands that append a log; return the rounds that it became.
+
+    A log that fits into a slice is one command. Otherwise the session takes nothing else until the
+    log is whole (503 history_pending), but it may be deleted. A log that fails is erased before its
+    error is raised, so that the session takes decisions again.
+
+    Parameters
+    ----------
+    log : Log
+        The rounds.
+    agents : Agents
+        The cache of agents.
+    abandon : callable
+        Called with the session's key if rounds are left that nobody will show.
+    """
+    writer = secrets.token_hex(8)
+    found = yield AppendSlice(log, agents, writer)
+    try:
+        while isinstance(found, Appending):
+            found = yield AppendSlice(log, agents, writer, found)
+    except Exception:
+        yield from sweep(log.key, is_abandoned=True)
+        found = None
+        raise
+    finally:
+        if isinstance(found, Appending):
+            abandon(log.key)
+    done: Appended = found
+    return done

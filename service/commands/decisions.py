@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.agent_cache import Agents
-from service.commands.rewards import Planned, Reward, apply_rewards, are_few, plan_rewards
+from service.commands.reward_rounds import Reward
+from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived, refuse_width
 from service.fits.schedule import after_decision, is_between_boundaries, is_blocked
 from service.problems import Problem, ProblemCode
@@ -74,7 +75,7 @@ class Decide(Command[Taken | Blocked]):
             return True
         return (
             is_between_boundaries(session)
-            and (not self.rewards or are_few(uow, session, self.rewards))
+            and (not self.rewards or are_brief(uow, session, self.rewards))
             and (uow.can_read or self.agents.has(session))
         )
 
@@ -91,7 +92,7 @@ class Decide(Command[Taken | Blocked]):
         if self.contexts is not None:
             refuse_width(session, self.contexts)
         if self.rewards:
-            planned: list[Planned] = plan_rewards(uow, session, self.rewards, "rewards")
+            planned: list[PlannedReward] = plan_rewards(uow, session, self.rewards, "rewards")
             apply_rewards(uow, session, planned, self.agents)
         if is_blocked(session):
             assert session.schedule.current is not None
@@ -100,7 +101,7 @@ class Decide(Command[Taken | Blocked]):
 
     def _again(self, known: DecisionRow) -> Taken:
         if known.digest != self.digest:
-            detail = f"event {self.event_id!r} was decided already, with another body"
+            detail = f"event {self.event_id!r} was used before, with another body"
             raise Problem(ProblemCode.EVENT_CONFLICT, detail, "event_id")
         return Taken(known, False)
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lhb_engine.agents import ALGORITHMS, Agent, OptionError
+from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import Floats
 from lhb_engine.randomness import SEED_LIMIT
 from service.agent_cache import build_agent
+from service.commands.hidden_write import refuse_appending
+from service.fits.cost import refuse_costly
 from service.fits.schedule import open_schedule
 from service.problems import Problem, ProblemCode
 from service.records import SessionKey, SessionRow
@@ -18,7 +21,7 @@ from service.writer.unit_of_work import UnitOfWork
 
 # limits for agents that learn within an epoch: with every reward they store dim x dim numbers
 # (360 kB, 3 ms of the writer's time) and read as many rounds as there are lags
-LEARNERS_DIM, LEARNERS_HORIZON = 128, 10_000
+MAX_LEARNER_DIM, MAX_LEARNER_HORIZON = 128, 10_000
 
 
 def find_session(uow: UnitOfWork, key: SessionKey) -> SessionRow:
@@ -27,11 +30,12 @@ def find_session(uow: UnitOfWork, key: SessionKey) -> SessionRow:
     Raises
     ------
     Problem
-        404 unknown_session.
+        404 unknown_session, or 503 history_pending.
     """
     session = uow.session(key)
     if session is None:
         raise unknown_session(key[1])
+    refuse_appending(session)
     return session
 
 
@@ -61,6 +65,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
     tenant: str
     request: dict[str, Any]
     allow_oracles: bool
+    allowed: FitCost | None = None  # what a fit may cost; None: anything
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session, and whether it is new."""
@@ -72,6 +77,8 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
                 return known, False
         session = self._session(uow, request)
         agent = first_agent(session, self.allow_oracles)
+        if self.allowed is not None:
+            refuse_costly(session, self.allowed)
         open_schedule(session, agent)
         uow.add_session(session)
         return session, True
@@ -92,7 +99,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
                 return find_session(uow, (self.tenant, session_id))
         if bearer is None:
             return None
-        detail = f"there is a session {name!r} already, asked for differently"
+        detail = f"a session {name!r} exists already and was created with another body"
         raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
 
     def _session(self, uow: UnitOfWork, request: str) -> SessionRow:
@@ -151,20 +158,28 @@ class DeleteSession(SessionCommand[None]):
 
     def __call__(self, uow: UnitOfWork) -> None:
         """Delete it; 404 where there is none."""
-        uow.delete_session(find_session(uow, self.key))
+        session = uow.session(self.key)
+        if session is None:
+            raise unknown_session(self.key[1])
+        uow.delete_session(session)
 
 
 def check_modes(asked: Mapping[str, Any]) -> None:
     """Raise a 422 if the modes that are asked for exclude one another."""
     if asked["refit"] == "blocking" and asked["reward_wait_seconds"] != 0:
-        detail = 'refit "blocking" waits for fits only: reward_wait_seconds must be 0'
+        detail = 'with refit "blocking", reward_wait_seconds must be 0'
         raise Problem(ProblemCode.BAD_OPTION, detail, "reward_wait_seconds")
     if asked["reward_mode"] == "sum" and asked["default_reward"] is not None:
-        detail = "in sum mode a round that received nothing counts 0; there is no default"
+        detail = (
+            'default_reward must be null in reward_mode "sum", where a '
+            "round without rewards counts 0"
+        )
         raise Problem(ProblemCode.BAD_OPTION, detail, "default_reward")
     kind = ALGORITHMS.get(asked["algorithm"])
     if asked["reward_mode"] == "sum" and kind is not None and kind.learns_within_epoch:
-        detail = "it learns from single rewards as they come, and cannot take sums"
+        detail = (
+            'this algorithm learns from every reward as it comes, which excludes reward_mode "sum"'
+        )
         raise Problem(ProblemCode.BAD_OPTION, detail, "reward_mode")
 
 
@@ -182,10 +197,10 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
         listed = ", ".join(
             sorted(n for n, a in ALGORITHMS.items() if allow_oracles or not a.needs_truth)
         )
-        detail = f"there is no algorithm {algorithm!r}; there are {listed}"
+        detail = f"there is no algorithm {algorithm!r}; choose one of {listed}"
         raise Problem(ProblemCode.UNKNOWN_ALGORITHM, detail, "algorithm")
     if kind.needs_truth and not allow_oracles:
-        detail = f"{algorithm} must be told the truth; this server does not serve oracles"
+        detail = f"{algorithm} must be given the true parameters, which this server does not allow"
         raise Problem(ProblemCode.ORACLE_REFUSED, detail, "algorithm")
     if kind.learns_within_epoch:
         _refuse_large_learner(session)
@@ -206,7 +221,10 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
 
 def _refuse_large_learner(session: SessionRow) -> None:
     """Raise a 422 if storing and reading the agent with every reward takes too much."""
-    bounds = (("dim", session.dim, LEARNERS_DIM), ("horizon", session.horizon, LEARNERS_HORIZON))
+    bounds = (
+        ("dim", session.dim, MAX_LEARNER_DIM),
+        ("horizon", session.horizon, MAX_LEARNER_HORIZON),
+    )
     for field, value, most in bounds:
         if value > most:
             learns = f"{session.algorithm} learns from every reward as it comes"

@@ -6,14 +6,16 @@ import time
 import structlog
 
 from service.agent_cache import Agents
+from service.fits.cost import session_cost
 from service.fits.job import run_fit
 from service.fits.processes import FitProcesses, Job
 from service.fits.schedule import Tick
+from service.fits.slots import Slot
 from service.records import FitQueue, SessionKey
 from service.settings import Settings
 from service.storage.ports import Store
+from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
-from service.writer.unit_of_work import Effects
 
 log = structlog.get_logger()
 
@@ -28,6 +30,7 @@ class FitPool(FitProcesses):
         super().__init__(settings, agents, job)
         self._timers: dict[SessionKey, asyncio.TimerHandle] = {}
         self._due: dict[SessionKey, tuple[int, float]] = {}
+        self._waiting: dict[SessionKey, float] = {}
         self._waiters: dict[SessionKey, asyncio.Event] = {}
         self._is_closed = False
 
@@ -49,17 +52,19 @@ class FitPool(FitProcesses):
         """Start the fits that are due in the database, and set timers for those to come."""
         self._writer = writer
         with store.reader() as reader:
-            unfinished = reader.unfinished()
-        for key, due, wake_at in unfinished:
-            if due is not None:
-                self._run(key, due)
-            if wake_at is not None:
-                self._wake_at(key, wake_at)
+            for key, due, wake_at in reader.unfinished():
+                session = reader.session(key)
+                if due is not None and session is not None:
+                    self._add(key, due, session_cost(session, due).seconds)
+                if wake_at is not None:
+                    self._wake_at(key, wake_at)
+        self._run_waiting()
 
     def after_commit(self, effects: Effects) -> None:
         """Start the fits, set the timers and wake the decisions that a committed batch asks for."""
         for key in effects.installed | effects.removed:
             self._due.pop(key, None)
+            self._waiting.pop(key, None)
             event = self._waiters.pop(key, None)
             if event is not None:
                 event.set()
@@ -69,10 +74,14 @@ class FitPool(FitProcesses):
                 timer.cancel()
         for key, due in effects.due.items():
             if key not in effects.removed:
-                self._run(key, due)
+                self._add(key, due, effects.seconds[key])
+        self._run_waiting()
         for key, at in effects.timed.items():
             if key not in effects.removed:
                 self._wake_at(key, at)
+
+    def _freed(self) -> None:
+        self._run_waiting()
 
     async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
         """Wait until the fit due after round `due` is done; return False on timeout."""
@@ -96,15 +105,20 @@ class FitPool(FitProcesses):
             timer.cancel()
         await super().close()
 
-    def _run(self, key: SessionKey, due: int) -> None:
+    def _add(self, key: SessionKey, due: int, seconds: float) -> None:
         self._due[key] = (due, time.time())
-        if self._is_closed:
-            return
-        self._spawn(self._fit_or_forget(key, due))
+        self._waiting[key] = seconds
 
-    async def _fit_or_forget(self, key: SessionKey, due: int) -> None:
+    def _run_waiting(self) -> None:
+        """Begin as many of the waiting fits as there are processes for, each in its turn."""
+        while not self._is_closed and (slot := self._slots.take(self._waiting)):
+            del self._waiting[slot.key]
+            self._spawn(self._fit_or_forget(slot, self._due[slot.key][0]))
+
+    async def _fit_or_forget(self, slot: Slot, due: int) -> None:
         """Run a fit; forget it if its due mark is gone afterwards (the session was deleted)."""
-        await self._fit(key, due)
+        key = slot.key
+        await self._fit(slot, due)
         if self._due.get(key, (None, 0.0))[0] == due:
             del self._due[key]
             event = self._waiters.pop(key, None)

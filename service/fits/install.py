@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from lhb_engine.estimate import Estimate
 from service.agent_cache import Agents
+from service.commands.hidden_write import refuse_appending
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
 from service.records import DueFit, SessionKey, SessionRow
@@ -47,6 +48,7 @@ class FinishFit(SessionCommand[str | None]):
         session = uow.session(self.key)
         if session is None or session.fit_due != self.due:
             return None
+        refuse_appending(session)
         due = session.schedule.current
         assert due is not None
         session.schedule.current = None
@@ -61,7 +63,7 @@ class FinishFit(SessionCommand[str | None]):
 
     def _fail(self, uow: UnitOfWork, session: SessionRow, due: DueFit) -> str:
         due.attempts += 1
-        if due.attempts < self.retry.attempts:
+        if due.attempts < self.retry.attempts and not self.fitted.is_final:
             due.retry_at = uow.now + self.retry.seconds * 2 ** (due.attempts - 1)
             session.schedule.waiting.append(due)
         self.agents.get(uow, session)

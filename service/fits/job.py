@@ -16,17 +16,21 @@ from threadpoolctl import threadpool_info
 
 from lhb_engine.blas import one_thread
 from service.agent_cache import build_agent
+from service.fits.history import read_history
+from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
+from service.records import SessionKey
 from service.storage.database_url import open_reader
 
-Given = TypeVar("Given")
-Found = TypeVar("Found")
+Argument = TypeVar("Argument")
+Returned = TypeVar("Returned")
 STARVED = 75  # exit status of a process whose fit got too little idle time
 
 
-def prepare_process(niceness: int) -> None:
-    """Lower the priority of this process, and keep BLAS to one thread."""
+def prepare_process(niceness: int, memory_mb: int) -> None:
+    """Lower the priority of this process, keep BLAS to one thread, and limit its fits' memory."""
     os.nice(niceness)
     one_thread()
+    limit_fits(memory_mb)
 
 
 def run_fit(
@@ -51,27 +55,39 @@ def run_fit(
         JSON with `estimate` and `fingerprint`, or with the `reason` of the failure; None if the
         session's current fit is another one by now.
     """
+    try:
+        with limited():
+            return _run_fit(database_url, (tenant, session_id), due, idle_seconds)
+    except NeedsMoreMemory as error:
+        return json.dumps({"reason": str(error), "is_final": True})
+
+
+def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) -> str | None:
     with open_reader(database_url) as reader:
-        session = reader.session((tenant, session_id))
+        session = reader.session(key)
         if session is None or session.fit_due != due:
             return None
         current = session.schedule.current
         assert current is not None
-        agent = build_agent(session, reader.agent_state(session.key))
-        history = reader.history(session, current.window, current)
+        agent = build_agent(session, reader.agent_state(key))
+        history = read_history(reader, session, current.window, current)
     began = time.perf_counter()
     try:
         if idle_seconds and session.refit != "blocking":
             estimate = in_idle_time(agent.fit, history, idle_seconds).to_json()
         else:
             estimate = agent.fit(history).to_json()
+    except MemoryError:
+        raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process
         return json.dumps({"reason": f"{type(error).__name__}: {error}"})
     estimate["seconds"] = time.perf_counter() - began
     return json.dumps({"estimate": estimate, "fingerprint": fingerprint()})
 
 
-def in_idle_time(work: Callable[[Given], Found], argument: Given, seconds: float) -> Found:
+def in_idle_time(
+    work: Callable[[Argument], Returned], argument: Argument, seconds: float
+) -> Returned:
     """Run `work` in a thread of the scheduling policy SCHED_IDLE (Linux; elsewhere as any thread).
 
     Any thread that wakes up preempts an idle-policy thread at once, while a niced thread keeps the
@@ -103,6 +119,7 @@ def in_idle_time(work: Callable[[Given], Found], argument: Given, seconds: float
 
 
 def _take_idle_time() -> None:
+    take_buffers()
     if sys.platform == "linux":  # other systems have no such policy
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -8,10 +8,11 @@ import structlog
 from service.problems import Unavailable
 from service.records import FitQueue, SessionKey
 from service.storage.ports import Store
-from service.storage.postgres.fits import changes, listening
+from service.storage.postgres.deadlines import ANSWER_SECONDS
+from service.storage.postgres.fit_claims import changes, listening
 from service.storage.postgres.store import PostgresStore
+from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
-from service.writer.unit_of_work import Effects
 
 log = structlog.get_logger()
 POLL_SECONDS = 2.0  # between looks at the due mark: a notification may be lost with its connection
@@ -77,8 +78,9 @@ class FitSignals:
                             waiter = self._waiters.pop(change.key, None)
                             if waiter is not None:
                                 waiter.set_result(change.due)
-                        await connection.execute("select 1")
-            except Unavailable as error:
-                log.warning("signals_lost", reason=error.detail)
+                        async with asyncio.timeout(ANSWER_SECONDS):
+                            await connection.execute("select 1")
+            except (Unavailable, TimeoutError) as error:
+                log.warning("signals_lost", reason=str(error))
             await asyncio.sleep(pause)
             pause = min(5.0, 2 * pause)

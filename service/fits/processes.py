@@ -13,16 +13,17 @@ from pebble import ProcessExpired, ProcessPool
 from pebble.pool.process import WORKERS_NAME
 
 from service.agent_cache import Agents
+from service.fits.cost import time_limit
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import STARVED, prepare_process, run_fit
 from service.fits.record import Fitted
-from service.records import SessionKey
+from service.fits.slots import Slot, Slots
 from service.settings import Settings
 from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()
 Job = Callable[[str, str, str, int, float], str | None]
-TRIES = 3  # of a fit whose process dies, before the fit counts as failed
+MAX_DEATHS = 3  # of a fit whose process dies, before the fit counts as failed
 PAUSE_SECONDS = 0.5  # until the pool notices that its processes were killed
 BUSY_SECONDS = 60.0  # after a fit that got too little idle time, in which no fit runs in idle time
 
@@ -56,15 +57,15 @@ class FitProcesses:
         self._agents = agents
         self._retry = RetryPolicy(settings.fit_attempts, settings.fit_retry_seconds)
         self._writer: GroupCommit | None = None
-        self._pool: ProcessPool | None = None
+        self._pools: dict[bool, ProcessPool] = {}  # by whether it is the spare process
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._free = asyncio.Semaphore(settings.fit_workers)
+        self._slots = Slots(settings.fit_workers)
         self._busy_until = 0.0
         self._is_stalled = False  # no process began the last fit
 
     def warm_up(self) -> None:
         """Create the pool of processes before the first fit."""
-        self._processes()
+        self._processes(is_spare=False)
 
     async def close(self) -> None:
         """Stop the processes. Due marks stay, and the next start takes the fits up."""
@@ -72,19 +73,20 @@ class FitProcesses:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._pool is not None:
-            self._pool.stop()  # type: ignore[no-untyped-call]
-            await asyncio.to_thread(self._pool.join, 5)
+        for pool in self._pools.values():
+            pool.stop()  # type: ignore[no-untyped-call]
+            await asyncio.to_thread(pool.join, 5)
 
-    def _processes(self) -> ProcessPool:
-        if self._pool is None or not self._pool.active:
-            self._pool = ProcessPool(
-                max_workers=self._settings.fit_workers,
+    def _processes(self, is_spare: bool) -> ProcessPool:
+        pool = self._pools.get(is_spare)
+        if pool is None or not pool.active:
+            pool = self._pools[is_spare] = ProcessPool(
+                max_workers=1 if is_spare else self._settings.fit_workers,
                 initializer=prepare_process,
-                initargs=(self._settings.fit_niceness,),
+                initargs=(self._settings.fit_niceness, self._settings.fit_memory_mb),
                 context=multiprocessing.get_context("spawn"),
             )
-        return self._pool
+        return pool
 
     def _spawn(self, work: Any) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(work)
@@ -92,11 +94,17 @@ class FitProcesses:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _fit(self, key: SessionKey, due: int) -> None:
+    def _freed(self) -> None:
+        """Do what follows when a slot is free again."""
+
+    async def _fit(self, slot: Slot, due: int) -> None:
         assert self._writer is not None
-        began = time.monotonic()
-        async with self._free:  # not the pool's queue: a fit reads `_busy_until` when it can start
-            fitted = await self._fitted(key, due)
+        key, began = slot.key, time.monotonic()
+        try:
+            fitted = await self._fitted(slot, due)
+        finally:
+            self._slots.release(slot, time.monotonic() - began)
+            self._freed()
         if fitted is None:
             return
         finish = FinishFit(key, due, fitted, self._agents, self._retry)
@@ -119,25 +127,27 @@ class FitProcesses:
             await asyncio.sleep(pause)
             pause = min(5.0, 2 * pause)
 
-    async def _fitted(self, key: SessionKey, due: int) -> Fitted | None:
+    async def _fitted(self, slot: Slot, due: int) -> Fitted | None:
+        key, limit = slot.key, time_limit(slot.seconds, self._settings)
         is_busy = time.monotonic() < self._busy_until
         idle_seconds, n_died = 0.0 if is_busy else self._settings.fit_idle_seconds, 0
         while True:
             try:
-                future = self._processes().schedule(
+                future = self._processes(slot.is_spare).schedule(
                     self.job,
                     args=(self._settings.database_url, *key, due, idle_seconds),
-                    timeout=self._settings.fit_timeout_seconds,
+                    timeout=limit,
                 )
                 text = await self._result(future)
             except NotBegun as error:
                 log.warning("fit_not_begun", session=key[1], due=due, reason=str(error))
                 n_died += 1
-                if n_died == TRIES:
+                if n_died == MAX_DEATHS:
                     return Fitted(None, reason=str(error))
                 continue
             except BrokenProcessPool as error:  # the operating system refuses new processes
-                self._is_stalled, self._pool = True, None
+                self._is_stalled = True
+                self._pools.pop(slot.is_spare, None)
                 return Fitted(None, reason=f"no process could be started: {error.__cause__}")
             except ProcessExpired as error:
                 if error.exitcode == STARVED and idle_seconds:
@@ -146,12 +156,14 @@ class FitProcesses:
                     continue
                 log.warning("fit_process_died", session=key[1], due=due, reason=str(error))
                 n_died += 1
-                if n_died == TRIES:
-                    return Fitted(None, reason=f"the fitting process died {TRIES} times: {error}")
+                if n_died == MAX_DEATHS:
+                    return Fitted(
+                        None, reason=f"the fitting process died {MAX_DEATHS} times: {error}"
+                    )
                 continue
             except TimeoutError:
-                seconds = self._settings.fit_timeout_seconds
-                return Fitted(None, reason=f"the fit took longer than {seconds} s")
+                reason = f"the fit took longer than {limit:g} s"
+                return Fitted(None, reason=reason, is_final=True)
             except Exception as error:  # the job could not read its data
                 return Fitted(None, reason=f"{type(error).__name__}: {error}")
             return None if text is None else Fitted(**{"estimate": None, **json.loads(text)})

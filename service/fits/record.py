@@ -12,12 +12,14 @@ from service.writer.unit_of_work import UnitOfWork
 class Fitted:
     """A fitting process's result: an estimate with its fingerprint, or the reason of its failure.
 
-    `estimate` is the JSON form of an `Estimate`; it is None if the fit failed.
+    `estimate` is the JSON form of an `Estimate`; it is None if the fit failed. `is_final` says of a
+    failure that another attempt would end like it.
     """
 
     estimate: dict[str, Any] | None
     fingerprint: dict[str, Any] | None = None
     reason: str | None = None
+    is_final: bool = False
 
 
 def record_fit(

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
+from service.commands.hidden_write import refuse_appending
+from service.fits.cost import session_cost
 from service.fits.record import record_fit
 from service.records import DueFit, OpenWindow, SessionKey, SessionRow
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
-MOST_WAITING = 32  # due fits that wait; and also incomplete windows past their boundary
+MAX_WAITING = 32  # due fits that wait; and also incomplete windows past their boundary
 
 
 def open_schedule(session: SessionRow, agent: Agent) -> None:
@@ -53,7 +55,7 @@ def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float
     for window in windows:
         if window.overdue_at is None and session.n_rounds > window.window.due:
             window.overdue_at = at + session.reward_wait_seconds
-            _wake(uow, session)
+            _set_timer(uow, session)
             uow.save(session)
         if session.n_rounds == window.window.due:
             _close_by_default(uow, session, window)
@@ -143,11 +145,19 @@ def start_next(uow: UnitOfWork, session: SessionRow, now: float) -> None:
         schedule.current = max(ready, key=lambda due: due.key)
         schedule.current.retry_at = None
         schedule.waiting.remove(schedule.current)
-        uow.effects.due[session.key] = schedule.current.key
-    _wake(uow, session)
+        announce(uow, session)
+    _set_timer(uow, session)
 
 
-def _wake(uow: UnitOfWork, session: SessionRow) -> None:
+def announce(uow: UnitOfWork, session: SessionRow) -> None:
+    """Have the session's current fit begun after the commit."""
+    due = session.schedule.current
+    if due is not None:
+        uow.effects.due[session.key] = due.key
+        uow.effects.seconds[session.key] = session_cost(session, due.key).seconds
+
+
+def _set_timer(uow: UnitOfWork, session: SessionRow) -> None:
     """Set the session's one timer to the earliest time at which something becomes due."""
     if session.wake_at is not None:
         uow.effects.timed[session.key] = session.wake_at
@@ -164,6 +174,7 @@ class Tick(SessionCommand[None]):
         session = uow.session(self.key)
         if session is None or session.archived_at is not None:
             return
+        refuse_appending(session)
         mark_due(uow, session, uow.now)
         start_next(uow, session, uow.now)
         uow.save(session)
@@ -197,7 +208,7 @@ def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) 
         at = closed_at + session.reward_wait_seconds
         if window.overdue_at is None or at < window.overdue_at:
             window.overdue_at = at
-            _wake(uow, session)
+            _set_timer(uow, session)
             uow.save(session)
 
 
@@ -210,11 +221,11 @@ def _count(uow: UnitOfWork, session: SessionRow, window: FitWindow) -> int:
 def _give_up_oldest(uow: UnitOfWork, session: SessionRow) -> None:
     """Record the oldest windows and fits as skipped, so that the row's size stays bounded."""
     schedule = session.schedule
-    reason = f"given up: {MOST_WAITING} later ones wait"
+    reason = f"given up: {MAX_WAITING} later ones wait"
     given_up = []
-    while len(schedule.open) > MOST_WAITING + 1:  # 1: the window whose boundary is still ahead
+    while len(schedule.open) > MAX_WAITING + 1:  # 1: the window whose boundary is still ahead
         given_up.append(DueFit(schedule.open.pop(0).window, {}, {}, "never", uow.now))
-    while len(schedule.waiting) > MOST_WAITING:
+    while len(schedule.waiting) > MAX_WAITING:
         given_up.append(min(schedule.waiting, key=lambda due: due.key))
         schedule.waiting.remove(given_up[-1])
     for due in given_up:

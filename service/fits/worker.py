@@ -13,6 +13,7 @@ import structlog
 from prometheus_client import start_http_server
 
 from service.agent_cache import Agents
+from service.fits.cost import due_cost
 from service.fits.job import run_fit
 from service.fits.processes import FitProcesses, Job
 from service.fits.schedule import Tick
@@ -23,7 +24,7 @@ from service.records import SessionKey
 from service.settings import Settings
 from service.storage.database_url import is_sqlite
 from service.storage.ports import Refused
-from service.storage.postgres.fits import Claims
+from service.storage.postgres.fit_claims import Claims
 from service.storage.postgres.store import PostgresStore
 from service.writer.group_commit import GroupCommit
 
@@ -32,7 +33,7 @@ SWEEP_SECONDS = 1.0
 GRACE_SECONDS = 20.0  # for running fits to end when the worker is stopped
 
 
-class EmbeddedElsewhere(Refused):
+class ServerFitsItself(Refused):
     """The database is SQLite, whose server runs the fits itself."""
 
 
@@ -90,10 +91,8 @@ class Worker(FitProcesses):
         for key in [key for key, task in self._running.items() if task.done()]:
             del self._running[key]
             await claims.release(key)
-        n_free = self._settings.fit_workers - len(self._running)
-        if n_free > 0:
-            for key, due in await claims.claim(list(self._running), n_free):
-                self._running[key] = self._spawn(self._fit(key, due))
+        if self._slots.room > 0:
+            await self._claim(claims)
         assert self._writer is not None
         now = self._writer.clock()
         overdue, following = await claims.overdue(now)
@@ -102,6 +101,17 @@ class Worker(FitProcesses):
             if ticked.get(key) != at:
                 self._spawn(self._tick(key))
         return SWEEP_SECONDS if following is None else min(SWEEP_SECONDS, following - now + 0.001)
+
+    async def _claim(self, claims: Claims) -> None:
+        """Claim as many due fits as there are processes for, each in its turn."""
+        due = {fit.key: fit for fit in await claims.due() if fit.key not in self._running}
+        waiting = {key: due_cost(*fit[2:], fit.due).seconds for key, fit in due.items()}
+        while slot := self._slots.take(waiting):
+            del waiting[slot.key]
+            if await claims.claim(slot.key):
+                self._running[slot.key] = self._spawn(self._fit(slot, due[slot.key].due))
+            else:
+                self._slots.cancel(slot)
 
     async def _tick(self, key: SessionKey) -> None:
         assert self._writer is not None
@@ -141,7 +151,7 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
     settings = settings or Settings()
     configure_logs(settings.log_level)
     if is_sqlite(settings.database_url):
-        raise EmbeddedElsewhere(
+        raise ServerFitsItself(
             "the server on SQLite fits by itself: workers need a postgresql:// LHB_DATABASE_URL"
         )
     store = PostgresStore(settings.database_url)
@@ -167,7 +177,7 @@ def show_metrics(worker: Worker, host: str, port: int) -> None:
     try:
         start_http_server(port, host, metrics.registry)
     except OSError as error:
-        raise Refused(f"cannot show metrics on {host}:{port}: {error.strerror}") from None
+        raise Refused(f"cannot serve metrics on {host}:{port}: {error.strerror}") from None
 
 
 async def _run(worker: Worker) -> None:

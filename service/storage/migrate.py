@@ -51,8 +51,9 @@ def migrate(url: str) -> tuple[str | None, str]:
         strange = sorted(inspect(connection).get_table_names()) if before is None else []
         if strange:
             raise Refused(
-                f"the database holds {strange[0]!r} and no schema of ours: it is somebody else's, "
-                "and was left as it is"
+                f"the database contains {strange[0]!r} but not this program's "
+                "schema; it belongs to another program "
+                "and was not changed"
             )
         command.upgrade(config, "head")
         after = revision_of(connection)
@@ -111,7 +112,7 @@ def _connected(url: str) -> Iterator[Connection]:
 def _connect(url: str) -> Any:
     import psycopg
 
-    from service.storage.postgres.reader import translated
+    from service.storage.postgres.errors import translated
 
     with translated():
         return psycopg.connect(url, connect_timeout=10, application_name="lhb migrate")

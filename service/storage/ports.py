@@ -15,6 +15,7 @@ from service.records import (
     ApiKey,
     DecisionRow,
     EstimateRow,
+    HiddenRows,
     MeasurementRow,
     SessionKey,
     SessionRow,
@@ -25,6 +26,7 @@ from service.records import (
 from service.storage.reader import Reader
 
 EventKey = tuple[TrajectoryKey, str]  # a trajectory, and a client's event id or reward id
+Place = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
 NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and the number or the round of a decision
 
 
@@ -65,7 +67,7 @@ class Keys:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownRows:
     """Rows that a batch has fetched or added. None means that there is no such row.
 
     Attributes
@@ -119,6 +121,8 @@ class Changes:
 
     `counts` holds sessions of which only the counters changed (``COUNTERS`` in `sql.columns`);
     `sessions` holds those of which any other column changed. `states` are agents' states as JSON.
+    `deleted` sessions lose their own row and state; their other rows are `hidden` until a sweep.
+    `swept` are sessions whose note of hidden rows goes.
     """
 
     new_sessions: list[SessionRow] = field(default_factory=list)
@@ -130,11 +134,13 @@ class Changes:
     estimates: list[EstimateRow] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
+    hidden: list[HiddenRows] = field(default_factory=list)
+    swept: list[SessionKey] = field(default_factory=list)
     api_keys: list[ApiKey] = field(default_factory=list)
 
 
-MOST_READS = 4  # concurrent reads in a process; each has a thread
-MOST_EXPORTS = 4  # concurrent exports besides; each keeps its snapshot open until it is sent
+MAX_READS = 4  # concurrent reads in a process; each has a thread
+MAX_EXPORTS = 8  # concurrent exports besides; each keeps its snapshot open until it is sent
 
 
 class Refused(RuntimeError):
@@ -171,20 +177,45 @@ class Transaction(Protocol):
     def reader(self) -> Reader:
         """The reader that sees committed rows and this transaction's own writes; it may block."""
 
-    def fetch(self, keys: Keys, known: Known) -> Steps:
+    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
         """Lock sessions and trajectories in key order, and read the rows of all keys.
 
         Parameters
         ----------
         keys : Keys
             Rows to read. Only the transaction's first fetch waits for locked sessions.
-        known : Known
+        known : KnownRows
             Gets the rows, and None for each key without a row.
 
         Raises
         ------
         Contended
             Another process holds a session, and this is not the first fetch.
+        """
+
+    def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
+        """Lock and return the note of a session's hidden rows; it may block.
+
+        Returns
+        -------
+        HiddenRows or None
+            None also if another process holds it.
+        """
+
+    def erase(self, hidden: HiddenRows, place: Place | None) -> Place | None:
+        """Delete some hidden rows, from `place` on, and return where to go on; it may block.
+
+        Parameters
+        ----------
+        hidden : HiddenRows
+            The rows.
+        place : Place or None
+            What the last call returned; None begins anew.
+
+        Returns
+        -------
+        Place or None
+            None if no row is left.
         """
 
     def write(self, changes: Changes) -> Steps:

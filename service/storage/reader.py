@@ -5,12 +5,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from lhb_engine.history import FitWindow, History
 from service.records import (
     ApiKey,
     DecisionRow,
-    DueFit,
     EstimateRow,
+    HiddenRows,
     MeasurementRow,
     Schedule,
     SessionKey,
@@ -20,7 +19,6 @@ from service.records import (
     number_in,
 )
 from service.storage.sql.columns import COLUMNS
-from service.storage.sql.histories import read_history
 
 FOR_EVER = 2**62
 PAGE_BYTES = 2**20  # a paged read stops one row after it exceeds this size
@@ -106,9 +104,17 @@ class Reader(ABC):
         """Return a decision by its event id (the client's or the server's), or None."""
         number = number_in(event_id)
         if number is None:
-            return self.decision_by_event(key, event_id)
-        found = self.decision_by_number(key, number)
-        return found if found is not None and found.event_id == event_id else None
+            found = self.decision_by_event(key, event_id)
+        else:
+            found = self.decision_by_number(key, number)
+        if found is None or found.event_id != event_id or found.round > self._shown_until(key):
+            return None
+        return found
+
+    def _shown_until(self, key: TrajectoryKey) -> int:
+        """Return the last round that may be shown: a log is hidden until it is whole."""
+        row = self._one("shown_until", *key)
+        return FOR_EVER if row is None else int(row[0])
 
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
@@ -129,7 +135,7 @@ class Reader(ABC):
         list of DecisionRow
             Empty only if no decision is left.
         """
-        last = FOR_EVER if until is None else until
+        last = min(FOR_EVER if until is None else until, self._shown_until(key))
         return [DecisionRow(*row) for row in self._some("decisions", *key, after, last, limit)]
 
     def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
@@ -139,11 +145,14 @@ class Reader(ABC):
 
     def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[MeasurementRow]:
         """Return measurements that start in rounds first..last, ordered by start and number."""
+        last = min(last, self._shown_until(key))
         return [MeasurementRow(*row) for row in self._all("measurements", *key, first, last)]
 
     def measurement_log(self, key: TrajectoryKey) -> Iterator[MeasurementRow]:
         """Iterate over all measurements of a trajectory, in order of arrival."""
-        return (MeasurementRow(*row) for row in self._each("measurement_log", *key))
+        last = self._shown_until(key)
+        rows = (MeasurementRow(*row) for row in self._each("measurement_log", *key))
+        return (row for row in rows if row.first_round <= last)
 
     def count_measured(self, key: SessionKey, first: int, last: int) -> int:
         """Return the number of measured rounds among the session's positions first..last."""
@@ -205,6 +214,10 @@ class Reader(ABC):
             return [(alone.key, first, last)] if first <= last else []
         return self._all("rounds_in_window", *key, first, last)
 
+    def explored(self, key: SessionKey, first: int, last: int) -> list[tuple[int, bool]]:
+        """Return position, and whether it explored, of each choice at positions first..last."""
+        return self._all("explored", *key, first, last)
+
     def selected_contexts(
         self, key: TrajectoryKey, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
@@ -224,9 +237,9 @@ class Reader(ABC):
         """
         return self._all("measured_values", *key, first, last, number)
 
-    def history(self, session: SessionRow, window: FitWindow, due: DueFit | None = None) -> History:
-        """Return the history of a fit; see `read_history`."""
-        return read_history(self, session, window, due)
+    def hidden(self) -> list[HiddenRows]:
+        """Return the notes of rows that no reader sees, in order of `sweep_at`."""
+        return [HiddenRows(*row) for row in self._all("hidden")]
 
     def api_keys(self) -> list[ApiKey]:
         """Return the API keys of all tenants, revoked ones too."""

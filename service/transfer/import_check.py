@@ -20,7 +20,7 @@ from service.transfer.import_schedule import Rounds, in_order, open_window, wind
 
 
 @dataclass(slots=True)
-class Seen:
+class TrajectoryRecords:
     """The records of one trajectory so far: its counters, and arrays over its rounds."""
 
     row: TrajectoryRow
@@ -73,7 +73,7 @@ class ImportCheck:
     def __init__(self, allow_oracles: bool) -> None:
         self.line, self.kind = 0, "header"
         self._allow_oracles = allow_oracles
-        self._seen: dict[str, Seen] = {}
+        self._trajectories: dict[str, TrajectoryRecords] = {}
         self._done: set[int] = set()  # due rounds of finished and pending fits
         self._failed: set[int] = set()  # due rounds of failed fits
         self._n_fitted = 0
@@ -106,27 +106,27 @@ class ImportCheck:
 
     def _decision_record(self, record: dict[str, Any]) -> None:
         name = record["trajectory"]
-        seen = self._seen.get(name)
-        if seen is None:
-            seen = self._seen[name] = Seen(TrajectoryRow("", "", name))
-        n, position, version = len(seen.positions), record["position"], record["model_version"]
+        trajectory = self._trajectories.get(name)
+        if trajectory is None:
+            trajectory = self._trajectories[name] = TrajectoryRecords(TrajectoryRow("", "", name))
+        n, version = len(trajectory.positions), record["model_version"]
         check(record["round"] == n + 1, "round", f"after round {n} comes {n + 1}")
-        check(n == 0 or seen.positions[-1] < position, "position", "out of order")
-        check(seen.row.last_at <= record["at"], "at", "time goes back")
-        check(seen.model_version <= version, "model_version", "versions go back")
+        check(n == 0 or trajectory.positions[-1] < record["position"], "position", "out of order")
+        check(trajectory.row.last_at <= record["at"], "at", "time goes back")
+        check(trajectory.model_version <= version, "model_version", "versions go back")
         event_id = record["client_event_id"]
-        check(event_id not in seen.event_ids, "client_event_id", "it stands twice")
+        check(event_id not in trajectory.event_ids, "client_event_id", "it stands twice")
         fits = (record["digest"] is None) == (event_id is None)
         check(fits, "digest", "a digest belongs to a client's event id")
         self._choice(record)
-        seen.positions.append(position)
-        seen.times.append(record["at"])
-        seen.measured.append(0)
-        seen.row.n_decisions = seen.row.n_rounds = n + 1
-        seen.row.last_at = record["at"]
-        seen.model_version = version
+        trajectory.positions.append(record["position"])
+        trajectory.times.append(record["at"])
+        trajectory.measured.append(0)
+        trajectory.row.n_decisions = trajectory.row.n_rounds = n + 1
+        trajectory.row.last_at = record["at"]
+        trajectory.model_version = version
         if event_id is not None:
-            seen.event_ids.add(event_id)
+            trajectory.event_ids.add(event_id)
         self._session.n_rounds += 1
         self._newest = max(self._newest, (version, self.line))
 
@@ -142,24 +142,24 @@ class ImportCheck:
         check(is_chosen or not record["explored"], "explored", "the agent did not choose")
 
     def _measurement_record(self, record: dict[str, Any]) -> None:
-        seen = self._seen.get(record["trajectory"])
-        if seen is None:
+        trajectory = self._trajectories.get(record["trajectory"])
+        if trajectory is None:
             raise InvalidRecord("trajectory", "no decision was taken in it")
         first, last, reward_id = record["first_round"], record["last_round"], record["reward_id"]
         check(first <= last, "last_round", "it is before first_round")
-        check(last <= len(seen.positions), "last_round", "that round has not been decided")
-        check(reward_id not in seen.reward_ids, "reward_id", "it stands twice")
+        check(last <= len(trajectory.positions), "last_round", "that round has not been decided")
+        check(reward_id not in trajectory.reward_ids, "reward_id", "it stands twice")
         if self._session.reward_mode == "sum":
             check(first == last, "last_round", "in sum mode values belong to one round")
             check(reward_id is not None, "reward_id", "sum mode needs one")
         else:
-            is_new = 1 not in seen.measured[first - 1 : last]
+            is_new = 1 not in trajectory.measured[first - 1 : last]
             check(is_new, "first_round", "it overlaps another measurement")
-        seen.measured[first - 1 : last] = b"\1" * (last - first + 1)
-        seen.row.n_measurements += 1
-        seen.row.measured_through = max(seen.row.measured_through, last)
+        trajectory.measured[first - 1 : last] = b"\1" * (last - first + 1)
+        trajectory.row.n_measurements += 1
+        trajectory.row.measured_through = max(trajectory.row.measured_through, last)
         if reward_id is not None:
-            seen.reward_ids.add(reward_id)
+            trajectory.reward_ids.add(reward_id)
 
     def _estimate_record(self, record: dict[str, Any]) -> None:
         found, status, manifest = record["estimate"], record["status"], record["manifest"]
@@ -183,6 +183,9 @@ class ImportCheck:
         check(fits, "estimate.lag_weights", "more than there are lags")
         if theta is not None:
             check(len(theta) == session.dim, "estimate.theta", "not of this dim")
+            drawn = found.get("candidates")
+            fit = drawn is None or (drawn and {len(one) for one in drawn} == {session.dim})
+            check(bool(fit), "estimate.candidates", "not of this dim")
             session.model_version += 1
             session.estimate, self._installed_due = session.n_estimates, window.due
             self._installed = Estimate.from_json(found)
@@ -190,7 +193,9 @@ class ImportCheck:
     def _manifest(self, manifest: dict[str, Any], where: str) -> None:
         for part, counter in (("measured", "n_measurements"), ("closed", "n_rounds")):
             for name, n in manifest[part].items():
-                known = name in self._seen and n <= getattr(self._seen[name].row, counter)
+                known = name in self._trajectories and n <= getattr(
+                    self._trajectories[name].row, counter
+                )
                 check(known, f"{where}.{part}", f"not so many of {name!r}")
 
     def _agent_record(self, record: dict[str, Any]) -> None:
@@ -203,11 +208,11 @@ class ImportCheck:
         version, self.line = self._newest
         known = version <= self._session.model_version
         check(known, "model_version", "there is no such version")
-        rounds = in_order([(s.positions, s.times, s.measured) for s in self._seen.values()])
+        rounds = in_order([(s.positions, s.times, s.measured) for s in self._trajectories.values()])
         self.line, self.kind = 1, "header"
         windows = self._schedule(rounds)
         self.line, self.kind = self._agent_line, "agent"
-        trajectories = [seen.row for seen in self._seen.values()]
+        trajectories = [trajectory.row for trajectory in self._trajectories.values()]
         session = replace(self._session, n_trajectories=len(trajectories))
         return ImportedSession(session, trajectories, windows, self._learned())
 

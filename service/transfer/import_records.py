@@ -1,38 +1,30 @@
 """The schema of each record of an export file, with the same field types as request bodies."""
 
-from typing import Annotated, Any, Literal, NotRequired, Required
+from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from lhb_engine.estimate import Estimate, Status
 from service.field_types import (
-    NO_ZERO_BYTE,
     STRICT,
-    Dim,
-    EventId,
-    Horizon,
+    Count,
     Key,
-    Name,
     Number,
+    Ordinal,
     Refit,
     RewardMode,
-    Seed,
-    WaitSeconds,
+    Text,
+    Time,
     field_name,
 )
+from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow
+from service.transfer.ndjson import NOT_EXPORTED, ROW_OWNER
 
-Count = Annotated[int, Field(ge=0, le=2**53)]
-Ordinal = Annotated[int, Field(ge=1, le=2**53)]
-Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138, which fits a timestamp
-Wide = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
-# "~" begins the event ids of the server
-ClientId = Annotated[str, Field(max_length=256, pattern="^[^~\\x00][^\\x00]*$")]
-Text = Annotated[str, Field(pattern=NO_ZERO_BYTE)]
+WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-# a diagnostic may be infinite or NaN: it is only shown
-Told = Annotated[float, Field(allow_inf_nan=True)] | None
-Diagnostic = Told | int | str | bool | list[Told]
-Status = Literal["ok", "zero", "insufficient_data"]
+AnyFloat = Annotated[float, Field(allow_inf_nan=True)] | None
+Diagnostic = AnyFloat | int | str | bool | list[AnyFloat]
 
 # An export writes these fields for its readers. An import ignores them and derives its own.
 DERIVED = {
@@ -42,7 +34,7 @@ DERIVED = {
     "decision": "number epoch next_fit_round",
     "measurement": "number",
     "estimate": "number epoch due parent model_version",
-    "agent": "theta prediction",
+    "agent": "theta prediction candidates",
 }
 
 
@@ -52,8 +44,17 @@ def _record(kind: str, **given: Any) -> Any:
     return TypedDict(kind, {**given, **derived})  # type: ignore[operator]
 
 
+def _record_of(kind: str, row: type, owner: tuple[str, ...], **in_file: Any) -> Any:
+    """Return the record of a row: the types of its fields, less those that name its owner.
+
+    `in_file` holds fields that a file represents otherwise.
+    """
+    fields = {**get_type_hints(row, include_extras=True), **in_file}
+    return _record(kind, **{name: fields[name] for name in fields if name not in owner})
+
+
 WINDOW = _record("window", epoch=Ordinal, first=Ordinal, last=Ordinal, n_lags=Ordinal, due=Ordinal)
-READ = {
+MANIFEST_FIELDS = {
     "window": WINDOW,
     "measured": dict[Key, Count],
     "closed": dict[Key, Count],
@@ -61,93 +62,67 @@ READ = {
     "due_at": Time,
     "attempts": Annotated[int, Field(ge=0, le=10**6)],
 }
-DUE: Any = _record("due", **READ, retry_at=Time | None)
-SESSION = _record(
+DUE: Any = _record("due", **MANIFEST_FIELDS, retry_at=Time | None)
+SESSION = _record_of(
     "header",
-    id=str,
-    name=Name | None,
-    algorithm=str,
-    dim=Dim,
-    horizon=Horizon,
-    seed=Seed,
-    options=dict[str, Any],  # checked when the agent is built
+    SessionRow,
+    NOT_EXPORTED,
     reward_mode=RewardMode,
-    reward_wait_seconds=WaitSeconds,
-    default_reward=Number | None,
     refit=Refit,
-    request=Text,
-    created_at=Time,
-    archived_at=Time | None,
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
     ),
 )
-DECISION = _record(
+DECISION = _record_of(
     "decision",
+    DecisionRow,
+    ROW_OWNER,
     record=Literal["decision"],
-    trajectory=Key,
-    round=Ordinal,
-    position=Ordinal,
-    client_event_id=ClientId | None,
     digest=Digest | None,
-    arm=Count | None,
-    arm_id=Key | None,
     context=list[Number],
     scores=list[float],
-    propensity=Annotated[float, Field(gt=0, le=1 + 1e-9)] | None,
-    explored=bool,
-    forced=bool,
-    model_version=Count,
-    at=Time,
 )
-MEASUREMENT = _record(
-    "measurement",
-    record=Literal["measurement"],
-    trajectory=Key,
-    first_round=Ordinal,
-    last_round=Ordinal,
-    value=Number,
-    reward_id=EventId | None,
-    at=Time,
+MEASUREMENT = _record_of("measurement", MeasurementRow, ROW_OWNER, record=Literal["measurement"])
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Intervals(TypedDict):
+    """95% intervals of an estimate, each a lower and an upper bound."""
+
+    theta: list[list[Number]]
+    lags: list[Count]
+    lag_weights: list[list[WideNumber]]
+
+
+# the object that `Estimate.to_json` returns; numbers that are only shown may be infinite or NaN
+_SHOWN = {float | None: AnyFloat, int: Count, str: Text}
+_estimate = {name: NotRequired[_SHOWN.get(h, h)] for name, h in get_type_hints(Estimate).items()}
+ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=True))(
+    TypedDict(  # type: ignore[operator]
+        "EstimateJson",
+        {
+            **_estimate,
+            "status": Status,
+            "lag_weights": list[WideNumber],
+            "theta": list[Number] | None,
+            "active_lags": NotRequired[list[Count]],
+            "n_missing": NotRequired[int],
+            "diagnostics": NotRequired[dict[str, Diagnostic | dict[str, Diagnostic]]],
+            "candidates": NotRequired[list[list[Number]] | None],
+            "intervals": NotRequired[Intervals | None],
+            "no_intervals": NotRequired[Text | None],
+        },
+    )
 )
-
-
-@with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=True))
-class EstimateJson(TypedDict, total=False):
-    """The object that `Estimate.to_json` returns."""
-
-    status: Required[Status]
-    lag_weights: Required[list[Wide]]
-    theta: Required[list[Number] | None]
-    active_lags: list[Count]
-    design: Text
-    intercept: Told
-    lam: Told
-    lambda_max: Told
-    sigma_hat: Told
-    duality_gap: Told
-    n_iterations: Count
-    converged: bool
-    singular_ratio: Told
-    sign_margin: Told
-    n_rows: Count
-    n_missing: int
-    first_round: Count
-    last_round: Count
-    seconds: float
-    message: Text
-    diagnostics: dict[str, Diagnostic | dict[str, Diagnostic]]
-
-
-ESTIMATE = _record(
+ESTIMATE = _record_of(
     "estimate",
+    EstimateRow,
+    ROW_OWNER,
     record=Literal["estimate"],
     status=Status | Literal["failed", "skipped"],
-    reason=Text | None,
-    manifest=_record("manifest", **READ),
+    manifest=_record("manifest", **MANIFEST_FIELDS),
     fingerprint=dict[str, Text | list[Text]] | None,
-    estimate=EstimateJson | None,
-    at=Time,
+    estimate=ESTIMATE_JSON | None,
 )
 # only an agent that learns within an epoch has state beyond its estimate
 STATE = _record(
@@ -155,7 +130,9 @@ STATE = _record(
     version=int,
     lag=NotRequired[Count | None],
     second_phase=NotRequired[bool],
-    ellipsoid=NotRequired[_record("ellipsoid", inverse=list[list[Wide]], moment=list[Wide])],
+    ellipsoid=NotRequired[
+        _record("ellipsoid", inverse=list[list[WideNumber]], moment=list[WideNumber])
+    ],
 )
 RECORD: Any = (
     _record("file", record=Literal["header"], format=str, version=int, session=SESSION)

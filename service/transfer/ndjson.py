@@ -18,8 +18,8 @@ from service.storage.reader import Reader
 
 FORMAT, VERSION = "lhb-session", 1
 PAGE = 1000
-HERE = ("tenant", "created_as")  # fields of a session that the importing server sets
-OWN = ("tenant", "session_id")  # fields of a row that the importing server sets
+NOT_EXPORTED = ("tenant", "created_as", "append_token")  # of a session; this server's own
+ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
 
 
 def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
@@ -42,13 +42,15 @@ def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
 
 
 def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
-    header = {f.name: getattr(session, f.name) for f in fields(session) if f.name not in HERE}
+    header = {
+        f.name: getattr(session, f.name) for f in fields(session) if f.name not in NOT_EXPORTED
+    }
     header["schedule"] = json.loads(session.schedule.dumps())
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     trajectories = reader.trajectories(session.key)
     for trajectory in trajectories:
         values = asdict(trajectory)
-        yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in OWN}}
+        yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in ROW_OWNER}}
     for trajectory in trajectories:
         key = (*session.key, trajectory.key)
         after = 0
@@ -71,12 +73,12 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
 
 
 def _without_owner(row: MeasurementRow | EstimateRow) -> dict[str, Any]:
-    return {name: value for name, value in row._asdict().items() if name not in OWN}
+    return {name: value for name, value in row._asdict().items() if name not in ROW_OWNER}
 
 
 def decision_record(decision: DecisionRow) -> dict[str, Any]:
     """Return the record of a decision, with contexts and scores as lists of numbers."""
-    values = {name: value for name, value in decision._asdict().items() if name not in OWN}
+    values = {name: value for name, value in decision._asdict().items() if name not in ROW_OWNER}
     values["context"] = np.frombuffer(decision.context).tolist()
     values["scores"] = np.frombuffer(decision.scores).tolist()
     values["digest"] = None if decision.digest is None else decision.digest.hex()
@@ -100,7 +102,7 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     digest, count, is_ended = blake2b(digest_size=16), 0, False
     for number, line in enumerate(lines, 1):
         if is_ended:
-            raise ValueError(f"line {number}: there is something after the end")
+            raise ValueError(f"line {number}: there is a line after the end record")
         try:
             record = json.loads(line)
         except ValueError as error:
@@ -120,11 +122,13 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
         count += 1
         yield number, record
     if not is_ended:
-        raise ValueError("the end is missing: the file was cut")
+        raise ValueError("the end record is missing: the file is truncated")
 
 
 def _check_header(record: dict[str, Any]) -> None:
     if record["record"] != "header" or record.get("format") != FORMAT:
         raise ValueError(f"line 1: not a header of format {FORMAT}")
     if record.get("version") != VERSION:
-        raise ValueError(f"line 1: version {record.get('version')!r} is not read here")
+        raise ValueError(
+            f"line 1: version {record.get('version')!r} cannot be read by this release"
+        )

@@ -7,12 +7,14 @@ from hashlib import sha256
 
 from starlette.types import Scope
 
+from service.dashboard.assets import ASSET_PATHS
 from service.problems import Problem, ProblemCode
 from service.records import ApiKey
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
-OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})  # served without a key
+# served without a key: they show no data of a session
+OPEN_PATHS = frozenset({"/", *ASSET_PATHS, "/healthz", "/readyz", "/openapi.json", "/docs"})
 PREFIX = "lhb_"
 
 
@@ -46,11 +48,11 @@ class Keyring:
         Problem
             401 unauthorized: the request needs a key and carries none that is known.
         """
-        if not self.is_closed or scope["path"] in OPEN:
+        if not self.is_closed or scope["path"] in OPEN_PATHS:
             return ""
         tenant = self._presented_tenant(scope)
         if tenant is None:
-            detail = "a request needs the header Authorization: Bearer, with a key of this service"
+            detail = 'a request needs the header "Authorization: Bearer KEY" with a valid key'
             raise Problem(ProblemCode.UNAUTHORIZED, detail, "authorization")
         return tenant
 
@@ -59,11 +61,11 @@ class Keyring:
         return self._presented_tenant(scope) is not None
 
     def _presented_tenant(self, scope: Scope) -> str | None:
-        scheme, key = presented(scope)
+        scheme, key = read_authorization(scope)
         return self._tenants.get(sha256(key).digest()) if scheme.lower() == b"bearer" else None
 
 
-def presented(scope: Scope) -> tuple[bytes, bytes]:
+def read_authorization(scope: Scope) -> tuple[bytes, bytes]:
     """Return scheme and key of the Authorization header; both are empty without that header."""
     given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
     scheme, _, key = given.partition(b" ")

@@ -1,8 +1,8 @@
 """Protection of a server without keys against web pages of other sites in a local browser.
 
-Two attacks are refused. A cross-site request has an Origin header, or the content type of a form.
-With DNS rebinding, the attacker's host name resolves to this server, so that its page is of the
-same origin; such a host name has a dot and is not one of ours.
+Two attacks are refused. A cross-site request has an Origin header, or another content type than
+JSON's. With DNS rebinding, the attacker's host name resolves to this server, so that its page is of
+the same origin; such a host name is not one of ours.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ from starlette.types import Scope
 from service.problems import Problem, ProblemCode
 
 LOCAL = ".localhost"
-BODY_TYPES = (b"application/json", b"application/x-ndjson")
+CONTENT_TYPES = (b"application/json", b"application/x-ndjson")
 
 
 class BrowserGuard:
@@ -38,7 +38,7 @@ class BrowserGuard:
         Problem
             403 foreign_host or foreign_origin; 415 unsupported_media_type.
         """
-        host, origin, kind = b"", None, b""
+        host, origin, kind, has_body = b"", None, b"", False
         for name, value in scope["headers"]:
             if name == b"host":
                 host = value
@@ -46,26 +46,36 @@ class BrowserGuard:
                 origin = value
             elif name == b"content-type":
                 kind = value
+            elif name == b"content-length":
+                has_body = value != b"0"
+            elif name == b"transfer-encoding":
+                has_body = True
         if host not in self._known:
-            self._check_host(host)
+            self._check_host(host, scope)
         if origin is not None and origin.lower().partition(b"://")[2] != host.lower():
-            detail = f"pages of {origin.decode('latin-1')!r} may not use a server without keys"
+            detail = (
+                f"a server without keys refuses requests from pages of {origin.decode('latin-1')!r}"
+            )
             raise Problem(ProblemCode.FOREIGN_ORIGIN, detail, "origin")
-        if kind and kind != BODY_TYPES[0]:
+        if (has_body or kind) and kind != CONTENT_TYPES[0]:
             _check_type(kind)
 
-    def _check_host(self, host: bytes) -> None:
+    def _check_host(self, host: bytes, scope: Scope) -> None:
         name = _without_port(host.decode("latin-1").lower())
-        if not (self._takes_any or name in self._names or _is_ours(name)):
-            detail = f"without keys this server does not answer to {name!r}: LHB_ALLOWED_HOSTS"
+        address = (scope.get("server") or ("", None))[0]  # that the connection came to
+        if not (self._takes_any or name in self._names or _is_local_name(name, address)):
+            detail = (
+                "a server without keys does not answer to the host "
+                f"{name!r}; add it to LHB_ALLOWED_HOSTS"
+            )
             raise Problem(ProblemCode.FOREIGN_HOST, detail, "host")
         if len(self._known) < 100:
             self._known.add(host)
 
 
 def _check_type(kind: bytes) -> None:
-    if kind.partition(b";")[0].strip().lower() not in BODY_TYPES:
-        detail = f"{kind.decode('latin-1')!r}: a body is sent as application/json"
+    if kind.partition(b";")[0].strip().lower() not in CONTENT_TYPES:
+        detail = f"{kind.decode('latin-1')!r}: the content type of a body is application/json"
         raise Problem(ProblemCode.UNSUPPORTED_MEDIA_TYPE, detail, "content-type")
 
 
@@ -75,17 +85,18 @@ def _without_port(host: str) -> str:
     return host.partition(":")[0]
 
 
-def _is_ours(name: str) -> bool:
-    """Return whether a name is an address, ends in .localhost, or has no dot.
+def _is_local_name(name: str, address: str) -> bool:
+    """Return whether a name is this machine's own, or the address that was connected to.
 
-    An attacker cannot register such a name and have it resolve to this server.
+    A request without a Host is no browser's.
     """
-    if "." not in name and ":" not in name:
-        return True
-    if name.endswith(LOCAL):
+    if name in ("", "localhost", address) or name.endswith(LOCAL):
         return True
     try:
-        ipaddress.ip_address(name)
+        asked = ipaddress.ip_address(name)
+        if asked.is_loopback:
+            return True
+        bound = ipaddress.ip_address(address)
     except ValueError:
         return False
-    return True
+    return asked in (bound, getattr(bound, "ipv4_mapped", None))

@@ -18,8 +18,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.problems import MEDIA_TYPE, TITLES, Problem, ProblemCode
 from service.settings import Settings
 
-FILES_BESIDE = 100  # file descriptors kept free for everything but connections
-MOST_FILES = 65_536
+RESERVED_FILES = 100  # file descriptors kept free for everything but connections
+MAX_FILES = 65_536
 END_OF_HEAD = b"\r\n\r\n"
 DRAINED_BYTES = 2**16  # of a body, that are read and discarded after its request was answered
 LINGER_SECONDS = 1.0  # from then until the connection is cut, for the client to read the answer
@@ -65,14 +65,14 @@ class ClientConnection(HttpToolsProtocol):
         """Start the timeout of the first head; answer 503 if too many connections are open."""
         super().connection_made(transport)
         if len(self.connections) > self._most:
-            detail = f"{self._most} connections are open, and there are no more"
+            detail = f"{self._most} connections are open, which is the limit"
             self._refuse(Problem(ProblemCode.TOO_MANY_CONNECTIONS, detail, retry_after=1))
             return
-        self._watch()
+        self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers."""
-        self._unwatch()
+        self._stop_timer()
         if self._write_timer is not None:
             self._write_timer.cancel()
         self._unset_keepalive_if_required()
@@ -99,10 +99,10 @@ class ClientConnection(HttpToolsProtocol):
         else:
             self._n_head, self._tail = 0, b""
             if self._is_answering():
-                self._unwatch()
+                self._stop_timer()
                 return
         if self._timer is None and not self.transport.is_closing():
-            self._watch()
+            self._start_timer()
 
     def _feed_body(self, data: bytes) -> None:
         """Parse more of a body. Chunk sizes, extensions and trailers are limited like a head."""
@@ -113,7 +113,9 @@ class ClientConnection(HttpToolsProtocol):
             return
         self._n_framing += len(data)
         if self._n_framing > self._limit:
-            detail = f"what stands between the chunks of a body has at most {self._limit} bytes"
+            detail = (
+                f"chunk sizes, extensions and trailers of a body have at most {self._limit} bytes"
+            )
             self._refuse(Problem(ProblemCode.HEADERS_TOO_LARGE, detail))
 
     def _drain(self, data: bytes) -> None:
@@ -143,16 +145,16 @@ class ClientConnection(HttpToolsProtocol):
         """Go on to the next request; set timers for an unread answer and an incomplete body."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
-            self._watch_writing()
+            self._start_write_timer()
         if self.cycle.more_body and self.cycle.response_complete and not self._is_in_head():
             self._n_drained = 0
             if self._timer is None and not self.transport.is_closing():
-                self._watch()
+                self._start_timer()
 
     def pause_writing(self) -> None:
         """Pause writing until the client reads, and start the timer for that."""
         super().pause_writing()
-        self._watch_writing()
+        self._start_write_timer()
 
     def resume_writing(self) -> None:
         """Resume writing: the client has read."""
@@ -171,19 +173,19 @@ class ClientConnection(HttpToolsProtocol):
         """Return whether a request is being answered, or its body is awaited."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _watch(self) -> None:
+    def _start_timer(self) -> None:
         seconds = self._settings.header_timeout_seconds
-        self._timer = self.loop.call_later(seconds, self._is_late)
+        self._timer = self.loop.call_later(seconds, self._on_timeout)
 
-    def _unwatch(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _is_late(self) -> None:
+    def _on_timeout(self) -> None:
         self._timer = None
         if self._is_answering():
-            self._watch()  # a pipelined head waits for the answer to the request before it
+            self._start_timer()  # a pipelined head waits for the answer to the request before it
             return
         if not self._is_in_head():
             self._abort()  # no request began, or the rest of an answered request's body is late
@@ -192,21 +194,21 @@ class ClientConnection(HttpToolsProtocol):
         detail = f"the headers did not arrive within {seconds:g} s"
         self._refuse(Problem(ProblemCode.HEADER_TIMEOUT, detail))
 
-    def _watch_writing(self) -> None:
+    def _start_write_timer(self) -> None:
         """Start the timer that aborts the connection unless the client reads the answer."""
         if self._write_timer is None:
             self._has_resumed = False
             n_bytes = self.transport.get_write_buffer_size()
             seconds = self._settings.body_timeout_seconds
-            self._write_timer = self.loop.call_later(seconds, self._look_at_writing, n_bytes)
+            self._write_timer = self.loop.call_later(seconds, self._check_write_progress, n_bytes)
 
-    def _look_at_writing(self, n_before: int) -> None:
+    def _check_write_progress(self, n_before: int) -> None:
         self._write_timer = None
         n_bytes = self.transport.get_write_buffer_size()
         if n_bytes == 0:
             return
         if self._has_resumed or n_bytes <= n_before - PROGRESS_BYTES:
-            self._watch_writing()
+            self._start_write_timer()
         else:
             self._abort()
 
@@ -225,7 +227,7 @@ class ClientConnection(HttpToolsProtocol):
             self.transport.write(text.encode() + END_OF_HEAD + body)
         self.transport.close()
         if self.transport.get_write_buffer_size():
-            self._watch_writing()
+            self._start_write_timer()
 
 
 def connection_class(settings: Settings) -> Any:
@@ -235,11 +237,11 @@ def connection_class(settings: Settings) -> Any:
     stays lower, fewer connections are allowed.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     most = settings.max_connections
     if soft != resource.RLIM_INFINITY:
-        most = max(1, min(most, soft - FILES_BESIDE))
+        most = max(1, min(most, soft - RESERVED_FILES))
     return functools.partial(ClientConnection, settings, most=most)

@@ -10,16 +10,16 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.fast_routes import find_handler
-from service.api.parameters import refuse_parameters
+from service.api.query_parameters import refuse_parameters
 from service.logs import REQUEST_ID
 from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem, ProblemCode, defect
 from service.runtime import Service
 from service.settings import Settings
-from service.web.api_keys import OPEN, Keyring
+from service.web.api_keys import OPEN_PATHS, Keyring
 from service.web.browser_guard import BrowserGuard
-from service.web.rate_limit import Rates
-from service.web.request_body import Body, HeldBodies, SlowBodies
+from service.web.rate_limit import RateLimit
+from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 
 log = structlog.get_logger()
 JSON_TYPE = (b"content-type", b"application/json")
@@ -57,10 +57,10 @@ class Middleware:
         self._metrics = metrics
         self._service = service
         per_second = settings.requests_per_second
-        self._rates = Rates(per_second, settings.request_burst) if per_second else None
-        self._watch = SlowBodies(settings.body_timeout_seconds)
+        self._rates = RateLimit(per_second, settings.request_burst) if per_second else None
+        self._deadlines = BodyDeadlines(settings.body_timeout_seconds)
         self._guard = BrowserGuard(settings.allowed_hosts)
-        self._held = HeldBodies(max(settings.max_bodies_bytes, settings.max_body_bytes))
+        self._memory = BodyMemory(max(settings.max_bodies_bytes, settings.max_body_bytes))
         self._prefix = token_hex(6)
         self._numbers = count(1)
 
@@ -82,13 +82,15 @@ class Middleware:
 
         scope["lhb.request_id"] = request_id.decode()
         REQUEST_ID.set(scope["lhb.request_id"])
-        body = Body(scope, receive, self._settings, self._watch, self._held)
+        body = RequestBody(scope, receive, self._settings, self._deadlines, self._memory)
         try:
             if "\0" in scope["path"]:
-                raise Problem(ProblemCode.UNKNOWN_ROUTE, "no name holds a zero byte")
+                raise Problem(ProblemCode.UNKNOWN_ROUTE, "a path holds no zero byte")
             if self._keys.is_closed:
                 scope["lhb.tenant"] = self._keys.tenant_of(scope)
-                scope["lhb.is_stranger"] = scope["path"] in OPEN and not self._keys.knows(scope)
+                scope["lhb.is_stranger"] = scope["path"] in OPEN_PATHS and not self._keys.knows(
+                    scope
+                )
             else:
                 scope["lhb.tenant"] = ""
                 self._guard.check(scope)
@@ -120,7 +122,7 @@ class Middleware:
             await send_problem(defect(scope["lhb.request_id"]), answer)
         finally:
             if body.n_held:
-                self._held.release(body.n_held)
+                self._memory.release(body.n_held)
             seconds = time.perf_counter() - began
             self._metrics.observe_request(scope, status, seconds)
             if self._settings.log_requests:

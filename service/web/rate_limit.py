@@ -8,13 +8,13 @@ from math import ceil
 from starlette.types import Scope
 
 from service.problems import Problem, ProblemCode
-from service.web.api_keys import presented
+from service.web.api_keys import read_authorization
 
 N_CALLERS = 65_536  # remembered; the least recent one is dropped and then starts with a full burst
-LIMITED = "/v1/"
+LIMITED_PREFIX = "/v1/"
 
 
-class Rates:
+class RateLimit:
     """The generic cell rate algorithm (GCRA).
 
     One time per caller is kept, its theoretical arrival time: the time at which the next request
@@ -52,7 +52,7 @@ class Rates:
         Problem
             429 too_many_requests; the refused request is not counted.
         """
-        if scope["path"].startswith(LIMITED):
+        if scope["path"].startswith(LIMITED_PREFIX):
             self.count_caller(_caller(scope, is_keyed))
 
     def count_caller(self, caller: str | bytes) -> None:
@@ -71,6 +71,8 @@ class Rates:
 
 def _caller(scope: Scope, is_keyed: bool) -> str | bytes:
     if is_keyed:
-        return presented(scope)[1]  # not the whole header, whose scheme and spaces may vary
+        return read_authorization(scope)[
+            1
+        ]  # not the whole header, whose scheme and spaces may vary
     client = scope.get("client")
     return "" if client is None else str(client[0])

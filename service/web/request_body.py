@@ -11,12 +11,12 @@ from service.problems import Problem, ProblemCode
 from service.settings import Settings
 
 IMPORT_PATH = "/v1/sessions/import"
-SMALL = 2**16  # bytes; a body of one chunk up to this size is not counted in `HeldBodies`
+UNCOUNTED_BYTES = 2**16  # bytes; a body of one chunk up to this size is not counted in `BodyMemory`
 # far above what the largest valid body needs: 100 000 rewards with all their keys
-MOST_OF_A_KIND = {b"[": 10**6, b"{": 10**6, b":": 10**6, b'"': 4 * 10**6}
+MAX_OF_EACH = {b"[": 10**6, b"{": 10**6, b":": 10**6, b'"': 4 * 10**6}
 
 
-class Body:
+class RequestBody:
     """One request's body, read within the limits.
 
     Parameters
@@ -25,9 +25,9 @@ class Body:
         Of the ASGI request.
     settings : Settings
         Limits in bytes; an import has its own.
-    watch : SlowBodies
+    deadlines : BodyDeadlines
         Enforces the deadline.
-    held : HeldBodies
+    memory : BodyMemory
         Counts the bytes in memory; the caller releases `n_held` of them at the end.
     """
 
@@ -36,15 +36,15 @@ class Body:
         scope: Scope,
         receive: Receive,
         settings: Settings,
-        watch: "SlowBodies",
-        held: "HeldBodies",
+        deadlines: "BodyDeadlines",
+        memory: "BodyMemory",
     ) -> None:
         self._headers = scope["headers"]
         self._receive = receive
         self._is_import = scope["path"] == IMPORT_PATH
         self._limit = settings.max_import_bytes if self._is_import else settings.max_body_bytes
-        self._watch = watch
-        self._held = held
+        self._deadlines = deadlines
+        self._memory = memory
         self.n_held = 0
         self._counts: dict[bytes, int] = {}
         self._n_bytes = 0
@@ -80,8 +80,8 @@ class Body:
         if self._is_whole:
             return await self._receive()
         if self._deadline is None:
-            self._deadline = self._watch.deadline()
-        message = await self._watch.in_time(self._receive, self._deadline)
+            self._deadline = self._deadlines.deadline()
+        message = await self._deadlines.receive(self._receive, self._deadline)
         if message["type"] == "http.request":
             self._n_bytes += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)
@@ -89,22 +89,22 @@ class Body:
                 raise self._too_large()
             if self._is_import:
                 return message  # it goes to a file
-            if self.n_held or not self._is_whole or self._n_bytes > SMALL:
-                self._held.take(self._n_bytes - self.n_held)
+            if self.n_held or not self._is_whole or self._n_bytes > UNCOUNTED_BYTES:
+                self._memory.take(self._n_bytes - self.n_held)
                 self.n_held = self._n_bytes
             if self._n_bytes > LARGE:
-                self._refuse_crowd(message.get("body", b""))
+                self._limit_values(message.get("body", b""))
         return message
 
-    def _refuse_crowd(self, part: bytes) -> None:
+    def _limit_values(self, part: bytes) -> None:
         """Raise a 422 for too many brackets, keys or strings.
 
         Parsed, a small object takes many times the memory of its text.
         """
-        for kind, most in MOST_OF_A_KIND.items():
+        for kind, most in MAX_OF_EACH.items():
             self._counts[kind] = self._counts.get(kind, 0) + part.count(kind)
             if self._counts[kind] > most:
-                detail = f"a body holds {kind.decode()} at most {most} times"
+                detail = f"a body contains the character {kind.decode()} at most {most} times"
                 raise Problem(ProblemCode.OUT_OF_RANGE, detail, "body")
 
     def _too_large(self) -> Problem:
@@ -113,7 +113,7 @@ class Body:
         )
 
 
-class HeldBodies:
+class BodyMemory:
     """Counts the bytes of all bodies in memory, and limits them to `most`."""
 
     def __init__(self, most: int) -> None:
@@ -129,7 +129,7 @@ class HeldBodies:
             503 overloaded: they would exceed the limit. They are not counted.
         """
         if self._n_bytes + n_bytes > self._most:
-            detail = f"bodies of more than {self._most} bytes are under way; this one has to wait"
+            detail = f"request bodies in memory have reached the limit of {self._most} bytes"
             raise Problem(ProblemCode.OVERLOADED, detail, "body", retry_after=1)
         self._n_bytes += n_bytes
 
@@ -138,7 +138,7 @@ class HeldBodies:
         self._n_bytes -= n_bytes
 
 
-class SlowBodies:
+class BodyDeadlines:
     """Gives every body a deadline, `seconds` after its first read, whatever its chunks are.
 
     One timer watches all bodies; a timer per request would cost every request.
@@ -153,7 +153,7 @@ class SlowBodies:
         """Return the deadline of a body that begins now, in seconds of the event loop's clock."""
         return asyncio.get_running_loop().time() + self._seconds
 
-    async def in_time(self, receive: Receive, deadline: float) -> Message:
+    async def receive(self, receive: Receive, deadline: float) -> Message:
         """Return the next message of `receive`.
 
         Raises
@@ -166,7 +166,7 @@ class SlowBodies:
         self._deadlines[task] = deadline
         if not self._is_watching:
             self._is_watching = True
-            loop.call_later(self._seconds, self._look, loop)
+            loop.call_later(self._seconds, self._cancel_late, loop)
         try:
             return await receive()
         except asyncio.CancelledError:
@@ -177,11 +177,11 @@ class SlowBodies:
         finally:
             del self._deadlines[task]
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
         for task, deadline in list(self._deadlines.items()):
             if deadline <= now:
                 task.cancel()
         self._is_watching = bool(self._deadlines)
         if self._is_watching:
-            loop.call_later(self._seconds / 4, self._look, loop)
+            loop.call_later(self._seconds / 4, self._cancel_late, loop)

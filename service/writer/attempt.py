@@ -1,20 +1,22 @@
 """One attempt to commit a batch: its commands, their transaction and their outcomes."""
 
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from service.problems import Problem, Unavailable
-from service.storage.ports import Keys, Known, Steps, Transaction
+from service.storage.ports import Keys, KnownRows, Steps, Transaction
 from service.writer.command import Command
-from service.writer.unit_of_work import Effects, UnitOfWork, prefetch
+from service.writer.effects import Effects
+from service.writer.unit_of_work import UnitOfWork
 
 Commands = list[Command[Any]]
-Outcome = tuple[Any, BaseException | None]
-Committed = tuple[list[Outcome], list[Effects]]
+CommandOutcome = tuple[Any, BaseException | None]
+Committed = tuple[list[CommandOutcome], list[Effects]]
 BRIEF_SECONDS = 0.005  # the longest that a batch may run in the event loop
 
 
-class Spoiled(Exception):
+class WroteThenFailed(Exception):
     """A command raised a `Problem` after it had written; the transaction must be rolled back."""
 
 
@@ -34,8 +36,8 @@ class Attempt:
     def __init__(self, transaction: Transaction, commands: Commands) -> None:
         self.transaction = transaction
         self.commands = commands
-        self._known = Known()
-        self._outcomes: list[Outcome] = []
+        self._known = KnownRows()
+        self._outcomes: list[CommandOutcome] = []
 
     def fetch(self, keys: Keys) -> Steps:
         """Return the steps that fetch the rows that the commands announced."""
@@ -90,7 +92,29 @@ def announced(commands: Commands) -> Keys:
     return keys
 
 
-def _outcome(command: Command[Any], uow: UnitOfWork) -> Outcome:
+def prefetch(transaction: Transaction, keys: Keys, known: KnownRows) -> Steps:
+    """Return the steps that fetch the rows that a batch announced.
+
+    Rewards name rounds. The decision of a round is fetched only if the session has several
+    trajectories, and its covering measurement only if `measured_through` reaches the round.
+    """
+    yield from transaction.fetch(replace(keys, rounds=set()), known)
+    more = Keys()
+    for place in keys.rounds | known.rounds.keys():
+        key, round = place
+        known.measured[place] = None  # replaced if it is fetched
+        session, trajectory = known.sessions.get(key[:2]), known.trajectories.get(key)
+        if session is None or trajectory is None or round > trajectory.n_rounds:
+            continue
+        if session.n_trajectories > 1 and place not in known.rounds:
+            more.rounds.add(place)
+        if round <= trajectory.measured_through:
+            more.measured.add(place)
+    if more.rounds or more.measured:
+        yield from transaction.fetch(more, known)
+
+
+def _outcome(command: Command[Any], uow: UnitOfWork) -> CommandOutcome:
     before = uow.n_writes
     try:
         return command(uow), None
@@ -98,5 +122,5 @@ def _outcome(command: Command[Any], uow: UnitOfWork) -> Outcome:
         raise
     except Problem as problem:
         if uow.n_writes != before:
-            raise Spoiled from problem
+            raise WroteThenFailed from problem
         return None, problem

@@ -11,19 +11,28 @@ more time than the statements of brief commands take.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from time import monotonic
 
 import structlog
 
 from service.problems import Problem, ProblemCode, Unavailable
 from service.storage.ports import Contended, MustWait, Store, Transaction
-from service.writer.attempt import Attempt, Commands, Committed, Outcome, Spoiled, announced
+from service.writer.attempt import (
+    Attempt,
+    CommandOutcome,
+    Commands,
+    Committed,
+    WroteThenFailed,
+    announced,
+)
 from service.writer.clock import Clock
 from service.writer.command import Command, Result
+from service.writer.effects import Effects
 from service.writer.thread import WriterThread
-from service.writer.unit_of_work import Effects
 
 log = structlog.get_logger()
-TRIES = 10  # attempts at a batch that contends with other processes
+MAX_ATTEMPTS = 10  # attempts at a batch that contends with other processes
+CONTENTION_SECONDS = 10.0  # after which no further attempt begins
 
 
 class GroupCommit:
@@ -61,10 +70,11 @@ class GroupCommit:
         self.clock = clock or Clock()
         self._max_batch = max_batch
         self._max_queue = max_queue
-        self._waiting: deque[tuple[Commands, asyncio.Future[list[Outcome]]]] = deque()
+        self._waiting: deque[tuple[Commands, asyncio.Future[list[CommandOutcome]]]] = deque()
         self._n_waiting = 0
         self._thread = WriterThread()
-        self._pump: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._began: float | None = None
         self.n_batches = 0
         self.n_commands = 0
 
@@ -72,6 +82,12 @@ class GroupCommit:
     def n_waiting(self) -> int:
         """Number of commands that wait for a transaction."""
         return self._n_waiting
+
+    @property
+    def seconds_under_way(self) -> float:
+        """How long the present transaction takes already; 0 if there is none."""
+        began = self._began
+        return 0.0 if began is None else monotonic() - began
 
     async def submit(self, command: Command[Result]) -> Result:
         """Run a command and return its result, once its writes are durable.
@@ -91,7 +107,7 @@ class GroupCommit:
             raise error
         return result
 
-    def submit_all(self, commands: Commands) -> "asyncio.Future[list[Outcome]]":
+    def submit_all(self, commands: Commands) -> "asyncio.Future[list[CommandOutcome]]":
         """Queue commands for the same transaction.
 
         Parameters
@@ -112,25 +128,26 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         if self._n_waiting >= self._max_queue:
             raise Problem(
-                ProblemCode.OVERLOADED, "too many requests wait for the disk", retry_after=1
+                ProblemCode.OVERLOADED, "too many requests wait for a transaction", retry_after=1
             )
-        future: asyncio.Future[list[Outcome]] = loop.create_future()
+        future: asyncio.Future[list[CommandOutcome]] = loop.create_future()
         self._waiting.append((commands, future))
         self._n_waiting += len(commands)
-        if self._pump is None:
-            self._pump = loop.create_task(self._run())
+        if self._task is None:
+            self._task = loop.create_task(self._run())
         return future
 
     async def close(self) -> None:
         """Commit the waiting commands, then stop the thread."""
-        while self._pump is not None:
-            await asyncio.wait([self._pump])
+        while self._task is not None:
+            await asyncio.wait([self._task])
         self._thread.close()
 
     async def _run(self) -> None:
         try:
             while self._waiting:
-                commands, futures = self._take()
+                commands, futures = self._next_batch()
+                self._began = monotonic()
                 try:
                     outcomes, effects = await self._commit(commands)
                 except Exception as error:  # e.g. the thread does not start
@@ -143,20 +160,22 @@ class GroupCommit:
                 self.n_batches += 1
                 self.n_commands += len(commands)
                 for one in effects:
-                    self._tell(one)
+                    self._report(one)
                 if self._store.is_local:  # answer these before the next batch takes the event loop
                     await asyncio.sleep(0)
         finally:
-            self._pump = None
+            self._task = self._began = None
 
-    def _tell(self, effects: Effects) -> None:
+    def _report(self, effects: Effects) -> None:
         """Report the effects of a commit; an error is logged, because the commit stands."""
         try:
             self._after_commit(effects)
         except Exception:
             log.exception("defect", of="after a commit")
 
-    def _take(self) -> tuple[Commands, list[tuple[asyncio.Future[list[Outcome]], int]]]:
+    def _next_batch(
+        self,
+    ) -> tuple[Commands, list[tuple[asyncio.Future[list[CommandOutcome]], int]]]:
         """Take the waiting commands, up to a full batch, with their futures and counts."""
         commands: Commands = []
         futures = []
@@ -177,7 +196,7 @@ class GroupCommit:
         try:
             return await self._commit_async(attempt)
         except Exception:  # the thread cannot be started
-            self._undo(transaction)
+            self._roll_back(transaction)
             raise
 
     async def _commit_async(self, attempt: Attempt) -> Committed:
@@ -187,50 +206,51 @@ class GroupCommit:
             attempt.begin(self.clock())
             is_done = attempt.run_brief(self._store.is_local)
         except Exception:  # the thread runs the batch again
-            return await call(self._failed, (attempt, MustWait()))
+            return await call(self._recover, (attempt, MustWait()))
         if not is_done:
-            return await call(self._finish, attempt)
+            return await call(self._finish_in_thread, attempt)
         try:
             await transaction.run_async(attempt.commit(), call)
         except Exception as error:
-            return await call(self._failed, (attempt, error))
+            return await call(self._recover, (attempt, error))
         return attempt.committed
 
-    def _finish(self, attempt: Attempt) -> Committed:
+    def _finish_in_thread(self, attempt: Attempt) -> Committed:
         """Finish, in the writer's thread, a batch that the event loop has begun."""
         try:
             attempt.run_rest()
             attempt.transaction.run(attempt.commit())
         except Exception as error:
-            return self._failed((attempt, error))
+            return self._recover((attempt, error))
         return attempt.committed
 
-    def _failed(self, failed: tuple[Attempt, Exception]) -> Committed:
+    def _recover(self, failed: tuple[Attempt, Exception]) -> Committed:
         attempt, error = failed
-        self._undo(attempt.transaction)
+        self._roll_back(attempt.transaction)
         if isinstance(error, Contended | MustWait):
             return self.run(attempt.commands)
-        return self._apart(attempt.commands, error)
+        return self._commit_singly(attempt.commands, error)
 
     def run(self, commands: Commands) -> Committed:
         """Run and commit a batch; called in the writer's thread."""
         try:
-            return self._transact(commands)
+            return self._commit_in_thread(commands)
         except Exception as error:
-            return self._apart(commands, error)
+            return self._commit_singly(commands, error)
 
-    def _apart(self, commands: Commands, error: Exception) -> Committed:
+    def _commit_singly(self, commands: Commands, error: Exception) -> Committed:
         """Answer commands that failed as a batch: run them one by one, unless the store failed."""
         if isinstance(error, Unavailable):
             return [(None, error)] * len(commands), []
         if len(commands) == 1:
-            return [(None, error.__cause__ if isinstance(error, Spoiled) else error)], []
+            return [(None, error.__cause__ if isinstance(error, WroteThenFailed) else error)], []
         results = [self.run([command]) for command in commands]
         return [one[0] for one, _ in results], [e for _, effects in results for e in effects]
 
-    def _transact(self, commands: Commands) -> Committed:
+    def _commit_in_thread(self, commands: Commands) -> Committed:
         keys = announced(commands)
-        for _ in range(TRIES):
+        until = monotonic() + CONTENTION_SECONDS
+        for _ in range(MAX_ATTEMPTS):
             transaction = self._store.begin()
             attempt = Attempt(transaction, commands)
             try:
@@ -240,17 +260,19 @@ class GroupCommit:
                 transaction.run(attempt.commit())
                 return attempt.committed
             except Contended as contended:
-                self._undo(transaction)
+                self._roll_back(transaction)
                 if contended.session is not None:
                     keys.sessions.add(contended.session)
+                if monotonic() > until:
+                    break
             except BaseException:
-                self._undo(transaction)
+                self._roll_back(transaction)
                 raise
         raise Unavailable(
-            ProblemCode.STORAGE_BUSY, "other processes hold these rows; nothing was written"
+            ProblemCode.STORAGE_BUSY, "other processes have locked these rows; nothing was written"
         )
 
-    def _undo(self, transaction: Transaction) -> None:
+    def _roll_back(self, transaction: Transaction) -> None:
         """Roll back; if that fails, the store ends the transaction before it begins another."""
         self._on_rollback()
         try:

@@ -17,21 +17,23 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-Given = TypeVar("Given")
-Found = TypeVar("Found")
+Argument = TypeVar("Argument")
+Returned = TypeVar("Returned")
 SLICE_NS = 100_000
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # system call numbers
-Job = tuple["asyncio.Future[Any]", Callable[[Any], Any], Any]
+Call = tuple["asyncio.Future[Any]", Callable[[Any], Any], Any]
 
 
 class WriterThread:
     """A thread that starts with its first job and ends with `close`."""
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def call(self, work: Callable[[Given], Found], argument: Given) -> "asyncio.Future[Found]":
+    def call(
+        self, work: Callable[[Argument], Returned], argument: Argument
+    ) -> "asyncio.Future[Returned]":
         """Run a function in the thread.
 
         Parameters
@@ -55,7 +57,7 @@ class WriterThread:
             thread = threading.Thread(target=self._run, name="writer", daemon=True)
             thread.start()  # raises if the system cannot start another thread
             self._thread = thread
-        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Returned] = asyncio.get_running_loop().create_future()
         self._jobs.put((future, work, argument))
         return future
 

@@ -1,14 +1,12 @@
 """The unit of work: one view of the stored rows and the batch's own pending writes."""
 
-from dataclasses import dataclass, field, replace
-
 from pydantic_core import to_json
 
-from lhb_engine.agents import Agent
 from service.records import (
     ApiKey,
     DecisionRow,
     EstimateRow,
+    HiddenRows,
     MeasurementRow,
     SessionKey,
     SessionRow,
@@ -16,32 +14,10 @@ from service.records import (
     TrajectoryRow,
     number_in,
 )
-from service.storage.ports import Changes, Keys, Known, MustWait, Steps, Transaction
+from service.storage.ports import Changes, Keys, KnownRows, MustWait, Place, Steps, Transaction
 from service.storage.reader import Reader
+from service.writer.effects import Effects, LiveAgent
 from service.writer.round_spans import Spans
-
-
-@dataclass(slots=True)
-class Effects:
-    """What the server has to act on once the batch is durable.
-
-    Fits that became due (by due round), sessions with a newly installed estimate, sessions with a
-    wake-up time, and deleted sessions.
-    """
-
-    due: dict[SessionKey, int] = field(default_factory=dict)
-    installed: set[SessionKey] = field(default_factory=set)
-    timed: dict[SessionKey, float] = field(default_factory=dict)
-    removed: set[SessionKey] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class LiveAgent:
-    """An agent in memory, and the stored state that it was built from or saved as."""
-
-    agent: Agent
-    n_estimates: int
-    state: str | None
 
 
 class UnitOfWork:
@@ -51,7 +27,7 @@ class UnitOfWork:
     ----------
     transaction : Transaction
         The open transaction.
-    known : Known
+    known : KnownRows
         Rows fetched in the transaction; the batch's own rows are added.
     now : float
         Seconds since 1970: one time for the whole batch.
@@ -63,7 +39,7 @@ class UnitOfWork:
         `MustWait` is raised instead, and a thread runs the batch again.
     """
 
-    def __init__(self, transaction: Transaction, known: Known, now: float) -> None:
+    def __init__(self, transaction: Transaction, known: KnownRows, now: float) -> None:
         self.now = round(now, 6)  # microseconds, the precision of timestamps in the API
         self.can_read = True
         self.effects = Effects()
@@ -205,10 +181,15 @@ class UnitOfWork:
         self.n_writes += 1
         self._learned.add(key)
 
-    def restore_agent(self, key: SessionKey, agent: Agent, n_estimates: int) -> None:
-        """Store the state of an imported agent."""
-        self.agents[key] = LiveAgent(agent, n_estimates, None)
-        self.save_agent(key)
+    def save_state(self, key: SessionKey, state: str) -> None:
+        """Store the state of an agent that this batch does not use, as JSON."""
+        self.n_writes += 1
+        self._changes.states[key] = state
+
+    def write_rows(self, changes: Changes) -> None:
+        """Write rows that no command of this batch reads."""
+        self.n_writes += 1
+        self._run(self._transaction.write(changes))
 
     def add_decision(self, decision: DecisionRow) -> None:
         """Store a decision."""
@@ -239,10 +220,11 @@ class UnitOfWork:
         self._changes.api_keys.append(key)
 
     def delete_session(self, session: SessionRow) -> None:
-        """Delete a session and all of its rows."""
+        """Delete a session; its rows are hidden, and a sweep erases them."""
         self.flush()
         self.n_writes += 1
         self._changes.deleted.append(session.key)
+        self.hide(HiddenRows(*session.key, None, 0, None, self.now))
         self.flush()
         self._known.forget(session.key)
         for key in [k for k in self._measured if k[:2] == session.key]:
@@ -250,6 +232,28 @@ class UnitOfWork:
         self.agents.pop(session.key, None)
         self._learned.discard(session.key)
         self.effects.removed.add(session.key)
+
+    def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
+        """Return the note of a session's hidden rows, locked, or None."""
+        self.flush()
+        self._reader()  # raises where it may not block
+        return self._transaction.hidden_rows(key)
+
+    def hide(self, hidden: HiddenRows) -> None:
+        """Note, or note anew, which rows of a session no reader sees."""
+        self.n_writes += 1
+        self._changes.hidden.append(hidden)
+
+    def erase(self, hidden: HiddenRows, place: Place | None) -> Place | None:
+        """Delete some hidden rows; see `Transaction.erase`."""
+        self.flush()
+        self.n_writes += 1
+        return self._transaction.erase(hidden, place)
+
+    def forget_hidden(self, key: SessionKey) -> None:
+        """Drop the note of a session's hidden rows: they are erased, or every reader sees them."""
+        self.n_writes += 1
+        self._changes.swept.append(key)
 
     def flush(self) -> None:
         """Write the buffered changes, so that `stored` sees them.
@@ -271,28 +275,6 @@ class UnitOfWork:
             live = self.agents[key]
             live.state = self._changes.states[key] = to_json(live.agent.state()).decode()
         self._learned.clear()
-
-
-def prefetch(transaction: Transaction, keys: Keys, known: Known) -> Steps:
-    """Return the steps that fetch the rows that a batch announced.
-
-    Rewards name rounds. The decision of a round is fetched only if the session has several
-    trajectories, and its covering measurement only if `measured_through` reaches the round.
-    """
-    yield from transaction.fetch(replace(keys, rounds=set()), known)
-    more = Keys()
-    for place in keys.rounds | known.rounds.keys():
-        key, round = place
-        known.measured[place] = None  # replaced if it is fetched
-        session, trajectory = known.sessions.get(key[:2]), known.trajectories.get(key)
-        if session is None or trajectory is None or round > trajectory.n_rounds:
-            continue
-        if session.n_trajectories > 1 and place not in known.rounds:
-            more.rounds.add(place)
-        if round <= trajectory.measured_through:
-            more.measured.add(place)
-    if more.rounds or more.measured:
-        yield from transaction.fetch(more, known)
 
 
 _NOTHING = Changes()

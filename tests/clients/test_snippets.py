@@ -1,4 +1,7 @@
-"""Every documented snippet runs as it stands (only the address is the test server's)."""
+"""Every documented snippet runs as it stands (only the address is the test server's).
+
+The snippets of one language on one page are one program, in the order of the page.
+"""
 
 import re
 import shutil
@@ -8,37 +11,63 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+from service.app import create_app
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[2]
 DEFAULT_URL = "http://127.0.0.1:8080"
+PAGES = ("README.md", "docs/tutorial.md", "docs/how-to.md", "docs/api.md")
+SNIPPET = r"```{language}\n(.*?)```"
 
 
-def snippets(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("snippet", snippets("python"))
-def test_python(snippet: str, url: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", snippet.replace(DEFAULT_URL, url)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "show arm" in done.stdout
+def program(page: str, language: str) -> str:
+    text = (ROOT / page).read_text()
+    return "\n".join(re.findall(SNIPPET.format(language=language), text, flags=re.DOTALL))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("snippet", snippets("sh"))
-def test_curl(snippet: str, url: str) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs(page: str, url: str, tmp_path: Path) -> None:
+    """Its Python first, its shell after, as a tutorial's reader would."""
     assert shutil.which("curl"), "curl is missing"
     # --fail-with-body turns a 4xx into a failure of the script
-    script = "set -euo pipefail\n" + snippet.replace(DEFAULT_URL, url).replace(
+    shell = "set -euo pipefail\n" + program(page, "sh").replace(
         "curl -s", "curl -sS --fail-with-body"
     )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert '"arm"' in done.stdout
+    commands = [[sys.executable, "-c", program(page, "python")], ["bash", "-c", shell]]
+    for *command, script in commands:
+        done = subprocess.run(
+            [*command, script.replace(DEFAULT_URL, url)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_there_are_snippets() -> None:
-    assert snippets("python")
-    assert snippets("sh")
+def test_every_page_with_snippets_is_run() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    with_snippets = {
+        str(page.relative_to(ROOT))
+        for page in pages
+        if re.search(r"^```(python|sh)\n(?!--8<--)", page.read_text(), flags=re.M)
+    }
+    assert with_snippets == set(PAGES)
+
+
+def test_the_api_page_calls_every_route(tmp_path: Path) -> None:
+    settings = Settings(database_url=f"sqlite:///{tmp_path}/test.db")
+    lines = program("docs/api.md", "sh").replace("\\\n", " ").splitlines()
+    called = [line for line in lines if "$api" in line or "$root" in line]
+    for path, methods in create_app(settings).openapi()["paths"].items():
+        pattern = re.sub(r"/v1", "$api", path) if path.startswith("/v1") else f"$root{path}"
+        pattern = re.sub(r"\\\{\w+\\\}", r"[^/\\s\"?]+", re.escape(pattern)) + r"(?=[\s\"?)]|$)"
+        lines_of_path = [line for line in called if re.search(pattern, line)]
+        for method in methods:
+            assert any(method == verb(line) for line in lines_of_path), f"{method} {path}"
+
+
+def verb(line: str) -> str:
+    if said := re.search(r"-X (\w+)", line):
+        return said[1].lower()
+    return "post" if re.search(r" -d | --data-binary |-d$", line) or "$json" in line else "get"

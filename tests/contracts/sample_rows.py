@@ -17,7 +17,7 @@ from service.records import (
     TrajectoryKey,
     TrajectoryRow,
 )
-from service.storage.ports import Changes, Keys, Known, Store, Transaction
+from service.storage.ports import Changes, Keys, KnownRows, Store, Transaction
 
 WINDOW = FitWindow(2, 9, 12, 4, 12)
 
@@ -115,7 +115,7 @@ class Opened:
         self.rollback = transaction.rollback
 
     def _fetch(self, kind: str, key: Any) -> Any:
-        known = Known()
+        known = KnownRows()
         self._transaction.run(self._transaction.fetch(Keys(**{kind: {key}}), known))
         return getattr(known, kind)[key]
 
@@ -161,7 +161,7 @@ def commit(store: Store, *rows: Any, **more: Any) -> None:
 def begin(store: Store) -> Opened:
     transaction = store.begin()
     announced = Keys(sessions={("t", "s1")}, trajectories={("t", "s1", "")})
-    transaction.run(transaction.fetch(announced, Known()))
+    transaction.run(transaction.fetch(announced, KnownRows()))
     return Opened(transaction)
 
 

@@ -15,6 +15,7 @@ from tests.faults.server_process import Server
 
 ARMS = [[0.5, -0.25], [1.0, 2.0]]
 NOT_WRITTEN = "/v1/sessions/import"  # schemathesis cannot write NDJSON
+ENDLESS = "/v1/sessions/{session_id}/changes"  # each answer streams for 25 s
 ITEMS_ANSWER = "/v1/batch"  # 200, and each item its own status
 
 
@@ -95,7 +96,7 @@ def test_every_answer_is_one_that_the_schema_documents(tmp_path: Path, mode: str
     with Server(tmp_path / "lhb.db") as server, server.client() as client:
         schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
         found = {}
-        for result in schema.exclude(path=NOT_WRITTEN).get_all_operations():
+        for result in schema.exclude(path=[NOT_WRITTEN, ENDLESS]).get_all_operations():
             operation = result.ok()
             found[operation.label] = fuzz(operation, mode, client)
     assert not set().union(*found.values()) & {500, 503}

@@ -5,7 +5,8 @@ from dataclasses import fields
 import pytest
 
 from clients.sdk.wire import Decision
-from service.api.response_types import DecisionAnswer
+from lhb_engine.estimate import Estimate
+from service.api.response_types import DecisionAnswer, FitAnswer
 from service.records import DecisionRow
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.sql.columns import COLUMNS, COUNTERS, column_types
@@ -57,3 +58,7 @@ def test_the_client_reads_what_is_answered_of_a_decision() -> None:
     answered = tuple(DecisionAnswer.model_fields)
     assert tuple(f.name for f in fields(Decision) if f.name != "extra") == answered
     assert set(answered) <= {*DecisionRow._fields, "event_id"}
+
+
+def test_an_estimate_is_answered_with_all_its_fields() -> None:
+    assert {f.name for f in fields(Estimate)} <= set(FitAnswer.model_fields)

@@ -21,7 +21,6 @@ from tests.contracts.sample_rows import (
     commit,
     decision,
     estimate,
-    measurement,
     session,
     trajectory,
 )
@@ -133,23 +132,6 @@ def test_sessions_are_listed_by_creation_and_tenant(store: Store) -> None:
         assert [s.id for s in reader.sessions("t", "s1", 9, False)] == ["s2", "s4"]
         assert [s.id for s in reader.sessions("t", "s1", 9, True)] == ["s2", "s3", "s4"]
         assert [s.id for s in reader.sessions("other", "", 9, True)] == ["s9"]
-
-
-def test_deletion_takes_all_of_a_session_and_nothing_else(store: Store) -> None:
-    rows = (decision(1), measurement(1), estimate(1))
-    commit(store, session(name="n"), trajectory(), *rows, states={S1: "{}"})
-    commit(store, session("s2"), trajectory(id="s2"), decision(1, id="s2"))
-    commit(store, deleted=[S1])
-    with store.reader() as reader:
-        assert reader.session(S1) is None
-        assert reader.trajectories(S1) == []
-        assert reader.decisions(T1, 0, 9) == []
-        assert list(reader.measurement_log(T1)) == []
-        assert reader.estimates(S1, 0, 9) == []
-        assert reader.agent_state(S1) is None
-        assert reader.session(("t", "s2")) == session("s2")
-        assert len(reader.decisions(("t", "s2", ""), 0, 9)) == 1
-    commit(store, session(name="n"), trajectory(), *rows)
 
 
 def test_what_a_session_was_created_as_outlives_its_name(store: Store) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
+from service.fits.history import read_history
 from service.records import (
     DecisionRow,
     DueFit,
@@ -166,9 +167,9 @@ def test_a_history_has_the_window_its_lags_and_no_more_than_the_manifest(store: 
     commit(store, measurement(14))
     due = DueFit(WINDOW, {"": 9}, {}, "overdue", 0.0)
     with store.reader() as reader:
-        history = reader.history(session(), WINDOW)
-        limited = reader.history(session(), WINDOW, due)
-        everything = reader.history(session(), FitWindow(1, 1, 14, 4, 14))
+        history = read_history(reader, session(), WINDOW)
+        limited = read_history(reader, session(), WINDOW, due)
+        everything = read_history(reader, session(), FitWindow(1, 1, 14, 4, 14))
     assert everything.trajectories[""].measurements.last.tolist() == [8, 9, 10, 13, 14]
     part = history.trajectories[""]
     assert (part.first_round, part.last_round) == (6, 12)

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from service.fits.job import run_fit
+from service.storage.database_url import open_reader
 
 
 def held_fit(
@@ -15,6 +16,17 @@ def held_fit(
     gate.with_suffix(".pid").write_text(str(os.getpid()))
     while gate.exists():
         time.sleep(0.01)
+    return run_fit(database_url, tenant, session_id, due, idle_seconds)
+
+
+def held_if_wide(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> str | None:
+    """A real fit; of many features only once the gate is gone."""
+    with open_reader(database_url) as reader:
+        session = reader.session((tenant, session_id))
+    if session is not None and session.dim > 2:
+        return held_fit(database_url, tenant, session_id, due, idle_seconds)
     return run_fit(database_url, tenant, session_id, due, idle_seconds)
 
 

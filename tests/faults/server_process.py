@@ -92,7 +92,8 @@ class Server:
 
     def client(self) -> httpx.Client:
         """A plain client."""
-        return httpx.Client(base_url=self.url, timeout=60)
+        json = {"content-type": "application/json"}
+        return httpx.Client(base_url=self.url, timeout=60, headers=json)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -111,6 +112,9 @@ class WorkerProcess(Server):
     ready = "working"
 
 
+OURS = "host: localhost\r\ncontent-type: application/json\r\n"  # what a server without keys wants
+
+
 class RawConnection:
     """One kept connection that posts JSON: a few system calls a request."""
 
@@ -125,7 +129,7 @@ class RawConnection:
     async def post(self, path: str, body: Any) -> tuple[int, Any]:
         """Status and JSON; raises ConnectionError when the server goes away."""
         content = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nhost: lhb\r\ncontent-length: {len(content)}\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\n{OURS}content-length: {len(content)}\r\n\r\n"
         self._writer.write(head.encode() + content)
         try:
             head_bytes = await self._reader.readuntil(b"\r\n\r\n")

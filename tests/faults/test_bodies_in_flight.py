@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.faults.server_process import Server
+from tests.faults.server_process import OURS, Server
 from tests.faults.test_clients import ARMS, connect, create
 from tests.faults.test_connections import everything
 from tests.faults.test_deadlines import memory
@@ -17,7 +17,7 @@ def test_unfinished_bodies_hold_little_memory(tmp_path: Path) -> None:
     with Server(tmp_path / "lhb.db", **limits) as server, server.client() as client:
         session = create(client)
         path = f"/v1/sessions/{session}/decisions"
-        head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {15 * MB}\r\n\r\n".encode()
+        head = f"POST {path} HTTP/1.1\r\n{OURS}content-length: {15 * MB}\r\n\r\n".encode()
         before, refused = memory(server), 0
         with ExitStack() as stack:
             for _ in range(100):

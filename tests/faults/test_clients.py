@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.faults.load_generator import check_all, make_players, play_all
-from tests.faults.server_process import Server
+from tests.faults.server_process import OURS, Server
 
 ARMS = [[0.5, -0.25], [1.0, 2.0]]
 
@@ -35,9 +35,7 @@ def connect(server: Server) -> socket.socket:
 def request_of(session: str, body: Any, length: int | None = None) -> bytes:
     content = json.dumps(body).encode()
     n = len(content) if length is None else length
-    head = (
-        f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: {n}\r\n\r\n"
-    )
+    head = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\n{OURS}content-length: {n}\r\n\r\n"
     return head.encode() + content
 
 
@@ -73,7 +71,7 @@ def test_a_body_of_100_mb_is_refused_and_not_kept(tmp_path: Path) -> None:
             announced.sendall(request_of(session, {}, length=100 * 2**20))
             assert b"413" in announced.recv(4096)
         with connect(server) as chunked:
-            head = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\nhost: x\r\n"
+            head = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\n{OURS}"
             chunked.sendall(head.encode() + b"transfer-encoding: chunked\r\n\r\n")
             piece = b"100000\r\n" + b" " * 2**20 + b"\r\n"
             n_sent = 0
@@ -131,7 +129,7 @@ def test_who_does_not_read_an_export_holds_no_view_of_the_database(tmp_path: Pat
 
         with connect(server) as silent:
             silent.sendall(
-                f"GET /v1/sessions/{session}/events HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+                f"GET /v1/sessions/{session}/events HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
             )
             assert silent.recv(12) == b"HTTP/1.1 200"
             skipped = client.post(f"/v1/sessions/{session}/decisions", json={"skip": True})

@@ -98,6 +98,17 @@ class Compose:
             process.communicate()
 
 
+def wait_until_it_listens(port: int) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
 @contextmanager
 def proxy(ports: list[int]) -> Iterator[str]:
     """nginx with the file's configuration; the name `api` is two ports here."""
@@ -117,6 +128,7 @@ def proxy(ports: list[int]) -> Iterator[str]:
             [nginx(), "-c", str(configuration), "-g", "daemon off;"], stderr=subprocess.DEVNULL
         )
         try:
+            wait_until_it_listens(port)
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()

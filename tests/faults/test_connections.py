@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.faults.server_process import Server
+from tests.faults.server_process import OURS, Server
 from tests.faults.test_clients import ARMS, connect, create, request_of
 
 LIMITS = {
@@ -75,7 +75,7 @@ def test_who_says_nothing_is_let_go(server: Server) -> None:
 
 
 def test_a_head_has_a_largest_size(server: Server, session: str) -> None:
-    line = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\nhost: x\r\n".encode()
+    line = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\n{OURS}".encode()
     for filler in (b"x-long: " + b"a" * 10_000, b"x-more: a\r\n" * 2000):
         for piece in (500, 10**6):
             with connect(server) as connection:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.server_process import Server
+from tests.faults.server_process import OURS, Server
 from tests.faults.test_clients import ARMS, connect, create, request_of
 from tests.faults.test_connections import everything
 
@@ -74,7 +74,7 @@ def memory(server: Server) -> int:
 def test_who_is_answered_before_the_body_has_ended_is_let_go(
     server: Server, path: str, drop: bytes
 ) -> None:
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 10000000\r\n\r\n".encode()
+    head = f"POST {path} HTTP/1.1\r\n{OURS}content-length: 10000000\r\n\r\n".encode()
     with connect(server) as connection:
         connection.sendall(head + b"x")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 40")
@@ -83,7 +83,7 @@ def test_who_is_answered_before_the_body_has_ended_is_let_go(
 
 
 def test_the_rest_of_an_answered_body_is_not_read(server: Server) -> None:
-    head = b"POST /v1/nothing HTTP/1.1\r\nhost: x\r\ncontent-length: 10000000\r\n\r\n"
+    head = f"POST /v1/nothing HTTP/1.1\r\n{OURS}content-length: 10000000\r\n\r\n".encode()
     sent = 0
     with connect(server) as connection:
         connection.sendall(head)
@@ -98,14 +98,16 @@ def test_the_rest_of_an_answered_body_is_not_read(server: Server) -> None:
 def test_a_small_body_that_comes_after_its_answer_keeps_the_connection(server: Server) -> None:
     with connect(server) as connection:
         for _ in range(3):
-            connection.sendall(b"POST /v1/nothing HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\n")
+            connection.sendall(
+                f"POST /v1/nothing HTTP/1.1\r\n{OURS}content-length: 4\r\n\r\n".encode()
+            )
             assert answer_of(connection).startswith(b"HTTP/1.1 404")
             connection.sendall(b"{  }")
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("before", [b"", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"])
+@pytest.mark.parametrize("before", [b"", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"])
 def test_empty_lines_keep_no_connection(server: Server, before: bytes) -> None:
     """Between requests they are allowed, and are no word."""
     with connect(server) as connection:
@@ -117,7 +119,7 @@ def test_empty_lines_keep_no_connection(server: Server, before: bytes) -> None:
 
 def test_who_never_reads_is_let_go(server: Server, session: str) -> None:
     """Answers wait for the client in the server's memory: for a while."""
-    ask = f"GET /openapi.json HTTP/1.1\r\nhost: {session}\r\n\r\n".encode()
+    ask = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
     connection = connect(server)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     with connection:
@@ -133,7 +135,7 @@ def test_who_never_reads_is_let_go(server: Server, session: str) -> None:
 
 
 def test_a_trailer_is_refused_and_never_a_header(server: Server, session: str) -> None:
-    head = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\nhost: x\r\n".encode() + CHUNKED
+    head = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\n{OURS}".encode() + CHUNKED
     body = request_of("", {"contexts": ARMS}).partition(b"\r\n\r\n")[2]
     chunk = b"%x\r\n%s\r\n" % (len(body), body)
     with connect(server) as connection:
@@ -152,7 +154,7 @@ def test_a_trailer_is_refused_and_never_a_header(server: Server, session: str) -
 def test_what_stands_between_chunks_is_bounded(
     server: Server, session: str, start: bytes, part: bytes
 ) -> None:
-    head = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\nhost: x\r\n".encode() + CHUNKED
+    head = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\n{OURS}".encode() + CHUNKED
     before, sent = memory(server), 0
     with connect(server) as connection:
         connection.sendall(head + start)
@@ -170,7 +172,7 @@ def test_what_stands_between_chunks_is_bounded(
 
 def test_every_slot_is_free_again(server: Server) -> None:
     """Fifty connections that would all have stayed for ever, on a limit of fifty."""
-    head = b"POST /v1/nothing HTTP/1.1\r\nhost: x\r\ncontent-length: 10000000\r\n\r\nx"
+    head = f"POST /v1/nothing HTTP/1.1\r\n{OURS}content-length: 10000000\r\n\r\nx".encode()
     with ExitStack() as stack:
         kept = [stack.enter_context(connect(server)) for _ in range(45)]
         for one in kept:

@@ -126,6 +126,26 @@ def test_the_log_leaves_a_small_disk_to_the_data(small_disk: Path) -> None:
         assert [item["round"] for item in log_of(client, session)] == list(range(1, n + 1))
 
 
+def test_a_log_that_the_disk_has_no_room_for_blocks_nobody(small_disk: Path) -> None:
+    """It fails with the true cause as often as it comes, and is taken once there is room."""
+    with Server(small_disk / "lhb.db") as server, server.client() as client:
+        body = {"algorithm": "uniform", "dim": 256, "horizon": 4}
+        session = str(client.post("/v1/sessions", json=body).json()["id"])
+        path = f"/v1/sessions/{session}/history"
+        log = {"contexts": [[1.0] * 256] * 1500, "import_id": "a"}
+        for n in (1, 2):
+            answer = client.post(path, json=log)
+            assert (answer.status_code, answer.json()["code"]) == (503, "storage_full")
+            assert answer.headers["retry-after"]
+            assert wide(client, session, n).status_code == 201
+        mount("-o", "remount,size=32m", str(small_disk))
+        answer = client.post(path, json=log)
+        assert answer.status_code == 201, answer.text
+        assert (answer.json()["first_round"], answer.json()["last_round"]) == (3, 1502)
+        assert client.post(path, json=log).status_code == 200
+        assert wide(client, session, 3).json()["round"] == 1503
+
+
 def test_a_disk_that_was_mounted_read_only(small_disk: Path) -> None:
     database = small_disk / "lhb.db"
     with Server(database) as server, server.client() as client:

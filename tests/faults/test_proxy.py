@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.faults.server_process import Server
+from tests.faults.server_process import OURS, Server
 from tests.faults.test_clients import ARMS, create
 from tests.faults.test_compose import nginx, proxy
 
@@ -41,7 +41,7 @@ def test_the_proxy_passes_bodies_on_and_speaks_problem_json(tmp_path: Path) -> N
         path = f"/v1/sessions/{create(client)}/decisions"
         assert client.post(path, json={"contexts": ARMS}).status_code == 201
         before = proxy_memory(url)
-        head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {15 * MB}\r\n\r\n".encode()
+        head = f"POST {path} HTTP/1.1\r\n{OURS}content-length: {15 * MB}\r\n\r\n".encode()
         host, port = url.removeprefix("http://").split(":")
         for _ in range(9):
             slow = stack.enter_context(socket.create_connection((host, int(port)), timeout=5))
@@ -50,7 +50,8 @@ def test_the_proxy_passes_bodies_on_and_speaks_problem_json(tmp_path: Path) -> N
             except OSError:
                 break  # refused by the API: others hold enough
         assert proxy_memory(url) - before < 30 * MB
-        large = client.post(path, content=b" " * 16 * MB + b"{}")
+        json = {"content-type": "application/json"}
+        large = client.post(path, content=b" " * 16 * MB + b"{}", headers=json)
         assert large.status_code == 413
         assert large.headers["content-type"] == "application/problem+json"
         assert large.json()["code"] == "body_too_large"

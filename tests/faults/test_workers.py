@@ -84,6 +84,32 @@ def test_a_dead_or_frozen_workers_fit_runs_again(
             assert estimates(client, session) == found
 
 
+@pytest.mark.slow
+def test_readiness_says_that_fits_are_late(postgres_url: str) -> None:
+    """Its one worker is frozen while idle, until it goes on."""
+
+    def fits() -> str:
+        return str(client.get("/readyz").json()["fits"])
+
+    with (
+        Server(postgres_url, LHB_FIT_LATE_SECONDS="5") as server,
+        server.client() as client,
+        WorkerProcess(postgres_url) as worker,
+    ):
+        assert worker.process is not None
+        worker.process.send_signal(signal.SIGSTOP)
+        session = due_session(client)
+        due_at = time.monotonic()
+        assert fits() == "ok"  # it is not late yet
+        while fits() == "ok":
+            assert time.monotonic() - due_at < 20
+        assert client.get("/readyz").status_code == 200
+        assert estimates(client, session) == []
+        worker.process.send_signal(signal.SIGCONT)
+        assert not wait_for_fits(client, session)["fit_due"]
+        assert fits() == "ok"
+
+
 class FailingWorker(WorkerProcess):
     """Its fits cannot read their data."""
 

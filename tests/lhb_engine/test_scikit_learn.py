@@ -250,3 +250,33 @@ def test_intervals_of_predictions_cover_where_the_past_is_not_known_too():
     assert high[0] - low[0] > 1.5 * (high[7] - low[7])
     low, high = model.predict_interval(X[4:], past=X[:4])
     np.testing.assert_allclose(high - low, high[0] - low[0])
+
+
+def test_the_path_of_lams_begins_where_the_first_lag_enters():
+    """Rewards seven times as large, so that lambda_max is not near 1."""
+    X, y, _ = problem()
+    path = LaggedGroupLassoCV(6, n_lams=4, n_folds=2).fit(X, 7 * y)
+    top = path.lams_[0]
+    assert not LaggedGroupLasso(6, 1.001 * top).fit(X, 7 * y).coef_.any()
+    assert LaggedGroupLasso(6, 0.99 * top).fit(X, 7 * y).coef_.any()
+
+
+def test_standardized_features_have_no_units_without_an_intercept_too():
+    X, y, _ = problem()
+    X, y = X + np.array([0.5, 0, -1]), y - 4
+    model = LaggedGroupLasso(6, 0.02, fit_intercept=False, standardize=True, tol=1e-10)
+    plain, scaled = clone(model).fit(X, y), clone(model).fit(X * [1, 100, 0.01], y)
+    np.testing.assert_allclose(scaled.coef_ * [1, 100, 0.01], plain.coef_, atol=1e-6)
+    # each feature by its own root mean square: the second, in the middle, is the smallest
+    assert plain.coef_[1].all()
+
+
+def test_the_noise_is_unbiased_beside_controls():
+    """Twelve rows and six controls: divided by the rows, the variance would be half the truth."""
+    rng = np.random.default_rng(4)
+    model = LaggedGroupLasso(1, 1e6, controls=tuple(range(6)), fit_intercept=False)
+    variances = [
+        model.fit(rng.standard_normal((12, 7)), rng.standard_normal(12)).sigma_ ** 2
+        for _ in range(400)
+    ]
+    assert np.mean(variances) == pytest.approx(1.0, abs=4 * np.sqrt(2 / 6 / 400))

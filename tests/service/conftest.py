@@ -24,6 +24,9 @@ class Client(httpx.AsyncClient):
 
     service: Service
 
+    def __init__(self, **how: Any) -> None:
+        super().__init__(headers={"content-type": "application/json"}, **how)
+
     async def create(self, **body: Any) -> str:
         """A new session's id; uniform in two dimensions unless told otherwise."""
         body = {"algorithm": "uniform", "dim": 2, "horizon": 4, "seed": 1, **body}

@@ -12,17 +12,10 @@ from service.app import create_app
 from service.commands.rewards import Accepted
 from service.fits.embedded import FitPool
 from service.problems import Problem, ProblemCode
-from service.records import DecisionRow, SessionKey, SessionRow
+from service.records import DecisionRow, SessionRow
 from service.runtime import Service
 from service.settings import Settings
 from tests.service.service_harness import CONTEXTS, ServiceHarness
-
-
-class Unfitted(FitPool):
-    """Fits become due, and the test says what comes of them."""
-
-    def _run(self, key: SessionKey, due: int) -> None:
-        self._due[key] = (due, 0.0)
 
 
 class HttpHarness(ServiceHarness):
@@ -32,9 +25,11 @@ class HttpHarness(ServiceHarness):
         self._runner = asyncio.Runner()
         app = create_app(Settings(database_url=f"sqlite:///{path / 'lhb.db'}", log_level="error"))
         self._lifespan = app.router.lifespan_context(app)
-        with patch("service.app.FitPool", Unfitted):
+        # fits become due, and the test says what comes of them; `patch` knows if a name is gone
+        with patch.object(FitPool, "_run_waiting", lambda pool: None):
             self._runner.run(self._lifespan.__aenter__())
         self.service: Service = app.state.service
+        patch.object(self.service.fits, "_run_waiting", lambda: None).start()
         self.store, self.agents = self.service.store, self.service.agents
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app), base_url="http://lhb"

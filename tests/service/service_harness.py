@@ -9,7 +9,8 @@ from lhb_engine.estimate import Estimate
 from service.agent_cache import Agents
 from service.api.sessions import DEFAULTS
 from service.commands.decisions import Blocked, Decide, Taken
-from service.commands.rewards import Receive, Reward
+from service.commands.reward_rounds import Reward
+from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.record import Fitted
@@ -17,8 +18,10 @@ from service.fits.schedule import Tick
 from service.records import DecisionRow, EstimateRow, SessionKey, SessionRow
 from service.storage.ports import Store
 from service.storage.sqlite.store import SqliteStore
+from service.transfer.import_file import prepare_import
+from service.transfer.import_session import import_session
+from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
-from service.writer.unit_of_work import Effects
 
 CONTEXTS = np.array([[1.0, 0.0], [0.0, 1.0]])
 OK = Estimate(status="ok", lag_weights=np.ones(4) / 4, theta=np.array([0.6, 0.8]))
@@ -52,6 +55,22 @@ class ServiceHarness:
             raise error
         [self.effects] = effects
         return result
+
+    def run_large(self, write: Any) -> Any:
+        """The result of a large write, its commands run one after the other."""
+        result = None
+        while True:
+            try:
+                result = self.run(write.send(result))
+            except StopIteration as done:
+                return done.value
+
+    def import_file(self, path: Path, content: bytes) -> Any:
+        """The session that a file makes, and whether it is new; `path` is a folder for it."""
+        file = path / "file"
+        file.write_bytes(content)
+        prepared = prepare_import(file, path / "rows", "", None, False)
+        return self.run_large(import_session(prepared, lambda key: None))
 
     def create(self, **body: Any) -> SessionRow:
         """A new session, which the other methods then mean."""
@@ -91,7 +110,7 @@ class ServiceHarness:
 
     def reward(self, value: float, trajectory: str = "", **when: Any) -> Any:
         """One reward."""
-        return self.run(Receive(self.key, [Reward(value, trajectory, **when)], self.agents))
+        return self.run(ReceiveRewards(self.key, [Reward(value, trajectory, **when)], self.agents))
 
     def tick(self) -> None:
         """What a timer does."""

@@ -67,6 +67,33 @@ async def test_replay_equals_live_whatever_decides(serve: Serve, name: str) -> N
         assert replay.n_decisions >= 40
 
 
+async def test_replay_equals_live_where_candidates_decide_and_after_an_import(
+    serve: Serve,
+) -> None:
+    """The arms never change, so decisions take posterior draws in turn."""
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", refit="blocking")
+        for name, first, last in (("", 1, 60), ("b", 1, 20)):
+            for round in range(first, last + 1):
+                answer = await client.decide(session, ARMS[:3], trajectory=name)
+                value = ARMS[answer["arm"]][0] + 0.3 * (round % 3)
+                await client.reward(session, value=value, round=round, trajectory=name)
+        estimate = await client.read(f"/v1/sessions/{session}/estimate")
+        assert len(estimate["candidates"]) == 64
+        assert replayed(client, session).differences == []
+        exported = await client.get(f"/v1/sessions/{session}/events")
+        answer = await client.post("/v1/sessions/import?name=copy", content=exported.content)
+        assert answer.status_code == 201, answer.text
+        copy = answer.json()["id"]
+        assert replayed(client, copy).differences == []
+        for _ in range(5):
+            mine, theirs = [
+                await client.decide(of, ARMS[:3], trajectory="") for of in (session, copy)
+            ]
+            assert mine["arm"] == theirs["arm"]
+            assert mine["explored"]
+
+
 @pytest.mark.parametrize(
     "damage",
     [

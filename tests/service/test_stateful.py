@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lhb_engine.agents.epochs import ad_windows
+from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
+from service.fits.history import read_history
 from service.problems import Problem
 from service.records import DueFit
 from tests.service.service_harness import OK, ZERO, ServiceHarness
@@ -196,7 +197,7 @@ class Machine(RuleBasedStateMachine):
             window = FitWindow(1, 1, session.n_rounds, HORIZON, session.n_rounds)
             due = DueFit(window, dict.fromkeys(self.model.rounds, 10**6), {}, "", 0.0)
             with self.harness.store.reader() as reader:
-                history = reader.history(session, window, due)
+                history = read_history(reader, session, window, due)
             for name, part in history.trajectories.items():
                 expected = sorted({v for (n, _), v in self.model.values.items() if n == name})
                 read = part.measurements

@@ -21,9 +21,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from lhb_engine.agents.epochs import ad_windows
+from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
 from service.commands.sessions import ChangeSession
+from service.fits.history import read_history
 from service.problems import Problem
 from service.storage.database_url import open_store
 from tests.service.service_harness import OK, ZERO, ServiceHarness
@@ -217,7 +218,7 @@ class Machine(RuleBasedStateMachine):
         assert current is not None
         assert (current.measured, current.closed) == (fit.measured, fit.closed)
         with self.harness.store.reader() as reader:
-            history = reader.history(session, current.window, current)
+            history = read_history(reader, session, current.window, current)
         for name, part in history.trajectories.items():
             read = part.measurements
             rows = list(zip(read.last.tolist(), read.value.tolist(), strict=True))

@@ -11,16 +11,15 @@ import httpx
 import numpy as np
 
 from clients.bench.server.busy_fits import BEGUN
-from clients.bench.server.fixed_rate import steady_latencies
 from clients.bench.server.load import (
     DIM,
     N_ARMS,
     N_CONNECTIONS,
     Answered,
+    by_asyncio,
     by_wrk,
     decide_all,
     generator,
-    request_of,
 )
 from clients.bench.server.processes import N_SESSIONS, servers
 
@@ -66,11 +65,10 @@ def _pair(folder: Path, i: int, seconds: float) -> dict[str, dict[str, float]]:
         body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
         ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(N_SESSIONS)]
         rate = decide_all([url], ids, CAPACITY_SECONDS, one_session=False).requests_per_second / 2
-        steady = _steady_wrk if generator() == "wrk" else _steady_asyncio
         for when in ("with", "without") if i % 2 == 0 else ("without", "with"):
             fitted = _begin_fit(client, Path(f"{stalls}{BEGUN}")) if when == "with" else None
             began = time.monotonic()
-            played = steady(url, ids, rate, seconds)
+            played = _at_rate(url, ids, rate, seconds)
             pair[when] = {
                 "p99_ms": round(played.p99_ms, 3),
                 "requests_per_second": round(played.requests_per_second, 1),
@@ -84,18 +82,15 @@ def _pair(folder: Path, i: int, seconds: float) -> dict[str, dict[str, float]]:
     return pair
 
 
-def _steady_wrk(url: str, ids: list[str], rate: float, seconds: float) -> Answered:
-    """Measure latency from each request; a late answer delays its own connection only."""
+def _at_rate(url: str, ids: list[str], rate: float, seconds: float) -> Answered:
+    """Load a server at about `rate`. wrk's connections pause; asyncio's requests are due by clock.
+
+    wrk measures latency from each request, so that a late answer delays its own connection only.
+    """
+    if generator() == "asyncio":
+        return by_asyncio([url], ids, BODY, seconds, one_session=False, rate=rate)
     pause = max(1.0, N_CONNECTIONS / rate * 1e3 - ANSWER_MS)
     return by_wrk([url], ids, BODY, seconds, one_session=False, pause_ms=pause)
-
-
-def _steady_asyncio(url: str, ids: list[str], rate: float, seconds: float) -> Answered:
-    """Measure latency from the time each request was due."""
-    requests = [request_of(f"/v1/sessions/{id}/decisions", BODY) for id in ids]
-    latencies = steady_latencies(url, requests, rate, seconds)
-    n = len(latencies)
-    return Answered(n / seconds, latencies[int(0.99 * n)] * 1e3, n)
 
 
 def _begin_fit(client: httpx.Client, begun: Path) -> str:

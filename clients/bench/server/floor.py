@@ -14,7 +14,7 @@ from service.server import AnnouncingServer
 app = FastAPI()
 
 
-class DecisionBody(BaseModel):
+class FloorBody(BaseModel):
     """The body of a decision."""
 
     contexts: list[list[float]]
@@ -32,7 +32,7 @@ async def delete(session_id: str) -> None:
 
 
 @app.post("/v1/sessions/{session_id}/decisions", status_code=201)
-async def decide(session_id: str, decision: DecisionBody) -> dict[str, Any]:
+async def decide(session_id: str, decision: FloorBody) -> dict[str, Any]:
     """Choose an arm at random, and answer with the fields of a decision."""
     contexts = np.array(decision.contexts)
     arm = random.randrange(len(contexts))

@@ -1,10 +1,10 @@
-"""Full load: as many decisions a second as a server answers.
+"""Load on servers: as many decisions a second as they answer, or a given rate.
 
-The generator is wrk where it is installed, else asyncio. Both keep one request under way on every
-connection. wrk needs less CPU; a run uses one generator throughout, and its report says which.
+The generator is wrk where it is installed, else asyncio. Both have one request at a time under way
+on every connection. wrk needs less CPU; a run uses one generator throughout, and its report says
+which.
 """
 
-import asyncio
 import json
 import random
 import re
@@ -12,10 +12,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from itertools import count
+from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 N_CONNECTIONS, N_ARMS, DIM = 64, 20, 10
 _SCRIPT = """
@@ -111,101 +110,33 @@ def _milliseconds(text: str) -> float:
 
 
 def by_asyncio(
-    urls: list[str], ids: list[str], body: str, seconds: float, one_session: bool
+    urls: list[str],
+    ids: list[str],
+    body: str,
+    seconds: float,
+    one_session: bool,
+    rate: float | None = None,
 ) -> Answered:
-    """Load all servers from one event loop of this process."""
+    """Load all servers from one event loop of this process; see `asyncio_load`."""
     import uvloop
 
-    began = time.perf_counter()
-    latencies = sorted(uvloop.run(_play(urls, _requests(ids, body, one_session), seconds)))
-    elapsed, n = time.perf_counter() - began, len(latencies)
-    return Answered(n / elapsed, latencies[int(0.99 * n)] * 1e3, n)
+    from clients.bench.server.asyncio_load import latencies
 
-
-def request_of(path: str, body: Any) -> bytes:
-    """Return a whole POST request; a `body` that is no string is encoded as JSON."""
-    content = (body if isinstance(body, str) else json.dumps(body)).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: lhb\r\ncontent-length: {len(content)}\r\n\r\n"
-    return head.encode() + content
-
-
-def _requests(ids: list[str], body: str, one_session: bool) -> Iterator[bytes]:
     paths = [f"/v1/sessions/{id}/decisions" for id in ids]
     if one_session:
         bodies = [f'{{"trajectory":"{i}",{body[1:]}' for i in range(64)]
-        made = [request_of(paths[0], text) for text in bodies]
+        requests = [request_of(paths[0], text) for text in bodies]
     else:
-        made = [request_of(path, body) for path in paths]
-    return (made[i % len(made)] for i in count())
+        requests = [request_of(path, body) for path in paths]
+    began = time.perf_counter()
+    found = sorted(uvloop.run(latencies(urls, N_CONNECTIONS, cycle(requests), seconds, rate)))
+    elapsed, n = time.perf_counter() - began, len(found)
+    return Answered(n / elapsed, found[int(0.99 * n)] * 1e3, n)
 
 
-async def _play(urls: list[str], requests: Iterator[bytes], seconds: float) -> list[float]:
-    loop = asyncio.get_running_loop()
-    latencies: list[float] = []
-    deadline = time.perf_counter() + seconds
-    ends, transports = [], []
-    for i in range(N_CONNECTIONS):
-        host, _, port = urls[i % len(urls)].removeprefix("http://").partition(":")
-        end: asyncio.Future[None] = loop.create_future()
-        ends.append(end)
-        transport, _ = await loop.create_connection(
-            lambda end=end: _LoadConnection(requests, deadline, latencies, end),  # type: ignore[misc]
-            host,
-            int(port),
-        )
-        transports.append(transport)
-    try:
-        await asyncio.gather(*ends)
-    finally:
-        for transport in transports:
-            transport.close()
-    return latencies
-
-
-class _LoadConnection(asyncio.Protocol):
-    """A connection that sends a request, waits for the whole answer, and sends the next."""
-
-    def __init__(
-        self,
-        requests: Iterator[bytes],
-        deadline: float,
-        latencies: list[float],
-        end: "asyncio.Future[None]",
-    ) -> None:
-        self._requests, self._deadline = requests, deadline
-        self._latencies, self._end = latencies, end
-        self._answer = b""
-        self._asked = 0.0
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        self._ask()
-
-    def _ask(self) -> None:
-        self._answer, self._asked = b"", time.perf_counter()
-        self._transport.write(next(self._requests))
-
-    def data_received(self, data: bytes) -> None:
-        self._answer += data
-        head, separator, rest = self._answer.partition(b"\r\n\r\n")
-        if not separator or len(rest) < answer_length(head):
-            return
-        now = time.perf_counter()
-        self._latencies.append(now - self._asked)
-        if not head.startswith(b"HTTP/1.1 2"):
-            self._end.set_exception(SystemExit(f"the server answered {self._answer!r}"))
-            self._transport.close()
-        elif now < self._deadline:
-            self._ask()
-        else:
-            self._end.set_result(None)
-            self._transport.close()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self._end.done():
-            self._end.set_exception(SystemExit(f"a connection was lost: {error}"))
-
-
-def answer_length(head: bytes) -> int:
-    """Return the length of an answer's body, in bytes."""
-    return int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+def request_of(path: str, body: str) -> bytes:
+    """Return a whole POST request."""
+    content = body.encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += f"content-length: {len(content)}\r\n\r\n"
+    return head.encode() + content

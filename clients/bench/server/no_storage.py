@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from service.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
+from service.records import HiddenRows, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.server import run
 from service.settings import Settings
-from service.storage.ports import Changes, InThread, Keys, Known, Steps
+from service.storage.ports import Changes, InThread, Keys, KnownRows, Place, Steps
 
 
 class NothingStored:
@@ -15,6 +15,10 @@ class NothingStored:
 
     def unfinished(self) -> list[Any]:
         """Return no due fits."""
+        return []
+
+    def hidden(self) -> list[Any]:
+        """Return no hidden rows."""
         return []
 
     def api_keys(self) -> list[Any]:
@@ -44,7 +48,7 @@ class ForgetfulTransaction:
         for step in steps:
             await in_thread(step, None)
 
-    def fetch(self, keys: Keys, known: Known) -> Steps:
+    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
         """Fill in the counters; other rows are not found."""
         known.expect(keys)
         for key in keys.sessions:
@@ -66,6 +70,12 @@ class ForgetfulTransaction:
         """Keep what `write` keeps."""
         yield from self.write(changes)
         yield lambda _: None
+
+    def hidden_rows(self, key: SessionKey) -> None:
+        """Return None: no row is kept."""
+
+    def erase(self, hidden: HiddenRows, place: Place | None) -> None:
+        """Do nothing: no row is kept."""
 
     def rollback(self) -> None:
         """Do nothing."""

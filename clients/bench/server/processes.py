@@ -52,7 +52,7 @@ def servers(n: int, code: str, **environment: str) -> Iterator[list[tuple[str, i
             stack.callback(process.terminate)
             line = process.stdout.readline()
             if "http" not in line:
-                raise SystemExit("a server did not start; its reason is above")
+                raise SystemExit("a server did not start; see its message above")
             started.append((line.split()[-1], process.pid))
         yield started
 

@@ -14,8 +14,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from clients.bench.server.fixed_rate import connect, post
-from clients.bench.server.load import DIM, N_ARMS, request_of
+from clients.bench.server.load import DIM, N_ARMS
 from clients.bench.server.processes import SERVE, resident_mb, servers
 
 N_SESSIONS = 40
@@ -65,7 +64,7 @@ async def _soak(
     rewards = rng.standard_normal(64).tolist()
     async with httpx.AsyncClient(base_url=url, timeout=60) as client, asyncio.TaskGroup() as group:
         for i in range(N_SESSIONS):
-            group.create_task(_play(client, url, deadline, rate, i, contexts, rewards, counts))
+            group.create_task(_play(client, deadline, rate, i, contexts, rewards, counts))
         while time.monotonic() < deadline:
             samples.append((time.monotonic() - began, resident_mb(pid)))
             await asyncio.sleep(min(5.0, seconds / 20))
@@ -74,7 +73,6 @@ async def _soak(
 
 async def _play(
     client: httpx.AsyncClient,
-    url: str,
     deadline: float,
     rate: float,
     i: int,
@@ -83,7 +81,6 @@ async def _play(
     counts: dict[str, int],
 ) -> None:
     """Play sessions one after another, at this player's share of the rate."""
-    connection = await connect(url)
     due = time.monotonic() + i / rate
     while time.monotonic() < deadline:
         id = (await client.post("/v1/sessions", json=BODY)).json()["id"]
@@ -95,9 +92,9 @@ async def _play(
             body: dict[str, Any] = {"contexts": contexts[played % 16]}
             if played:
                 body["rewards"] = [{"round": played, "value": rewards[played % 64]}]
-            head = await post(connection, request_of(f"/v1/sessions/{id}/decisions", body))
-            if b" 201 " not in head:
-                raise SystemExit(f"the server answered {head!r}")
+            answer = await client.post(f"/v1/sessions/{id}/decisions", json=body)
+            if answer.status_code != 201:
+                raise SystemExit(f"the server answered {answer.text}")
             played += 1
             counts["rounds"] += 1
         session = (await client.get(f"/v1/sessions/{id}")).json()
@@ -105,4 +102,3 @@ async def _play(
         if time.monotonic() < deadline:
             await client.delete(f"/v1/sessions/{id}")
             counts["renewed"] += 1
-    connection[1].close()

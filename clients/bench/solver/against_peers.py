@@ -92,7 +92,7 @@ def run(
     peers_python : str
         Interpreter that has the peers; this one where there is no such file.
     limit : float
-        Seconds a peer has for one solve.
+        Time limit of a peer for one solve, in seconds.
     save : Path, optional
         JSON lines of what was measured: read first, so that a run can go on where it stopped.
 

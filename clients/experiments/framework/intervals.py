@@ -19,6 +19,8 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         size = (self.high - self.low) / 2
+        if 0 < max(abs(self.low), abs(self.high)) < 1e-3:
+            return f"{self.value:.1e} [{self.low:.1e}, {self.high:.1e}]"
         size = size if isfinite(size) and size > 0 else abs(self.value) / 100
         digits = min(max(0, 1 - int(np.floor(np.log10(size)))), 4) if size > 0 else 1
         return f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
@@ -49,14 +51,15 @@ class SeedMean:
 
 @dataclass(frozen=True)
 class Share:
-    """A share of independent trials, with the exact (Clopper-Pearson) interval."""
+    """A share of independent trials less `expected`, with the exact (Clopper-Pearson) interval."""
 
     count: int
     trials: int
+    expected: float = 0.0
 
     def interval(self, level: float) -> Interval:
-        """Return the share and its exact binomial interval."""
+        """Return the share less `expected` and its exact binomial interval."""
         k, n, tail = self.count, self.trials, (1 - level) / 2
         low = float(stats.beta.ppf(tail, k, n - k + 1)) if k > 0 else 0.0
         high = float(stats.beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0
-        return Interval(k / n, low, high)
+        return Interval(k / n - self.expected, low - self.expected, high - self.expected)

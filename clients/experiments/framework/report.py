@@ -25,7 +25,9 @@ SIGNS = {
 }
 
 
-def draw_figure(experiment: Experiment, table: Table, path: Path, dpi: int = DPI) -> None:
+def draw_figure(
+    experiment: Experiment, table: Table, path: Path, scale: Scale, dpi: int = DPI
+) -> None:
     """Draw one experiment's figure as a PNG, with its settings, seeds and bands below it."""
     import matplotlib
 
@@ -35,7 +37,7 @@ def draw_figure(experiment: Experiment, table: Table, path: Path, dpi: int = DPI
 
     with plt.rc_context({"font.size": 8, "axes.grid": True, "grid.alpha": 0.25}):
         width, height = experiment.figure_size
-        lines = textwrap.wrap(caption(experiment, table), round(17 * width))
+        lines = textwrap.wrap(caption(experiment, table, scale), round(17 * width))
         below = 0.13 * len(lines) + 0.05  # inches
         figure = plt.figure(figsize=(width, height + below))
         bottom = below / (height + below)
@@ -50,10 +52,13 @@ def draw_figure(experiment: Experiment, table: Table, path: Path, dpi: int = DPI
     Image.open(picture).convert("RGB").quantize(64).save(path, optimize=True)
 
 
-def caption(experiment: Experiment, table: Table) -> str:
+def caption(experiment: Experiment, table: Table, scale: Scale) -> str:
     """Return the caption of a figure: settings, seeds, and the meaning of its bands."""
-    seeds = table.values("seed")
-    return f"{experiment.choices}. {len(seeds)} seeds; {experiment.bands}."
+    told = experiment.choices
+    if "regret" in table[0]:  # played, in worlds with arms and noise
+        told += "" if "K=" in told else f"; K={scale.arms}"
+        told += "" if "noise" in told else f"; noise sd {scale.noise:g}"
+    return f"{told}. {len(table.values('seed'))} seeds; {experiment.bands}."
 
 
 def sensitivity_scales(scale: Scale) -> list[Scale]:
@@ -77,10 +82,11 @@ def write_report(folder: Path, target: Path, scale: Scale) -> list[str]:
             continue
         table = Table.read(path)
         about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        draw_figure(experiment, table, target.parent / "figures" / f"{name}.png")
+        draw_figure(experiment, table, target.parent / "figures" / f"{name}.png", scale)
         verdicts = experiment.judge(table, rulebook)
         found += verdicts
-        sections.append(_section(experiment, table, verdicts, about))
+        told = caption(experiment, table, scale)
+        sections.append(_section(experiment, table, verdicts, about, told))
     parts = [
         HEAD.format(arms=scale.arms, noise=scale.noise),
         _summary(found),
@@ -166,7 +172,11 @@ def _items(rulebook: Rulebook, verdicts: Sequence[Verdict]) -> str:
 
 
 def _section(
-    experiment: Experiment, table: Table, verdicts: Sequence[Verdict], about: dict[str, Any]
+    experiment: Experiment,
+    table: Table,
+    verdicts: Sequence[Verdict],
+    about: dict[str, Any],
+    told: str,
 ) -> str:
     rows = []
     for v in verdicts:
@@ -178,11 +188,11 @@ def _section(
     lines = [
         f"## {experiment.name}",
         "",
-        f"{experiment.title} ({experiment.source}). {experiment.choices}.",
+        f"{experiment.title} ({experiment.source}).",
         "",
         f"![{experiment.title}](figures/{experiment.name}.png)",
         "",
-        f"{experiment.choices}. {len(seeds)} seeds; {experiment.bands}.",
+        told,
         "",
         markdown(("claim", "statistic", "settings [interval]", "verdict"), rows) if rows else "",
         details,

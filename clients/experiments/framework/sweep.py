@@ -5,6 +5,7 @@ has more seeds than before, runs only the missing cases. The CSV is in the order
 does not depend on the number of jobs, the backend or the order of finishing.
 """
 
+import ast
 import hashlib
 import json
 import platform
@@ -29,6 +30,8 @@ from clients.experiments.framework.experiment import (
 from clients.experiments.framework.table import Row, Table
 
 ROOT = Path(__file__).resolve().parents[3]
+READERS = ("draw", "measure", "details")  # functions that read tables alone
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 LIBRARIES = ("numpy", "scipy", "joblib", "long-horizon-bandits")
 
 
@@ -214,12 +217,22 @@ def commit() -> str:
 
 
 def code_digest(experiment: str) -> str:
-    """Return a digest of the sources that the numbers depend on, uncommitted changes included."""
+    """Return a digest of the code that the numbers depend on, uncommitted changes included."""
     here = ROOT / "clients" / "experiments"
     shared = ("framework/regret_runs", "framework/worlds", "recovery_methods")
     sources = [ROOT / "clients" / "simulator.py", *(ROOT / "lhb_engine").rglob("*.py")]
     sources += [here / f"{name}.py" for name in (experiment, *shared)]
     digest = hashlib.sha256()
     for source in sorted(sources):
-        digest.update(source.read_bytes())
+        digest.update(code_of(source.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()[:16]
+
+
+def code_of(source: str) -> str:
+    """Return what a module computes as text: its syntax tree without docstrings and readers."""
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if getattr(node, "name", "") not in READERS]
+    for node in ast.walk(tree):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)

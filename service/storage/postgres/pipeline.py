@@ -14,13 +14,14 @@ from psycopg.abc import Buffer
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.waiting import Wait
 
+from service.storage.postgres.deadlines import bounded
 from service.storage.postgres.reader import Connection
 from service.storage.postgres.statements import SQL
 
 Statement = tuple[str, Sequence[Any]]  # a query's name, and its values
 ResultRows = list[tuple[Any, ...]]
-Found = TypeVar("Found")
-Exchange = Generator[Wait, Any, Found]  # yields whenever it has to wait for the server
+Returned = TypeVar("Returned")
+Exchange = Generator[Wait, Any, Returned]  # yields whenever it has to wait for the server
 LOOK_SECONDS = 1.0  # the driver checks for input at least this often
 _FINE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.PIPELINE_ABORTED)
 
@@ -33,13 +34,14 @@ class Pipeline:
         self._prepared: dict[str, bytes] = {}
         self._numbers = count()
 
-    def wait(self, exchange: Exchange[Found]) -> Found:
+    def wait(self, exchange: Exchange[Returned]) -> Returned:
         """Run an exchange in the calling thread, blocking it."""
-        return self.connection.wait(exchange)
+        return self.connection.wait(exchange)  # bounded by the connection
 
-    async def wait_async(self, exchange: Exchange[Found]) -> Found:
+    async def wait_async(self, exchange: Exchange[Returned]) -> Returned:
         """Run an exchange in the event loop."""
-        return await waiting.wait_async(exchange, self.connection.pgconn.socket, LOOK_SECONDS)
+        socket = self.connection.pgconn.socket
+        return await waiting.wait_async(exchange, socket, LOOK_SECONDS)
 
     def exchange(self, statements: Iterable[Statement]) -> Exchange[list[ResultRows]]:
         """Run statements in one round trip, in a transaction.
@@ -78,7 +80,7 @@ class Pipeline:
             for name, values in sent:
                 server.send_query_prepared(known[name], values, None, pq.Format.BINARY)
             server.pipeline_sync()
-            results = yield from self._results()
+            results = yield from bounded(self._results(), lambda: _size(sent))
             server.exit_pipeline_mode()
         except BaseException:
             self.connection.close()  # its protocol state is unknown
@@ -96,13 +98,29 @@ class Pipeline:
         """
         server = self.connection.pgconn
         try:
-            left = server.transaction_status == pq.TransactionStatus.IDLE or (
-                server.exec_(b"rollback").status == pq.ExecStatus.COMMAND_OK
+            left = server.transaction_status == pq.TransactionStatus.IDLE or self.wait(
+                self._rolled_back()
             )
         except psycopg.Error:
             left = False
         if not left:
             self.connection.close()
+
+    def _rolled_back(self) -> Exchange[bool]:
+        """Roll back; return whether the server says so."""
+        server, is_left = self.connection.pgconn, False
+        server.send_query(b"rollback")
+        while server.flush():
+            yield Wait.RW
+            server.consume_input()
+        while True:
+            while server.is_busy():
+                yield Wait.R
+                server.consume_input()
+            result = server.get_result()
+            if result is None:
+                return is_left
+            is_left = result.status == pq.ExecStatus.COMMAND_OK
 
     def _dumped(self, values: Sequence[Any]) -> Sequence[Buffer | None]:
         """Return the values as text; the server infers their types from the statement."""
@@ -141,3 +159,8 @@ class Pipeline:
         if self.connection.pgconn.status == pq.ConnStatus.BAD:
             return psycopg.OperationalError(result.get_error_message())
         return errors.error_from_result(result)
+
+
+def _size(sent: Sequence[tuple[str, Sequence[Buffer | None]]]) -> int:
+    """Return the number of bytes of the statements' values."""
+    return sum(len(value) for _, values in sent for value in values if value is not None)

@@ -82,12 +82,12 @@ join measurements m using (tenant, session_id, trajectory, reward_id)
 -- name: insert_measurements
 insert into measurements ({measurements}) select * from {measurements_arrays}
 
+-- name: hidden_rows
+select {hidden_rows} from hidden_rows where tenant = $1 and session_id = $2
+for update skip locked
+
 -- name: delete_session
-with one as (delete from measurements where tenant = $1 and session_id = $2),
-    two as (delete from decisions where tenant = $1 and session_id = $2),
-    three as (delete from estimates where tenant = $1 and session_id = $2),
-    four as (delete from agent_states where tenant = $1 and session_id = $2),
-    five as (delete from trajectories where tenant = $1 and session_id = $2)
+with state as (delete from agent_states where tenant = $1 and session_id = $2)
 delete from sessions where tenant = $1 and id = $2
 
 -- name: settings
@@ -95,24 +95,39 @@ delete from sessions where tenant = $1 and id = $2
 select current_setting('fsync'), current_setting('synchronous_commit'),
     current_setting('full_page_writes')
 
+-- name: keep_synchronous_commit
+-- from now on it is a setting of this session, which no other setting changes
+select set_config('synchronous_commit', current_setting('synchronous_commit'), false)
+
+-- name: settings_now
+-- the same as they are for a new session, except for one whose URL sets them
+select name, coalesce((
+    select split_part(given, '=', 2)
+    from pg_db_role_setting, unnest(setconfig) as given
+    where given like name || '=%'
+        and setrole in (0, (select oid from pg_roles where rolname = session_user))
+        and setdatabase in (0, (select oid from pg_database where datname = current_database()))
+    order by setrole = 0, setdatabase = 0
+    limit 1
+), reset_val)
+from pg_settings
+where name in ('fsync', 'full_page_writes', 'synchronous_commit')
+
 -- name: queue
 -- the number of due fits, when the oldest became due, the number of connected workers
 select count(*), min(fit_due_at), (select count(*) from pg_stat_activity
     where datname = current_database() and application_name = 'lhb worker claims')
 from sessions where fit_due is not null
 
--- name: claim_fits
--- takes advisory locks row by row, in this order, until $3 are taken (the CTE keeps any plan from
--- locking more); sessions that this connection already holds are left out
-with due as materialized (
-    select tenant, id, fit_due from sessions where fit_due is not null
-    order by fit_due_at, tenant, id limit 1024)
-select tenant, id, fit_due from due
-where not exists (
-        select from unnest($1::text[], $2::text[]) held(tenant, id)
-        where held.tenant = due.tenant and held.id = due.id)
-    and pg_try_advisory_lock(hashtextextended(tenant || '/' || id, 0))
-limit $3
+-- name: due_fits
+-- the oldest of every tenant, so that no tenant hides another's
+select tenant, id, fit_due, algorithm, dim, horizon, options from (
+    select *, row_number() over (partition by tenant order by fit_due_at, id) as place
+    from sessions where fit_due is not null) due
+order by place, fit_due_at limit 1024
+
+-- name: claim_fit
+select pg_try_advisory_lock(hashtextextended($1::text || '/' || $2::text, 0))
 
 -- name: release_fit
 select pg_advisory_unlock(hashtextextended($1::text || '/' || $2::text, 0))

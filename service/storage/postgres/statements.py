@@ -8,6 +8,7 @@ from service.storage.sql.columns import (
     fills,
     numbered,
 )
+from service.storage.sql.erasing import statements
 from service.storage.sql.queries import load_queries
 
 TYPES = {str: "text", int: "bigint", float: "float8", bytes: "bytea", bool: "bool"}
@@ -33,5 +34,6 @@ SQL = load_queries(
         **{f"{t}_arrays": arrays(t) for t in ("decisions", "measurements", "trajectories")},
     },
 )
+SQL |= statements()
 # locks on rows that a batch did not announce are out of key order: waiting could deadlock
 SQL["lock_sessions_now"] = f"{SQL['lock_sessions']} nowait"

@@ -6,6 +6,7 @@ order. These locks protect the sessions' trajectories, decisions and rewards.
 
 import select
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -17,15 +18,18 @@ from psycopg.conninfo import conninfo_to_dict
 
 from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue, SessionKey, SessionRow
-from service.storage.ports import MOST_EXPORTS, MOST_READS, Refused
+from service.storage.ports import MAX_EXPORTS, MAX_READS, Refused
+from service.storage.postgres.deadlines import BoundedConnection
+from service.storage.postgres.durability import check_settings, may_lose
+from service.storage.postgres.errors import translated
 from service.storage.postgres.pipeline import Pipeline
-from service.storage.postgres.reader import Connection, PostgresReader, translated
+from service.storage.postgres.reader import Connection, PostgresReader
 from service.storage.postgres.statements import SQL
 from service.storage.postgres.transaction import PostgresTransaction
 from service.storage.reader import Reader
 from service.storage.schema import check_revision
 
-N_READERS = MOST_READS + MOST_EXPORTS  # enough that no read waits for a connection
+N_READERS = MAX_READS + MAX_EXPORTS  # enough that no read waits for a connection
 WAIT_FOR_READER_SECONDS = 5.0
 # defaults that a URL may override. The timeouts let the server end a connection whose process
 # hangs in a transaction or whose network drops packets, so that its locks are not held for long
@@ -38,7 +42,7 @@ DEFAULTS = {
     "options": " ".join(
         f"-c {name}={value}"
         for name, value in {
-            "lock_timeout": "10s",
+            "lock_timeout": "5s",
             "statement_timeout": "60s",
             "idle_in_transaction_session_timeout": "20s",
             "tcp_keepalives_idle": "5",
@@ -47,6 +51,9 @@ DEFAULTS = {
         }.items()
     ),
 }
+
+
+CHECK_SECONDS = 2.0  # between two looks at the settings, while there are commits
 
 
 class NotDurable(Refused):
@@ -74,7 +81,7 @@ def connect(url: str, role: str) -> Connection:
         The database does not answer.
     """
     with translated():
-        return psycopg.connect(**settings_of(url, role), cursor_factory=RawCursor)
+        return BoundedConnection.connect(**settings_of(url, role), cursor_factory=RawCursor)
 
 
 def connect_to_read(url: str, role: str) -> Connection:
@@ -137,10 +144,22 @@ class PostgresStore:
         try:
             check_durable(connection)
             check_schema(connection)
+            with translated():  # until this connection ends, whatever is set meanwhile
+                connection.execute(SQL["keep_synchronous_commit"])
+                connection.commit()
         except BaseException:
             connection.close()
             raise
+        self._check_at = time.monotonic() + CHECK_SECONDS
         return Pipeline(connection)
+
+    def _check_settings(self, connection: Connection) -> None:
+        """Refuse to write if a setting was changed so that commits may be lost."""
+        with translated():
+            rows = connection.execute(SQL["settings_now"]).fetchall()
+            connection.commit()
+        check_settings(rows)
+        self._check_at = time.monotonic() + CHECK_SECONDS
 
     def begin(self, *, wait: bool = True) -> PostgresTransaction:
         """Open the writer's transaction; its first statement begins it on the server.
@@ -161,14 +180,21 @@ class PostgresStore:
             if self._writer is not None:
                 self._writer.connection.close()
             self.sessions.clear()
-            self._writer = self._connect()
+            try:
+                self._writer = self._connect()
+            except NotDurable as error:
+                raise Unavailable(ProblemCode.STORAGE_NOT_DURABLE, str(error)) from error
+        elif time.monotonic() > self._check_at:
+            if not wait:
+                raise Unavailable(ProblemCode.STORAGE_NOT_DURABLE, "the settings may have changed")
+            self._check_settings(self._writer.connection)
         return PostgresTransaction(self._writer, self.sessions)
 
     @contextmanager
     def reader(self) -> Iterator[PostgresReader]:
         """Open a reader on a snapshot of the committed rows; connections are pooled."""
         if not self._slots.acquire(timeout=WAIT_FOR_READER_SECONDS):
-            raise Unavailable(ProblemCode.STORAGE_BUSY, "too many reads at once")
+            raise Unavailable(ProblemCode.STORAGE_BUSY, "too many concurrent reads")
         try:
             connection = self._reading()
             try:
@@ -229,6 +255,4 @@ def check_durable(connection: Connection) -> None:
     names = ("fsync", "synchronous_commit", "full_page_writes")
     off = [name for name, value in zip(names, row, strict=True) if value == "off"]
     if off:
-        raise NotDurable(
-            f"{' and '.join(off)} must not be off in this database: what was answered could be lost"
-        )
+        raise NotDurable(may_lose(off))

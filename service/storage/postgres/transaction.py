@@ -8,14 +8,26 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-from service.records import DecisionRow, MeasurementRow, SessionKey, SessionRow, TrajectoryRow
-from service.storage.ports import Changes, Contended, InThread, Keys, Known, Steps
+from psycopg import Cursor
+from psycopg.rows import TupleRow
+
+from service.records import (
+    DecisionRow,
+    HiddenRows,
+    MeasurementRow,
+    SessionKey,
+    SessionRow,
+    TrajectoryRow,
+)
+from service.storage.ports import Changes, Contended, InThread, Keys, KnownRows, Place, Steps
 from service.storage.postgres.array_literals import columns
+from service.storage.postgres.errors import translated
 from service.storage.postgres.pipeline import Pipeline, Statement
-from service.storage.postgres.reader import PostgresReader, translated
-from service.storage.postgres.statements import SESSION_COLUMNS, SESSION_UPDATES
+from service.storage.postgres.reader import PostgresReader
+from service.storage.postgres.statements import SESSION_COLUMNS, SESSION_UPDATES, SQL
 from service.storage.reader import session_of
 from service.storage.sql.columns import COUNTERS, session_values, trajectory_values
+from service.storage.sql.erasing import erase_some
 
 N_CACHED_SESSIONS = 4096
 DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds")
@@ -52,7 +64,7 @@ class PostgresTransaction:
         """Run steps in the event loop, which waits for the socket."""
         await self._pipeline.wait_async(steps)
 
-    def fetch(self, keys: Keys, known: Known) -> Steps:
+    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
         """Lock and read rows in one round trip.
 
         Only the first fetch waits for locked sessions. Later ones are out of key order, and waiting
@@ -102,6 +114,22 @@ class PostgresTransaction:
         self._held[key] = cached
         return cached[1]
 
+    def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
+        """Lock and return the note of a session's hidden rows; None if another process has it."""
+        rows = self._read("hidden_rows", *key)
+        return HiddenRows(*rows[0]) if rows else None
+
+    def erase(self, hidden: HiddenRows, place: Place | None) -> Place | None:
+        """Delete some hidden rows, from `place` on; return where to go on, None at the end."""
+        return erase_some(self._read, self._execute, hidden, place)
+
+    def _execute(self, name: str, *values: Any) -> "Cursor[TupleRow]":
+        with translated():
+            return self.connection.execute(SQL[name], values, binary=True)
+
+    def _read(self, name: str, *values: Any) -> list[Any]:
+        return self._execute(name, *values).fetchall()
+
     def write(self, changes: Changes) -> Steps:
         """Insert and update rows in one round trip, with one statement per table where possible."""
         with translated():
@@ -132,6 +160,10 @@ class PostgresTransaction:
             yield "insert_measurements", columns(changes.measurements)
         for estimate in changes.estimates:
             yield "insert_estimate", estimate
+        for hidden in changes.hidden:
+            yield "hide", hidden
+        for key in changes.swept:
+            yield "forget_hidden", key
         for api_key in changes.api_keys:
             yield "save_api_key", api_key
         for key, state in changes.states.items():
@@ -139,8 +171,7 @@ class PostgresTransaction:
 
     def commit(self, changes: Changes) -> Steps:
         """Write and commit in one round trip; the server syncs its log before it answers."""
-        unknown = "whether it was written is unknown: a repeat with the same id will tell"
-        with translated(unknown):
+        with translated(is_commit=True):
             yield from self._pipeline.exchange([*self._statements(changes), ("commit", ())])
         for key, held in self._held.items():
             self._cache[key] = held

@@ -9,6 +9,7 @@ from service.records import (
     ApiKey,
     DecisionRow,
     EstimateRow,
+    HiddenRows,
     MeasurementRow,
     SessionRow,
     TrajectoryRow,
@@ -19,6 +20,7 @@ ROWS: dict[str, type] = {
     "measurements": MeasurementRow,
     "estimates": EstimateRow,
     "api_keys": ApiKey,
+    "hidden_rows": HiddenRows,
     "trajectories": TrajectoryRow,
     "sessions": SessionRow,
 }
@@ -30,7 +32,7 @@ COLUMNS = {
 COUNTERS = ("n_rounds", "n_trajectories", "n_complete")  # of a session; most commits change them
 CHANGING = (  # the other columns of a session that may change
     *("name", "archived_at", "n_estimates", "estimate", "model_version"),
-    *("schedule", "fit_due", "wake_at"),
+    *("schedule", "fit_due", "wake_at", "append_token"),
 )
 
 
@@ -57,7 +59,7 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     kept = COLUMNS["trajectories"][3:]
     found["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
     found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
-    for table in ("estimates", "api_keys"):
+    for table in ("estimates", "api_keys", "hidden_rows"):
         found[f"{table}_values"] = numbered(len(COLUMNS[table]))
     return found
 

@@ -109,6 +109,12 @@ select trajectory, min(round), max(round) from decisions
 where tenant = $1 and session_id = $2 and position between $3 and $4
     group by trajectory order by trajectory
 
+-- name: explored
+-- position, and whether the arm was explored, of each decision with a position in a range
+select position, explored from decisions
+where tenant = $1 and session_id = $2 and position between $3 and $4 and arm is not null
+    order by position
+
 -- name: selected_contexts
 select round, position, context from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
@@ -134,6 +140,21 @@ where tenant = $1 and session_id = $2 and number > $3 order by number limit $4
 
 -- name: estimate
 select {estimates} from estimates where tenant = $1 and session_id = $2 and number = $3
+
+-- name: hidden
+select {hidden_rows} from hidden_rows order by sweep_at, tenant, session_id
+
+-- name: shown_until
+-- the last round that readers see of a trajectory to which a log is being appended
+select after_round from hidden_rows where tenant = $1 and session_id = $2 and trajectory = $3
+
+-- name: hide
+insert into hidden_rows ({hidden_rows}) values ({hidden_rows_values})
+on conflict (tenant, session_id) do update set trajectory = excluded.trajectory,
+    after_round = excluded.after_round, writer = excluded.writer, sweep_at = excluded.sweep_at
+
+-- name: forget_hidden
+delete from hidden_rows where tenant = $1 and session_id = $2
 
 -- name: api_keys
 select {api_keys} from api_keys order by tenant, created_at, id

@@ -49,7 +49,7 @@ class FileLock:
         except OSError as error:
             self.release()
             where = error.filename or path
-            raise Refused(f"{path} cannot be owned: {error.strerror}: {where}") from None
+            raise Refused(f"{path} cannot be locked: {error.strerror}: {where}") from None
         os.ftruncate(self._descriptors[0], 0)
         os.pwrite(self._descriptors[0], str(os.getpid()).encode(), 0)
 

@@ -36,5 +36,8 @@ select {measurements} from (values (?,?,?,?)) as v cross join measurements m
 where m.tenant = v.column1 and m.session_id = v.column2 and m.trajectory = v.column3
     and m.reward_id = v.column4
 
+-- name: hidden_rows
+select {hidden_rows} from hidden_rows where tenant = $1 and session_id = $2
+
 -- name: insert_measurement
 insert or fail into measurements ({measurements}) values {measurements_row}

@@ -3,6 +3,7 @@
 import re
 
 from service.storage.sql.columns import CHANGING, COLUMNS, COUNTERS, fills, numbered
+from service.storage.sql.erasing import statements
 from service.storage.sql.queries import load_queries
 
 SESSION_COLUMNS = (
@@ -21,5 +22,8 @@ FILLS = {
 }
 SQL = {
     name: re.sub(r"\$(\d+)", r"?\1", query)
-    for name, query in load_queries(__package__, {**fills(CHANGING), **FILLS}).items()
+    for name, query in {
+        **load_queries(__package__, {**fills(CHANGING), **FILLS}),
+        **statements(),
+    }.items()
 }

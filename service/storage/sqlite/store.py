@@ -7,19 +7,30 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from service.problems import Unavailable
+from service.problems import ProblemCode, Unavailable, outcome_unknown
 from service.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.reader import Reader
 from service.storage.schema import check_revision, whole_schema
-from service.storage.sqlite.connection import connect, is_tight, keep_log, translated
+from service.storage.sqlite.connection import connect
+from service.storage.sqlite.database_files import DatabaseFiles
+from service.storage.sqlite.disk_space import CHECK_EVERY, is_tight, keep_log
+from service.storage.sqlite.errors import translated
 from service.storage.sqlite.file_lock import FileLock
 from service.storage.sqlite.reader import SqliteReader
 from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.sqlite.write_ahead_log import (
+    CUT_BYTES,
+    PLAIN,
+    LogLength,
+    check_copy,
+    checkpoint,
+    log_bytes,
+)
 
 N_CACHED_SESSIONS = 4096
 N_CACHED_TRAJECTORIES = 65_536
 BUSY_SECONDS = 5.0
-BATCHES_A_LOOK = 16  # batches between two checks of the free disk space
+IN_DOUBT = "a sync of the disk failed, and the file is not read again yet; nothing was written"
 
 
 class SqliteStore:
@@ -47,28 +58,41 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._is_in_doubt = False  # a sync failed, and the file has not been read again
         self._lock = FileLock(path)
         try:
             with translated():
-                self._connection = connect(path)
-                self._open_schema()
-                self._connection.execute("pragma busy_timeout = 0")  # `begin` does the waiting
+                if path.stat().st_size == 0:
+                    _create(path)
+                self._connection = self._open()
         except BaseException:
             self._lock.release()
             raise
         self.sessions: OrderedDict[SessionKey, SessionRow] = OrderedDict()
         self.trajectories: OrderedDict[TrajectoryKey, TrajectoryRow] = OrderedDict()
         self._readers: list[sqlite3.Connection] = []
-        self._is_tight, self._n_begun = False, 0
+        self._n_begun = 0
 
-    def _open_schema(self) -> None:
-        """Create the schema in a new file, or check that of an existing one."""
-        execute = self._connection.execute
-        tables = {name for (name,) in execute("select name from sqlite_master")}
-        if not tables:
-            self._connection.executescript(f"begin; {whole_schema('sqlite')} commit;")
-            return
-        check_schema(self._connection)
+    def _open(self) -> sqlite3.Connection:
+        """Open the writer's connection, and begin a log. On a full disk it begins later."""
+        n_bytes = log_bytes(self.path)
+        connection = connect(self.path)
+        try:
+            if n_bytes == 0:
+                check_copy(connection, self.path)
+            check_schema(connection)
+            connection.execute("pragma busy_timeout = 0")  # `begin` does the waiting
+            try:
+                checkpoint(connection, cut=True)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL or self._is_in_doubt:
+                    raise
+        except BaseException:
+            connection.close()
+            raise
+        self._files, self._log_length = DatabaseFiles(self.path), LogLength()
+        self._is_tight = False
+        return connection
 
     def begin(self, *, wait: bool = True) -> "SqliteTransaction":
         """Open the writer's transaction.
@@ -81,10 +105,14 @@ class SqliteStore:
         Raises
         ------
         Unavailable
-            The file is still locked, or the disk is failing.
+            The file is still locked, or removed, or the disk is failing.
         """
-        if self._n_begun % BATCHES_A_LOOK == 0:
-            self._look_at_the_disk()
+        if wait:
+            self._settle()
+            self._check_files()
+        self._check()
+        if self._n_begun % CHECK_EVERY == 0:
+            self._check_disk_space()
         self._n_begun += 1
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
@@ -100,7 +128,65 @@ class SqliteStore:
                 time.sleep(0.01)
         return SqliteTransaction(self, self._connection)
 
-    def _look_at_the_disk(self) -> None:
+    def _check(self) -> None:
+        """Raise `Unavailable` while the truth about the last commit is not known or not here."""
+        if self._is_in_doubt:
+            raise Unavailable(ProblemCode.STORAGE_FAILING, IN_DOUBT)
+        self._files.check()
+
+    def _settle(self) -> None:
+        """After a failed sync, read the file again; called in the writer's thread.
+
+        The first commits of the new log write over the commit that was not confirmed.
+        """
+        if not self._is_in_doubt:
+            return
+        self._connection.close()
+        self.sessions.clear()
+        self.trajectories.clear()
+        try:
+            with translated(self.path):
+                self._connection = self._open()
+        except Unavailable as error:
+            detail = f"{IN_DOUBT} ({error.__cause__ or error})"
+            raise Unavailable(ProblemCode.STORAGE_FAILING, detail) from error
+        self._is_in_doubt = False
+
+    def _check_files(self) -> None:
+        """Check the files; if one is lost, save in the file what only the log holds."""
+        try:
+            self._files.check()
+        except Unavailable:
+            with suppress(sqlite3.Error):
+                self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+            raise
+
+    def doubt(self) -> None:
+        """Note that a sync failed; nothing is read or written until the file is read again."""
+        self._is_in_doubt = True
+
+    def committed(self) -> None:
+        """Check the files after a commit, and shorten a long log.
+
+        Raises
+        ------
+        Unavailable
+            503 outcome_unknown: the commit went to files that are not in their place any more.
+        """
+        try:
+            self._check_files()
+        except Unavailable as error:
+            raise outcome_unknown(error.detail.partition(";")[0]) from error
+        n_bytes = self._files.log_bytes
+        if self._is_tight or not self._log_length.is_long(n_bytes):
+            return
+        try:
+            with translated():
+                checkpoint(self._connection, cut=n_bytes > CUT_BYTES)
+        except Unavailable as error:  # the commit before it stands
+            self._is_in_doubt = error.code == ProblemCode.OUTCOME_UNKNOWN
+
+    def _check_disk_space(self) -> None:
         with suppress(OSError), translated():  # an error is left to the transaction
             found = is_tight(self.path)
             if found != self._is_tight:
@@ -110,6 +196,7 @@ class SqliteStore:
     @contextmanager
     def reader(self) -> Iterator[Reader]:
         """Open a reader on a snapshot of the committed rows; connections are pooled."""
+        self._check()
         with translated():
             try:
                 connection = self._readers.pop()
@@ -131,16 +218,27 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close all connections and release the file."""
+        with suppress(sqlite3.Error):  # a mark is left if the last checkpoint failed
+            self._connection.execute(f"pragma user_version = {PLAIN}")
         for connection in (*self._readers, self._connection):
             connection.close()
         self._lock.release()
 
 
+def _create(path: Path) -> None:
+    """Create the schema in an empty file, with no log."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(f"begin; {whole_schema('sqlite')} commit;")
+
+
 @contextmanager
 def open_reader(path: Path) -> Iterator[Reader]:
     """Open a reader from a process that does not own the file: a fit, a replay, an export."""
+    has_log = log_bytes(path) > 0
     with translated(), closing(connect(path, readonly=True)) as connection:
         connection.execute("begin")
+        if not has_log:
+            check_copy(connection, path)
         check_schema(connection)
         yield SqliteReader(connection)
 

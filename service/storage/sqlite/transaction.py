@@ -6,39 +6,40 @@ from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from service.problems import ProblemCode, Unavailable
 from service.records import (
     DecisionRow,
+    HiddenRows,
     MeasurementRow,
     SessionKey,
     SessionRow,
     TrajectoryKey,
     TrajectoryRow,
 )
-from service.storage.ports import Changes, InThread, Keys, Known, Steps
+from service.storage.ports import Changes, InThread, Keys, KnownRows, Place, Steps
 from service.storage.sql.columns import CHANGING, COUNTERS, session_values, trajectory_values
+from service.storage.sql.erasing import erase_some
 from service.storage.sqlite.bulk import execute_rows
-from service.storage.sqlite.connection import translated
+from service.storage.sqlite.disk_space import refuse_without_undo
+from service.storage.sqlite.errors import translated
 from service.storage.sqlite.reader import SqliteReader
 from service.storage.sqlite.statements import SESSION_COLUMNS, SQL
 
-Key = TypeVar("Key")
-Row = TypeVar("Row")
+CacheKey = TypeVar("CacheKey")
+CachedRow = TypeVar("CachedRow")
 counters = attrgetter(*COUNTERS)
-OWNED = (
-    ("measurements", "session_id"),
-    ("decisions", "session_id"),
-    ("estimates", "session_id"),
+# rows that a deleted session loses at once
+SESSION_TABLES = (
     ("agent_states", "session_id"),
-    ("trajectories", "session_id"),
     ("session_counts", "session_id"),
     ("sessions", "id"),
 )
 
 
-class Caches(Protocol):
-    """The rows that the store keeps from one batch to the next."""
+class Kept(Protocol):
+    """The store: the rows that it keeps from one batch to the next, and its file."""
 
     path: Path
     sessions: OrderedDict[SessionKey, SessionRow]
@@ -47,19 +48,25 @@ class Caches(Protocol):
     def trim(self) -> None:
         """Remove the least recently used rows."""
 
+    def doubt(self) -> None:
+        """Note that a sync failed."""
+
+    def committed(self) -> None:
+        """Check the files after a commit."""
+
 
 class SqliteTransaction:
     """One batch of commands.
 
     Parameters
     ----------
-    store : Caches
+    store : Kept
         Cached sessions and trajectories, current as of the last batch.
     connection : sqlite3.Connection
         The writer's connection, with an open transaction.
     """
 
-    def __init__(self, store: Caches, connection: sqlite3.Connection) -> None:
+    def __init__(self, store: Kept, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.reader = SqliteReader(connection)
         self._store = store
@@ -76,7 +83,7 @@ class SqliteTransaction:
         for step in steps:
             await in_thread(lambda waits: waits(), step)
 
-    def fetch(self, keys: Keys, known: Known) -> Steps:
+    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
         """Add the rows of these keys to `known`; clients' ids take one statement for each kind."""
         known.expect(keys)
         reader, store = self.reader, self._store
@@ -103,6 +110,22 @@ class SqliteTransaction:
             known.measured[place, round] = reader.measurement_over(place, round, round)
         yield from ()
 
+    def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
+        """Return the note of a session's hidden rows, or None."""
+        row = self._execute("hidden_rows", *key).fetchone()
+        return None if row is None else HiddenRows(*row)
+
+    def erase(self, hidden: HiddenRows, place: Place | None) -> Place | None:
+        """Delete some hidden rows, from `place` on; return where to go on, None at the end."""
+        with translated(self._store.path):
+            return erase_some(self._read, self._execute, hidden, place)
+
+    def _execute(self, name: str, *values: Any) -> sqlite3.Cursor:
+        return self.connection.execute(SQL[name], values)
+
+    def _read(self, name: str, *values: Any) -> list[Any]:
+        return self._execute(name, *values).fetchall()
+
     def write(self, changes: Changes) -> Steps:
         """Insert and update rows, with one statement per table where possible."""
         with translated(self._store.path):
@@ -113,7 +136,7 @@ class SqliteTransaction:
         execute = self.connection.execute
         many = partial(execute_rows, self.connection)
         for key in changes.deleted:
-            for table, column in OWNED:
+            for table, column in SESSION_TABLES:
                 execute(f"delete from {table} where tenant = ? and {column} = ?", key)
             self._forget(key)
         for session in changes.new_sessions:
@@ -136,6 +159,12 @@ class SqliteTransaction:
             many(SQL["insert_measurement"], changes.measurements)
         for estimate in changes.estimates:
             execute(SQL["insert_estimate"], estimate)
+        for hidden in changes.hidden:
+            if hidden.writer is not None:
+                refuse_without_undo(self._store.path)
+            execute(SQL["hide"], hidden)
+        for key in changes.swept:
+            execute(SQL["forget_hidden"], key)
         for api_key in changes.api_keys:
             execute(SQL["save_api_key"], api_key)
         if changes.states:
@@ -149,9 +178,15 @@ class SqliteTransaction:
 
     def _sync(self) -> None:
         """Commit; SQLite syncs its write-ahead log before it returns."""
-        with translated(self._store.path):
-            # not `commit()`: it reports no error if SQLite has rolled back by itself
-            self.connection.execute("commit")
+        try:
+            with translated(self._store.path):
+                # not `commit()`: it reports no error if SQLite has rolled back by itself
+                self.connection.execute("commit")
+        except Unavailable as error:
+            if error.code == ProblemCode.OUTCOME_UNKNOWN:
+                self._store.doubt()
+            raise
+        self._store.committed()
 
     def rollback(self) -> None:
         """Roll back, and remove every row that this transaction used from the caches."""
@@ -169,8 +204,11 @@ class SqliteTransaction:
 
 
 def _cached(
-    cache: OrderedDict[Key, Row], used: list[Key], key: Key, read: Callable[[Key], Row | None]
-) -> Row | None:
+    cache: OrderedDict[CacheKey, CachedRow],
+    used: list[CacheKey],
+    key: CacheKey,
+    read: Callable[[CacheKey], CachedRow | None],
+) -> CachedRow | None:
     """Return a row from the cache, or read it, and note that this transaction uses it."""
     found = cache.get(key)
     if found is None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from clients.bench.solver.against_peers import problem, run
 from clients.bench.solver.costs import _in_a_child, _profile
 from clients.bench.solver.peer_process import ask
-from clients.cli.bench import _milliseconds
+from clients.cli.bench.solver import _milliseconds
 from clients.cli.main import app
 
 SMALL = "2,6,40"

@@ -59,7 +59,7 @@ def test_a_file_that_is_no_database_of_ours(tmp_path: Path, command: tuple[str, 
         connection.execute("create table somebody_elses (x)")
     refused(lhb(tmp_path, *command), "lhb migrate")
     (tmp_path / "lhb.db").write_text("words, not a database, and more than a hundred of them " * 9)
-    refused(lhb(tmp_path, *command), "no database of ours")
+    refused(lhb(tmp_path, *command), "not a SQLite database")
 
 
 def test_an_export_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:

@@ -137,3 +137,16 @@ def test_a_rule_that_says_too_little_or_too_much_is_refused(tmp_path: Path) -> N
     path.write_text('[[claim]]\nid = "x.y"\nverdict = "holds"\n')
     with pytest.raises(ValueError, match="verdict"):
         load_rulebook(path)
+
+
+def test_a_share_less_what_is_expected_keeps_its_width_where_all_agree() -> None:
+    """All of 2000 above 1: the share may still be a thousandth less than 1."""
+    found = Share(2000, 2000, expected=0.9).interval(0.95)
+    assert found.value == pytest.approx(0.1)
+    assert found.high == pytest.approx(0.1)
+    assert 0.001 < found.high - found.low < 0.003
+
+
+def test_small_numbers_keep_their_digits() -> None:
+    assert str(Interval(1.2e-14, 1.0e-14, 1.4e-14)) == "1.2e-14 [1.0e-14, 1.4e-14]"
+    assert str(Interval(0.0, 0.0, 0.0)) == "0.0 [0.0, 0.0]"

@@ -9,10 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from clients.cli.main import app
-from clients.experiments import EXPERIMENTS, load_experiment
+from clients.experiments import EXPERIMENTS, load_experiment, sensitivity
 from clients.experiments.framework.claims import Outcome, Rule, load_rulebook
 from clients.experiments.framework.experiment import Scale, run_case
-from clients.experiments.framework.regret_runs import Contender, compare, play
+from clients.experiments.framework.regret_results import compare
+from clients.experiments.framework.regret_runs import Contender, play
+from clients.experiments.framework.report import caption
 from clients.experiments.framework.sweep import Workers, csv_path, run_sweep
 from clients.experiments.framework.table import Table, mean_of
 from clients.simulator import SimulationSettings, play_in_process
@@ -182,3 +184,30 @@ def test_a_factor_is_a_margin_in_shares_of_the_rivals_regret() -> None:
     found = compare(table, replace(RULE, factor=0.5))
     assert found["p / worse"].values.tolist() == [0.0, 1.0]
     assert "p / better" not in found
+
+
+def test_a_caption_says_the_settings_the_arms_and_the_noise() -> None:
+    delay, scale = load_experiment("delay"), Scale(seeds=2, noise=0.5, arms=3)
+    played = Table([{"regret": 1.0, "seed": 0}, {"regret": 2.0, "seed": 1}])
+    told = caption(delay, played, scale)
+    assert told.startswith(delay.choices)
+    assert told.endswith(f"; K=3; noise sd 0.5. 2 seeds; {delay.bands}.")
+    assert "K=" not in caption(load_experiment("rip"), Table([{"lower": 1.0, "seed": 0}]), scale)
+
+
+@pytest.mark.parametrize(
+    ("change", "arms", "noise", "options"),
+    [
+        ("noise 0.5", 10, 0.5, {"reg": "theory", "c": 0.003}),
+        ("arms 30", 30, 0.1, {"reg": "theory", "c": 0.003}),
+        ("c 0.01", 10, 0.1, {"reg": "theory", "c": 0.01}),
+        ("L 16", 10, 0.1, {"reg": "theory", "c": 0.003, "L": 16}),
+    ],
+)
+def test_sensitivity_changes_one_setting(
+    change: str, arms: int, noise: float, options: dict[str, object]
+) -> None:
+    case = {"panel": f"flat s=15, {change}", "label": sensitivity.PAPER, "seed": 0}
+    world, agent = sensitivity.setting_of(case, Scale())
+    assert (world.sparsity, world.arms, world.noise) == (15, arms, noise)
+    assert agent.told(world) == options

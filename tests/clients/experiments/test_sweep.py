@@ -89,6 +89,19 @@ def test_results_of_other_code_do_not_count(
     assert len(spy.cases) == 3 * n_cases
 
 
+def test_words_about_code_are_no_part_of_its_digest() -> None:
+    code = '"""A module."""\n\ndef f(x):\n    """Add one."""\n    return x + 1  # one more\n'
+    same = "def f(x):\n\n    return (x + 1)\n"
+    assert sweep.code_of(code) == sweep.code_of(same)
+    others = [same.replace("1", "2"), same.replace("+", "-"), same + "\ng = f\n"]
+    others.append(same.replace("return", "'a value'\n    return"))  # a docstring: the same
+    assert [sweep.code_of(other) == sweep.code_of(code) for other in others] == [
+        False, False, False, True
+    ]  # fmt: skip
+    assert sweep.code_of(same + "def draw(table):\n    return 0\n") == sweep.code_of(code)
+    assert sweep.code_of("x = 'said'\n'said'\n") != sweep.code_of("x = 'other'\n'said'\n")
+
+
 def test_jobs_leave_no_trace(tmp_path: Path) -> None:
     name = "unknown_delay"  # plays and fits
     for jobs in (1, 2):

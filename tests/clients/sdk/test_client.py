@@ -31,7 +31,8 @@ def lossy_url(url: str) -> Iterator[str]:
         def forward(self) -> None:
             nonlocal n_writes
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            answer = httpx.request(self.command, url + self.path, content=body)
+            headers = {"content-type": self.headers.get("Content-Type", "")}
+            answer = httpx.request(self.command, url + self.path, content=body, headers=headers)
             n_writes += self.command == "POST"
             if self.command == "POST" and n_writes % 2:
                 self.close_connection = True

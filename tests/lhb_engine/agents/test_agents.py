@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lhb_engine.agents import epochs, make_agent
+from lhb_engine.agents import fit_windows, make_agent
 from lhb_engine.design.fit_rows import differenced_rows, measured_rows
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
@@ -178,8 +178,19 @@ def test_a_measured_round_without_partner_is_not_missing():
     past = history(contexts, rewards, keep)
     agent = make_agent("doubling_lasso", dim=3, horizon=100)
     window = agent.next_fit(100)
-    quarter = epochs.quarter_of(window)
+    quarter = fit_windows.quarter_of(window)
     paired = differenced_rows(past.over(window), quarter)
     assert paired.design.n_rows == quarter - 3
     assert paired.n_missing == 3
     assert paired.n_missing == measured_rows(past.over(window), quarters=quarter).n_missing
+
+
+def test_a_choice_explores_where_nothing_tells_the_arms_apart():
+    agent = make_agent("ad_lasso", dim=2, horizon=5)
+    contexts = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    assert agent.choose(contexts, Draw(0, "", 1)).explored
+    assert not agent.choose(contexts[:1], Draw(0, "", 1)).explored
+    for theta in ([1.0, 0.0], [0.0, 1.0]):  # two best arms, or one
+        agent.theta = np.array(theta)
+        assert not agent.choose(contexts, Draw(0, "", 1)).explored
+    assert agent.choose(contexts[:2], Draw(0, "", 1)).explored

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import anytime_fit, make_agent
-from lhb_engine.agents.anytime import Anytime, anytime_windows
-from lhb_engine.history import FitWindow
+from lhb_engine.agents.anytime import Anytime
+from lhb_engine.agents.fit_windows import anytime_windows
+from lhb_engine.history import FitWindow, Measurements
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
@@ -124,16 +125,34 @@ def test_another_process_gives_the_same_bits():
     assert json.loads(run.stdout) == json.loads(json.dumps(fit(history(keep=0.6)).to_json()))
 
 
-def test_it_comes_close_to_the_oracle_that_knows_w():
+@pytest.mark.parametrize("total", [1.0, 2.5])
+def test_it_comes_close_to_the_oracle_that_knows_w(total):
+    """Whatever the lag weights sum to.
+
+    Over 24 other seeds the ratio is 1.27 and 1.22 in these worlds. Of four seeds at a time, 95 in
+    100 stay below 1.75 and 1.69.
+    """
     regret = {"anytime": 0.0, "oracle_w": 0.0, "uniform": 0.0}
-    for seed in range(2):
-        world = LongHorizonEnvironment.draw(dim=3, horizon=30, sparsity=3, seed=seed)
+    for seed in range(4):
+        drawn = LongHorizonEnvironment.draw(dim=3, horizon=30, sparsity=3, seed=seed)
+        world = LongHorizonEnvironment(drawn.theta, total * drawn.weights, seed=seed)
         for name in regret:
             truth = {"weights": world.weights.tolist(), "schedule": "growing"}
             options = truth if name == "oracle_w" else {}
             run = simulate(name, world, n_rounds=600, seed=seed, options=options)
             regret[name] += run.regret[-1]
-    assert regret["anytime"] < 4 * regret["oracle_w"] < regret["uniform"]
+    assert regret["anytime"] < 1.75 * regret["oracle_w"]
+    assert regret["anytime"] < 0.05 * regret["uniform"]
+
+
+def turned(before, after, last):
+    """The rewards of one history up to round `last`, and those of another from then on."""
+    old, new = before.trajectories["0"], after.trajectories["0"]
+    parts = old.measurements.between(1, last), new.measurements.between(last + 1, new.last_round)
+    joined = Measurements(
+        *(np.concatenate([getattr(p, f) for p in parts]) for f in ("first", "last", "value"))
+    )
+    return replace(before, trajectories={"0": replace(old, measurements=joined)})
 
 
 @pytest.mark.parametrize("kind", ["complete", "missing", "spans"])
@@ -150,8 +169,8 @@ def test_an_alarm_where_the_world_has_turned_and_none_where_it_has_not(kind):
         calm = agent_after(past, 300).fit(past.over(whole))
         assert calm.diagnostics["held_out_error"] < 2.0
         alarms += calm.diagnostics["alarm"]
-        turned = history(n=500, seed=seed, theta=-THETA, **KINDS[kind])
-        late = agent_after(past, 300).fit(turned.over(whole))
+        other = history(n=500, seed=seed, theta=-THETA, **KINDS[kind])
+        late = agent_after(past, 300).fit(turned(past, other, 300).over(whole))
         assert late.diagnostics["alarm"]
         assert "predicted badly" in late.message or late.status == "zero"
     assert alarms <= 1

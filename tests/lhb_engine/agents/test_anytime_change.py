@@ -1,6 +1,7 @@
 """What `anytime` does when the world changes, and that it does nothing when it does not."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,6 +63,22 @@ def test_where_nothing_changes_all_rounds_count():
         assert "since_round" not in estimate.diagnostics
     agent = agent_after(past, 300)
     assert anytime_fit.AnytimeFit(agent, past.over(window(700)), "")._look_back(1) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_estimate_that_was_wrong_is_no_change_of_the_world(seed):
+    """All rounds agree with one direction, but not with the one installed."""
+    past = history(n=700, seed=seed)
+    agent = agent_after(past, 300)
+    assert agent.prediction is not None
+    wrong = THETA + 0.6 * np.linalg.svd(THETA[np.newaxis])[2][-1]
+    agent.prediction = replace(agent.prediction, theta=wrong / np.linalg.norm(wrong))
+    fit = anytime_fit.AnytimeFit(agent, past.over(window(700)), "")
+    assert fit._since.check(fit._old_draws)["alarm"]  # the check alone cannot tell
+    estimate = fit.estimate()
+    assert estimate.diagnostics["alarm"] is False
+    assert estimate.first_round == 1
+    assert estimate.theta @ THETA > 0.99
 
 
 def test_between_two_fits_a_direction_is_only_checked(monkeypatch):

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from lhb_engine.agents import epochs, make_agent
+from lhb_engine.agents import fit_windows, make_agent
 from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
-from lhb_engine.agents.oracle_w import filtered_contexts, growing_windows
+from lhb_engine.agents.fit_windows import growing_windows
+from lhb_engine.agents.oracle_w import filtered_contexts
 from lhb_engine.agents.sa_gd import descend
 from lhb_engine.agents.sw_mp import matching_scores
 from lhb_engine.design.fit_rows import measured_rows
@@ -193,7 +194,7 @@ def test_oracle_w_finds_theta_without_noise_and_says_when_it_cannot():
 def test_the_growing_schedule_is_fixed():
     windows = growing_windows(7)
     assert [next(windows).due for _ in range(8)] == [8, 10, 12, 14, 17, 20, 24, 29]
-    assert epochs.default_first_epoch(100) == 8
+    assert fit_windows.default_first_epoch(100) == 8
 
 
 @pytest.mark.parametrize("name", ["ucb_mp", "lin_ucb"])
@@ -245,6 +246,27 @@ def test_ucb_mp_starts_its_ellipsoid_anew_with_each_estimate():
         assert agent.ellipsoid.state() != fresh
 
 
+def test_ucb_mp_starts_anew_after_round_h_also_where_its_reward_is_missing():
+    history = played(lags(k2=1.0))
+    found = Estimate("ok", lags(k2=1.0), theta=THETA, active_lags=(2,))
+    states = []
+    for before in ((), (HORIZON - 1,)):
+        agent = make_agent("ucb_mp", dim=DIM, horizon=HORIZON)
+        agent.install(found)
+        for round in (*before, HORIZON + 1, HORIZON + 2):
+            agent.observe(history, "", round, 1.0)
+        states.append(agent.ellipsoid.state())
+    assert states[0] == states[1]
+
+
+@pytest.mark.parametrize(("rows", "n_rows"), [("ad_lasso", 16), ("epoch", 32)])
+def test_the_first_epoch_is_fitted_on_two_of_its_quarters_or_on_all_of_it(rows, n_rows):
+    agent = make_agent("sw_mp", dim=DIM, horizon=64, L=8, rows=rows)
+    window = agent.next_fit(0)
+    assert window.due == 32
+    assert agent.fit(played(lags(k2=1.0)).over(window)).n_rows == n_rows
+
+
 def test_sa_gd_keeps_the_largest_in_size():
     """With s = 2 of the weights 1, -0.8 and 0.3 the third goes, not the second."""
     agent = make_agent("sa_gd", dim=DIM, horizon=HORIZON, s=2)
@@ -252,3 +274,4 @@ def test_sa_gd_keeps_the_largest_in_size():
     estimate = agent.fit(played(lags(k1=1.0, k4=-0.8, k7=0.3), n=400).over(window))
     assert np.flatnonzero(estimate.lag_weights).tolist() == [1]
     assert estimate.active_lags == (1,)
+    assert estimate.sign_margin == pytest.approx(0.2 / 1.8, abs=0.05)  # (2.3)

@@ -26,16 +26,29 @@ def test_theta_s_side_is_where_lag_weights_sum_to_more_than_nothing():
 
 
 def test_the_noise_of_a_refit_is_unbiased_with_few_rows():
-    """Eight rows, three parameters: divided by the rows it would be 5/8 of the truth."""
+    """Eight rows, four parameters: divided by the rows it would be half the truth."""
     rng = np.random.default_rng(2)
     start = RankOne(THETA, np.array([1.0]), None, 1.0)
     variances = []
     for _ in range(600):
         contexts = rng.standard_normal((8, 3))
         y = contexts @ THETA + rng.standard_normal(8)
-        found = rank_one_errors(LaggedDesign(contexts, 1), y, (0,), start, False)
+        found = rank_one_errors(LaggedDesign(contexts, 1), y, (0,), start)
         variances.append(found["sigma"] ** 2)
-    assert np.mean(variances) == pytest.approx(1.0, abs=4 * np.sqrt(2 / 5 / 600))
+    assert np.mean(variances) == pytest.approx(1.0, abs=4 * np.sqrt(2 / 4 / 600))
+
+
+def test_what_other_lags_earn_on_average_does_not_turn_theta():
+    """Contexts with a mean, one of three lags refitted: nominal 95% intervals of theta hold."""
+    rng, start = np.random.default_rng(3), RankOne(THETA, np.array([1.0, 0, 0, 0]), None, 1.0)
+    inside = []
+    for _ in range(200):
+        contexts = rng.uniform(-1, 1, (300, 3)) + np.array([0.6, -0.2, 0.5])
+        y = np.convolve(contexts @ THETA, [0.4, 0.0, 0.3, 0.3])[:300]
+        y += 0.05 * rng.standard_normal(300)
+        found = rank_one_errors(LaggedDesign(contexts, 4), y, (0,), start)
+        inside.append(np.abs(found["theta"] - THETA) <= 1.96 * np.array(found["theta_error"]))
+    assert 0.90 <= np.mean(inside) <= 0.98
 
 
 @pytest.mark.parametrize(("n_pairs", "design"), [(11, "undifferenced"), (12, "differenced")])

@@ -42,7 +42,7 @@ def test_chains_keep_their_residual_exact(kind):
             signal = np.concatenate([np.zeros(rows.n_lags - 1), rows.contexts @ chains.theta[i]])
             seen = np.convolve(signal, chains.w[i])[rows.n_lags - 1 :][: len(rows.y)]
             left = (rows.y - seen) * (rows.intercept > 0)
-            np.testing.assert_allclose(chains.error[i], left, atol=1e-10)
+            np.testing.assert_allclose(chains.data.error[i], left, atol=1e-10)
             np.testing.assert_allclose(chains.level[i], left @ rows.intercept, atol=1e-9)
         assert (chains.w >= 0).all()
 

@@ -11,7 +11,9 @@ from lhb_engine.simulation.harder_environments import (
     ContextsAlike,
     ContextsOverTime,
     Day,
+    FixedArms,
     HeavyTails,
+    OneHot,
     RandomWalk,
     Season,
     Trend,
@@ -20,7 +22,8 @@ from lhb_engine.simulation.harder_environments import (
 )
 
 DISTURBED = [Trend, Day, Season, ColouredNoise, RandomWalk]
-KINDS = [ContextsOverTime, ContextsAlike, HeavyTails, Baseline, Change, Turn, *DISTURBED]
+KINDS = [ContextsOverTime, ContextsAlike, FixedArms, OneHot, HeavyTails, Baseline, Change, Turn]
+KINDS += DISTURBED
 
 
 def draw(kind):
@@ -102,3 +105,11 @@ def test_what_is_measured():
     assert (sums.last - sums.first == 6).all()
     seen = measured("missing", np.zeros(2000), 0)
     assert len(seen) == pytest.approx(1400, abs=80)
+
+
+def test_fixed_arms_are_the_same_in_every_round():
+    fixed, hot = draw(FixedArms).contexts(5, 9), draw(OneHot).contexts(5, 9)
+    assert (
+        fixed == LongHorizonEnvironment.draw(dim=3, horizon=20, n_arms=4, seed=7).contexts(1, 1)
+    ).all()
+    assert (hot == np.eye(3)[[0, 1, 2, 0]]).all()

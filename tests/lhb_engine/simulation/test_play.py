@@ -51,6 +51,18 @@ def test_uniform_played_at_once_is_uniform_round_by_round():
     same(played.estimates, estimates)
 
 
+@pytest.mark.parametrize("algorithm", ["lin_ucb", "ucb_mp"])
+def test_those_that_learn_from_each_reward_are_played_round_by_round(algorithm, monkeypatch):
+    monkeypatch.setattr("lhb_engine.simulation.play.BLOCK_ROUNDS", 7)
+    env = world()
+    for n_rounds in (49, 50):  # the last block is whole, or one round
+        played = simulate(algorithm, env, n_rounds=n_rounds, seed=5)
+        arms, rewards, estimates = by_hand(algorithm, env, n_rounds, 5)
+        assert np.array_equal(played.arms, arms)
+        assert np.array_equal(played.rewards, rewards)
+        same(played.estimates, estimates)
+
+
 def test_an_epoch_longer_than_a_block_is_played_whole(monkeypatch):
     env = world()
     whole = simulate("uniform", env, n_rounds=300, seed=5)

@@ -104,6 +104,7 @@ BAD: list[tuple[Any, int, str, str]] = [
     ({"contexts": []}, 422, "no_arms", "contexts"),
     ({"contexts": [[]]}, 422, "wrong_shape", "contexts[0]"),
     ({"contexts": [[1.0, 2.0], [1.0]]}, 422, "ragged", "contexts[1]"),
+    ({"contexts": [[1.0, 2.0], [1.0, 2.0, 3.0]]}, 422, "ragged", "contexts[1]"),
     ({"contexts": [[1.0, 2.0, 3.0]]}, 422, "wrong_shape", "contexts"),
     ({"contexts": [[1.0, "2"]]}, 422, "invalid", "contexts[0][1]"),
     ({"contexts": [[1.0, None]]}, 422, "invalid", "contexts[0][1]"),

@@ -10,10 +10,10 @@ import pytest
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from service.api.body_parsing import DECISION, HISTORY, MOST_NAMED, PATCH, RANK, Body
-from service.api.request_bodies import MOST_ARMS
+from service.api.body_parsing import DECISION, HISTORY, MAX_NAMED_ERRORS, PATCH, RANK, BodyParser
+from service.api.request_bodies import MAX_ARMS
 from service.problems import Problem
-from service.web.request_body import SlowBodies
+from service.web.request_body import BodyDeadlines
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ def test_one_error_not_one_an_element(contexts: str, field: str) -> None:
     ],
     ids=["arm ids", "ranked arm ids", "logged rewards"],
 )
-def test_every_list_ends_at_its_first_offence(kind: Body[Any], body: str, field: str) -> None:
+def test_every_list_ends_at_its_first_offence(kind: BodyParser[Any], body: str, field: str) -> None:
     with pytest.raises(ValidationError) as refused:
         kind.adapter.validate_json(f"{{{body}}}")
     assert refused.value.error_count() == 1
@@ -53,11 +53,13 @@ def test_every_list_ends_at_its_first_offence(kind: Body[Any], body: str, field:
 
 
 def test_unknown_keys_are_named_while_they_are_few() -> None:
-    few, many = (",".join(f'"k{i}":0' for i in range(n)) for n in (MOST_NAMED, MOST_NAMED + 1))
+    few, many = (
+        ",".join(f'"k{i}":0' for i in range(n)) for n in (MAX_NAMED_ERRORS, MAX_NAMED_ERRORS + 1)
+    )
     with pytest.raises(Problem) as refused:
         PATCH.parse(f"{{{few}}}".encode())
     assert (refused.value.code, refused.value.field) == ("unknown_field", "k0")
-    with pytest.raises(Problem, match="101 things") as refused:
+    with pytest.raises(Problem, match="101 errors") as refused:
         PATCH.parse(f"{{{many}}}".encode())
     assert (refused.value.code, refused.value.field) == ("invalid", "body")
 
@@ -76,9 +78,9 @@ async def test_there_is_a_most_of_arms(serve: Serve) -> None:
     async with serve() as client:
         session = await client.create()
         path = f"/v1/sessions/{session}/decisions"
-        rows = {"contexts": [[0.0]] * (MOST_ARMS + 1)}
+        rows = {"contexts": [[0.0]] * (MAX_ARMS + 1)}
         problem(await client.post(path, json=rows), 422, "out_of_range", "contexts")
-        packed = {"dtype": "float64", "shape": [MOST_ARMS + 1, 0], "data": ""}
+        packed = {"dtype": "float64", "shape": [MAX_ARMS + 1, 0], "data": ""}
         refused = await client.post(path, json={"contexts": packed})
         problem(refused, 422, "out_of_range", "contexts.shape[0]")
 
@@ -127,7 +129,7 @@ async def test_a_time_is_rfc_3339(serve: Serve, at: object) -> None:
 
 
 async def test_a_body_in_drops_has_one_deadline() -> None:
-    slow = SlowBodies(0.2)
+    slow = BodyDeadlines(0.2)
     deadline = slow.deadline()
 
     async def drop() -> dict[str, object]:
@@ -136,7 +138,7 @@ async def test_a_body_in_drops_has_one_deadline() -> None:
 
     async def read() -> None:
         for _ in range(100):
-            await slow.in_time(drop, deadline)
+            await slow.receive(drop, deadline)
 
     began = time.monotonic()
     with pytest.raises(Problem) as refused:

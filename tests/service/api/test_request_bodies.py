@@ -14,14 +14,14 @@ from service.api.body_parsing import (
     HISTORY,
     RANK,
     REWARDS,
-    Body,
+    BodyParser,
     count_keys,
     refuse_duplicates,
 )
 from service.api.context_arrays import read_contexts
 from service.problems import Problem
 
-HOT: dict[str, Body[Any]] = {
+HOT: dict[str, BodyParser[Any]] = {
     "decision": DECISION,
     "rewards": REWARDS,
     "batch": BATCH,
@@ -127,7 +127,7 @@ def plain(value: Any) -> Any:
     return repr(value)
 
 
-def slowly(kind: Body[Any], body: bytes) -> Any:
+def slowly(kind: BodyParser[Any], body: bytes) -> Any:
     asked = kind.parse(body)
     refuse_duplicates(body, count_keys(asked))
     return asked

@@ -8,8 +8,9 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.history import History
-from service.commands.append_history import ImportHistory
+from service.commands.append_history import AppendSlice, Log, append_history
 from service.commands.decisions import Decide
+from service.fits.history import read_history
 from service.problems import Problem, ProblemCode
 from service.writer.group_commit import GroupCommit
 from tests.service.api.test_decisions import encoded
@@ -68,7 +69,7 @@ async def test_a_fit_due_within_a_log_has_the_rewards_of_all_its_rounds(
     harness = ServiceHarness(tmp_path)
     harness.create(algorithm="anytime", horizon=160, **more)
     contexts, rewards = log(60)
-    harness.run(ImportHistory(harness.key, "", np.array(contexts), rewards, harness.agents))
+    append(harness, contexts, rewards)
     history = due_history(harness, 58)
     measured = history.trajectories[""].measurements
     np.testing.assert_array_equal(measured.value, rewards[:58])
@@ -82,11 +83,17 @@ async def test_only_the_missing_rewards_of_a_log_are_the_default(tmp_path: Path)
     harness.create(algorithm="anytime", horizon=160, default_reward=5.0)
     contexts, rewards = log(60)
     given = [None if i == 20 else value for i, value in enumerate(rewards)]
-    harness.run(ImportHistory(harness.key, "", np.array(contexts), given, harness.agents))
+    append(harness, contexts, given)
     measured = due_history(harness, 58).trajectories[""].measurements
     values = dict(zip(measured.first.tolist(), measured.value.tolist(), strict=True))
     assert values == {i + 1: 5.0 if i == 20 else rewards[i] for i in range(58)}
     harness.close()
+
+
+def append(harness: ServiceHarness, contexts: Any, rewards: Any, **more: Any) -> Any:
+    """Append a log to the session's trajectory; it gives the rounds."""
+    log = Log(harness.key, "", np.array(contexts), rewards, **more)
+    return harness.run_large(append_history(log, harness.agents, lambda key: None))
 
 
 def due_history(harness: ServiceHarness, key: int) -> History:
@@ -96,7 +103,7 @@ def due_history(harness: ServiceHarness, key: int) -> History:
     assert due is not None
     assert due.key == key
     with harness.store.reader() as reader:
-        return reader.history(session, due.window, due)
+        return read_history(reader, session, due.window, due)
 
 
 async def test_an_import_is_safe_to_repeat(serve: Serve) -> None:
@@ -210,9 +217,8 @@ async def test_a_history_whose_reward_ids_are_taken_costs_its_neighbours_nothing
         n_rollbacks += 1
 
     commit = GroupCommit(harness.store, after_commit=lambda effects: None, on_rollback=count)
-    append = ImportHistory(
-        harness.key, "", np.ones((3, 2)), [None, 2.0, 3.0], harness.agents, import_id, bytes(16)
-    )
+    log = Log(harness.key, "", np.ones((3, 2)), [None, 2.0, 3.0], import_id, bytes(16))
+    append = AppendSlice(log, harness.agents, "w")
     neighbour = Decide(harness.key, "b", CONTEXTS, harness.agents)
     [(_, refused), (answer, error)], _ = commit.run([append, neighbour])
     assert isinstance(refused, Problem)

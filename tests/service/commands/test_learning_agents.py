@@ -11,8 +11,10 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 from service.agent_cache import build_agent
 from service.commands.decisions import Blocked
-from service.commands.rewards import Receive, Reward
+from service.commands.reward_rounds import Reward
+from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import DeleteSession
+from service.fits.history import read_history
 from service.problems import Problem
 from service.writer.command import Command
 from tests.service.service_harness import ServiceHarness
@@ -37,7 +39,7 @@ def play(
             assert current is not None
             with harness.store.reader() as reader:
                 agent = build_agent(session, reader.agent_state(session.key))
-                history = reader.history(session, current.window, current)
+                history = read_history(reader, session, current.window, current)
             harness.finish(taken.due, agent.fit(history))
             taken = harness.decide_or_block(contexts=contexts)
         assert taken.decision.arm is not None
@@ -66,7 +68,7 @@ def test_what_is_rolled_back_is_not_learned(tmp_path: Path, algorithm: str) -> N
         before = reader.agent_state(harness.key)
 
     harness.decide()
-    rewarded = Receive(harness.key, [Reward(5.0, "", round=4)], harness.agents)
+    rewarded = ReceiveRewards(harness.key, [Reward(5.0, "", round=4)], harness.agents)
 
     class Both(Command[None]):
         def __call__(self, uow: Any) -> None:
@@ -93,7 +95,7 @@ def test_many_rewards_in_one_call_are_learned_one_by_one_and_stored_once(
     for one in (harness, twin):
         one.rounds(8, rewarded=False)
     for reward in rewards:
-        twin.run(Receive(twin.key, [reward], twin.agents))
+        twin.run(ReceiveRewards(twin.key, [reward], twin.agents))
     kind, n_written = ALGORITHMS[algorithm], 0
     state = kind.state
 
@@ -103,7 +105,7 @@ def test_many_rewards_in_one_call_are_learned_one_by_one_and_stored_once(
         return state(agent)
 
     monkeypatch.setattr(kind, "state", counted)
-    harness.run(Receive(harness.key, rewards, harness.agents))
+    harness.run(ReceiveRewards(harness.key, rewards, harness.agents))
     assert n_written == 1
     with harness.store.reader() as reader:
         assert reader.agent_state(harness.key) == reader.agent_state(twin.key)
@@ -117,7 +119,7 @@ def test_a_learner_may_be_deleted_in_the_batch_it_learned_in(
     harness = ServiceHarness(tmp_path)
     harness.create(algorithm=algorithm)
     harness.rounds(2, rewarded=False)
-    learns = Receive(harness.key, [Reward(1.0, "", round=1)], harness.agents)
+    learns = ReceiveRewards(harness.key, [Reward(1.0, "", round=1)], harness.agents)
     outcomes, _ = harness.commit.run([learns, DeleteSession(harness.key)])
     assert [error for _, error in outcomes] == [None, None]
     with harness.store.reader() as reader:

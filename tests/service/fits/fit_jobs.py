@@ -55,3 +55,11 @@ def starved_fit(
             file.write(".")
         in_idle_time(time.sleep, 60.0, 0.1)
     return run_fit(database_url, tenant, session_id, due, idle_seconds)
+
+
+def sleeping_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> str | None:
+    """Never ends."""
+    time.sleep(600)
+    return None

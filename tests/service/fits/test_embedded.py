@@ -97,7 +97,7 @@ async def test_who_is_sent_away_leaves_rewards_once_and_no_round(serve: Serve, m
         for _ in range(3):
             answer = await client.post(f"{path}/decisions", json=body)
             problem(answer, 503, "fit_pending")
-            assert "rewards that came along are kept" in answer.json()["detail"]
+            assert "the rewards in the body are stored" in answer.json()["detail"]
             log = (await client.read(f"{path}/rounds"))["items"]
             assert [item["n_rewards"] for item in log] == [1] * n
             assert log[-1]["reward"] == 2.5

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from lhb_engine.agents.anytime import anytime_windows
+from lhb_engine.agents.fit_windows import anytime_windows
 from service.commands.decisions import Blocked
-from service.fits.schedule import MOST_WAITING
+from service.fits.history import read_history
+from service.fits.schedule import MAX_WAITING
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 
@@ -61,8 +62,8 @@ def test_the_manifest_is_fixed_when_the_fit_becomes_due(harness: ServiceHarness)
     assert due.measured == {"": 3}
     harness.reward(7.0, round=4)
     with harness.store.reader() as reader:
-        history = reader.history(session, due.window, due)
-        later = reader.history(session, due.window)
+        history = read_history(reader, session, due.window, due)
+        later = read_history(reader, session, due.window)
     assert history.trajectories[""].measurements.first.tolist() == [2, 3]
     assert later.trajectories[""].measurements.first.tolist() == [2, 3, 4]
 
@@ -156,12 +157,12 @@ def test_fits_that_wait_do_not_pile_up(harness: ServiceHarness) -> None:
     remembering(harness)
     harness.rounds(200)
     schedule = harness.session.schedule
-    assert len(schedule.waiting) == MOST_WAITING
+    assert len(schedule.waiting) == MAX_WAITING
     assert harness.session.fit_due == 8  # the one at work is not taken back
     skipped = [record for record in harness.estimates if record.status == "skipped"]
     assert all("given up" in str(record.reason) for record in skipped)
     assert max(record.due for record in skipped) < min(due.key for due in schedule.waiting)
-    n_due = len(skipped) + MOST_WAITING + 1
+    n_due = len(skipped) + MAX_WAITING + 1
     assert n_due == sum(1 for _ in takewhile(lambda w: w.due <= 200, anytime_windows(4, 10)))
     latest = max(due.key for due in schedule.waiting)
     harness.finish(8)
@@ -172,7 +173,7 @@ def test_windows_whose_rewards_never_come_do_not_pile_up(harness: ServiceHarness
     remembering(harness, reward_wait_seconds=1e6)
     harness.rounds(200, rewarded=False)
     schedule = harness.session.schedule
-    assert len(schedule.open) == MOST_WAITING + 1
+    assert len(schedule.open) == MAX_WAITING + 1
     assert (schedule.waiting, schedule.current) == ([], None)
     assert {record.status for record in harness.estimates} == {"skipped"}
     for round in range(191, 201):  # what is still open can be completed

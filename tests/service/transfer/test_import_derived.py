@@ -1,6 +1,5 @@
 """What follows from the records is worked out: a file that says otherwise changes nothing."""
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 
 from service.problems import Problem
-from service.transfer.import_session import check_import
 from tests.service.service_harness import OK, ServiceHarness
 from tests.service.transfer.test_import_forgeries import (
     NAN,
@@ -67,7 +65,7 @@ def written(path: Path, content: bytes) -> list[Any]:
     """The records of the session that a file makes."""
     path.mkdir()
     harness = ServiceHarness(path)
-    session, is_new = harness.run(check_import(lambda: io.BytesIO(content), "", None, False))
+    session, is_new = harness.import_file(path, content)
     assert is_new
     harness.key = session.key
     records = [json.loads(line) for line in exported(harness).splitlines()[:-1]]
@@ -103,7 +101,7 @@ def test_complete_windows_without_their_fits_become_due(tmp_path: Path, true_fil
 
     harness = ServiceHarness(tmp_path)
     content = forged(true_file, forge)
-    session, _ = harness.run(check_import(lambda: io.BytesIO(content), "", None, False))
+    session, _ = harness.import_file(tmp_path, content)
     assert [window.window.due for window in session.schedule.open] == [4, 12, 28, 60]
     assert harness.effects.timed[session.key] <= harness.now
     harness.key, harness.now = session.key, 2000.0

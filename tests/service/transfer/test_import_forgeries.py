@@ -12,7 +12,7 @@ import pytest
 
 from service.problems import Problem
 from service.records import SessionRow
-from service.transfer.import_session import check_import
+from service.transfer.import_file import check_import
 from service.transfer.ndjson import export_session
 from tests.service.conftest import Serve, problem
 from tests.service.service_harness import ServiceHarness
@@ -176,6 +176,14 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("estimate.estimate.lag_weights", deeper("estimate", "estimate", "lag_weights", value=[0] * 9)),
     ("estimate.estimate.theta[0]", deeper("estimate", "estimate", "theta", value=[NAN])),
     ("estimate.estimate.theta", deeper("estimate", "estimate", "theta", value=[1.0])),
+    *(
+        ("estimate.estimate.candidates", deeper("estimate", "estimate", "candidates", value=v))
+        for v in ([], [[1.0, 2.0], [1.0]], 5)
+    ),
+    (
+        "estimate.estimate.candidates[0][1]",
+        deeper("estimate", "estimate", "candidates", value=[[0.0, NAN]]),
+    ),
     *(("agent.state", part("agent", state=v)) for v in (5, {})),
     ("agent.state.zz", part("agent", state={"version": 1, "theta": None, "zz": 1})),
     ("agent.record", lambda records: records.append(records[-1])),
@@ -210,7 +218,7 @@ def test_a_line_without_an_end_is_not_read_to_its_end(
     true_file: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     longest = max(map(len, true_file.splitlines(keepends=True)))
-    monkeypatch.setattr("service.transfer.import_session.MOST_OF_A_LINE", longest)
+    monkeypatch.setattr("service.transfer.import_file.MAX_LINE_BYTES", longest)
     checked(true_file)
     with pytest.raises(Problem, match="line is longer"):
         checked(b"[" * (longest + 1))

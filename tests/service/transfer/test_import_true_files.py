@@ -10,7 +10,8 @@ import pytest
 from lhb_engine.agents import ALGORITHMS
 from service.agent_cache import build_agent
 from service.commands.decisions import Blocked
-from service.transfer.import_session import check_import
+from service.fits.history import read_history
+from service.transfer.import_file import check_import
 from tests.service.service_harness import ZERO, ServiceHarness
 from tests.service.transfer.test_import_forgeries import exported
 
@@ -22,7 +23,7 @@ def fit(harness: ServiceHarness) -> None:
     assert due is not None
     with harness.store.reader() as reader:
         agent = build_agent(session, reader.agent_state(session.key))
-        history = reader.history(session, due.window, due)
+        history = read_history(reader, session, due.window, due)
     harness.finish(due.key, agent.fit(history))
 
 
@@ -64,7 +65,7 @@ def test_a_true_file_passes_at_any_moment(tmp_path: Path, mode: dict[str, Any]) 
                 harness.finish(harness.session.fit_due, ZERO if step % 2 else None)
         found = check_import(lambda: io.BytesIO(exported(harness)), "", None, False)
         assert found.session == harness.session
-    session, is_new = harness.run(found)
+    session, is_new = harness.import_file(tmp_path, exported(harness))
     assert is_new
     before, harness.key = exported(harness), session.key
     assert exported(harness).splitlines()[1:-1] == before.splitlines()[1:-1]

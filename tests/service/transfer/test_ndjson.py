@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.storage.ports import MOST_EXPORTS
+from service.storage.ports import MAX_EXPORTS
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -164,10 +164,12 @@ class SlowExport:
     """A client that takes no byte of an export before it is told to go on."""
 
     def __init__(self, client: Client, session: str, go_on: asyncio.Event) -> None:
+        key = client.headers.get("authorization", "").encode()
         self.is_held, self._go_on = asyncio.Event(), go_on
         path = f"/v1/sessions/{session}/events"
         scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode()}
-        scope |= {"http_version": "1.1", "scheme": "http", "query_string": b"", "headers": []}
+        scope |= {"http_version": "1.1", "scheme": "http", "query_string": b""}
+        scope |= {"headers": [(b"authorization", key)] if key else []}
         scope |= {"asgi": {"version": "3.0", "spec_version": "2.4"}, "root_path": ""}
         scope |= {"client": ("127.0.0.1", 1), "server": ("lhb", 80)}
         self.lines = b""
@@ -190,7 +192,7 @@ async def test_slow_exports_leave_reading_to_others(serve: Serve) -> None:
         session = await client.create()
         await play(client, session, 1, 5)
         go_on = asyncio.Event()
-        exports = [SlowExport(client, session, go_on) for _ in range(MOST_EXPORTS)]
+        exports = [SlowExport(client, session, go_on) for _ in range(MAX_EXPORTS // 2)]
         for export in exports:
             await asyncio.wait_for(export.is_held.wait(), 10)
         for _ in range(2):

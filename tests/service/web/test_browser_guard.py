@@ -1,7 +1,11 @@
 """Without keys no web page can use the server: not from another site, not by DNS rebinding."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
+from service.problems import Problem
+from service.web.browser_guard import BrowserGuard
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -19,6 +23,9 @@ BODY = b'{"dim": 2, "horizon": 4}'
         ({"host": "evil.example"}, 403, "foreign_host"),
         ({"host": "evil.example:8080", "origin": "http://evil.example:8080"}, 403, "foreign_host"),
         ({"host": "127.0.0.1.evil.example"}, 403, "foreign_host"),
+        ({"host": "wpad:8080"}, 403, "foreign_host"),  # a name without a dot, of the local network
+        ({"host": "192.0.2.1"}, 403, "foreign_host"),
+        ({"host": "[2001:db8::1]:8080"}, 403, "foreign_host"),
     ],
 )
 async def test_what_a_page_of_another_site_sends(
@@ -53,3 +60,40 @@ async def test_what_its_own_clients_send(serve: Serve, headers: dict[str, str]) 
     async with serve(allowed_hosts="*") as client:
         anywhere = {"host": "any.example"}
         assert (await client.get("/healthz", headers=anywhere)).status_code == 200
+
+
+async def test_a_body_without_a_content_type_is_refused(serve: Serve) -> None:
+    """A page may send one to any site: a form's file, or a `Blob` without a type."""
+
+    async def in_chunks() -> AsyncIterator[bytes]:
+        yield BODY
+
+    async with serve() as client:
+        for content in (BODY, in_chunks()):
+            none = {"content-type": ""}
+            answer = await client.post("/v1/sessions", content=content, headers=none)
+            problem(answer, 415, "unsupported_media_type")
+        session = await client.create()  # no body, no type
+        assert (await client.delete(f"/v1/sessions/{session}")).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("host", "server", "status"),
+    [
+        ("10.0.0.7:8080", "10.0.0.7", 200),
+        ("10.0.0.7:8080", "::ffff:10.0.0.7", 200),
+        ("10.0.0.8:8080", "10.0.0.7", 403),
+        ("127.0.0.1:8080", "10.0.0.7", 200),  # a container's published port
+        ("localhost:8080", "10.0.0.7", 200),
+        ("lhb:8080", "10.0.0.7", 403),
+    ],
+)
+async def test_the_address_of_the_connection_is_ours(host: str, server: str, status: int) -> None:
+    guard = BrowserGuard("")
+    scope = {"headers": [(b"host", host.encode())], "server": (server, 8080)}
+    if status == 200:
+        guard.check(scope)
+    else:
+        with pytest.raises(Problem) as raised:
+            guard.check(scope)
+        assert raised.value.code == "foreign_host"

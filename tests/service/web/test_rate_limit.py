@@ -4,18 +4,18 @@ import pytest
 
 from service.problems import Problem
 from service.web.api_keys import SaveKey, new_key
-from service.web.rate_limit import N_CALLERS, Rates
+from service.web.rate_limit import N_CALLERS, RateLimit
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
 
 
 class Counter:
-    """Rates on a clock that the test turns."""
+    """RateLimit on a clock that the test turns."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self.now = 1000.0
-        self.rates = Rates(per_second, burst, clock=lambda: self.now)
+        self.rates = RateLimit(per_second, burst, clock=lambda: self.now)
 
     def allowed(self, caller: str, asked: int = 1000) -> int:
         """How many of so many requests at once are let through."""

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from service.commands.decisions import Decide
-from service.commands.rewards import Receive, Reward
+from service.commands.reward_rounds import Reward
+from service.commands.rewards import ReceiveRewards
 from service.problems import Problem, ProblemCode
-from service.storage.ports import Known
+from service.storage.ports import KnownRows
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
@@ -24,7 +25,7 @@ def harness(harness: ServiceHarness) -> ServiceHarness:
 
 def test_a_bad_command_fails_alone(harness: ServiceHarness) -> None:
     unknown = Decide(("", "nobody"), "", CONTEXTS, harness.agents)
-    future = Receive(harness.key, [Reward(1.0, "", round=9)], harness.agents)
+    future = ReceiveRewards(harness.key, [Reward(1.0, "", round=9)], harness.agents)
     outcomes, effects = harness.commit.run(
         [decide(harness), unknown, decide(harness), future, decide(harness)]
     )
@@ -69,9 +70,9 @@ def test_one_id_with_two_bodies_in_one_batch_is_a_conflict(harness: ServiceHarne
 
 
 def test_a_reward_may_follow_its_decision_in_the_same_batch(harness: ServiceHarness) -> None:
-    reward = Receive(harness.key, [Reward(1.5, "", event_id="a")], harness.agents)
-    again = Receive(harness.key, [Reward(1.5, "", event_id="a")], harness.agents)
-    other = Receive(harness.key, [Reward(2.5, "", event_id="a")], harness.agents)
+    reward = ReceiveRewards(harness.key, [Reward(1.5, "", event_id="a")], harness.agents)
+    again = ReceiveRewards(harness.key, [Reward(1.5, "", event_id="a")], harness.agents)
+    other = ReceiveRewards(harness.key, [Reward(2.5, "", event_id="a")], harness.agents)
     outcomes, _ = harness.commit.run([decide(harness, "a"), reward, again, other])
     assert (outcomes[1][0].accepted, outcomes[2][0].accepted) == (1, 0)
     assert isinstance(outcomes[3][1], Problem)
@@ -191,15 +192,15 @@ def test_what_was_begun_in_the_event_loop_leaves_nothing_either(
 
 
 def test_boundaries_long_lists_and_learners_are_not_brief(harness: ServiceHarness) -> None:
-    def is_brief(command: Decide | Receive) -> bool:
+    def is_brief(command: Decide | ReceiveRewards) -> bool:
         transaction = harness.store.begin()
         try:
-            return command.is_brief(UnitOfWork(transaction, Known(), harness.now))
+            return command.is_brief(UnitOfWork(transaction, KnownRows(), harness.now))
         finally:
             transaction.rollback()
 
-    def receive(n: int) -> Receive:
-        return Receive(harness.key, [Reward(1.0, "", round=1)] * n, harness.agents)
+    def receive(n: int) -> ReceiveRewards:
+        return ReceiveRewards(harness.key, [Reward(1.0, "", round=1)] * n, harness.agents)
 
     assert is_brief(decide(harness))
     assert is_brief(receive(2))

@@ -12,9 +12,10 @@ import pytest
 
 from lhb_engine.estimate import Estimate
 from service.commands.decisions import Decide
-from service.commands.rewards import Receive, Reward
+from service.commands.reward_rounds import Reward
+from service.commands.rewards import ReceiveRewards
 from service.problems import Unavailable
-from service.storage.ports import Changes, Keys, Known, MustWait
+from service.storage.ports import Changes, Keys, KnownRows, MustWait
 from service.storage.postgres.store import PostgresStore
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, OK, ServiceHarness
@@ -54,8 +55,8 @@ def play(harness: ServiceHarness, *commands: Any) -> list[Any]:
     return [result for result, _ in outcomes]
 
 
-def rewarded(harness: ServiceHarness, **named: Any) -> Receive:
-    return Receive(harness.key, [Reward(0.5, "", **named)], harness.agents)
+def rewarded(harness: ServiceHarness, **named: Any) -> ReceiveRewards:
+    return ReceiveRewards(harness.key, [Reward(0.5, "", **named)], harness.agents)
 
 
 def test_brief_commands_ask_no_thread(
@@ -87,7 +88,7 @@ def test_what_would_wait_goes_on_in_the_thread(
     watched = Watched(harness, monkeypatch)
     play(harness, decide(harness))  # nobody has made its agent yet
     play(harness, decide(harness), rewarded(harness, round=1))
-    assert watched.asked == ["_finish"]
+    assert watched.asked == ["_finish_in_thread"]
     play(
         harness,
         decide(harness),
@@ -95,7 +96,7 @@ def test_what_would_wait_goes_on_in_the_thread(
         rewarded(harness, round=3),
         decide(harness),
     )
-    assert watched.asked == ["_finish"] * 2  # a boundary
+    assert watched.asked == ["_finish_in_thread"] * 2  # a boundary
     play(harness, rewarded(harness, round=4))
     harness.finish(4, OK)
     del watched.asked[:]
@@ -116,7 +117,9 @@ def test_learners_and_times_are_read_in_the_thread(
     named = {"round": 1} if mode == "single" else {"at": at, "reward_id": "r"}
     play(harness, decide(harness))
     play(harness, rewarded(harness, **named))
-    assert watched.asked == (["_finish"] * 2 if mode == "single" else ["_finish"])
+    assert watched.asked == (
+        ["_finish_in_thread"] * 2 if mode == "single" else ["_finish_in_thread"]
+    )
 
 
 def test_an_unannounced_read_is_refused_and_the_batch_run_again(
@@ -133,7 +136,7 @@ def test_an_unannounced_read_is_refused_and_the_batch_run_again(
     watched = Watched(harness, monkeypatch)
     results = play(harness, decide(harness), hasty, decide(harness))
     assert [taken.decision.position for taken in results] == [2, 3, 4]
-    assert watched.asked == ["_failed"]
+    assert watched.asked == ["_recover"]
     with pytest.raises(MustWait):
         asyncio.run(_read_unannounced(harness))
 
@@ -141,7 +144,7 @@ def test_an_unannounced_read_is_refused_and_the_batch_run_again(
 async def _read_unannounced(harness: ServiceHarness) -> None:
     transaction = harness.store.begin(wait=False)
     try:
-        uow = UnitOfWork(transaction, Known(), harness.now)
+        uow = UnitOfWork(transaction, KnownRows(), harness.now)
         uow.can_read = False
         uow.session(harness.key)
     finally:
@@ -189,7 +192,7 @@ def test_a_connection_that_is_lost_meanwhile_comes_back(
     async def lost_in_a_commit() -> list[Any]:
         transaction = harness.store.begin(wait=False)
         call = harness.commit._thread.call
-        announced = transaction.fetch(Keys(sessions={harness.key}), Known())
+        announced = transaction.fetch(Keys(sessions={harness.key}), KnownRows())
         await transaction.run_async(announced, call)
         lose()
         with pytest.raises(Unavailable, match="unknown"):
@@ -218,8 +221,8 @@ def test_an_estimate_of_another_process_is_decided_by_at_once(
     other.close()
     watched = Watched(harness, monkeypatch)
     [taken] = play(harness, decide(harness))
-    assert watched.asked == ["_finish"]
+    assert watched.asked == ["_finish_in_thread"]
     play(harness, decide(harness))
-    assert watched.asked == ["_finish"]
+    assert watched.asked == ["_finish_in_thread"]
     assert taken.decision.model_version == 1
     assert memoryview(taken.decision.scores).cast("d").tolist() == [-0.6, -0.8]

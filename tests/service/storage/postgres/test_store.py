@@ -15,11 +15,13 @@ from psycopg import RawCursor
 
 from lhb_engine.history import FitWindow
 from service.commands.decisions import Decide
-from service.commands.rewards import Receive, Reward
+from service.commands.reward_rounds import Reward
+from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
+from service.fits.history import read_history
 from service.problems import Problem, Unavailable
 from service.records import SessionKey
-from service.storage.ports import Changes, Contended, Keys, Known
+from service.storage.ports import Changes, Contended, Keys, KnownRows
 from service.storage.postgres.array_literals import columns
 from service.storage.postgres.reader import PostgresReader
 from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
@@ -62,7 +64,7 @@ def test_a_batch_asks_for_nothing_one_by_one(
     harness.create(horizon=100)
     for trajectory in ("a", "b", "c"):
         harness.rounds(4, rewarded=False, trajectory=trajectory)
-        harness.run(Receive(harness.key, [Reward(1.0, trajectory, round=3)], harness.agents))
+        harness.run(ReceiveRewards(harness.key, [Reward(1.0, trajectory, round=3)], harness.agents))
     commands: list[Any] = []
     for i, trajectory in enumerate(("a", "b", "c", "new")):
         late = [] if trajectory == "new" else [Reward(0.5, trajectory, round=2, reward_id="r")]
@@ -72,7 +74,7 @@ def test_a_batch_asks_for_nothing_one_by_one(
         )
         if late:
             commands.append(
-                Receive(harness.key, [Reward(1.0, trajectory, round=3)], harness.agents)
+                ReceiveRewards(harness.key, [Reward(1.0, trajectory, round=3)], harness.agents)
             )
     asked: list[str] = []
     read = PostgresReader._all
@@ -89,7 +91,7 @@ def test_a_batch_asks_for_nothing_one_by_one(
     assert repeated == [1, 1, 1]
     by_event = [("a", "e0", 0.25), ("b", "~4", 0.25), ("c", "~2", 0.5), ("a", "~5", 0.25)]
     commands = [
-        Receive(harness.key, [Reward(value, trajectory, event_id=event)], harness.agents)
+        ReceiveRewards(harness.key, [Reward(value, trajectory, event_id=event)], harness.agents)
         for trajectory, event, value in by_event
     ]
     decided, *outcomes = harness.commit.run(
@@ -114,16 +116,16 @@ def test_an_unannounced_row_is_not_waited_for(harness: ServiceHarness, postgres_
     with psycopg.connect(postgres_url) as other:
         other.execute("select 1 from sessions where id = %s for update", [key[1]])
         transaction = harness.store.begin()
-        transaction.run(transaction.fetch(Keys(), Known()))
+        transaction.run(transaction.fetch(Keys(), KnownRows()))
         with pytest.raises(Contended) as contended:
-            transaction.run(transaction.fetch(Keys(sessions={key}), Known()))
+            transaction.run(transaction.fetch(Keys(sessions={key}), KnownRows()))
         assert contended.value.session == key
         transaction.rollback()
         release = threading.Timer(0.5, other.rollback)
         release.start()
         asked = {**_request(), "name": "one"}
         began = time.monotonic()
-        with pytest.raises(Exception, match="asked for differently"):
+        with pytest.raises(Exception, match="created with another body"):
             harness.run(CreateSession("", {**asked, "dim": 3}, False))
         assert time.monotonic() - began > 0.3  # it waited, once it could
         release.join()
@@ -141,7 +143,7 @@ def test_a_lost_connection_is_503_once_at_most_and_nothing_is_half_written(
     harness.create()
     harness.rounds(2)
     transaction = store.begin()
-    transaction.run(transaction.fetch(Keys(sessions={harness.key}), Known()))
+    transaction.run(transaction.fetch(Keys(sessions={harness.key}), KnownRows()))
     with psycopg.connect(postgres_url, autocommit=True) as other:
         other.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -161,7 +163,7 @@ def test_readers_are_limited_and_come_back(
     held = [store.reader() for _ in range(N_READERS)]
     for reader in held:
         reader.__enter__().check()
-    with pytest.raises(Unavailable, match="too many reads"), store.reader():
+    with pytest.raises(Unavailable, match="too many concurrent reads"), store.reader():
         pass
     for reader in held:
         reader.__exit__(None, None, None)
@@ -194,5 +196,5 @@ def test_a_history_is_in_key_order_whatever_the_planner_does(
     off = "".join(f"-cenable_{how}%3Doff%20" for how in ("sort", "indexscan", "bitmapscan"))
     window = FitWindow(1, 1, 100, 4, 100)
     with open_reader(f"{postgres_url}?options={off}") as reader:
-        history = reader.history(harness.session, window)
+        history = read_history(reader, harness.session, window)
     assert list(history.trajectories) == sorted(names)

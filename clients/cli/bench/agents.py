@@ -1,0 +1,110 @@
+"""`lhb bench decide`, `certainty` and `coverage`: regret and honest uncertainty."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from clients.cli.output import AsJson, show
+
+
+def decide(
+    board: Annotated[
+        str, typer.Option(help="Board: main, harder, life, dense, poor or all.")
+    ] = "main",
+    algorithm: Annotated[list[str] | None, typer.Option(help="Algorithm; repeatable.")] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(help="Also play anytime with these settings, like lapse=inf,sure_sign=0.8."),
+    ] = None,
+    world: Annotated[
+        list[str] | None, typer.Option(help="Play only this world; repeatable.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=2)] = 20,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Measure regret against that of an oracle which knows the lag weights (docs/anytime.md)."""
+    from clients.bench import regret_scoreboard as scoreboard
+    from lhb_engine.posterior.settings import AnytimeSettings
+
+    boards = {
+        "main": scoreboard.BOARD,
+        "harder": scoreboard.HARDER,
+        "life": scoreboard.LIFE,
+        "dense": scoreboard.DENSE,
+        "poor": scoreboard.POOR,
+    }
+    worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
+    if not worlds:
+        raise typer.BadParameter(f"no board {board!r}: main, harder, life, dense, poor or all")
+    if world:
+        worlds = tuple(w for w in worlds if w.name in world)
+    names = algorithm or (["anytime"] if variant else ["anytime", "ad_lasso"])
+    for text in variant or ():
+        try:
+            AnytimeSettings().changed(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        names.append(f"anytime {text}")
+    if not as_json:
+        typer.echo(scoreboard.HEADER)
+    result = scoreboard.run(
+        worlds,
+        names,
+        range(first_seed, first_seed + seeds),
+        jobs=jobs,
+        progress=(lambda line: None) if as_json else typer.echo,
+    )
+    show(result, as_json, _board_lines(result, names))
+
+
+def _board_lines(result: dict[str, Any], names: list[str]) -> Iterator[str]:
+    for name in names:
+        mean, most = result["mean_ratio"][name], result["max_ratio"][name]
+        yield f"{name}: mean ratio {mean:.2f}, highest {most:.2f}"
+    for row in result["board"]:
+        for name, found in row["algorithms"].items():
+            if "less_anytime" in found:
+                less, by = found["less_anytime"]
+                yield f"{row['world']}: {name} less anytime {less:+.1f} ± {by:.1f}"
+
+
+def certainty(
+    world: Annotated[
+        list[str] | None, typer.Option(help="Play only this world; repeatable.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 10,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """How often the intervals and the angle that anytime says hold, and how often it alarms."""
+    from clients.bench import certainty as table
+
+    worlds = [w for w in table.WORLDS if not world or w.name in world]
+    if not worlds:
+        raise typer.BadParameter(f"no such world; there are {[w.name for w in table.WORLDS]}")
+    if not as_json:
+        typer.echo(table.HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = table.run(worlds, range(first_seed, first_seed + seeds), jobs=jobs, progress=progress)
+    show({"worlds": rows}, as_json, ())
+
+
+def coverage(
+    logs: Annotated[int, typer.Option(help="Number of logs of each case.", min=1)] = 200,
+    rounds: Annotated[int, typer.Option(help="Number of rounds of a log.", min=100)] = 2000,
+    case: Annotated[
+        list[str] | None, typer.Option(help="Only cases whose name contains this; repeatable.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How often the 95% value intervals of `lhb evaluate` hold the true value."""
+    from clients.bench.coverage import HEADER, run
+
+    if not as_json:
+        typer.echo(HEADER)
+    rows = run(logs, rounds, case or (), (lambda line: None) if as_json else typer.echo)
+    show({"logs": logs, "rounds": rounds, "cases": rows}, as_json, ())

@@ -1,0 +1,114 @@
+"""`lhb bench serve`, `start`, `soak` and `neighbours`: the server's speed and memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clients.cli.output import AsJson, show
+
+
+def serve(
+    database: Annotated[
+        str | None,
+        typer.Option(help="URL of a migrated PostgreSQL database. Default: a new SQLite file."),
+    ] = None,
+    seconds: Annotated[int, typer.Option(help="Seconds per run.", min=1)] = 5,
+    pairs: Annotated[int, typer.Option(help="Runs of each variant, which take turns.", min=1)] = 5,
+    fit_pairs: Annotated[
+        int, typer.Option(help="Pairs of runs with and without a fit.", min=1)
+    ] = 10,
+    processes: Annotated[
+        int, typer.Option(help="Number of Number of Number of API processes, on PostgreSQL.", min=1)
+    ] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Measure durable decisions over HTTP: against floors, in batches, on a slow disk, beside fits.
+
+    With --database, on that PostgreSQL against the same handler without storage.
+    """
+    from clients.bench.server import serving
+
+    if database is None:
+        measured = serving.run_on_sqlite(seconds, pairs, fit_pairs)
+        show(measured, as_json, _serving_lines(measured))
+    else:
+        measured = serving.run_on_postgres(database, seconds, pairs, processes)
+        show(measured, as_json, _postgres_table(measured))
+
+
+def _serving_lines(measured: dict[str, Any]) -> Iterator[str]:
+    for part in ("variants", "batches", "fits", "ratios"):
+        yield f"{part}:"
+        yield from (f"  {name}: {value}" for name, value in measured[part].items())
+
+
+def _postgres_table(measured: dict[str, Any]) -> Iterator[str]:
+    names = list(measured["variants"]["no storage"])
+    yield f"| variant | {' | '.join(names)} | throughput / no storage |"
+    yield "|-" * (len(names) + 2) + "|"
+    for name, found in measured["variants"].items():
+        ratio = measured["of_no_storage"][name]["requests_per_second"]
+        yield f"| {name} | {' | '.join(f'{found[n]:.1f}' for n in names)} | {ratio:.2f} |"
+
+
+def start(
+    runs: Annotated[int, typer.Option(help="Number of starts of a server.", min=1)] = 5,
+    sessions: Annotated[int, typer.Option(help="Number of sessions in the database.", min=0)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a start: time to the first durable decision, memory, latency of one client."""
+    from clients.bench.server import starting
+
+    measured = starting.run(runs, sessions)
+    show(measured, as_json, _fields(measured))
+
+
+def soak(
+    minutes: Annotated[float, typer.Option(help="Duration in minutes.", min=0.1)] = 10.0,
+    rate: Annotated[float, typer.Option(help="Rounds per second.", min=1)] = 200.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the memory of a server under sustained load: decisions, rewards, fits."""
+    from clients.bench.server import soaking
+
+    measured = soaking.run(minutes, rate)
+    show(measured, as_json, _fields(measured))
+
+
+def _fields(measured: dict[str, Any]) -> Iterator[str]:
+    return (f"{name}: {value}" for name, value in measured.items())
+
+
+def neighbours(
+    flood: Annotated[
+        list[str] | None, typer.Option(help="imports, histories, deletions, collisions.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="A measurement.", min=1)] = 10.0,
+    rounds: Annotated[int, typer.Option(help="Of a large session.", min=10_000)] = 40_000,
+    checkout: Annotated[
+        Path | None, typer.Option(help="Measure the server of this checkout, not of this program.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure decisions beside a session that floods: imports, logs, deletions, refusals."""
+    from clients.bench.server import neighbours as beside
+
+    names = flood or list(beside.FLOODS)
+    for name in names:
+        if name not in beside.FLOODS:
+            raise typer.BadParameter(f"no flood {name!r}: {', '.join(beside.FLOODS)}")
+    measured = beside.run(names, seconds, rounds, checkout)
+    show(measured, as_json, _neighbours_table(measured))
+
+
+def _neighbours_table(measured: dict[str, Any]) -> Iterator[str]:
+    yield "| flood | p50 ms, alone | p99 ms, alone | longest | throughput, share | its requests |"
+    yield "|-|-|-|-|-|-|"
+    for name, found in measured["floods"].items():
+        alone, beside = found["alone"], found["beside"]
+        row = [f"{beside[key]:.1f}, {alone[key]:.1f}" for key in ("p50_ms", "p99_ms")]
+        row += [f"{beside['longest_ms']:.0f}"]
+        row += [f"{beside['throughput']:.0f}, {found['share_of_throughput']:.2f}"]
+        yield f"| {name} | {' | '.join(row)} | {found['flood_requests']} |"

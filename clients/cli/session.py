@@ -1,0 +1,68 @@
+"""`lhb session show`: what a session has learned, drawn in the terminal."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from clients.cli.output import AsJson, show
+from clients.cli.refusals import CommandGroup
+
+session = typer.Typer(cls=CommandGroup, help="One session of a server.", no_args_is_help=True)
+BAR = 40  # columns of the longest bar
+MOST_LAGS = 24  # with more of them, the largest weights alone are drawn
+
+
+@session.callback()
+def one_session() -> None:
+    """Keep `show` a command of its own while it is the only one."""
+
+
+@session.command("show")
+def show_session(
+    name: Annotated[str, typer.Argument(help="Its name, or its id.")],
+    url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
+    as_json: AsJson = False,
+) -> None:
+    """Show theta and draw the lag weights that decide now.
+
+    Example: lhb session show tutorial
+    """
+    from clients import Client, NotFound
+
+    with Client(url) as client:
+        found = next(client.sessions(name=name), None)
+        if found is None:
+            try:
+                found = client.session(name)
+            except NotFound:
+                raise SystemExit(f"lhb session show: there is no session {name!r}") from None
+        estimate = found.estimate()
+    show({"session": found.info, "estimate": estimate}, as_json, _lines(found.info, estimate))
+
+
+def _lines(info: dict[str, Any], estimate: dict[str, Any]) -> Iterator[str]:
+    deciding = info["deciding"].replace("_", " ")
+    rounds = f"{info['algorithm']}, {info['n_rounds']} rounds, {deciding}"
+    yield f"{info['name'] or info['id']}: {rounds}"
+    if estimate.get("theta") is None:
+        yield "No estimate is in use yet."
+        return
+    if estimate["reason"]:
+        yield estimate["reason"]
+    yield ""
+    yield "theta, by feature"
+    yield from _bars(range(len(estimate["theta"])), estimate["theta"], set())
+    yield ""
+    weights = estimate["lag_weights"]
+    yield f"lag weights, by rounds ago (* active, of {info['horizon']} lags)"
+    largest = sorted(range(len(weights)), key=lambda lag: -abs(weights[lag]))[:MOST_LAGS]
+    yield from _bars(sorted(largest), weights, set(estimate["active_lags"] or ()))
+
+
+def _bars(numbers: Sequence[int], values: Sequence[float], marked: set[int]) -> Iterator[str]:
+    longest = max((abs(value) for value in values), default=0.0) or 1.0
+    for number in numbers:
+        bar = "█" * round(BAR * abs(values[number]) / longest)
+        mark = "*" if number in marked else " "
+        yield f"{number:>6} {mark} {values[number]:+9.4f}  {bar}".rstrip()

@@ -1,0 +1,196 @@
+"""Sums of moments over the rows of `AlignedRounds` (docs/model.md 10).
+
+A row that follows another is multiplied out together with that other row: they share all lags but
+the first and the last. Runs of consecutive single rounds need one row of blocks only. All other
+blocks follow from it, since block (k + 1, l + 1) sums over the rounds of block (k, l), each one
+round earlier: docs/model.md (10.4). Other rows are multiplied out in full.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.lagged_design import LaggedDesign
+from lhb_engine.design.moments import Moments, RowMoments
+from lhb_engine.history import Floats, Ints
+
+GRAIN = 4096  # measurements in a partial sum
+LEAST_RUN = 16  # mean run of consecutive rounds from which the recursion over blocks is faster
+_AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
+
+
+def session_moments(
+    rows: AlignedRounds, covariates: Floats | None = None, places: Ints | None = None
+) -> Moments:
+    """Add up the moments of rows, in the order of their measurements.
+
+    Partial sums hold 4096 measurements each, from the first one on, and are added in order. So the
+    bits depend on the rows alone, not on who added which of them, or when.
+
+    Parameters
+    ----------
+    rows : AlignedRounds
+    covariates : (n_places, n_covariates) array, optional
+        By default the column of the baseline alone.
+    places : (n_chosen,) array, optional
+        Places of the rows, in order; by default all rows. Pairs with rows before them count.
+    """
+    total = None
+    for part in partial_sums(rows, covariates, places):
+        total = part if total is None else total + part
+    n_covariates = 1 if covariates is None else covariates.shape[1]
+    return total or Moments.zero(rows.n_lags, rows.contexts.shape[1], n_covariates)
+
+
+def partial_sums(
+    rows: AlignedRounds, covariates: Floats | None = None, places: Ints | None = None
+) -> Iterator[Moments]:
+    """Yield the partial sums of `session_moments`."""
+    places = rows.in_order() if places is None else places
+    for start in range(0, len(places), GRAIN):
+        yield moments_of(rows, places[start : start + GRAIN], covariates)
+
+
+def moments_of(rows: AlignedRounds, places: Ints, covariates: Floats | None = None) -> Moments:
+    """Return the moments of some rows, and of the pairs of these with the rows before them.
+
+    Parameters
+    ----------
+    rows : AlignedRounds
+    places : (n_chosen,) array
+        Places of rows, each once. The row before a chosen one need not be chosen.
+    covariates : (n_places, n_covariates) array, optional
+        By default the column of the baseline alone.
+    """
+    beside = rows.intercept[:, None] if covariates is None else covariates
+    values = np.concatenate([beside, rows.y[:, None]], axis=1)
+    padded = np.concatenate([np.zeros((rows.n_lags, rows.contexts.shape[1])), rows.contexts])
+    places = np.sort(places)
+    before = rows.before[places]
+    follows = (before >= 0) & (rows.number[before] > 0)
+    total = Moments.zero(rows.n_lags, rows.contexts.shape[1], beside.shape[1])
+    sums = total.sums
+    for span in np.unique((places - before)[follows]).tolist():
+        later = places[follows & (places - before == span)]
+        now, last, both = _followers(padded, values, later, rows.n_lags, span)
+        sums[0] += now
+        sums[1] += both + both.T
+        sums[2] += now + last
+    alone = places[~follows]
+    if len(alone):
+        lags = np.arange(rows.n_lags)
+        sums[0] += _multiplied(padded, [values], [alone], alone, rows.n_lags, lags)
+    return Moments(sums, len(places), int(follows.sum()), rows.n_lags, rows.contexts.shape[1])
+
+
+def _followers(
+    padded: Floats, values: Floats, later: Ints, n_lags: int, span: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return the sums of r_t r_t', of r_{t-1} r_{t-1}' and of r_t r_{t-1}'.
+
+    Rows t are at places `later`, rows t - 1 `span` places before. The lags of a row t - 1 are those
+    of row t, `span` lags later.
+    """
+    dim, n_values = padded.shape[1], values.shape[1]
+    lags = np.union1d(np.arange(n_lags), np.arange(span, span + n_lags))
+    n_runs = 1 + int(np.count_nonzero(np.diff(later) != 1))
+    if span == 1 and n_runs * LEAST_RUN <= len(later):
+        products = _of_runs(padded, values, later, n_lags)
+    else:
+        products = _multiplied(padded, [values, values], [later, later - span], later, n_lags, lags)
+    columns = np.arange(len(lags) * dim).reshape(len(lags), dim)
+    end = len(lags) * dim
+    now = np.append(columns[:n_lags], end + np.arange(n_values))
+    last = np.append(columns[np.searchsorted(lags, span) :], end + n_values + np.arange(n_values))
+    return (
+        products[np.ix_(now, now)],
+        products[np.ix_(last, last)],
+        products[np.ix_(now, last)],
+    )
+
+
+def _multiplied(
+    padded: Floats,
+    values: list[Floats],
+    at: list[Ints],
+    places: Ints,
+    n_lags: int,
+    lags: Ints,
+) -> Floats:
+    """Return R'R of the rows R = [contexts at `lags`, values at `at`], multiplied out in blocks."""
+    width = len(lags) * padded.shape[1] + sum(v.shape[1] for v in values)
+    total = np.zeros((width, width))
+    step = max(1, _AT_ONCE // width)
+    for start in range(0, len(places), step):
+        part = slice(start, start + step)
+        index = places[part, None] + n_lags - lags
+        lagged = padded.take(index, axis=0, mode="clip")  # zeros before the first place
+        beside = [v[a[part]] for v, a in zip(values, at, strict=True)]
+        rows = np.concatenate([lagged.reshape(len(index), -1), *beside], axis=1)
+        total += rows.T @ rows
+    return total
+
+
+def _of_runs(padded: Floats, values: Floats, later: Ints, n_lags: int) -> Floats:
+    """Return what `_multiplied` does, for lags 0 to n_lags of runs of consecutive places."""
+    dim, n_values, m = padded.shape[1], values.shape[1], (n_lags + 1) * padded.shape[1]
+    left = np.concatenate([padded[later + n_lags], values[later], values[later - 1]], axis=1)
+    first = np.empty((n_lags + 1, left.shape[1], dim))
+    for lag in range(n_lags + 1):
+        np.matmul(left.T, padded[later + (n_lags - lag)], out=first[lag])
+    breaks = np.flatnonzero(np.diff(later) != 1)
+    entering = _lagged(padded, later[np.concatenate([[0], breaks + 1])] - 1, n_lags)
+    leaving = _lagged(padded, later[np.append(breaks, len(later) - 1)], n_lags)
+    change = entering.T @ entering - leaving.T @ leaving
+    out = np.empty((m + 2 * n_values, m + 2 * n_values))
+    out[:dim, :m] = first[:, :dim].transpose(1, 0, 2).reshape(dim, m)
+    out[:dim, :dim] = left[:, :dim].T @ left[:, :dim]
+    for k in range(0, m, dim):
+        here, there = slice(k, k + dim), slice(k + dim, m)
+        out[there, here] = out[here, there].T
+        if k + dim < m:
+            np.add(
+                out[here, k : m - dim],
+                change[here, k:],
+                out=out[k + dim : k + 2 * dim, there],
+            )
+    out[m:, :m] = first[:, dim:].transpose(1, 0, 2).reshape(-1, m)
+    out[:m, m:] = out[m:, :m].T
+    out[m:, m:] = left[:, dim:].T @ left[:, dim:]
+    return out
+
+
+def _lagged(padded: Floats, places: Ints, n_lags: int) -> Floats:
+    """Return the lagged contexts at some places, (n, n_lags * dim)."""
+    index = places[:, None] + n_lags - np.arange(n_lags)
+    return np.asarray(padded[index].reshape(len(places), n_lags * padded.shape[1]))
+
+
+def design_moments(design: LaggedDesign, y: Floats, covariates: Floats) -> RowMoments:
+    """Return the moments of any rows of a lagged design, differences of measurements included.
+
+    Parameters
+    ----------
+    design : LaggedDesign
+    y : (n_rows,) array
+    covariates : (n_rows, n_covariates) array
+    """
+    values = np.concatenate([covariates, y[:, None]], axis=1)
+    n_lagged = design.n_lags * design.dim
+    out = np.zeros((n_lagged + values.shape[1], n_lagged + values.shape[1]))
+    gram = design.gram()
+    if gram is None:
+        every, step = np.arange(design.n_lags), max(1, _AT_ONCE // len(out))
+        for start in range(0, design.n_rows, step):
+            part = np.arange(start, min(start + step, design.n_rows))
+            lagged = design.select(part).blocks(every).reshape(len(part), n_lagged)
+            rows = np.concatenate([lagged, values[part]], axis=1)
+            out += rows.T @ rows
+    else:
+        upper = np.triu(gram)
+        out[:n_lagged, :n_lagged] = upper + np.triu(gram, 1).T
+        for i, value in enumerate(values.T, n_lagged):
+            out[i, :n_lagged] = out[:n_lagged, i] = design.rmatvec(value).ravel()
+        out[n_lagged:, n_lagged:] = values.T @ values
+    return RowMoments(out, design.n_rows, design.n_lags, design.dim)

@@ -1,0 +1,77 @@
+"""The data of a fit in the form that costs less: rows, or their moments (docs/model.md 10)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.coloured_noise import autocorrelation, moment_autocorrelation, whitened
+from lhb_engine.design.moment_sums import session_moments
+from lhb_engine.design.moments import Moments, RowMoments
+from lhb_engine.history import Floats
+from lhb_engine.posterior.later_moments import LaterMoments, coefficients
+from lhb_engine.posterior.prediction_check import LaterRows, Prediction, residuals
+
+# Measured (docs/performance.md, Fits): fewer rows, or more unknowns, cost less as rows.
+LEAST_ROWS = 250
+SQUARES_A_ROW = 125  # rows pay back the square of the unknowns over this
+MOST_UNKNOWNS = 1000
+
+
+@dataclass(frozen=True)
+class RowData:
+    """The rows of a fit."""
+
+    rows: AlignedRounds
+
+    def whitened(self, rho: float) -> AlignedRounds:
+        """Return the rows (7.16)."""
+        return whitened(self.rows, rho)
+
+    def autocorrelation(self, theta: Floats, weights: Floats, intercept: float) -> float:
+        """Return rho of (7.15), from the errors that these parameters leave."""
+        return autocorrelation(self.rows, residuals(self.rows, theta, weights, intercept))
+
+
+@dataclass(frozen=True)
+class MomentData:
+    """The moments of a fit's rows."""
+
+    moments: Moments
+
+    def whitened(self, rho: float) -> RowMoments:
+        """Return the moments of the rows (7.16), by (10.3)."""
+        return self.moments.whitened(rho)
+
+    def autocorrelation(self, theta: Floats, weights: Floats, intercept: float) -> float:
+        """Return rho of (7.15), from the errors that these parameters leave."""
+        by = coefficients(theta, weights, intercept, self.moments.n_lags)
+        return moment_autocorrelation(self.moments, by)
+
+
+def moments_pay(rows: AlignedRounds) -> bool:
+    """Whether a fit costs less from the moments of these rows."""
+    unknowns = rows.n_lags * rows.contexts.shape[1]
+    least = max(LEAST_ROWS, unknowns**2 // SQUARES_A_ROW)
+    return bool(unknowns <= MOST_UNKNOWNS and rows.n_rows >= least)
+
+
+def fit_data(rows: AlignedRounds) -> RowData | MomentData:
+    """Return the rows, or their moments if these pay."""
+    return MomentData(session_moments(rows)) if moments_pay(rows) else RowData(rows)
+
+
+def later_rows(old: Prediction, rows: AlignedRounds) -> LaterRows | LaterMoments | None:
+    """Return the rows after those of an installed estimate; None if there are none.
+
+    Parameters
+    ----------
+    old : Prediction
+        The installed estimate's.
+    rows : AlignedRounds
+        All rows.
+    """
+    if not moments_pay(rows):
+        return old.since(rows)
+    places = np.flatnonzero(rows.number > old.last_round)
+    return LaterMoments(old, session_moments(rows, places=places)) if len(places) else None

@@ -1,0 +1,77 @@
+"""The guard (7.11) and the alarm (7.12), from moments of the rows since the installed estimate.
+
+Equation numbers are those of docs/model.md.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lhb_engine.design.moments import Moments
+from lhb_engine.history import Floats
+from lhb_engine.posterior.prediction_check import HeldOut, Prediction
+
+
+def coefficients(theta: Floats, weights: Floats, intercept: float, n_lags: int) -> Floats:
+    """Return the coefficients of [X, c] in a prediction, (n_lags * dim + 1,).
+
+    Lag weights beyond `n_lags` are ignored.
+    """
+    phi = np.zeros((n_lags, len(theta)))
+    phi[: len(weights)] = np.outer(weights[:n_lags], theta)
+    return np.append(phi, intercept)
+
+
+@dataclass(frozen=True)
+class LaterMoments(HeldOut):
+    """The moments of the rows after those that the installed estimate was fitted on.
+
+    Attributes
+    ----------
+    old : Prediction
+        The installed estimate's.
+    moments : Moments
+        Of the later rows, and of their pairs with the rows before them.
+    """
+
+    old: Prediction
+    moments: Moments
+
+    @property
+    def n_rows(self) -> int:
+        """Number of later rows."""
+        return self.moments.n_rows
+
+    @cached_property
+    def mean_square(self) -> float:
+        """Mean square of the installed estimate's errors."""
+        return max(float(self._products(self.old, self.old)), 0.0)
+
+    def excess(self, new: Prediction) -> tuple[float, float]:
+        """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8)."""
+        old, least = self.mean_square, float(np.finfo(float).tiny)
+        ours, both = self._products(new, new), self._products(new, self.old)
+        square = 2.0 * (ours**2 + old**2 - 2.0 * both**2) / self.n_rows
+        return ours - old, float(np.sqrt(max(square, least)))
+
+    def _products(self, one: Prediction, other: Prediction) -> float:
+        """Return the mean product of the errors of two predictions."""
+        n_lags = self.moments.n_lags
+        by = [coefficients(p.theta, p.lag_weights, p.intercept, n_lags) for p in (one, other)]
+        rows = self.moments.whitened(one.autocorrelation, other.autocorrelation)
+        return float(rows.residual_products(np.array(by))[0, 1]) / self.n_rows
+
+    def doubt(self, thetas: Floats, weights: Floats) -> float:
+        """Return D of (7.12), in units of the noise variance."""
+        by = np.array(
+            [
+                coefficients(theta, w, 0.0, self.moments.n_lags)
+                for theta, w in zip(thetas, weights, strict=True)
+            ]
+        )
+        change = by - by.mean(axis=0)
+        rows = self.moments.whitened(self.old.autocorrelation)
+        phi = change[:, : rows.n_lagged]
+        squares = np.vecdot(phi @ rows.gram, phi)
+        return max(float(squares.max()), 0.0) / self.n_rows / self.old.noise**2

@@ -1,0 +1,64 @@
+"""Thompson sampling where greedy play has stopped teaching (docs/model.md 7, Fixed arms).
+
+Greedy play on arms that never change selects one context for good, and rewards then say nothing
+about the other arms. Where contexts vary by themselves, greedy play teaches every direction.
+"""
+
+import numpy as np
+from scipy.linalg import eigh
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.history import Floats
+from lhb_engine.posterior.rank_one_posterior import Posterior, context_scale
+
+LEAST_ROWS = 40
+ROWS_A_FEATURE = 8
+MOST_FEATURES = 300  # the test costs their cube
+STOPPED = 0.005  # of (7.20)
+CONSTANT = 1e-6  # of the contexts' mean square: a direction of less variance never varied
+MOST_CANDIDATES, LEAST_CANDIDATES = 64, 8
+MOST_NUMBERS = 4096  # of all candidates, beyond the fewest
+
+
+def stops_teaching(rows: AlignedRounds) -> bool:
+    """Whether the selected contexts no longer vary where they varied before, by (7.20).
+
+    Parameters
+    ----------
+    rows : AlignedRounds
+        Fewer than 40, or 8 a feature, do not tell.
+
+    Returns
+    -------
+    bool
+        False with more than 300 features.
+    """
+    n, dim = rows.n_rows, rows.contexts.shape[1]
+    if dim > MOST_FEATURES or n < max(LEAST_ROWS, ROWS_A_FEATURE * dim):
+        return False
+    places = np.flatnonzero(rows.number > 0)
+    places = places[np.argsort(rows.number[places], kind="stable")]
+    selected = rows.contexts[places] / context_scale(rows)
+    every, late = (
+        np.cov(part, rowvar=False, bias=True).reshape(dim, dim)
+        for part in (selected, selected[n // 2 :])
+    )
+    variance, axes = np.linalg.eigh(every)
+    varied = axes[:, variance > CONSTANT]
+    if varied.shape[1] == 0:
+        return True
+    ratios = eigh(varied.T @ late @ varied, varied.T @ every @ varied, eigvals_only=True)
+    return bool(ratios[0] < STOPPED)
+
+
+def candidates(found: Posterior) -> Floats:
+    """Return the directions that decisions take in turn, (n_candidates, dim): posterior draws.
+
+    They are draws of sum(w) theta, divided by the mean of their lengths.
+    """
+    thetas, weights = found.draws
+    drawn = weights.sum(axis=1)[:, None] * thetas
+    most = max(MOST_NUMBERS // drawn.shape[1], LEAST_CANDIDATES)
+    most = min(most, MOST_CANDIDATES, len(drawn))
+    chosen = drawn[np.linspace(0, len(drawn) - 1, most).astype(np.int64)]
+    return np.asarray(chosen / max(float(np.linalg.norm(chosen, axis=1).mean()), 1e-300))

@@ -1,0 +1,53 @@
+"""Parsing of a history's body; a process of its own does it where the body is large."""
+
+from typing import Any
+
+from service.api.body_parsing import HISTORY
+from service.api.context_arrays import read_contexts
+from service.commands.decisions import body_digest
+from service.problems import Problem, ProblemCode
+from service.records import SERVER_EVENT
+
+MAX_ROUNDS = 10_000  # rounds in one call
+
+
+def read_history(body: bytes) -> dict[str, Any]:
+    """Parse and check the body of a history.
+
+    Parameters
+    ----------
+    body : bytes
+        JSON text.
+
+    Returns
+    -------
+    dict
+        `trajectory`, `contexts` (n, dim), `rewards`, `import_id` and `digest` of a `Log`.
+
+    Raises
+    ------
+    Problem
+        400 or 422 naming the offending field.
+    """
+    asked = HISTORY.read(body)
+    contexts = read_contexts(asked["contexts"])
+    n = len(contexts)
+    if n > MAX_ROUNDS:
+        raise Problem(
+            ProblemCode.OUT_OF_RANGE, f"a call takes at most {MAX_ROUNDS} rounds", "contexts"
+        )
+    rewards = asked.get("rewards", [None] * n)
+    if len(rewards) != n:
+        raise Problem(ProblemCode.WRONG_SHAPE, f"{len(rewards)} rewards for {n} rounds", "rewards")
+    rewards = [None if value is None else value + 0.0 for value in rewards]
+    import_id = asked.get("import_id")
+    if import_id is not None and import_id.startswith(SERVER_EVENT):
+        detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
+        raise Problem(ProblemCode.INVALID, detail, "import_id")
+    return {
+        "trajectory": asked.get("trajectory") or "",
+        "contexts": contexts,
+        "rewards": rewards,
+        "import_id": import_id,
+        "digest": None if import_id is None else body_digest(contexts, rewards),
+    }

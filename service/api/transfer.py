@@ -1,0 +1,164 @@
+"""Export of a whole session as NDJSON, and import of such a file into a new session."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from itertools import islice
+from pathlib import Path
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Send
+
+from service.api.documentation import documented
+from service.api.response_types import SessionAnswer
+from service.api.sessions import (
+    found_session,
+    json_response,
+    session_answer,
+    written_session,
+)
+from service.field_types import NO_ZERO_BYTE
+from service.parsing_processes import PARSED_HERE_BYTES
+from service.problems import Problem, ProblemCode
+from service.runtime import Service, service_of, tenant_of
+from service.tenant_shares import NoPlace
+from service.transfer.import_file import prepare_import
+from service.transfer.import_session import import_session
+from service.transfer.ndjson import export_session
+
+router = APIRouter(tags=["sessions"])
+NDJSON = "application/x-ndjson"
+CHUNK_LINES, CHUNK_BYTES = 500, 2**20  # of a chunk of an export, about
+
+
+class Ndjson(StreamingResponse):
+    """A streaming response with the media type that the OpenAPI schema shows for an export."""
+
+    media_type = NDJSON
+
+
+@router.get(
+    "/v1/sessions/{session_id}/events",
+    summary="Export a session as NDJSON",
+    response_class=Ndjson,
+    responses=documented({}, 404),
+)
+async def get_events(session_id: str, request: Request) -> Response:
+    """Send a header line, all records, and an end line with their number and digest.
+
+    All lines come from one snapshot of the database.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+    lines = _export_chunks(service, tenant, session_id)
+    first = await anext(lines)  # an unknown session is a 404, not a broken stream
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        async with aclosing(lines):  # closes the snapshot also if the client disconnects
+            yield first
+            async for more in lines:
+                yield more
+
+    return Download(stream(), service.settings.body_timeout_seconds)
+
+
+class Download(Ndjson):
+    """An export that disconnects a client which takes longer than `seconds` to read a chunk.
+
+    While a reader holds its snapshot, SQLite cannot restart the write-ahead log, which grows with
+    every commit.
+    """
+
+    def __init__(self, content: AsyncGenerator[bytes, None], seconds: float) -> None:
+        super().__init__(content)
+        self._content, self._seconds = content, seconds
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the chunks; disconnect if one is not read in time."""
+
+        async def in_time(message: Message) -> None:
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await send(message)
+            except TimeoutError:
+                raise ClientDisconnect from None
+
+        async with aclosing(self._content):
+            await super().stream_response(in_time)
+
+
+async def _export_chunks(
+    service: Service, tenant: str, session_id: str
+) -> AsyncGenerator[bytes, None]:
+    context = service.store.reader()
+    with _place(service, tenant):
+        reader = await service.read(context.__enter__)
+        try:
+            session = await service.read_for(
+                tenant, lambda: found_session(reader, tenant, session_id)
+            )
+            lines = export_session(reader, session)
+            while chunk := await service.read_for(tenant, lambda: _next_chunk(lines)):
+                yield chunk
+        finally:
+            await service.read(lambda: context.__exit__(None, None, None))
+
+
+@contextmanager
+def _place(service: Service, tenant: str) -> Iterator[None]:
+    try:
+        with service.exports.take(tenant):
+            yield
+    except NoPlace:
+        detail = "as many exports as this tenant may have at once are under way"
+        raise Problem(ProblemCode.TOO_MANY_EXPORTS, detail, retry_after=5) from None
+
+
+def _next_chunk(lines: Iterator[bytes]) -> bytes:
+    chunk, size = [], 0
+    for line in islice(lines, CHUNK_LINES):
+        chunk.append(line)
+        size += len(line)
+        if size > CHUNK_BYTES:
+            break
+    return b"".join(chunk)
+
+
+@router.post(
+    "/v1/sessions/import",
+    status_code=201,
+    summary="Import an exported session",
+    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 409),
+    openapi_extra={
+        "requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}
+    },
+)
+async def post_import(
+    request: Request,
+    name: str | None = Query(None, min_length=1, max_length=256, pattern=NO_ZERO_BYTE),
+) -> Response:
+    """Create a session with the rounds, estimates and schedule of the exported one.
+
+    With a name a retry is safe: the same file under the same name gets the session that it created
+    before (200). Without a name every import creates another session.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+    with tempfile.TemporaryDirectory(prefix="lhb-import-") as folder:
+        path, n_bytes = Path(folder, "file"), 0
+        with path.open("wb") as file:
+            async for chunk in request.stream():
+                n_bytes += file.write(chunk)
+        given = (path, Path(folder, "rows"), tenant, name, service.settings.allow_oracles)
+        async with service.imports.turn(tenant):
+            if n_bytes > PARSED_HERE_BYTES:
+                prepared = await service.parsing.import_file(given)
+            else:
+                prepared = await service.read(lambda: prepare_import(*given))
+            session_answer(prepared.session, "none")  # a session that cannot be shown fails here
+            write = import_session(prepared, service.abandon)
+            session, is_new = await service.slices.run(write)
+    location = f"/v1/sessions/{session.id}"
+    answer = await written_session(service, session)
+    return json_response(answer, 201 if is_new else 200, location=location)

@@ -1,0 +1,138 @@
+"""Which rounds a reward belongs to: its round, span, event id or time, checked.
+
+`rounds_of` holds every check of a reward that concerns rounds; `rewards` checks for repeats and
+contradictions, and writes.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from service.problems import Problem, ProblemCode
+from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
+from service.storage.ports import Keys
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A value, and when it was measured: by round, event id, span of rounds or time."""
+
+    value: float
+    trajectory: str
+    round: int | None = None
+    event_id: str | None = None
+    first_round: int | None = None
+    last_round: int | None = None
+    at: datetime | None = None
+    reward_id: str | None = None
+
+    def asked(self) -> tuple[object, ...]:
+        """Return every field, for comparison with a repeat."""
+        return (
+            *(self.value, self.trajectory, self.round, self.event_id),
+            *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
+        )
+
+    def keys(self, session: SessionKey, keys: Keys) -> None:
+        """Add the rows that checking this reward reads."""
+        trajectory = (*session, self.trajectory)
+        keys.sessions.add(session)
+        keys.trajectories.add(trajectory)
+        if self.round is not None and self.round > 0:
+            keys.rounds.add((trajectory, self.round))
+        if self.event_id is not None:
+            keys.add_event(trajectory, self.event_id)
+        if self.reward_id is not None:
+            keys.rewards.add((trajectory, self.reward_id))
+
+
+def rounds_of(
+    uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, reward: Reward, prefix: str
+) -> tuple[int, int]:
+    """Check which rounds a reward names, and return the first and the last of them.
+
+    Raises
+    ------
+    Problem
+        409 or 422 if no such round has been decided, if the span ends before it starts, or if the
+        session's reward mode has no such reward. The name of the field begins with `prefix`.
+    """
+    key = (*session.key, reward.trajectory)
+    if session.reward_mode == "sum":
+        if reward.reward_id is None:
+            detail = (
+                'in reward_mode "sum" a reward needs a reward_id: without '
+                "one, a retry would be added twice"
+            )
+            raise Problem(ProblemCode.MISSING, detail, f"{prefix}reward_id")
+        if reward.first_round is not None:
+            detail = (
+                'in reward_mode "sum" a reward belongs to one round; '
+                'spans need reward_mode "single"'
+            )
+            raise Problem(ProblemCode.SPAN_IN_SUM_MODE, detail, f"{prefix}first_round")
+    if reward.event_id is not None:
+        decision = uow.decision_by_event(key, reward.event_id)
+        if decision is None:
+            detail = f"no decision has the event id {reward.event_id!r}"
+            raise Problem(ProblemCode.UNKNOWN_EVENT, detail, f"{prefix}event_id")
+        return decision.round, decision.round
+    if reward.at is not None:
+        return _round_at(uow, session, key, reward, prefix)
+    if reward.round is not None:
+        _check_round(trajectory, reward.round, f"{prefix}round")
+        return reward.round, reward.round
+    assert reward.first_round is not None
+    assert reward.last_round is not None
+    _check_round(trajectory, reward.first_round, f"{prefix}first_round")
+    _check_round(trajectory, reward.last_round, f"{prefix}last_round")
+    if reward.last_round < reward.first_round:
+        detail = f"last_round {reward.last_round} is before first_round {reward.first_round}"
+        raise Problem(ProblemCode.LAST_BEFORE_FIRST, detail, f"{prefix}last_round")
+    return reward.first_round, reward.last_round
+
+
+def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
+    if round < 1:
+        raise Problem(ProblemCode.UNKNOWN_ROUND, f"rounds count from 1, not {round}", field)
+    if round > trajectory.n_rounds:
+        detail = f"round {round} has not been decided; the last one is {trajectory.n_rounds}"
+        raise Problem(ProblemCode.FUTURE_ROUND, detail, field)
+
+
+def _round_at(
+    uow: UnitOfWork, session: SessionRow, key: TrajectoryKey, reward: Reward, prefix: str
+) -> tuple[int, int]:
+    if session.reward_mode != "sum":
+        detail = '"at" needs reward_mode "sum"; in "single" a reward names a round or a span'
+        raise Problem(ProblemCode.AT_IN_SINGLE_MODE, detail, f"{prefix}at")
+    assert reward.at is not None
+    at = reward.at.timestamp()
+    if reward.reward_id is not None:
+        known = uow.measurement_by_id(key, reward.reward_id)
+        if known is not None and _was_under_way(uow, key, known, at):
+            return known.first_round, known.last_round
+    decision = uow.stored.decision_before(key, at)
+    if decision is None or at > uow.now + 60:
+        detail = "no round was under way at that time"
+        raise Problem(ProblemCode.UNKNOWN_ROUND, detail, f"{prefix}at")
+    return decision.round, decision.round
+
+
+def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, at: float) -> bool:
+    """Return whether `at` named the round of `known` when `known` was received.
+
+    A time ahead of the server's clock names the latest round at the moment of receipt. Decisions
+    taken after that moment do not change which round it was.
+    """
+    began = uow.decision_by_round(key, known.first_round)
+    ended = uow.decision_by_round(key, known.first_round + 1)
+    in_time = began is not None and began.at <= at
+    return in_time and (ended is None or ended.at > at or ended.at >= known.at)
+
+
+def field_of_rounds(reward: Reward) -> str:
+    """Return the field that names the first of a reward's rounds."""
+    if reward.event_id is not None:
+        return "event_id"
+    return "round" if reward.round is not None else "first_round"

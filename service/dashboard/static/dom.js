@@ -1,0 +1,50 @@
+// Elements, numbers and words.
+
+export function make(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value)
+    else if (value === true) node.setAttribute(name, "")
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value)
+  }
+  node.append(...children.filter(child => child !== null && child !== undefined))
+  return node
+}
+
+export const number = (value, digits = 3) =>
+  value === null || value === undefined ? "–"
+    : Number.isInteger(value) ? value.toLocaleString("en")
+      : Number(value.toPrecision(digits)).toString()
+
+export const time = text => (text ? new Date(text).toLocaleString() : "–")
+
+export function announce(text) {
+  document.getElementById("announce").textContent = text
+}
+
+// A table; columns are [heading, row => content, isNumber].
+export function table(caption, columns, rows) {
+  const head = columns.map(([heading, , isNumber]) =>
+    make("th", { scope: "col", class: isNumber ? "number" : null }, heading))
+  const body = rows.map(row => make("tr", {}, ...columns.map(([, content, isNumber]) =>
+    make("td", { class: isNumber ? "number" : null }, content(row) ?? ""))))
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    make("table", {}, make("caption", { class: "hidden" }, caption),
+      make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...body)))
+}
+
+// What decides now, in words and with a tone.
+export function state(session, alarm = null) {
+  if (session.archived) return ["archived", ""]
+  if (alarm) return ["alarm: predicted badly of late", "bad"]
+  if (session.n_rounds === 0) return ["no round yet", ""]
+  const decides = {
+    in_use: ["decides by what it learned", "good"],
+    lapsed: ["exploring: the last direction lapsed", ""],
+    exploring: ["exploring", ""],
+    none: ["learns nothing", ""],
+  }[session.deciding] || [session.deciding, ""]
+  return session.fit_due ? [`${decides[0]}; a fit is due`, decides[1]] : decides
+}
+
+export const badge = ([words, tone]) => make("span", { class: `state ${tone}` }, words)

@@ -1,0 +1,150 @@
+// One session: what it earns, what it has learned, how that came about, and what is due.
+
+import { all, get, watch } from "./api.js"
+import { badge, make, number, state, table, time } from "./dom.js"
+import { barsOver, lines, plotCard } from "./plots.js"
+
+const LAST_DECISIONS = 12
+const LAST_FITS = 8
+const STATUS = { ok: "new estimate", zero: "no new estimate", insufficient_data: "too few data", waiting_for_rewards: "waits for rewards" }
+
+export async function showSession(main, id, signal) {
+  main.replaceChildren(make("p", { class: "soft" }, "Loading …"))
+  const path = `/v1/sessions/${id}`
+  const session = await get(path, {}, signal)
+  const page = layout(session)
+  main.replaceChildren(...page.nodes)
+  await page.update(session, path, signal)
+  let isBusy = false, latest = null
+  const onChange = async now => {
+    latest = now
+    if (isBusy) return
+    isBusy = true
+    while (latest !== null) {
+      const shown = latest
+      latest = null
+      try {
+        await page.update(shown, path, signal)
+      } catch (error) {
+        if (error.name !== "AbortError") page.say(error.message)
+      }
+    }
+    isBusy = false
+  }
+  watch(`${path}/changes`, onChange, page.say, signal)
+}
+
+function layout(session) {
+  const name = session.name || session.id
+  const title = make("h1", {}, name)
+  const status = make("p")
+  const live = make("span", { class: "soft" })
+  const facts = make("dl", { class: "facts" })
+  const rewards = plotCard("Reward, and what was expected of it", `${name} rewards`, ["round", "reward", "expected"],
+    lines("round", "mean reward", [{ label: "reward", color: "--one" }, { label: "expected", color: "--two", dash: [6, 4] }]))
+  const explored = plotCard("Share of decisions that explored", `${name} explored`, ["round", "explored"],
+    lines("round", "share", [{ label: "explored", color: "--one" }]))
+  const lags = plotCard("Lag weights: which past rounds pay", `${name} lag weights`, ["lag", "weight", "low", "high"],
+    barsOver("rounds ago", "weight"))
+  const theta = plotCard("Theta: what makes a choice good", `${name} theta`, ["feature", "value", "low", "high"],
+    barsOver("feature", "value"))
+  const history = make("input", { type: "range", min: 1, value: 1, id: "fit", "aria-label": "Fit to show" })
+  const which = make("output", { for: "fit", class: "soft" })
+  lags.node.append(make("div", {}, make("label", { for: "fit" }, "How they came about: fit "), history, " ", which))
+  const fits = make("section", { class: "card wide" }, make("h2", {}, "Fits, and why"))
+  const credit = make("section", { class: "card" }, make("h2", {}, "What the last decisions earned"))
+  const quality = make("section", { class: "card" }, make("h2", {}, "Data"))
+  const nodes = [title, status, live, facts,
+    make("div", { class: "grid" }, rewards.node, lags.node, theta.node, explored.node, credit, quality, fits)]
+  const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
+  let learned = [], isFollowing = true
+  const showFit = i => {
+    const fit = learned[i]
+    if (!fit) return
+    which.textContent = `${i + 1} of ${learned.length}, after round ${number(fit.due)}`
+    lags.redraw(withIntervals(fit.lag_weights, fit.lag_weight_intervals))
+    theta.redraw(withIntervals(fit.theta, fit.theta_intervals))
+    lags.say(fit.reason || "")
+  }
+  history.addEventListener("input", () => {
+    isFollowing = Number(history.value) === learned.length
+    showFit(Number(history.value) - 1)
+  })
+
+  const update = async (now, path, signal) => {
+    const [series, estimates, epochs] = await Promise.all([
+      get(`${path}/series`, { rounds: 2000, bins: 100 }, signal), all(`${path}/estimates`, {}, signal), all(`${path}/epochs`, {}, signal),
+    ])
+    status.replaceChildren(badge(state(now, series.alarm)))
+    facts.replaceChildren(...Object.entries({
+      algorithm: now.algorithm, rounds: number(now.n_rounds), trajectories: number(now.n_trajectories), features: number(now.dim),
+      horizon: number(now.horizon), "model version": number(now.model_version), made: time(now.created_at), id: now.id,
+    }).map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value))))
+    drawRewards(rewards, explored, series)
+    learned = estimates.filter(fit => fit.theta && fit.lag_weights)
+    history.max = Math.max(1, learned.length)
+    history.disabled = learned.length < 2
+    if (learned.length === 0) {
+      lags.say("Nothing has been learned yet: the session explores until a fit finds a direction.")
+      which.textContent = "none yet"
+    } else if (isFollowing) {
+      history.value = learned.length
+      showFit(learned.length - 1)
+    }
+    fits.replaceChildren(fits.firstChild, fitTable(epochs))
+    quality.replaceChildren(quality.firstChild, dataFacts(now, series))
+    credit.replaceChildren(credit.firstChild, await creditTable(now, path, signal))
+  }
+  return { nodes, update, say }
+}
+
+function withIntervals(values, intervals) {
+  const columns = [values.map((_, i) => i), values]
+  if (intervals) columns.push(intervals.map(pair => pair?.[0] ?? null), intervals.map(pair => pair?.[1] ?? null))
+  return columns
+}
+
+function drawRewards(rewards, explored, { items }) {
+  const middle = items.map(item => (item.first_round + item.last_round) / 2)
+  const wanted = ["reward", "expected"].map(name => items.map(item => item[name]))
+  rewards.redraw([middle, ...wanted])
+  explored.redraw([middle, items.map(item => item.explored)])
+  if (items.length === 0) rewards.say("No round yet.")
+  else if (items.every(item => item.reward === null)) rewards.say("No reward yet. Rewards may come at any time.")
+  else rewards.say(items.every(item => item.expected === null)
+    ? "No estimate is in use, so nothing is expected." : "Dashed: what the estimate in use expects of the same choices.")
+}
+
+function fitTable(epochs) {
+  const last = epochs.slice(-LAST_FITS).reverse()
+  if (last.length === 0) return make("p", { class: "soft" }, "No fit yet, and none is due.")
+  return table("Fits, newest first", [
+    ["epoch", row => number(row.epoch), true], ["status", row => STATUS[row.status] || row.status],
+    ["due after round", row => number(row.window.due), true], ["why", row => row.reason || row.due_reason || ""],
+    ["at", row => time(row.at || row.due_at)],
+  ], last)
+}
+
+async function creditTable(session, path, signal) {
+  const cursor = Math.max(0, session.n_rounds - LAST_DECISIONS)
+  const { items } = await get(`${path}/credit`, session.n_trajectories > 1 ? { limit: LAST_DECISIONS } : { cursor, limit: LAST_DECISIONS }, signal)
+  if (items.length === 0) {
+    return make("p", { class: "soft" }, session.n_trajectories > 1
+      ? "The trajectory without a key has no decision. Ask GET …/credit with a trajectory." : "No decision yet.")
+  }
+  if (items.every(item => item.earned === null)) return make("p", { class: "soft" }, items[0].reason)
+  return table("Credit, newest first", [
+    ["round", row => number(row.round), true], ["arm", row => row.arm_id ?? number(row.arm), true],
+    ["earned so far", row => number(row.earned), true], ["still to come", row => number(row.to_come), true],
+  ], items.reverse())
+}
+
+function dataFacts(session, series) {
+  const measured = series.items.reduce((sum, item) => sum + item.n_measured, 0)
+  const rounds = series.last_round - series.first_round + 1
+  const words = rounds < 1 ? "No round yet."
+    : `Of the last ${number(rounds)} rounds, ${number(measured)} are measured (${Math.round((100 * measured) / rounds)}%). `
+      + "The newest may still be on their way: a reward may come at any time."
+  const mode = session.reward_mode === "sum" ? "Values of a round add up." : "A round has one value."
+  return make("p", {}, `${words} ${mode}`)
+}

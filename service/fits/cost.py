@@ -1,0 +1,79 @@
+"""What a session's fits cost, and what the server allows.
+
+The engine estimates a cost from sizes alone. Estimates decide who is served first, how long a fit
+may take, and whether a session may be created. The memory limit itself is the fitting process's.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lhb_engine.agents import ALGORITHMS
+from lhb_engine.agents.fit_cost import FitCost
+from service.problems import Problem, ProblemCode
+from service.records import SessionRow
+from service.settings import Settings
+
+SHORT_SECONDS = 2.0  # estimated CPU time up to which a fit is short
+SLOWER = 20.0  # a fit may take this many times its estimated CPU time: others use the processors
+LEAST_SECONDS = 60.0  # that any fit may take
+
+
+def due_cost(
+    algorithm: str, dim: int, horizon: int, options: Mapping[str, Any], due: int
+) -> FitCost:
+    """Return the cost of a session's fit that is due after round `due`."""
+    return ALGORITHMS[algorithm].fit_cost(dim, horizon, dict(options), due)
+
+
+def session_cost(session: SessionRow, due: int) -> FitCost:
+    """Return the cost of the session's fit that is due after round `due`."""
+    return due_cost(session.algorithm, session.dim, session.horizon, session.options, due)
+
+
+def time_limit(cost_seconds: float, settings: Settings) -> float:
+    """Return the seconds that a fit of this estimated CPU time may take."""
+    return min(settings.fit_timeout_seconds, max(LEAST_SECONDS, SLOWER * cost_seconds))
+
+
+def allowed_cost(settings: Settings) -> FitCost:
+    """Return the most that a session's fits may be expected to cost."""
+    seconds = max(LEAST_SECONDS, settings.fit_timeout_seconds) / SLOWER
+    return FitCost(seconds, settings.fit_memory_mb)
+
+
+def refuse_costly(session: SessionRow, allowed: FitCost) -> None:
+    """Raise a 422 if the session's fits would need more than is allowed.
+
+    The fit that counts is the first one that sees all lags: after as many rounds as the horizon.
+
+    Raises
+    ------
+    Problem
+        422 fit_too_large: names dim and horizon, and the largest dim that this horizon allows.
+    """
+    if not _is_costly(session, session.dim, allowed):
+        return
+    most, beyond = 0, session.dim
+    while beyond - most > 1:
+        middle = (most + beyond) // 2
+        if _is_costly(session, middle, allowed):
+            beyond = middle
+        else:
+            most = middle
+    cost = _first_whole_fit(session, session.dim)
+    remedy = f"with this horizon dim may be up to {most}" if most else "choose a smaller horizon"
+    detail = (
+        f"dim {session.dim} and horizon {session.horizon}: a fit of {session.horizon} rounds needs "
+        f"about {cost.megabytes:.0f} MB and {cost.seconds:.0f} s of CPU time, and this server "
+        f"allows {allowed.megabytes:.0f} MB and {allowed.seconds:.0f} s; {remedy}"
+    )
+    raise Problem(ProblemCode.FIT_TOO_LARGE, detail, "dim" if most else "horizon")
+
+
+def _is_costly(session: SessionRow, dim: int, allowed: FitCost) -> bool:
+    cost = _first_whole_fit(session, dim)
+    return cost.seconds > allowed.seconds or cost.megabytes > allowed.megabytes
+
+
+def _first_whole_fit(session: SessionRow, dim: int) -> FitCost:
+    return due_cost(session.algorithm, dim, session.horizon, session.options, session.horizon)

@@ -1,0 +1,84 @@
+"""How many fits run at once: one a process, and a spare process for short fits alone.
+
+A fit cannot be put aside once it runs. Where long fits hold every process, a short one still gets
+the spare one, which is started when it is first needed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+from service.fits.cost import SHORT_SECONDS
+from service.fits.turns import Turns
+from service.records import SessionKey
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """The place of one running fit.
+
+    Attributes
+    ----------
+    key : SessionKey
+    seconds : float
+        CPU time that the fit is expected to take.
+    is_spare : bool
+        It runs in the spare process.
+    """
+
+    key: SessionKey
+    seconds: float
+    is_spare: bool
+
+
+class Slots:
+    """The running fits, and which one is next.
+
+    Parameters
+    ----------
+    n_processes : int
+        Without the spare one.
+    """
+
+    def __init__(self, n_processes: int) -> None:
+        self._n_processes = n_processes
+        self._taken: list[Slot] = []
+        self._turns = Turns()
+
+    @property
+    def room(self) -> float:
+        """The most seconds that a fit may be expected to take to begin now; -1 if none may."""
+        n_used = sum(not slot.is_spare for slot in self._taken)
+        if n_used < self._n_processes:
+            return inf
+        has_long = any(slot.seconds > SHORT_SECONDS for slot in self._taken)
+        return SHORT_SECONDS if has_long and len(self._taken) == n_used else -1.0
+
+    def take(self, waiting: Mapping[SessionKey, float]) -> Slot | None:
+        """Take a slot for the fit whose turn it is; None if none waits or there is no process.
+
+        Parameters
+        ----------
+        waiting : mapping
+            Sessions whose fits wait, with the CPU seconds that each is expected to take.
+        """
+        room = self.room
+        if room < inf:
+            waiting = {key: seconds for key, seconds in waiting.items() if seconds <= room}
+        key = self._turns.next(waiting, [slot.key for slot in self._taken])
+        if key is None:
+            return None
+        slot = Slot(key, waiting[key], is_spare=room < inf)
+        self._taken.append(slot)
+        self._turns.charge(key, slot.seconds)
+        return slot
+
+    def release(self, slot: Slot, seconds: float | None) -> None:
+        """Give a slot back; `seconds` are what its fit took, None if it is not known."""
+        self._taken.remove(slot)
+        if seconds is not None:
+            self._turns.charge(slot.key, seconds - slot.seconds)
+
+    def cancel(self, slot: Slot) -> None:
+        """Give a slot back whose fit was not begun."""
+        self.release(slot, 0.0)

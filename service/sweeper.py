@@ -1,0 +1,79 @@
+"""The sweeper: erases rows that no reader sees, in the background and in slices."""
+
+import asyncio
+import contextlib
+
+import structlog
+
+from service.commands.sweep import sweep
+from service.records import SessionKey
+from service.runtime import Service
+from service.storage.ports import Store
+from service.writer.effects import Effects
+
+log = structlog.get_logger()
+LOOK_SECONDS = 5.0  # between two looks for rows whose writer has died
+
+
+class Sweeper:
+    """Erases the rows of deleted sessions, and of large writes that came to no end.
+
+    On a local database every hidden row at start-up is a dead writer's. On a shared one the writer
+    may be another process, which has until `sweep_at`.
+    """
+
+    def __init__(self) -> None:
+        self._wake = asyncio.Event()
+        self._abandoned: set[SessionKey] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, service: Service) -> None:
+        """Begin to sweep."""
+        self._abandoned |= dead_writers(service.store)
+        self._task = asyncio.get_running_loop().create_task(self._run(service))
+
+    def after_commit(self, effects: Effects) -> None:
+        """Sweep now if a committed batch has deleted a session."""
+        if effects.removed:
+            self._wake.set()
+
+    def abandon(self, key: SessionKey) -> None:
+        """Sweep the rows of a large write that has failed."""
+        self._abandoned.add(key)
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Stop; what is left is swept after the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, service: Service) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                await self._sweep(service)
+            except Exception as error:  # e.g. the disk is full; hidden rows harm nobody
+                log.warning("not_swept", reason=str(error))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wake.wait()
+
+    async def _sweep(self, service: Service) -> None:
+        def read() -> list[SessionKey]:
+            with service.store.reader() as reader:
+                notes, now = reader.hidden(), service.writer.clock()
+            keys = {note[:2]: note.writer is None or note.sweep_at <= now for note in notes}
+            return [key for key, is_due in keys.items() if is_due or key in self._abandoned]
+
+        for key in await service.read(read):
+            await service.slices.run(sweep(key, is_abandoned=key in self._abandoned))
+            self._abandoned.discard(key)
+
+
+def dead_writers(store: Store) -> set[SessionKey]:
+    """Return sessions with hidden rows whose writer is gone, at the start of a process."""
+    if not store.is_local:
+        return set()
+    with store.reader() as reader:
+        return {note[:2] for note in reader.hidden()}

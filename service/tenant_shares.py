@@ -1,0 +1,69 @@
+"""Shares of what a server has few of: no tenant takes all of it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+
+class NoPlace(Exception):
+    """The tenant has its share of the places, or none is free."""
+
+
+class Places:
+    """Places of which a tenant may take one more while as many stay free as it then has, less one.
+
+    So of eight places one tenant gets four, the next two, and two more one each.
+
+    Parameters
+    ----------
+    n : int
+        All places.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def take(self, tenant: str) -> Iterator[None]:
+        """Hold a place.
+
+        Raises
+        ------
+        NoPlace
+        """
+        if self._taken[tenant] + 1 > self._n - self._taken.total():
+            raise NoPlace
+        self._taken[tenant] += 1
+        try:
+            yield
+        finally:
+            self._taken[tenant] -= 1
+            self._taken += Counter()  # forgets tenants without a place
+
+
+class Turns:
+    """Work of which each tenant may do `n` at a time; the rest of it waits.
+
+    Parameters
+    ----------
+    n : int
+    """
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._queues: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    @asynccontextmanager
+    async def turn(self, tenant: str) -> AsyncIterator[None]:
+        """Wait for a turn, and hold it."""
+        queue, n = self._queues.get(tenant) or (asyncio.Semaphore(self._n), 0)
+        self._queues[tenant] = queue, n + 1
+        try:
+            async with queue:
+                yield
+        finally:
+            queue, n = self._queues.pop(tenant)
+            if n > 1:
+                self._queues[tenant] = queue, n - 1

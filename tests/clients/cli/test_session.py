@@ -1,0 +1,42 @@
+"""`lhb session show` draws what a session has learned."""
+
+import pytest
+
+from clients.cli.session import show_session
+from lhb import Client
+
+
+def learned(url: str, name: str) -> None:
+    """A session whose reward is the chosen first feature of two rounds before."""
+    with Client(url) as client:
+        session = client.create_session(name, dim=2, horizon=5, refit="blocking", seed=1)
+        past = [0.0, 0.0]
+        for t in range(40):
+            first = 1.0 if t % 3 else -1.0
+            arm = session.decide([[first, 0.3], [-first, -0.3]]).arm
+            past.append(first if arm == 0 else -first)
+            session.reward(past[-3] + 0.01 * (t % 2), round=t + 1)
+
+
+def test_it_draws_lag_weights(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    learned(url, "drawn")
+    show_session("drawn", url)
+    out = capsys.readouterr().out
+    assert out.startswith("drawn: anytime, 40 rounds, in use\n")
+    lags = out.partition("lag weights")[2].splitlines()[1:]
+    longest = max(lags, key=lambda line: line.count("█"))
+    assert longest.split()[0] == "2"
+    assert len(lags) == 5
+    assert all(len(line) <= 80 for line in lags)
+
+
+def test_a_session_is_found_by_its_id_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Client(url) as client:
+        one = client.create_session("by id", dim=2, horizon=5)
+    show_session(one.id, url)
+    assert "No estimate is in use yet." in capsys.readouterr().out
+
+
+def test_what_is_not_there_is_said(url: str) -> None:
+    with pytest.raises(SystemExit, match="there is no session 'nobody'"):
+        show_session("nobody", url)

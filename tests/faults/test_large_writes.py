@@ -1,0 +1,147 @@
+"""Large writes and deletions killed half-way: then all or nothing is seen, and no row is left."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Any
+
+import httpx
+import psycopg
+
+from service.storage.database_url import is_sqlite, sqlite_path
+from tests.faults.server_process import Server
+
+N = 3000
+LOG = {"contexts": [[1.0, 0.5]] * N, "rewards": [1.0] * N, "import_id": "log"}
+TABLES = ("decisions", "measurements", "trajectories", "hidden_rows")
+
+
+def n_rows(url: str, table: str) -> int:
+    """How many rows a table has, as anybody else may see."""
+    statement = f"select count(*) from {table}"
+    if is_sqlite(url):
+        with closing(sqlite3.connect(sqlite_path(url))) as connection:
+            return int(connection.execute(statement).fetchone()[0])
+    with psycopg.connect(url) as connection:
+        row = connection.execute(statement).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def until(check: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def killed(server: Server, ask: Callable[[httpx.Client], Any], is_half_way: Any) -> None:
+    """Kill the server while it answers a request."""
+
+    def run() -> None:
+        with server.client() as client, suppress(httpx.HTTPError):
+            ask(client)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(is_half_way)
+    server.kill()
+    thread.join()
+
+
+def retried(ask: Callable[[], httpx.Response]) -> httpx.Response:
+    """The answer that a client gets which repeats after a 503."""
+    while True:
+        answer = ask()
+        if answer.status_code != 503:
+            return answer
+        assert answer.headers["retry-after"]
+        time.sleep(0.2)
+
+
+def create(server: Server, log: bool) -> str:
+    with server.client() as client:
+        body = {"algorithm": "uniform", "dim": 2, "horizon": 4}
+        session = str(client.post("/v1/sessions", json=body).json()["id"])
+        if log:
+            answer = client.post(f"/v1/sessions/{session}/history", json=LOG)
+            assert answer.status_code == 201, answer.text
+    return session
+
+
+def test_a_log_killed_half_way(database_url: str) -> None:
+    server = Server(database_url)
+    with server:
+        session = create(server, log=False)
+        path = f"/v1/sessions/{session}"
+        killed(
+            server,
+            lambda client: client.post(f"{path}/history", json=LOG),
+            lambda: n_rows(server.database, "decisions") > 500,
+        )
+        n = n_rows(server.database, "decisions")
+        assert 500 < n < N
+        server.start()
+        with server.client() as client:
+            assert client.get(path).json()["n_rounds"] == 0
+            assert client.get(f"{path}/rounds").json()["items"] == []
+            decision = {"contexts": [[1.0, 0.5]], "trajectory": "b"}
+            answer = retried(lambda: client.post(f"{path}/decisions", json=decision))
+            assert answer.status_code == 201  # once the rows are erased
+            left = [n_rows(server.database, table) for table in TABLES]
+            assert left == [1, 0, 1, 0]
+            answer = retried(lambda: client.post(f"{path}/history", json=LOG))
+            assert answer.status_code == 201
+            assert answer.json() == {"first_round": 1, "last_round": N, "rewards": N}
+            assert client.post(f"{path}/history", json=LOG).json() == answer.json()
+            assert client.get(path).json()["n_rounds"] == N + 1
+        assert n_rows(server.database, "decisions") == N + 1
+
+
+def test_an_import_killed_half_way(database_url: str) -> None:
+    server = Server(database_url)
+    with server:
+        session = create(server, log=True)
+        with server.client() as client:
+            content = client.get(f"/v1/sessions/{session}/events").content
+        killed(
+            server,
+            lambda client: client.post("/v1/sessions/import?name=copy", content=content),
+            lambda: n_rows(server.database, "decisions") > N + 500,
+        )
+        assert n_rows(server.database, "hidden_rows") == 1
+        server.start()
+        with server.client() as client:
+            assert len(client.get("/v1/sessions").json()["items"]) == 1
+            until(lambda: n_rows(server.database, "hidden_rows") == 0)
+            left = [n_rows(server.database, table) for table in TABLES]
+            assert left == [N, N, 1, 0]
+            path = "/v1/sessions/import?name=copy"
+            answers = [client.post(path, content=content) for _ in range(2)]
+            assert [answer.status_code for answer in answers] == [201, 200]
+            assert answers[0].json() == answers[1].json()
+            assert answers[0].json()["n_rounds"] == N
+        assert n_rows(server.database, "decisions") == 2 * N
+
+
+def test_a_deletion_killed_half_way(database_url: str) -> None:
+    server = Server(database_url)
+    with server:
+        session, other = create(server, log=True), create(server, log=True)
+        path = f"/v1/sessions/{session}"
+        killed(
+            server,
+            lambda client: client.delete(path),
+            lambda: n_rows(server.database, "decisions") < 2 * N,
+        )
+        assert n_rows(server.database, "decisions") > N
+        server.start()
+        with server.client() as client:
+            assert client.get(path).status_code == 404
+            assert client.delete(path).status_code == 404
+            until(lambda: n_rows(server.database, "hidden_rows") == 0)
+            left = [n_rows(server.database, table) for table in TABLES]
+            assert left == [N, N, 1, 0]
+            assert client.get(f"/v1/sessions/{other}").json()["n_rounds"] == N

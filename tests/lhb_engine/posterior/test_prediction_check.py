@@ -1,0 +1,31 @@
+"""The guard: an installed estimate yields to a new one unless that is clearly worse."""
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents.anytime import Anytime
+from lhb_engine.design.aligned_rounds import align
+from lhb_engine.posterior.prediction_check import Prediction, residuals
+from tests.lhb_engine.played_histories import LAG_WEIGHTS, THETA, history
+
+
+@pytest.mark.parametrize(("errors", "refused"), [(-3.0, False), (1.8, False), (2.2, True)])
+def test_the_guard_refuses_only_what_is_worse_by_two_standard_errors(errors, refused):
+    """(7.11): some excess is chance. The new baseline is tuned to an excess of so many errors."""
+    rows = align(history(n=120, noise=0.5))
+    old = Prediction(LAG_WEIGHTS, THETA, 0.0, 0.5, 60, True)
+    since = old.since(rows)
+    left = residuals(rows, THETA, LAG_WEIGHTS, 0.0)[since.places]
+
+    def excess(level):
+        """In standard errors, for a new estimate that is off by `level` in every round."""
+        change = (left - level) ** 2 - left**2
+        return change.mean() / (change.std(ddof=1) / np.sqrt(len(change)))
+
+    best = left.mean()  # the level that predicts these rows best
+    grid = np.linspace(best, best + 1.0, 4001)[1:] if errors > 0 else np.array([best])
+    level = grid[np.abs([excess(x) - errors for x in grid]).argmin()]
+    if errors > 0:
+        assert excess(level) == pytest.approx(errors, abs=0.01)
+    new = Prediction(LAG_WEIGHTS, THETA, float(level), 0.5, 120, True)
+    assert since.is_better_than(new, Anytime.settings.guard) == refused

@@ -1,0 +1,179 @@
+"""The dashboard in a real Chromium, against a real server."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from clients.cli.demo import server
+from lhb import Client
+from service.records import ApiKey
+from service.storage.database_url import open_store
+from service.web.api_keys import SaveKey, new_key
+from service.without_server import run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    assert chromium, "chromium is missing"
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with server(tmp_path_factory.mktemp("dashboard") / "test.db") as address:
+        with Client(address) as client:
+            play(client, "newsletter", 60)
+            client.create_session("without a round", dim=2, horizon=5)
+        yield address
+
+
+def play(client: Client, name: str, n_rounds: int) -> None:
+    """What was chosen a round ago pays, by its first feature."""
+    session = client.create_session(name, dim=2, horizon=4, refit="blocking", seed=1)
+    numbers, past = random.Random(1), 0.0
+    for _ in range(n_rounds):
+        contexts = [[numbers.uniform(-1, 1), numbers.uniform(-1, 1)] for _ in range(4)]
+        decision = session.decide(contexts)
+        session.reward(1 + past + numbers.gauss(0, 0.05), round=decision.round)
+        past = contexts[decision.arm][0]
+
+
+@pytest.fixture
+def page(browser: Browser, url: str) -> Iterator[Page]:
+    """A page on which an error, and a request to anywhere else, fails the test."""
+    context = browser.new_context()
+    opened = context.new_page()
+    said: list[str] = []
+    opened.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    opened.on("pageerror", lambda error: said.append(f"error: {error}"))
+    opened.on("request", lambda request: said.append(request.url) if left(request.url) else None)
+
+    def left(asked: str) -> bool:
+        return urlsplit(asked).scheme in ("http", "https") and not asked.startswith(origin[0])
+
+    origin = [url]
+    opened.origin = origin  # type: ignore[attr-defined]
+    yield opened
+    context.close()
+    assert set(said) == getattr(opened, "expected", set())
+
+
+def serious(page: Page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {one['help']}" for one in found if one["impact"] in LEVELS]
+
+
+LEVELS = ("serious", "critical")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_list_and_a_session_open(page: Page, url: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(url)
+    page.get_by_role("link", name="newsletter").wait_for()
+    assert "2 sessions" in page.inner_text("main")
+    assert serious(page) == []
+    page.get_by_label("Search").fill("newsl")
+    assert "1 of 2 sessions" in page.inner_text("main")
+    page.get_by_role("link", name="newsletter").click()
+    page.get_by_text("decides by what it learned").wait_for()
+    page.get_by_text("Live: this page follows the session.").wait_for()
+    page.locator(".uplot").nth(3).wait_for()
+    assert "earned so far" in page.inner_text("main")
+    assert serious(page) == []
+
+
+def test_it_fits_a_phone_and_is_reached_by_keyboard(page: Page, url: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(url)
+    page.get_by_role("link", name="newsletter").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.get_by_role("link", name="newsletter").focus()
+    page.keyboard.press("Enter")
+    page.locator(".uplot").nth(3).wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_session_is_followed(page: Page, url: str) -> None:
+    with Client(url) as client:
+        session = client.create_session("followed", dim=2, horizon=4)
+        page.goto(f"{url}/#/sessions/{session.id}")
+        page.get_by_text("no round yet", exact=True).wait_for()
+        page.get_by_text("Live: this page follows the session.").wait_for()
+        session.decide([[1.0, 0.0], [0.0, 1.0]])
+        page.get_by_text("exploring", exact=True).wait_for()
+        session.delete()
+
+
+def test_the_fits_can_be_walked_through_and_saved(page: Page, url: str) -> None:
+    page.goto(url)
+    page.get_by_role("link", name="newsletter").click()
+    slider = page.get_by_label("Fit to show")
+    page.locator(".uplot").nth(3).wait_for()
+    newest = page.locator("output").inner_text()
+    slider.focus()
+    page.keyboard.press("Home")
+    assert page.locator("output").inner_text() != newest
+    with page.expect_download() as csv:
+        page.get_by_role("button", name="Save Lag weights: which past rounds pay as CSV").click()
+    rows = Path(csv.value.path()).read_text().splitlines()
+    assert rows[0].startswith("lag,weight")
+    assert csv.value.suggested_filename == "newsletter lag weights.csv"
+    with page.expect_download() as png:
+        page.get_by_role("button", name="Save Reward, and what was expected of it as PNG").click()
+    assert Path(png.value.path()).read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_not_there_is_said(page: Page, url: str) -> None:
+    page.expected = {  # type: ignore[attr-defined]
+        "error: Failed to load resource: the server responded with a status of 404 (Not Found)"
+    }
+    page.goto(f"{url}/#/sessions/nothing")
+    page.get_by_role("alert").get_by_text("There is no such session").wait_for()
+    page.get_by_role("link", name="All sessions").click()
+    page.get_by_role("link", name="newsletter").wait_for()
+
+
+def test_a_key_opens_it_and_stays_out_of_the_url(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "keys.db"
+    monkeypatch.setenv("LHB_DATABASE_URL", f"sqlite:///{database}")
+    key, row = new_key("", "dashboard", 0.0)
+    store_key(str(database), row)
+    refused = "error: Failed to load resource: the server responded with a status of 401"
+    # one for each request that was under way without the key: how many is a matter of timing
+    page.expected = {f"{refused} (Unauthorized)"}  # type: ignore[attr-defined]
+    with server(database) as url:
+        page.origin[0] = url  # type: ignore[attr-defined]
+        page.goto(url)
+        page.get_by_label("API key").fill("lhb_wrong")
+        page.get_by_role("button", name="Open").click()
+        page.get_by_text("This key is not known").wait_for()
+        assert serious(page) == []
+        page.get_by_label("API key").fill(key)
+        page.keyboard.press("Enter")
+        page.get_by_text("There is no session yet.").wait_for()
+        assert key not in page.url
+        assert page.context.cookies() == []
+        page.get_by_role("button", name="Forget the key").click()
+        page.get_by_label("API key").wait_for()
+
+
+def store_key(database: str, row: ApiKey) -> None:
+    open_store(f"sqlite:///{database}").close()
+    run(f"sqlite:///{database}", SaveKey(row), "")

@@ -1,0 +1,73 @@
+"""The site builds without a warning, loads nothing from elsewhere, and its examples learn."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from clients.cli.demo import server
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+@pytest.mark.slow
+def test_it_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loads = (
+        r"<(?:(?:script|img|iframe)[^>]* src|link[^>]*stylesheet[^>]* href)=\"?(https?:[^\" >]+)"
+    )
+    for page in tmp_path.rglob("*.html"):
+        assert not re.findall(loads, page.read_text()), page.name
+
+
+def test_every_example_has_a_page_and_a_figure() -> None:
+    examples = {path.stem for path in EXAMPLES.glob("*.py")} - {"lag_plot"}
+    assert examples == {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")} - {"index"}
+    assert examples == {path.stem for path in EXAMPLES.glob("*.png")}
+
+
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# what the last tenth of the time has to bring above chance, half of what it was seen to
+GAINS = {"news": 0.2, "shop": 2.0, "course": 0.3, "notifications": 0.25, "catalogue": 0.25}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GAINS)
+def test_it_learns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = load(name, monkeypatch)
+    with server(tmp_path / "test.db") as url:
+        learned, estimate = example.play(url, name, "anytime")
+        by_chance, _ = example.play(url, "by chance", "uniform")
+    last = len(learned) // 10
+    assert np.mean(learned[-last:]) - np.mean(by_chance[-last:]) > GAINS[name]
+    theta = example.WORTH if name == "catalogue" else example.THETA
+    if name != "catalogue":  # one feature an arm: theta is known up to a constant
+        cosine = np.dot(estimate["theta"], theta) / np.linalg.norm(theta)
+        assert cosine > 0.95
+    example.draw(
+        tmp_path / "lags.png",
+        {"learned": learned},
+        estimate["lag_weights"],
+        example.WEIGHTS,
+        time="",
+        number="",
+        lag="",
+    )
+    assert (tmp_path / "lags.png").stat().st_size > 10_000

@@ -42,13 +42,14 @@ def send_batches(url: str, pid: int, n_sessions: int, kind: str, seconds: int) -
     if kind == "base64":
         data = base64.b64encode(np.array(contexts).tobytes()).decode()
         contexts = {"dtype": "float64", "shape": [N_ARMS, DIM], "data": data}
-    with httpx.Client(base_url=url, timeout=60) as client:
+    headers = {"content-type": "application/json"}
+    with httpx.Client(base_url=url, timeout=60, headers=headers) as client:
         body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
         ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(n_sessions)]
         decision = {"contexts": contexts}
         items = [{"session_id": ids[i % n_sessions], "decision": decision} for i in range(BATCH)]
         content = to_json({"items": items})
-        client.post("/v1/batch", content=content)
+        client.post("/v1/batch", content=content).raise_for_status()
         n, before, began = 0, cpu_seconds([pid]), time.perf_counter()
         while time.perf_counter() - began < seconds:
             answer = client.post("/v1/batch", content=content)

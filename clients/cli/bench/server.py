@@ -20,7 +20,7 @@ def serve(
         int, typer.Option(help="Pairs of runs with and without a fit.", min=1)
     ] = 10,
     processes: Annotated[
-        int, typer.Option(help="Number of Number of Number of API processes, on PostgreSQL.", min=1)
+        int, typer.Option(help="Number of API processes, on PostgreSQL.", min=1)
     ] = 2,
     as_json: AsJson = False,
 ) -> None:

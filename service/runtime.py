@@ -14,7 +14,7 @@ from service.metrics import Metrics
 from service.parsing_processes import ParsingProcesses
 from service.records import FitQueue, SessionKey
 from service.settings import Settings
-from service.storage.ports import MAX_EXPORTS, MAX_READS, Store
+from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
 from service.tenant_shares import Places, Turns
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
@@ -62,8 +62,8 @@ class Service:
     readers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(MAX_READS, thread_name_prefix="reader")
     )
-    n_streams: int = 0
     exports: Places = field(default_factory=lambda: Places(MAX_EXPORTS))
+    streams: Places = field(default_factory=lambda: Places(MAX_STREAMS))
     imports: Turns = field(default_factory=lambda: Turns(1))
     reads: Turns = field(default_factory=lambda: Turns(MAX_READS // 2))
 

@@ -25,6 +25,11 @@ class Places:
         self._n = n
         self._taken: Counter[str] = Counter()
 
+    @property
+    def n_taken(self) -> int:
+        """Number of places that are held."""
+        return self._taken.total()
+
     @contextmanager
     def take(self, tenant: str) -> Iterator[None]:
         """Hold a place.
@@ -33,7 +38,7 @@ class Places:
         ------
         NoPlace
         """
-        if self._taken[tenant] + 1 > self._n - self._taken.total():
+        if self._taken[tenant] + 1 > self._n - self.n_taken:
             raise NoPlace
         self._taken[tenant] += 1
         try:

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -13,11 +14,11 @@ from service.api.documentation import documented
 from service.api.sessions import found_session, session_answer
 from service.problems import Problem, ProblemCode
 from service.runtime import Service, service_of, tenant_of
+from service.tenant_shares import NoPlace
 
 router = APIRouter(tags=["sessions"])
 STREAM_SECONDS = 25  # of one answer; below the time that a server takes to stop
 LOOK_SECONDS = 1.0
-MOST_STREAMS = 50  # of one process
 EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
 EVENTS = {"text/event-stream": {"schema": EVENT}}
 
@@ -41,11 +42,16 @@ async def get_changes(session_id: str, request: Request) -> Response:
     the stream has ended.
     """
     service, tenant = service_of(request), tenant_of(request)
-    first = await service.read(lambda: _read(service, tenant, session_id))
-    if service.n_streams >= MOST_STREAMS:  # after the read, during which others may have begun
-        detail = f"{MOST_STREAMS} streams are open, and there are no more at once"
-        raise Problem(ProblemCode.TOO_MANY_STREAMS, detail, retry_after=5)
-    return EventStream(_events(service, tenant, session_id, first))
+    events = _events(service, tenant, session_id)
+    first = await anext(events)  # an unknown session is a 404, not a broken stream
+
+    async def stream() -> AsyncGenerator[str, None]:
+        async with aclosing(events):  # frees the place also if the client disconnects
+            yield first
+            async for more in events:
+                yield more
+
+    return EventStream(stream())
 
 
 def _read(service: Service, tenant: str, session_id: str) -> dict[str, Any]:
@@ -54,23 +60,30 @@ def _read(service: Service, tenant: str, session_id: str) -> dict[str, Any]:
         return session_answer(session, deciding(reader, session))
 
 
-async def _events(
-    service: Service, tenant: str, session_id: str, answer: dict[str, Any]
-) -> AsyncIterator[str]:
-    service.n_streams += 1
-    try:
-        yield _event(answer)
+async def _events(service: Service, tenant: str, session_id: str) -> AsyncGenerator[str, None]:
+    with _place(service, tenant):
+        answer = None
         for _ in range(round(STREAM_SECONDS / LOOK_SECONDS)):
-            await asyncio.sleep(LOOK_SECONDS)
             try:
-                now = await service.read(lambda: _read(service, tenant, session_id))
+                now = await service.read_for(tenant, lambda: _read(service, tenant, session_id))
             except Problem:
+                if answer is None:
+                    raise
                 return  # deleted
             if now != answer:
                 answer = now
                 yield _event(answer)
-    finally:
-        service.n_streams -= 1
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def _place(service: Service, tenant: str) -> Iterator[None]:
+    try:
+        with service.streams.take(tenant):
+            yield
+    except NoPlace:
+        detail = "as many streams as this tenant may have at once are open"
+        raise Problem(ProblemCode.TOO_MANY_STREAMS, detail, retry_after=5) from None
 
 
 def _event(answer: dict[str, Any]) -> str:

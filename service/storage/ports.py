@@ -141,6 +141,7 @@ class Changes:
 
 MAX_READS = 4  # concurrent reads in a process; each has a thread
 MAX_EXPORTS = 8  # concurrent exports besides; each keeps its snapshot open until it is sent
+MAX_STREAMS = 100  # concurrent streams of changes; each reads once a second
 
 
 class Refused(RuntimeError):

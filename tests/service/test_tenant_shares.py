@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from service.api import changes
 from service.storage.ports import MAX_EXPORTS, MAX_READS
 from service.tenant_shares import NoPlace, Places, Turns
 from tests.service.conftest import Serve, problem
@@ -70,6 +71,37 @@ async def test_unread_exports_of_one_tenant_deny_no_other(serve: Serve) -> None:
         await asyncio.gather(*(export.task for export in exports))
         client.headers.update(bearer(a))
         assert (await client.get("/v1/sessions")).status_code == 200
+
+
+async def test_streams_of_one_tenant_deny_no_other(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(changes, "STREAM_SECONDS", 600.0)
+    async with serve() as client:
+        (a, _), (b, _) = await make_key(client, "a"), await make_key(client, "b")
+    async with serve() as client:
+        client.service.streams = places = Places(4)
+        sessions = {}
+        for key in (a, b):
+            client.headers.update(bearer(key))
+            sessions[key] = f"/v1/sessions/{await client.create()}/changes"
+        tasks = []
+        try:
+            for key, most in ((a, 2), (b, 1)):
+                client.headers.update(bearer(key))
+                for _ in range(most):
+                    before = places.n_taken
+                    tasks.append(asyncio.create_task(client.get(sessions[key])))
+                    async with asyncio.timeout(10):
+                        while places.n_taken == before:
+                            await asyncio.sleep(0.01)
+                problem(await client.get(sessions[key]), 503, "too_many_streams")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        assert places.n_taken == 0
 
 
 async def test_slow_reads_of_one_tenant_leave_threads_to_others(serve: Serve) -> None:

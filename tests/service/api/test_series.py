@@ -85,14 +85,7 @@ async def test_changes_are_events(serve: Serve, monkeypatch: pytest.MonkeyPatch)
         assert answer.headers["content-type"].startswith("text/event-stream")
         events = [json.loads(one[6:]) for one in answer.text.strip().split("\n\n")]
         assert [event["n_rounds"] for event in events] == [0, 1]
-        assert client.service.n_streams == 0
+        assert client.service.streams.n_taken == 0
         assert (await client.get("/v1/sessions/nothing/changes")).status_code == 404
 
 
-async def test_streams_are_limited(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "MOST_STREAMS", 0)
-    async with serve() as client:
-        session = await client.create()
-        answer = await client.get(f"/v1/sessions/{session}/changes")
-        assert answer.status_code == 503
-        assert answer.json()["code"] == "too_many_streams"

@@ -31,12 +31,10 @@ def show_session(
     from clients import Client, NotFound
 
     with Client(url) as client:
-        found = next(client.sessions(name=name), None)
-        if found is None:
-            try:
-                found = client.session(name)
-            except NotFound:
-                raise SystemExit(f"lhb session show: there is no session {name!r}") from None
+        try:
+            found = client.session(name)
+        except NotFound:
+            raise SystemExit(f"lhb session show: there is no session {name!r}") from None
         estimate = found.estimate()
     show({"session": found.info, "estimate": estimate}, as_json, _lines(found.info, estimate))
 

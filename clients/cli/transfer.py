@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, BinaryIO
+from urllib.parse import quote
 
 import typer
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def export_session(
-    session: Annotated[str, typer.Argument(help="Id of the session.")],
+    session: Annotated[str, typer.Argument(help="Id or name of the session.")],
     url: Annotated[
         str | None, typer.Option(help="URL of the server to use; default: the database itself.")
     ] = None,
@@ -54,10 +55,11 @@ def import_session(
 def _from_server(url: str, session: str, move: bool) -> Iterator[bytes]:
     from clients.sdk.wire import answer_of
 
+    path = f"/v1/sessions/{quote(session, safe='')}"
     with _server(url) as client:
         if move:  # before the events are read, so that nothing is decided after them
-            answer_of(client.patch(f"/v1/sessions/{session}", json={"archived": True}))
-        with client.stream("GET", f"/v1/sessions/{session}/events") as answer:
+            answer_of(client.patch(path, json={"archived": True}))
+        with client.stream("GET", f"{path}/events") as answer:
             if not answer.is_success:
                 answer.read()
                 answer_of(answer)

@@ -12,6 +12,7 @@ event_id), so a retry after a lost answer gets the first answer and never acts t
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from .retries import RetryingClient
 from .session import Session
@@ -77,8 +78,8 @@ class Client(RetryingClient):
         return Session(self, self.request("POST", "/v1/sessions", json=body))
 
     def session(self, session_id: str) -> Session:
-        """Return an existing session."""
-        return Session(self, self.request("GET", f"/v1/sessions/{session_id}"))
+        """Return an existing session, by its id or its name."""
+        return Session(self, self.request("GET", f"/v1/sessions/{quote(session_id, safe='')}"))
 
     def sessions(self, **filters: Any) -> Iterator[Session]:
         """Iterate over all sessions, page by page."""

@@ -27,6 +27,7 @@ from service.api.documentation import documented, takes
 from service.api.request_bodies import BatchItem
 from service.api.response_types import BatchAnswer
 from service.api.rewards import accepted_answer, read_receive
+from service.api.session_names import find_ids
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
 from service.field_types import STRICT, Key
@@ -79,6 +80,8 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
         The body as a whole is not a batch.
     """
     items = _read_items(body)
+    given = [item["session_id"] for item in items if not isinstance(item, Problem)]
+    ids = await find_ids(service, tenant, given)
     answers: list[Any] = [None] * len(items)
     places, commands = [], []
     for i, item in enumerate(items):
@@ -86,7 +89,8 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
             answers[i] = _problem(item)
             continue
         try:
-            commands.append(_command(service, tenant, item))
+            session_id = ids.get(item["session_id"], item["session_id"])
+            commands.append(_command(service, tenant, session_id, item))
             places.append(i)
         except Exception as broken:
             answers[i] = _answer(None, broken)
@@ -139,15 +143,17 @@ def _json(value: Any) -> bytes:
     return to_json(value, inf_nan_mode="constants")
 
 
-def _command(service: Service, tenant: str, item: BatchItem) -> Decide | ReceiveRewards:
+def _command(
+    service: Service, tenant: str, session_id: str, item: BatchItem
+) -> Decide | ReceiveRewards:
     decision, reward = item.get("decision"), item.get("reward")
     if (decision is None) == (reward is None):
         code = ProblemCode.MISSING if decision is None else ProblemCode.AMBIGUOUS
         raise Problem(code, "an item has either a decision or a reward", "decision")
     if decision is not None:
-        return read_decision(service, tenant, item["session_id"], decision)
+        return read_decision(service, tenant, session_id, decision)
     assert reward is not None
-    return read_receive(service, tenant, item["session_id"], reward)
+    return read_receive(service, tenant, session_id, reward)
 
 
 def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:

@@ -210,7 +210,7 @@ class RankBody(TypedDict, total=False):
 class BatchItem(TypedDict, total=False):
     """A decision or a reward of one session: exactly one of `decision` and `reward`."""
 
-    session_id: Required[Key]
+    session_id: Annotated[Required[Key], Field(description="id or name of the session")]
     decision: DecisionBody
     reward: RewardsBody
 

@@ -1,6 +1,7 @@
 """Commands that create, change and delete a session."""
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,6 +45,13 @@ def unknown_session(session_id: str) -> Problem:
     return Problem(ProblemCode.UNKNOWN_SESSION, f"there is no session {session_id!r}", "session_id")
 
 
+def refuse_id_as_name(name: str) -> None:
+    """Raise a 422 if a name has the form of an id: routes would not find the session by it."""
+    if has_form_of_id(name):
+        detail = "23 hexadecimal digits are the form of an id, and no name"
+        raise Problem(ProblemCode.INVALID, detail, "name")
+
+
 def refuse_archived(session: SessionRow) -> None:
     """Raise a 409 if the session is archived."""
     if session.archived_at is not None:
@@ -75,6 +83,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             known = self._known(uow, name, request)
             if known is not None:
                 return known, False
+            refuse_id_as_name(name)
         session = self._session(uow, request)
         agent = first_agent(session, self.allow_oracles)
         if self.allowed is not None:
@@ -137,6 +146,7 @@ class ChangeSession(SessionCommand[SessionRow]):
         session = find_session(uow, self.key)
         name = self.changes.get("name")
         if name is not None and name != session.name:
+            refuse_id_as_name(name)
             if uow.session_named(session.tenant, name) is not None:
                 raise Problem(ProblemCode.SESSION_CONFLICT, f"the name {name!r} is taken", "name")
             session.name = name
@@ -256,3 +266,11 @@ def _plain(value: Any) -> Any:
 def new_id(now: float, mark: str | None = None) -> str:
     """Make an id that sorts by time of creation; it ends in 12 random hex digits, or in `mark`."""
     return f"{int(now * 1000):011x}{mark or secrets.token_hex(6)}"
+
+
+ID = re.compile("[0-9a-f]{23}")  # what `new_id` makes
+
+
+def has_form_of_id(text: str) -> bool:
+    """Return whether a text has the form of a session's id; no new name has it."""
+    return ID.fullmatch(text) is not None

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.fast_routes import find_handler
 from service.api.query_parameters import refuse_parameters
+from service.api.session_names import is_by_name, replace_name
 from service.logs import REQUEST_ID
 from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem, ProblemCode, defect
@@ -97,6 +98,8 @@ class Middleware:
             if self._rates is not None:
                 self._rates.count(scope, is_keyed=self._keys.is_closed)
             body.check_length()
+            if is_by_name(scope):
+                await replace_name(self._service(), scope["lhb.tenant"], scope)
             hot = find_handler(scope)
             if scope["method"] == "HEAD":
                 await self._head(scope, body.receive, answer)

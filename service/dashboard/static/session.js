@@ -10,7 +10,7 @@ const STATUS = { ok: "new estimate", zero: "no new estimate", insufficient_data:
 
 export async function showSession(main, id, signal) {
   main.replaceChildren(make("p", { class: "soft" }, "Loading …"))
-  const path = `/v1/sessions/${id}`
+  const path = `/v1/sessions/${encodeURIComponent(id)}`
   const session = await get(path, {}, signal)
   const page = layout(session)
   main.replaceChildren(...page.nodes)

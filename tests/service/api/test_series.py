@@ -87,5 +87,3 @@ async def test_changes_are_events(serve: Serve, monkeypatch: pytest.MonkeyPatch)
         assert [event["n_rounds"] for event in events] == [0, 1]
         assert client.service.streams.n_taken == 0
         assert (await client.get("/v1/sessions/nothing/changes")).status_code == 404
-
-

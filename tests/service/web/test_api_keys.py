@@ -91,6 +91,7 @@ async def test_a_key_opens_its_tenants_data_only(serve: Serve) -> None:
             client.headers.update(bearer(key))
             listed = (await client.read("/v1/sessions"))["items"]
             assert [item["id"] for item in listed] == [made[tenant]]
+            assert (await client.read("/v1/sessions/shop"))["id"] == made[tenant]
             for other, session in made.items():
                 path = f"/v1/sessions/{session}"
                 status = 200 if other == tenant else 404

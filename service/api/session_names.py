@@ -1,0 +1,81 @@
+"""Sessions addressed by name: a path or an item names its session by id or by name.
+
+A text in the form of an id is an id and never a name; new names do not have that form. Any other
+text is the name that a session of the tenant bears now: archived sessions count, deleted ones and
+former names do not. Names are looked up before a route is found, so that routes see ids only.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from urllib.parse import quote, unquote
+
+from starlette.types import Scope
+
+from service.commands.sessions import has_form_of_id, unknown_session
+from service.runtime import Service
+
+PREFIX = b"/v1/sessions/"
+IMPORT = b"/v1/sessions/import"
+ID = slice(len(PREFIX), len(PREFIX) + 23)  # the place of an id in a path
+AFTER_ID = slice(ID.stop, ID.stop + 1)
+
+
+async def find_ids(service: Service, tenant: str, given: Iterable[str]) -> dict[str, str]:
+    """Look up names of sessions.
+
+    Parameters
+    ----------
+    service : Service
+    tenant : str
+    given : iterable of str
+        Ids and names.
+
+    Returns
+    -------
+    dict of str
+        The id of each name that a session bears. What is not there is an id, or unknown.
+    """
+    names = {text for text in given if not has_form_of_id(text)}
+    if not names:
+        return {}
+
+    def read() -> dict[str, str]:
+        with service.store.reader() as reader:
+            found = {name: reader.session_named(tenant, name) for name in names}
+        return {name: session.id for name, session in found.items() if session is not None}
+
+    return read() if service.store.is_local else await service.read_for(tenant, read)
+
+
+def is_by_name(scope: Scope) -> bool:
+    """Return whether the path of a request may name a session."""
+    path = scope.get("raw_path") or quote(scope["path"]).encode()
+    if not path.startswith(PREFIX) or (path[AFTER_ID] in (b"/", b"") and _is_id(path[ID])):
+        return False
+    return path != IMPORT or scope["method"] != "POST"
+
+
+@lru_cache(4096)  # every request asks this, and a match takes five times as long
+def _is_id(text: bytes) -> bool:
+    return has_form_of_id(text.decode("ascii", "replace"))
+
+
+async def replace_name(service: Service, tenant: str, scope: Scope) -> None:
+    """Put the session's id in the place of its name in the path of a request.
+
+    A path whose name is unknown is left as it is: its route says that there is no such session.
+
+    Raises
+    ------
+    Problem
+        404 unknown_session for an unknown name with a slash, which would be taken for another path.
+    """
+    path = scope.get("raw_path") or quote(scope["path"]).encode()
+    encoded, slash, rest = path[len(PREFIX) :].partition(b"/")
+    name = unquote(encoded.decode("ascii", "replace"))
+    session_id = (await find_ids(service, tenant, [name])).get(name)
+    if session_id is not None:
+        scope["raw_path"] = PREFIX + session_id.encode() + slash + rest
+        scope["path"] = unquote(scope["raw_path"].decode("ascii", "replace"))
+    elif "/" in name:
+        raise unknown_session(name)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import quote
@@ -176,15 +177,28 @@ NOT_SETTINGS = {
 NOT_SETTINGS |= {"LHB_METRICS_KEY_FILE"}
 
 
-def name_unknown_variables() -> None:
-    """Print a warning on stderr for each variable of `unknown_variables`."""
+def read_settings() -> Settings:
+    """Read the settings; name on stderr each variable of `unknown_variables`."""
     for name in unknown_variables():
-        print(f"lhb: {name} is no setting of this release, and is ignored", file=sys.stderr)
+        meant = get_close_matches(name.upper(), known_variables(), n=1, cutoff=0.8)
+        hint = f"; did you mean {meant[0]}?" if meant else ""
+        print(f"lhb: {name} is no setting of this release, and is ignored{hint}", file=sys.stderr)
+    return Settings()
+
+
+def known_variables() -> set[str]:
+    """Return the names of the variables that are read."""
+    return {variable_of(name) for name in Settings.model_fields} | NOT_SETTINGS
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"LHB_{name.upper()}"
 
 
 def unknown_variables() -> list[str]:
     """Return the environment's variables that have the prefix LHB_ but name no setting."""
-    known = {f"LHB_{name.upper()}" for name in Settings.model_fields} | NOT_SETTINGS
+    known = known_variables()
     return sorted(
         name
         for name in os.environ

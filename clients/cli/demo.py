@@ -47,7 +47,10 @@ def demo(
     seeds: Annotated[int, typer.Option(help="Number of worlds.", min=1)] = 3,
     out: Annotated[Path, typer.Option(help="Folder for database and plot.")] = Path("out/demo"),
 ) -> None:
-    """Start a server, play one regret experiment against it over HTTP, show what it learned."""
+    """Start a server, play one regret experiment against it over HTTP, show what it learned.
+
+    Example: lhb demo --seeds 1
+    """
     from rich.console import Console
 
     from clients.simulation_report import print_lag_weights, print_table, save_plot, warnings_of

@@ -1,14 +1,23 @@
 """`lhb evaluate`: agents evaluated on a log that another policy made."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
 
-from clients.cli.output import AsJson, show
+from clients.cli.completions import algorithms
+from clients.cli.output import WIDTH, AsJson, show
 from clients.cli.simulate import DEFAULT_ALGORITHM
+
+SHOWN = {
+    "error": "mean squared error",
+    "skill": "skill over the mean",
+    "weighted": "value, weighted",
+    "replay": "value, by replay",
+}
 
 
 def evaluate(
@@ -17,7 +26,8 @@ def evaluate(
     ],
     horizon: Annotated[int, typer.Option(help="h: number of lags", min=1)],
     algorithm: Annotated[
-        list[str] | None, typer.Option(help="Algorithm; repeatable. Default: anytime.")
+        list[str] | None,
+        typer.Option(help="Algorithm; repeatable. Default: anytime.", autocompletion=algorithms),
     ] = None,
     lags: Annotated[
         str | None,
@@ -30,7 +40,10 @@ def evaluate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a logged trajectory through agents: prediction error, and value where it is sound."""
+    """Replay a logged trajectory through agents: prediction error, and value where it is sound.
+
+    Example: lhb evaluate log.csv --horizon 20
+    """
     from clients.cli.log_files import LogError
 
     if dask is not None:
@@ -49,9 +62,8 @@ def evaluate(
         }
     except (LogError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
-    if not as_json:
-        _print(found)
-    show({"log": str(log), "horizon": horizon, "algorithms": found}, as_json, ())
+    shown = {"log": str(log), "horizon": horizon, "algorithms": found}
+    show(shown, as_json, _lines(found))
 
 
 def _evaluate_on_cluster(log: Path, horizon: int, address: str, as_json: bool) -> None:
@@ -115,21 +127,16 @@ def _number(value: Any) -> Any:
     return {"refused": str(value)} if isinstance(value, str) else asdict(value)
 
 
-def _print(found: dict[str, dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="95% intervals; held-out rounds are predicted before they are learned from")
-    for head in ("algorithm", "held out", "mean squared error", "skill over the mean", "lags"):
-        table.add_column(head)
-    table.add_column("value: weighted")
-    table.add_column("value: replay")
+def _lines(found: dict[str, dict[str, Any]]) -> Iterator[str]:
+    yield "95% intervals; held-out rounds are predicted before they are learned from."
     for name, row in found.items():
-        cells = [_cell(row[key]) for key in ("error", "skill")]
-        values = [_cell(row[key]) for key in ("weighted", "replay")]
-        shown = ", ".join(map(str, row["lags"])) or "-"
-        table.add_row(name, str(row["n_held_out"]), *cells, shown, *values)
-    Console().print(table)
+        lags = ", ".join(map(str, row["lags"])) or "none"
+        yield ""
+        held_out = f"{row['n_held_out']} of {row['n_rounds']} rounds held out"
+        yield f"{name}: {held_out}, active lags {lags}"
+        for key, meaning in SHOWN.items():
+            text = f"  {meaning:<22}{_cell(row[key])}"
+            yield from wrap(text, WIDTH, drop_whitespace=False, subsequent_indent=" " * 24)
 
 
 def _cell(value: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.output import AsJson, show
+from clients.cli.output import AsJson, show, table
 from clients.cli.refusals import CommandGroup
 
 keys = typer.Typer(
@@ -14,6 +14,7 @@ keys = typer.Typer(
     help="API keys. Once a database has one, its servers refuse requests without a key.",
     no_args_is_help=True,
 )
+HEADS = ("id", "made", "revoked", "tenant", "label")
 WHILE_SERVED = "a server on SQLite reads its keys when it starts, one on PostgreSQL as they change"
 
 
@@ -29,7 +30,10 @@ def create(
         ),
     ] = "",
 ) -> None:
-    """Create a key and print it. The database keeps only its digest: it cannot be shown again."""
+    """Create a key and print it. The database keeps only its digest: it cannot be shown again.
+
+    Example: lhb keys create --label "the shop"
+    """
     from service.web.api_keys import SaveKey, new_key
     from service.without_server import run
 
@@ -43,16 +47,22 @@ def create(
 
 @keys.command("list")
 def list_keys(as_json: AsJson = False) -> None:
-    """List all keys, revoked ones too. Only a key's id is known, not the key."""
+    """List all keys, revoked ones too. Only a key's id is known, not the key.
+
+    Example: lhb keys list
+    """
     rows = [_shown(key) for key in _read()]
-    show({"keys": rows}, as_json, map(_line, rows))
+    show({"keys": rows}, as_json, table(HEADS, map(_row, rows)))
 
 
 @keys.command()
 def revoke(
     key_id: Annotated[str, typer.Argument(help="Id of the key, as `lhb keys list` shows it.")],
 ) -> None:
-    """Revoke a key."""
+    """Revoke a key.
+
+    Example: lhb keys revoke ID
+    """
     from service.web.api_keys import SaveKey, revoked
     from service.without_server import run
 
@@ -76,9 +86,9 @@ def _shown(key: Any) -> dict[str, Any]:
     }
 
 
-def _line(row: dict[str, Any]) -> str:
-    state = f"revoked {row['revoked_at']}" if row["revoked_at"] else "in use"
-    return f"{row['id']}  {row['created_at']}  {state}  {row['tenant']!r}  {row['label']}"
+def _row(key: dict[str, Any]) -> tuple[str, ...]:
+    revoked = key["revoked_at"] or "-"
+    return key["id"], key["created_at"], revoked, key["tenant"] or "-", key["label"]
 
 
 def _time(seconds: float) -> str:
@@ -86,6 +96,6 @@ def _time(seconds: float) -> str:
 
 
 def _url() -> str:
-    from service.settings import Settings
+    from service.settings import read_settings
 
-    return Settings().database_url
+    return read_settings().database_url

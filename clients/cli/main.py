@@ -16,6 +16,7 @@ from clients.cli.reproduce import reproduce
 from clients.cli.serve import serve
 from clients.cli.session import session
 from clients.cli.sessions import sessions
+from clients.cli.settings import settings
 from clients.cli.simulate import simulate
 from clients.cli.transfer import export_session, import_session
 from clients.cli.worker import worker
@@ -25,7 +26,6 @@ app = typer.Typer(
     help="Long-horizon bandits as a service. `lhb --version` prints the version.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve,
@@ -39,6 +39,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "replay": replay,
     "reproduce": reproduce,
     "evaluate": evaluate,
+    "settings": settings,
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)

@@ -1,12 +1,13 @@
 """What a command prints: one JSON object with `--json`, else lines for people."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+WIDTH = 80  # columns of a terminal
 
 
 def show(found: dict[str, Any], as_json: bool, lines: Iterable[str]) -> None:
@@ -16,3 +17,22 @@ def show(found: dict[str, Any], as_json: bool, lines: Iterable[str]) -> None:
         return
     for line in lines:
         typer.echo(line)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Align rows below their heads, whole numbers to the right.
+
+    The last column is as wide as its texts: it holds what people have written.
+    """
+    given = list(rows)
+    texts = [[*heads], *([str(cell) for cell in row] for row in given)]
+    is_count = [
+        bool(given) and all(isinstance(row[i], int) for row in given) for i in range(len(heads))
+    ]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for row in texts:
+        cells = zip(row, widths, is_count, strict=True)
+        aligned = (
+            text.rjust(width) if right else text.ljust(width) for text, width, right in cells
+        )
+        yield "  ".join(aligned).rstrip()

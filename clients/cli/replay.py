@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.output import AsJson, show
+from clients.cli.output import AsJson, show, table
 
 
 def replay(
@@ -14,14 +14,17 @@ def replay(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute stored decisions and estimates, and compare. Reads beside a running server."""
+    """Recompute stored decisions and estimates, and compare. Reads beside a running server.
+
+    Example: lhb replay shop
+    """
     from lhb_engine.blas import one_thread
     from service.replay import replay_session
-    from service.settings import Settings
+    from service.settings import read_settings
     from service.storage.database_url import open_reader
     from service.without_server import all_sessions, find
 
-    with one_thread(), open_reader(Settings().database_url) as reader:
+    with one_thread(), open_reader(read_settings().database_url) as reader:
         found = [find(reader, name) for name in sessions] if sessions else all_sessions(reader)
         reports = [replay_session(reader, session).to_json() for session in found]
     show({"sessions": reports}, as_json, _lines(reports))
@@ -30,12 +33,17 @@ def replay(
 
 
 def _lines(reports: list[dict[str, Any]]) -> Iterator[str]:
-    """Format a line for each session, and one for each difference."""
+    """Format a row for each session, and below them a line for each difference."""
+    verdicts = ["equal" if report["equal"] else "DIFFERENT" for report in reports]
+    yield from table(
+        ("session", "decisions", "estimates", "verdict"),
+        [
+            (report["session_id"], report["decisions"], report["estimates"], verdict)
+            for report, verdict in zip(reports, verdicts, strict=True)
+        ],
+    )
     for report in reports:
-        verdict = "equal" if report["equal"] else "DIFFERENT"
-        counted = f"{report['decisions']} decisions, {report['estimates']} estimates"
-        yield f"{report['session_id']}  {verdict}  {counted}"
         if report["estimates_from_elsewhere"]:
             n = report["estimates_from_elsewhere"]
-            yield f"    {n} estimates were made elsewhere: compared within 1e-9"
-        yield from (f"    {difference}" for difference in report["differences"])
+            yield f"{report['session_id']}: {n} estimates were made elsewhere: compared within 1e-9"
+        yield from (f"{report['session_id']}: {one}" for one in report["differences"])

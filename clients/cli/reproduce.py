@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clients.cli.completions import experiments
 from clients.experiments import EXPERIMENTS, load_experiment
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ NAMES = f"all | {' | '.join(EXPERIMENTS)}; or plot NAME ..., or report"
 
 
 def reproduce(
-    names: Annotated[list[str], typer.Argument(help=NAMES)],
+    names: Annotated[list[str], typer.Argument(help=NAMES, autocompletion=experiments)],
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -52,8 +53,11 @@ def reproduce(
 ) -> None:
     """Run experiments of the paper (resumably), draw their figures, or write docs/results.md.
 
-    A stopped run goes on where it was. `plot` and `report` read the CSVs alone. Verdicts follow
-    from the rules in docs/claims.toml, and need as many seeds as a rule says.
+    A stopped run goes on where it was. `plot` and `report` read the CSVs alone.
+    Verdicts follow from the rules in docs/claims.toml, and need as many seeds
+    as a rule says.
+
+    Example: lhb reproduce recovery --quick
     """
     from clients.experiments.framework.experiment import Scale
     from clients.experiments.framework.sweep import Workers

@@ -9,9 +9,11 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.")] = 8080,
 ) -> None:
-    """Serve the REST API. Where the data is kept: LHB_DATABASE_URL (sqlite:///lhb.db)."""
-    from service.server import run
-    from service.settings import Settings, name_unknown_variables
+    """Serve the REST API. Where the data is kept: LHB_DATABASE_URL (sqlite:///lhb.db).
 
-    name_unknown_variables()
-    run(host, port, Settings())
+    Example: lhb serve --port 8081
+    """
+    from service.server import run
+    from service.settings import read_settings
+
+    run(host, port, read_settings())

@@ -5,7 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.output import AsJson, show
+from clients.cli.output import AsJson, show, table
+
+HEADS = ("id", "algorithm", "rounds", "model", "decides", "name")
 
 
 def sessions(
@@ -17,9 +19,12 @@ def sessions(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List sessions. Without --url, from the database of LHB_DATABASE_URL, beside its server."""
+    """List sessions. Without --url, from the database of LHB_DATABASE_URL, beside its server.
+
+    Example: lhb sessions --url http://127.0.0.1:8080
+    """
     found = _from_database(archived) if url is None else _from_server(url, archived)
-    show({"sessions": found}, as_json, map(_line, found))
+    show({"sessions": found}, as_json, table(HEADS, map(_row, found)))
 
 
 def _from_server(url: str, archived: bool) -> list[dict[str, Any]]:
@@ -33,11 +38,11 @@ def _from_database(archived: bool) -> list[dict[str, Any]]:
     """Read every tenant's sessions, beside a running server."""
     from service.agent_cache import deciding
     from service.api.sessions import session_answer
-    from service.settings import Settings
+    from service.settings import read_settings
     from service.storage.database_url import open_reader
     from service.without_server import all_sessions
 
-    with open_reader(Settings().database_url) as reader:
+    with open_reader(read_settings().database_url) as reader:
         return [
             session_answer(one, deciding(reader, one))
             for one in all_sessions(reader)
@@ -45,8 +50,7 @@ def _from_database(archived: bool) -> list[dict[str, Any]]:
         ]
 
 
-def _line(session: Mapping[str, Any]) -> str:
-    version, deciding = session["model_version"], session["deciding"].replace("_", " ")
-    counted = f"{session['n_rounds']} rounds, model {version} ({deciding})"
-    state = ", archived" if session["archived"] else ""
-    return f"{session['id']}  {session['algorithm']}  {counted}{state}  {session['name'] or ''}"
+def _row(session: Mapping[str, Any]) -> tuple[object, ...]:
+    decides = "archived" if session["archived"] else session["deciding"].replace("_", " ")
+    counts = session["n_rounds"], session["model_version"]
+    return session["id"], session["algorithm"], *counts, decides, session["name"] or ""

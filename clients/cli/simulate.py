@@ -6,20 +6,27 @@ from typing import Annotated, Any
 
 import typer
 
+from clients.cli.completions import algorithms, patterns
 from clients.cli.output import AsJson, show
 
 DEFAULT_ALGORITHM = "anytime"
 
 
 def simulate(
-    algorithm: Annotated[list[str] | None, typer.Option(help="Algorithm; repeatable.")] = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="Algorithm; repeatable.", autocompletion=algorithms)
+    ] = None,
     rounds: Annotated[int, typer.Option(help="T: number of rounds", min=1)] = 2000,
     horizon: Annotated[int, typer.Option(help="h: number of lags", min=1)] = 100,
     dim: Annotated[int, typer.Option(help="d: numbers in a context", min=1)] = 5,
     arms: Annotated[int, typer.Option(help="K: number of arms", min=1)] = 10,
     noise: Annotated[float, typer.Option(help="standard deviation of the noise", min=0)] = 0.1,
     weights: Annotated[
-        str, typer.Option(help="flat | spiking | random | single | early_mass | late_mass")
+        str,
+        typer.Option(
+            help="flat | spiking | random | single | early_mass | late_mass",
+            autocompletion=patterns,
+        ),
     ] = "flat",
     sparsity: Annotated[int, typer.Option(help="s: nonzero lag weights", min=1)] = 5,
     seeds: Annotated[int, typer.Option(help="Number of worlds.", min=1)] = 5,
@@ -34,7 +41,10 @@ def simulate(
     plot: Annotated[Path | None, typer.Option(help="Write the regret curves to this PNG.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play simulated worlds and report the regret, in process or against a server."""
+    """Play simulated worlds and report the regret, in process or against a server.
+
+    Example: lhb simulate --algorithm anytime --algorithm uniform --seeds 2
+    """
     from clients.simulation_report import print_table, save_plot, summary, warnings_of
     from clients.simulator import SimulationSettings, simulate_all
 

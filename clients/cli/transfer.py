@@ -25,7 +25,10 @@ def export_session(
         typer.Option("--move", help="Archive the session here, so that it can go on elsewhere."),
     ] = False,
 ) -> None:
-    """Write a session whole, as NDJSON. Without --url, from the database of LHB_DATABASE_URL."""
+    """Write a session whole, as NDJSON. Without --url, from the database of LHB_DATABASE_URL.
+
+    Example: lhb export ID --out shop.ndjson
+    """
     events = _from_database(session, move) if url is None else _from_server(url, session, move)
     if out is None:
         _write(events, sys.stdout.buffer)
@@ -43,7 +46,10 @@ def import_session(
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the new session.")] = None,
 ) -> None:
-    """Make a new session of an export; it goes on where the other one was. Prints its id."""
+    """Make a new session of an export; it goes on where the other one was. Prints its id.
+
+    Example: lhb import shop.ndjson --name "shop again"
+    """
     if file is None:
         session = _import(sys.stdin.buffer, url, name)
     else:
@@ -67,12 +73,12 @@ def _from_server(url: str, session: str, move: bool) -> Iterator[bytes]:
 
 
 def _from_database(session: str, move: bool) -> Iterator[bytes]:
-    from service.settings import Settings
+    from service.settings import read_settings
     from service.storage.database_url import open_reader
     from service.transfer.ndjson import export_session
     from service.without_server import archive, find
 
-    url = Settings().database_url
+    url = read_settings().database_url
     if move:
         archive(url, session)
     with open_reader(url) as reader:
@@ -119,13 +125,13 @@ def _import(source: BinaryIO, url: str | None, name: str | None) -> str:
                 headers={"content-type": "application/x-ndjson"},
             )
         return str(answer_of(answer)["id"])
-    from service.settings import Settings
+    from service.settings import read_settings
     from service.without_server import import_file
 
     with NamedTemporaryFile(prefix="lhb-import-") as file:
         file.writelines(chunks)
         file.flush()
-        return import_file(Settings(), Path(file.name), name)
+        return import_file(read_settings(), Path(file.name), name)
 
 
 def _server(url: str) -> "httpx.Client":

@@ -2,9 +2,11 @@
 
 
 def worker() -> None:
-    """Fit what is due in the PostgreSQL database of LHB_DATABASE_URL; any number may run."""
-    from service.fits.worker import run
-    from service.settings import Settings, name_unknown_variables
+    """Fit what is due in the PostgreSQL database of LHB_DATABASE_URL; any number may run.
 
-    name_unknown_variables()
-    run(Settings())
+    Example: LHB_DATABASE_URL=postgresql://lhb@db/lhb lhb worker
+    """
+    from service.fits.worker import run
+    from service.settings import read_settings
+
+    run(read_settings())

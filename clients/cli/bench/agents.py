@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clients.cli.completions import algorithms
 from clients.cli.output import AsJson, show
 
 
@@ -12,7 +13,9 @@ def decide(
     board: Annotated[
         str, typer.Option(help="Board: main, harder, life, dense, poor or all.")
     ] = "main",
-    algorithm: Annotated[list[str] | None, typer.Option(help="Algorithm; repeatable.")] = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="Algorithm; repeatable.", autocompletion=algorithms)
+    ] = None,
     variant: Annotated[
         list[str] | None,
         typer.Option(help="Also play anytime with these settings, like lapse=inf,sure_sign=0.8."),
@@ -25,7 +28,10 @@ def decide(
     jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Measure regret against that of an oracle which knows the lag weights (docs/anytime.md)."""
+    """Measure regret against that of an oracle which knows the lag weights (docs/anytime.md).
+
+    Example: lhb bench decide --board harder --seeds 5
+    """
     from clients.bench import regret_scoreboard as scoreboard
     from lhb_engine.posterior.settings import AnytimeSettings
 
@@ -80,7 +86,10 @@ def certainty(
     jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """How often the intervals and the angle that anytime says hold, and how often it alarms."""
+    """How often the intervals and the angle that anytime says hold, and how often it alarms.
+
+    Example: lhb bench certainty --seeds 2
+    """
     from clients.bench import certainty as table
 
     worlds = [w for w in table.WORLDS if not world or w.name in world]
@@ -101,7 +110,10 @@ def coverage(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How often the 95% value intervals of `lhb evaluate` hold the true value."""
+    """How often the 95% value intervals of `lhb evaluate` hold the true value.
+
+    Example: lhb bench coverage --logs 20
+    """
     from clients.bench.coverage import HEADER, run
 
     if not as_json:

@@ -24,7 +24,10 @@ def fit(
     first_seed: Annotated[int, typer.Option(min=0)] = 5000,
     as_json: AsJson = False,
 ) -> None:
-    """Time a fit from moments, beside rows, at any number of rows; and all fits of a run."""
+    """Time a fit from moments, beside rows, at any number of rows; and all fits of a run.
+
+    Example: lhb bench fit --size 20,5,100000
+    """
     from clients.bench import fits
 
     sizes = [_size(text) for text in size] if size else [] if world else [*fits.SIZES]

@@ -27,6 +27,8 @@ def serve(
     """Measure durable decisions over HTTP: against floors, in batches, on a slow disk, beside fits.
 
     With --database, on that PostgreSQL against the same handler without storage.
+
+    Example: lhb bench serve
     """
     from clients.bench.server import serving
 
@@ -58,7 +60,10 @@ def start(
     sessions: Annotated[int, typer.Option(help="Number of sessions in the database.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a start: time to the first durable decision, memory, latency of one client."""
+    """Measure a start: time to the first durable decision, memory, latency of one client.
+
+    Example: lhb bench start
+    """
     from clients.bench.server import starting
 
     measured = starting.run(runs, sessions)
@@ -70,7 +75,10 @@ def soak(
     rate: Annotated[float, typer.Option(help="Rounds per second.", min=1)] = 200.0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the memory of a server under sustained load: decisions, rewards, fits."""
+    """Measure the memory of a server under sustained load: decisions, rewards, fits.
+
+    Example: lhb bench soak
+    """
     from clients.bench.server import soaking
 
     measured = soaking.run(minutes, rate)
@@ -92,7 +100,10 @@ def neighbours(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure decisions beside a session that floods: imports, logs, deletions, refusals."""
+    """Measure decisions beside a session that floods: imports, logs, deletions, refusals.
+
+    Example: lhb bench neighbours
+    """
     from clients.bench.server import neighbours as beside
 
     names = flood or list(beside.FLOODS)

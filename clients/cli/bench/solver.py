@@ -40,7 +40,10 @@ def solver(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time group-lasso solves against celer, adelie and skglm at an equal duality gap."""
+    """Time group-lasso solves against celer, adelie and skglm at an equal duality gap.
+
+    Example: lhb bench solver
+    """
     from clients.bench.solver.against_peers import GAPS, LAMS, LARGE, PEERS, SIZES, run
 
     result = run(
@@ -99,7 +102,10 @@ def _milliseconds(
 
 
 def costs(as_json: AsJson = False) -> None:
-    """Measure the solver's memory, the cost of incomplete rewards, and the parts of a solve."""
+    """Measure the solver's memory, the cost of incomplete rewards, and the parts of a solve.
+
+    Example: lhb bench costs
+    """
     from clients.bench.solver.costs import run
 
     result = run()

@@ -26,6 +26,7 @@ from service.api import (
     series,
     sessions,
     status,
+    trajectories,
     transfer,
 )
 from service.api.documentation import add_definitions
@@ -54,7 +55,7 @@ A session is one durable agent: ask it for decisions, tell it what was measured.
 RELOAD_SECONDS = 5.0  # until every server on a shared database knows of a new or revoked key
 ROUTERS = (
     *(transfer, sessions, decisions, rewards, batch, history),
-    *(estimates, rank, rounds, credit, series, changes, status, dashboard),
+    *(estimates, rank, trajectories, rounds, credit, series, changes, status, dashboard),
 )
 
 

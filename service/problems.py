@@ -123,6 +123,11 @@ class ProblemCode(StrEnum):
         422,
         "There is no such round, or no round was under way at that time.",
     )
+    TRAJECTORY_NEEDED = (
+        "trajectory_needed",
+        422,
+        "The session has trajectories with keys, and the request names none.",
+    )
     FIT_TOO_LARGE = "fit_too_large", 422, "A fit would need more than the server allows."
     FUTURE_ROUND = "future_round", 422, "The round has not begun."
     LAST_BEFORE_FIRST = "last_before_first", 422, "A span ends before it begins."

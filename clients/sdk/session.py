@@ -144,8 +144,15 @@ class Session:
         """Iterate over the fits, oldest first."""
         return self._client.pages(f"{self._path}/estimates")
 
+    def trajectories(self, **params: Any) -> Iterator[dict[str, Any]]:
+        """Iterate over trajectories: how many rounds each has, and how many lack a reward."""
+        return self._client.pages(f"{self._path}/trajectories", **params)
+
     def rounds(self, **params: Any) -> Iterator[dict[str, Any]]:
-        """Iterate over the log: one item a round, oldest first."""
+        """Iterate over the log: one item a round, oldest first.
+
+        `trajectory` says whose log it is, where the session has more than the one without a key.
+        """
         return self._client.pages(f"{self._path}/rounds", **params)
 
     def epochs(self) -> Iterator[dict[str, Any]]:

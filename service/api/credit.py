@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from lhb_engine.evaluation.credit import credit, why_no_credit
 from service.agent_cache import deciding
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.response_types import CreditPage
+from service.api.round_types import CreditPage
 from service.api.sessions import read_session
+from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.records import DecisionRow, SessionRow
 from service.storage.reader import Reader
 
@@ -75,7 +76,7 @@ def credit_answers(
 async def get_credit(
     session_id: str,
     request: Request,
-    trajectory: str = Query(""),
+    trajectory: str | None = TRAJECTORY,
     cursor: str = CURSOR,
     limit: int = LIMIT,
 ) -> Response:
@@ -88,7 +89,7 @@ async def get_credit(
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        key = (*session.key, trajectory)
+        key = (*session.key, meant_trajectory(reader, session, trajectory))
         decisions = reader.decisions(key, int(cursor), limit + 1)
         found = reader.trajectory(key)
         n_rounds = 0 if found is None else found.n_rounds

@@ -22,8 +22,8 @@ from service.storage.reader import Reader
 
 router = APIRouter(tags=["decisions"])
 FIT_PENDING = (
-    "the fit due after round {} is not done yet. No round was begun; the rewards in the body are "
-    "stored. Send the same body again"
+    "the fit due after round {} of the session is not done yet. No round was begun; the rewards in "
+    "the body are stored. Send the same body again"
 )
 
 

@@ -190,70 +190,6 @@ class EpochAnswer(BaseModel):
     overdue_at: str | None = None
 
 
-class SpanAnswer(BaseModel):
-    """A value measured over several rounds."""
-
-    first_round: int
-    last_round: int
-    value: float
-
-
-class RoundAnswer(BaseModel):
-    """One round of the log."""
-
-    round: int
-    event_id: str
-    arm: int | None
-    arm_id: str | None
-    context: list[float] | None
-    reward: float | None
-    n_rewards: int
-    spans: list[SpanAnswer]
-    propensity: float | None
-    explored: bool
-    forced: bool
-    epoch: int
-    model_version: int
-    at: str
-
-
-class CreditAnswer(BaseModel):
-    """A decision's expected share in the rewards so far, and in those to come.
-
-    Both are null if no estimate is in use, or if it does not identify the lags that pay; `reason`
-    says why.
-    """
-
-    round: int
-    event_id: str
-    arm: int | None
-    arm_id: str | None
-    earned: float | None
-    to_come: float | None
-    reason: str | None
-    n_lags_passed: int
-
-
-class BinAnswer(BaseModel):
-    """Some consecutive rounds of a session. Means are null where nothing was measured or chosen."""
-
-    first_round: int
-    last_round: int
-    n_measured: int
-    reward: float | None
-    expected: float | None
-    explored: float | None
-
-
-class SeriesAnswer(BaseModel):
-    """A session's last rounds in bins, and whether the estimate in use raised an alarm."""
-
-    first_round: int
-    last_round: int
-    alarm: bool | None
-    items: list[BinAnswer]
-
-
 class AlgorithmAnswer(BaseModel):
     """An algorithm, and the JSON schema of its options."""
 
@@ -287,10 +223,3 @@ class Page(BaseModel, Generic[Item]):
 
     items: list[Item]
     next: str | None
-
-
-class CreditPage(Page[CreditAnswer]):
-    """A page of credit, and what decisions are made by now."""
-
-    model_version: int
-    deciding: Deciding

@@ -3,12 +3,14 @@
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.response_types import Page, RoundAnswer
+from service.api.response_types import Page
+from service.api.round_types import RoundAnswer
 from service.api.sessions import read_session, timestamp
+from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.records import DecisionRow, MeasurementRow, SessionRow
 from service.storage.reader import Reader
 
@@ -57,14 +59,14 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
 async def get_rounds(
     session_id: str,
     request: Request,
-    trajectory: str = Query(""),
+    trajectory: str | None = TRAJECTORY,
     cursor: str = CURSOR,
     limit: int = LIMIT,
 ) -> Response:
     """List rounds in order. A value over several rounds is listed with the first of them."""
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        key = (*session.key, trajectory)
+        key = (*session.key, meant_trajectory(reader, session, trajectory))
         decisions = reader.decisions(key, int(cursor), limit + 1)
         shown, following = cut(decisions, limit, lambda decision: decision.round)
         measured: dict[int, list[MeasurementRow]] = {d.round: [] for d in shown}

@@ -10,7 +10,7 @@ from lhb_engine.evaluation.expected_rewards import expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints
 from service.agent_cache import deciding
 from service.api.documentation import documented
-from service.api.response_types import SeriesAnswer
+from service.api.round_types import SeriesAnswer
 from service.api.sessions import read_session
 from service.fits.history import read_history
 from service.records import SessionRow

@@ -74,7 +74,9 @@ def rounds_of(
     if reward.event_id is not None:
         decision = uow.decision_by_event(key, reward.event_id)
         if decision is None:
-            detail = f"no decision has the event id {reward.event_id!r}"
+            detail = (
+                f"no decision{of_trajectory(reward.trajectory)} has event id {reward.event_id!r}"
+            )
             raise Problem(ProblemCode.UNKNOWN_EVENT, detail, f"{prefix}event_id")
         return decision.round, decision.round
     if reward.at is not None:
@@ -96,7 +98,8 @@ def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
     if round < 1:
         raise Problem(ProblemCode.UNKNOWN_ROUND, f"rounds count from 1, not {round}", field)
     if round > trajectory.n_rounds:
-        detail = f"round {round} has not been decided; the last one is {trajectory.n_rounds}"
+        last = f"the last one{of_trajectory(trajectory.key)} is {trajectory.n_rounds}"
+        detail = f"round {round} has not been decided; {last}"
         raise Problem(ProblemCode.FUTURE_ROUND, detail, field)
 
 
@@ -129,6 +132,11 @@ def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, a
     ended = uow.decision_by_round(key, known.first_round + 1)
     in_time = began is not None and began.at <= at
     return in_time and (ended is None or ended.at > at or ended.at >= known.at)
+
+
+def of_trajectory(key: str) -> str:
+    """Return the words that name a trajectory in a message; none for the one without a key."""
+    return f" of trajectory {key!r}" if key else ""
 
 
 def field_of_rounds(reward: Reward) -> str:

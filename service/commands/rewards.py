@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lhb_engine.agents import ALGORITHMS
 from service.agent_cache import Agents
-from service.commands.reward_rounds import Reward, field_of_rounds, rounds_of
+from service.commands.reward_rounds import Reward, field_of_rounds, of_trajectory, rounds_of
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import after_measurement, is_between_boundaries
 from service.problems import Problem, ProblemCode
@@ -99,7 +99,7 @@ def plan_rewards(
             name = (reward.trajectory, reward.reward_id)
             known = ids.get(name) or _received(uow, session, reward)
             if known is not None and known != new:
-                raise _id_conflict(known, reward.reward_id, prefix)
+                raise _id_conflict(known, reward, prefix)
             ids[name] = new
         if known is None and session.reward_mode == "single":
             known = spans[trajectory.key].over(first, last) or _measured(
@@ -153,14 +153,15 @@ def _received(uow: UnitOfWork, session: SessionRow, reward: Reward) -> SpanValue
     return None if known is None else (known.first_round, known.last_round, known.value)
 
 
-def _id_conflict(known: SpanValue, reward_id: str, prefix: str) -> Problem:
-    detail = f"reward {reward_id!r} already has the value {known[2]!r}, for {_rounds(known)}"
+def _id_conflict(known: SpanValue, reward: Reward, prefix: str) -> Problem:
+    rounds = _rounds(known, reward)
+    detail = f"reward {reward.reward_id!r} already has the value {known[2]!r}, for {rounds}"
     return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}reward_id")
 
 
 def _conflict(known: SpanValue, first: int, last: int, reward: Reward, prefix: str) -> Problem:
     start, end, value = known
-    stored = f"round {start} has" if start == end else f"rounds {start} to {end} have"
+    stored = f"{_rounds(known, reward)} {'has' if start == end else 'have'}"
     if known[:2] != (first, last):
         detail = f"{stored} the value {value!r} already, which overlaps this reward"
         return Problem(ProblemCode.REWARD_CONFLICT, detail, prefix + field_of_rounds(reward))
@@ -168,9 +169,10 @@ def _conflict(known: SpanValue, first: int, last: int, reward: Reward, prefix: s
     return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}value")
 
 
-def _rounds(known: SpanValue) -> str:
+def _rounds(known: SpanValue, reward: Reward) -> str:
     start, end, _ = known
-    return f"round {start}" if start == end else f"rounds {start} to {end}"
+    rounds = f"round {start}" if start == end else f"rounds {start} to {end}"
+    return rounds + of_trajectory(reward.trajectory)
 
 
 def _positions(

@@ -84,6 +84,19 @@ class Reader(ABC):
         """Return all trajectories of a session, in key order."""
         return [TrajectoryRow(*row) for row in self._all("trajectories", *key)]
 
+    def trajectories_from(self, key: SessionKey, first: str, limit: int) -> list[TrajectoryRow]:
+        """Return at most `limit` trajectories, in key order, from the key `first` on."""
+        return [TrajectoryRow(*row) for row in self._all("trajectories_from", *key, first, limit)]
+
+    def measured_of_last(
+        self, key: SessionKey, first: str, last: str, n_rounds: int
+    ) -> dict[str, int]:
+        """Return how many of each trajectory's last `n_rounds` rounds are measured.
+
+        Trajectories with keys in first..last are counted; one without measurements is left out.
+        """
+        return dict(self._all("measured_of_last", *key, first, last, n_rounds))
+
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """Return the decision with this client's event id, or None."""
         return _decision(self._one("decision_by_event", *key, event_id))

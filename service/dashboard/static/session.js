@@ -120,18 +120,19 @@ function fitTable(epochs) {
   if (last.length === 0) return make("p", { class: "soft" }, "No fit yet, and none is due.")
   return table("Fits, newest first", [
     ["epoch", row => number(row.epoch), true], ["status", row => STATUS[row.status] || row.status],
-    ["due after round", row => number(row.window.due), true], ["why", row => row.reason || row.due_reason || ""],
+    ["due after round of the session", row => number(row.window.due), true], ["why", row => row.reason || row.due_reason || ""],
     ["at", row => time(row.at || row.due_at)],
   ], last)
 }
 
 async function creditTable(session, path, signal) {
-  const cursor = Math.max(0, session.n_rounds - LAST_DECISIONS)
-  const { items } = await get(`${path}/credit`, session.n_trajectories > 1 ? { limit: LAST_DECISIONS } : { cursor, limit: LAST_DECISIONS }, signal)
-  if (items.length === 0) {
-    return make("p", { class: "soft" }, session.n_trajectories > 1
-      ? "The trajectory without a key has no decision. Ask GET …/credit with a trajectory." : "No decision yet.")
+  if (session.n_rounds === 0) return make("p", { class: "soft" }, "No decision yet.")
+  if (session.n_trajectories > 1) {
+    return make("p", { class: "soft" }, "Credit is listed by trajectory: ask GET …/credit?trajectory=KEY, and GET …/trajectories for the keys.")
   }
+  const [{ trajectory }] = (await get(`${path}/trajectories`, { limit: 1 }, signal)).items
+  const cursor = Math.max(0, session.n_rounds - LAST_DECISIONS)
+  const { items } = await get(`${path}/credit`, { trajectory, cursor, limit: LAST_DECISIONS }, signal)
   if (items.every(item => item.earned === null)) return make("p", { class: "soft" }, items[0].reason)
   return table("Credit, newest first", [
     ["round", row => number(row.round), true], ["arm", row => row.arm_id ?? number(row.arm), true],

@@ -1,0 +1,110 @@
+"""GET /v1/sessions/{id}/trajectories, and the trajectory that a listing of rounds means."""
+
+from typing import Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from service.api.documentation import documented
+from service.api.paging import LIMIT, page
+from service.api.response_types import Page
+from service.api.round_types import TrajectoryAnswer
+from service.api.sessions import read_session, timestamp
+from service.field_types import NO_ZERO_BYTE
+from service.problems import Problem, ProblemCode
+from service.records import SessionRow, TrajectoryRow
+from service.storage.reader import Reader
+
+router = APIRouter(tags=["rounds"])
+MISSING_AMONG = 1000  # a trajectory's last rounds, in which missing rewards are counted
+PAGE_ROUNDS = 20_000  # rounds that a page looks at, besides those of its last item
+CURSOR = Query(
+    "", max_length=256, pattern=NO_ZERO_BYTE, description="`next` of the previous page: a key"
+)
+TRAJECTORY = Query(
+    None, description="needed unless the session's only trajectory is the one with key `''`"
+)
+
+
+def meant_trajectory(reader: Reader, session: SessionRow, asked: str | None) -> str:
+    """Return the key of the trajectory that a request means.
+
+    Parameters
+    ----------
+    reader : Reader
+    session : SessionRow
+    asked : str or None
+        The query parameter. If it is absent, the trajectory with key "" is meant.
+
+    Raises
+    ------
+    Problem
+        422 trajectory_needed: it is absent, and the session has a trajectory with another key.
+    """
+    if asked is not None:
+        return asked
+    n = session.n_trajectories
+    if n > 1 or (n == 1 and reader.trajectory((*session.key, "")) is None):
+        found = "one trajectory, which has a key" if n == 1 else f"{n} trajectories"
+        detail = f"the session has {found}; say which one is meant (GET .../trajectories)"
+        raise Problem(ProblemCode.TRAJECTORY_NEEDED, detail, "trajectory")
+    return ""
+
+
+def cut_by_rounds(rows: list[TrajectoryRow], limit: int) -> tuple[list[TrajectoryRow], str | None]:
+    """Cut rows to a page whose missing rewards are counted in bounded work.
+
+    Parameters
+    ----------
+    rows : list of TrajectoryRow
+        In order of keys; `limit + 1` of them if there are so many.
+    limit : int
+        Number of rows of a page at most; a page of long trajectories has fewer.
+
+    Returns
+    -------
+    shown : list of TrajectoryRow
+        The rows of the page; empty only if there are none.
+    following : str or None
+        Key of the first row of the next page; None for the last page.
+    """
+    n_rounds = 0
+    for i, row in enumerate(rows):
+        if i == limit or n_rounds > PAGE_ROUNDS:
+            return rows[:i], row.key
+        n_rounds += min(row.n_rounds, MISSING_AMONG)
+    return rows, None
+
+
+@router.get(
+    "/v1/sessions/{session_id}/trajectories",
+    summary="List trajectories",
+    responses=documented({200: Page[TrajectoryAnswer]}, 404),
+)
+async def get_trajectories(
+    session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
+) -> Response:
+    """List trajectories in order of their keys.
+
+    `n_missing` is the number of rounds without a reward among the trajectory's last 1000 rounds.
+    """
+
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
+        rows = reader.trajectories_from(session.key, cursor, limit + 1)
+        shown, following = cut_by_rounds(rows, limit)
+        measured: dict[str, int] = {}
+        if shown:
+            measured = reader.measured_of_last(
+                session.key, shown[0].key, shown[-1].key, MISSING_AMONG
+            )
+        items = [
+            {
+                "trajectory": row.key,
+                "n_rounds": row.n_rounds,
+                "n_missing": min(row.n_rounds, MISSING_AMONG) - measured.get(row.key, 0),
+                "last_decision_at": timestamp(row.last_at),
+            }
+            for row in shown
+        ]
+        return page(items, following)
+
+    return await read_session(request, session_id, answer)

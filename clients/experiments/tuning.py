@@ -45,16 +45,16 @@ def _ucb(rows: str, width: float, ridge: float) -> Contender:
 
 
 ENTRANTS: dict[str, Contender] = {
-    **{f"ad_lasso, a={a}": Contender("ad_lasso", {"level": a}) for a in (0.5, 0.25, 0.15, 0.1)},
+    **{f"ad_lasso, a={a}": Contender("ad_lasso", {"level": a}) for a in (0.5, 0.25, 0.15)},
     **{
         f"ad_lasso, paper's lambda, c={c}": Contender("ad_lasso", {"reg": "theory", "c": c})
-        for c in (0.001, 0.003, 0.01, 0.03, 0.1)
+        for c in (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
     },
     "sa_gd, gain 1e-2": _sa_gd(tol=1e-2),
     "sa_gd, gain 1e-3": _sa_gd(tol=1e-3),
     "sa_gd, gain 1e-6": _sa_gd(tol=1e-6, n_steps=20_000),
     "sa_gd, 10 steps": _sa_gd(tol=0.0, n_steps=10),
-    "sa_gd, gain 1e-6, ad_lasso's rows": _sa_gd(tol=1e-6, n_steps=20_000, rows="ad_lasso"),
+    "sa_gd, gain 1e-3, ad_lasso's rows": _sa_gd(tol=1e-3, rows="ad_lasso"),
     "sw_mp": Contender("sw_mp"),
     "sw_mp, ad_lasso's rows": Contender("sw_mp", {"rows": "ad_lasso"}),
     "ucb_mp, width 0.01, ridge 3": _ucb("epoch", 0.01, 3.0),

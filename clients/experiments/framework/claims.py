@@ -244,8 +244,11 @@ class Rulebook:
         return [rule for rule in self.rules if rule.experiment == experiment]
 
     def seeds(self, experiment: str) -> int:
-        """Return the number of seeds that suffices for all verdicts of an experiment."""
-        return max((rule.seeds for rule in self.of(experiment)), default=1)
+        """Return the number of seeds that suffices for all verdicts of an experiment.
+
+        One without rules plays as many as a rule asks for unless it says otherwise.
+        """
+        return max((rule.seeds for rule in self.of(experiment)), default=Rule.seeds)
 
 
 def load_rulebook(path: Path = PATH) -> Rulebook:

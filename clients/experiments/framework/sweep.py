@@ -59,10 +59,10 @@ class Workers:
 
 @dataclass(frozen=True)
 class Done:
-    """One finished case."""
+    """One finished case, and the processor time that it took here."""
 
     rows: list[Row]
-    seconds: float
+    cpu_seconds: float
 
 
 def csv_path(folder: Path, name: str, scale: Scale) -> Path:
@@ -109,7 +109,7 @@ def run_sweep(
         "identity": ledger.identity,
         "n_cases": len(cases),
         "seeds": sorted({case["seed"] for case in cases}),
-        "case_seconds": sum(done.seconds for done in finished),
+        "cpu_seconds": sum(done.cpu_seconds for done in finished),
         "wall_seconds": time.perf_counter() - started,
         "n_run_now": len(missing),
     }
@@ -131,9 +131,9 @@ def _run(
 
 
 def _timed(name: str, case: Case, scale: Scale, url: str | None) -> tuple[Case, Done]:
-    started = time.perf_counter()
+    started = time.process_time()
     rows = run_case(name, case, scale, url)
-    return case, Done(rows, time.perf_counter() - started)
+    return case, Done(rows, time.process_time() - started)
 
 
 @contextmanager
@@ -170,7 +170,7 @@ class Ledger:
     def add(self, case: Case, done: Done) -> None:
         """Append one finished case."""
         self.done[case_key(case)] = done
-        line = {"case": case_key(case), "rows": done.rows, "seconds": done.seconds}
+        line = {"case": case_key(case), "rows": done.rows, "cpu_seconds": done.cpu_seconds}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -184,7 +184,7 @@ class Ledger:
         whole = lines[1:-1]
         for line in whole:
             item = json.loads(line)
-            self.done[item["case"]] = Done(item["rows"], item["seconds"])
+            self.done[item["case"]] = Done(item["rows"], item["cpu_seconds"])
         if lines[-1]:  # the last line was not completed
             self.path.write_text("\n".join([*lines[:-1], ""]), encoding="utf-8")
         return True

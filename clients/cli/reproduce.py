@@ -53,9 +53,10 @@ def reproduce(
 ) -> None:
     """Run experiments of the paper (resumably), draw their figures, or write docs/results.md.
 
-    A stopped run goes on where it was. `plot` and `report` read the CSVs alone.
-    Verdicts follow from the rules in docs/claims.toml, and need as many seeds
-    as a rule says.
+    A stopped run goes on where it was. `plot` reads the CSVs alone. `report`
+    takes up the runs that --out has, each into its record beside the report,
+    and writes the report from all records. Verdicts follow from the rules in
+    docs/claims.toml, and need as many seeds as a rule says.
 
     Example: lhb reproduce recovery --quick
     """
@@ -105,7 +106,8 @@ def _run(
     )
 
     from clients.experiments.framework.claims import load_rulebook
-    from clients.experiments.framework.report import draw_figure, sensitivity_scales
+    from clients.experiments.framework.figure import draw_figure
+    from clients.experiments.framework.report import sensitivity_scales
     from clients.experiments.framework.sweep import csv_path, run_sweep
 
     columns = (
@@ -139,7 +141,7 @@ def _run(
 
 
 def _plot(names: list[str], out: Path, scale: "Scale") -> None:
-    from clients.experiments.framework.report import draw_figure
+    from clients.experiments.framework.figure import draw_figure
     from clients.experiments.framework.sweep import csv_path
     from clients.experiments.framework.table import Table
 
@@ -155,6 +157,6 @@ def _plot(names: list[str], out: Path, scale: "Scale") -> None:
 def _report(out: Path, docs: Path, scale: "Scale") -> None:
     from clients.experiments.framework.report import write_report
 
-    for name in write_report(out, docs, scale):
-        typer.echo(f"warning: no results of {name} in {out}", err=True)
+    for warning in write_report(out, docs, scale):
+        typer.echo(f"warning: {warning}", err=True)
     typer.echo(str(docs))

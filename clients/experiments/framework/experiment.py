@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from clients.experiments.framework.claims import Rule, Rulebook, Verdict
-from clients.experiments.framework.intervals import Statistic
+from clients.experiments.framework.intervals import SeedMean, Statistic
 from clients.experiments.framework.table import Row, Table
 from clients.simulator import Player, over_http, play_in_process
 
@@ -93,7 +93,12 @@ class Experiment:
     def judge(self, table: Table, rulebook: Rulebook) -> list[Verdict]:
         """Return the verdict of each of the experiment's rules."""
         n_seeds = len(table.values("seed"))
-        return [Verdict(r, self.measure(table, r), n_seeds) for r in rulebook.of(self.name)]
+        out = []
+        for rule in rulebook.of(self.name):
+            measured = self.measure(table, rule)
+            means = [len(s.values) for s in measured.values() if isinstance(s, SeedMean)]
+            out.append(Verdict(rule, measured, min([n_seeds, *means])))
+        return out
 
 
 def run_case(name: str, case: Case, scale: Scale, url: str | None) -> list[Row]:

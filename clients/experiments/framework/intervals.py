@@ -1,8 +1,8 @@
 """Statistics of an experiment with their confidence intervals, at any level."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite, sqrt
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import stats
@@ -34,19 +34,37 @@ class Statistic(Protocol):
 
 
 @dataclass(frozen=True)
+class MeanError:
+    """The mean of n independent values and its standard error, which is None for a single one."""
+
+    mean: float
+    error: float | None
+    n: int
+
+    def interval(self, level: float) -> Interval:
+        """Return the mean and its t interval, which is unbounded for a single value."""
+        if self.error is None:
+            return Interval(self.mean, -np.inf, np.inf)
+        reach = self.error * float(stats.t.ppf((1 + level) / 2, self.n - 1))
+        return Interval(self.mean, self.mean - reach, self.mean + reach)
+
+
+@dataclass(frozen=True)
 class SeedMean:
     """The mean of independent values, one a seed, with Student's t interval."""
 
     values: Floats
 
+    @property
+    def summary(self) -> MeanError:
+        """What the interval needs."""
+        n = len(self.values)
+        error = float(self.values.std(ddof=1)) / sqrt(n) if n > 1 else None
+        return MeanError(float(self.values.mean()), error, n)
+
     def interval(self, level: float) -> Interval:
         """Return the mean and its t interval, which is unbounded for a single seed."""
-        n, mean = len(self.values), float(self.values.mean())
-        if n < 2:
-            return Interval(mean, -np.inf, np.inf)
-        error = float(self.values.std(ddof=1)) / sqrt(n)
-        reach = error * float(stats.t.ppf((1 + level) / 2, n - 1))
-        return Interval(mean, mean - reach, mean + reach)
+        return self.summary.interval(level)
 
 
 @dataclass(frozen=True)
@@ -63,3 +81,42 @@ class Share:
         low = float(stats.beta.ppf(tail, k, n - k + 1)) if k > 0 else 0.0
         high = float(stats.beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0
         return Interval(k / n - self.expected, low - self.expected, high - self.expected)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """An interval as an earlier edition states it: rounded, and of one level alone."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+
+    def interval(self, level: float) -> Interval:
+        """Return the interval.
+
+        Raises
+        ------
+        ValueError
+            Another level is asked for.
+        """
+        if abs(level - self.level) > 1e-9:
+            raise ValueError(f"stated at level {self.level}, not {level}: run it again")
+        return Interval(self.value, self.low, self.high)
+
+
+_STORED = {"mean": MeanError, "share": Share, "stated": Stated}
+
+
+def to_json(statistic: Statistic) -> dict[str, Any]:
+    """Return a statistic as what JSON can hold, enough for its interval."""
+    kept = statistic.summary if isinstance(statistic, SeedMean) else statistic
+    (kind,) = (name for name, known in _STORED.items() if isinstance(kept, known))
+    return {"kind": kind, **asdict(kept)}  # type: ignore[call-overload]
+
+
+def from_json(stored: dict[str, Any]) -> Statistic:
+    """Return the statistic that `to_json` has stored."""
+    values = dict(stored)
+    found: Statistic = _STORED[values.pop("kind")](**values)
+    return found

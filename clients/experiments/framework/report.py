@@ -1,21 +1,19 @@
-"""The report docs/results.md and its figures, made from the CSVs and docs/claims.toml."""
+"""The report docs/results.md, made from the records of docs/results and from docs/claims.toml."""
 
 import json
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 from clients.experiments import EXPERIMENTS, load_experiment
 from clients.experiments.framework.claims import Outcome, Rulebook, Verdict, load_rulebook
-from clients.experiments.framework.experiment import Experiment, Scale
+from clients.experiments.framework.experiment import Scale
+from clients.experiments.framework.figure import draw_figure
+from clients.experiments.framework.record import Record, record_path
 from clients.experiments.framework.results_head import HEAD
 from clients.experiments.framework.sweep import csv_path
 from clients.experiments.framework.table import Table, markdown
 
-DPI = 90  # low, since the pictures are committed
 NOISES, ARMS = (0.05, 0.1, 0.5, 1.0), (3, 10, 30)
 SIGNS = {
     Outcome.HOLDS: "yes",
@@ -23,42 +21,6 @@ SIGNS = {
     Outcome.UNDECIDED: "?",
     Outcome.NOT_JUDGED: "-",
 }
-
-
-def draw_figure(
-    experiment: Experiment, table: Table, path: Path, scale: Scale, dpi: int = DPI
-) -> None:
-    """Draw one experiment's figure as a PNG, with its settings, seeds and bands below it."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from PIL import Image
-
-    with plt.rc_context({"font.size": 8, "axes.grid": True, "grid.alpha": 0.25}):
-        width, height = experiment.figure_size
-        lines = textwrap.wrap(caption(experiment, table, scale), round(17 * width))
-        below = 0.13 * len(lines) + 0.05  # inches
-        figure = plt.figure(figsize=(width, height + below))
-        bottom = below / (height + below)
-        figure.set_layout_engine("constrained", rect=(0, bottom, 1, 1 - bottom))
-        experiment.draw(table, figure)
-        figure.text(0.5, 0.03 / (height + below), "\n".join(lines), ha="center", fontsize=6.5)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        picture = BytesIO()
-        figure.savefig(picture, dpi=dpi)
-        plt.close(figure)
-    # a palette looks the same at a third of the size
-    Image.open(picture).convert("RGB").quantize(64).save(path, optimize=True)
-
-
-def caption(experiment: Experiment, table: Table, scale: Scale) -> str:
-    """Return the caption of a figure: settings, seeds, and the meaning of its bands."""
-    told = experiment.choices
-    if "regret" in table[0]:  # played, in worlds with arms and noise
-        told += "" if "K=" in told else f"; K={scale.arms}"
-        told += "" if "noise" in told else f"; noise sd {scale.noise:g}"
-    return f"{told}. {len(table.values('seed'))} seeds; {experiment.bands}."
 
 
 def sensitivity_scales(scale: Scale) -> list[Scale]:
@@ -69,35 +31,54 @@ def sensitivity_scales(scale: Scale) -> list[Scale]:
 
 
 def write_report(folder: Path, target: Path, scale: Scale) -> list[str]:
-    """Write `target` and the figures beside it; return the experiments that have no CSV yet."""
+    """Write `target` from the records beside it, after taking up the runs in `folder`.
+
+    Returns
+    -------
+    list of str
+        What a reader should know: experiments without a record, and runs that were not taken up.
+    """
     rulebook = load_rulebook()
-    found: list[Verdict] = []
-    sections, absent = [], []
-    for name in EXPERIMENTS:
-        experiment = load_experiment(name)
-        path = csv_path(folder, name, scale)
-        if not path.exists():
-            absent.append(name)
-            sections.append(f"## {name}\n\nNot run in this edition (`lhb reproduce {name}`).\n")
-            continue
-        table = Table.read(path)
-        about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        draw_figure(experiment, table, target.parent / "figures" / f"{name}.png", scale)
-        verdicts = experiment.judge(table, rulebook)
-        found += verdicts
-        told = caption(experiment, table, scale)
-        sections.append(_section(experiment, table, verdicts, about, told))
+    records: dict[Scale, dict[str, Record]] = {}
+    warnings = []
+    for each in sensitivity_scales(scale):
+        for name in EXPERIMENTS:
+            warning = _take_up(folder, target, each, name, rulebook)
+            warnings += [warning] if warning else []
+        found = {name: record_path(target, name, each) for name in EXPERIMENTS}
+        records[each] = {n: Record.read(path) for n, path in found.items() if path.exists()}
+    own = records[scale]
+    verdicts = [v for record in own.values() for v in record.verdicts(rulebook)]
     parts = [
         HEAD.format(arms=scale.arms, noise=scale.noise),
-        _summary(found),
-        _changed(found),
-        _sensitivity(folder, scale, rulebook),
-        _items(rulebook, found),
-        *sections,
+        _summary(verdicts),
+        _changed(verdicts),
+        _sensitivity(records, rulebook),
+        _items(rulebook, verdicts),
+        *(_section(name, own.get(name), rulebook) for name in EXPERIMENTS),
     ]
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("\n".join(part for part in parts if part), encoding="utf-8")
-    return absent
+    return [*warnings, *(f"no results of {name}" for name in EXPERIMENTS if name not in own)]
+
+
+def _take_up(folder: Path, target: Path, scale: Scale, name: str, rulebook: Rulebook) -> str:
+    """Write the record and the figure of a finished run; return why not, if so.
+
+    Figures are those of the default worlds. A run on fewer seeds than the record has is left.
+    """
+    csv, kept = csv_path(folder, name, scale), record_path(target, name, scale)
+    if not csv.exists():
+        return ""
+    experiment, table = load_experiment(name), Table.read(csv)
+    about = json.loads(csv.with_suffix(".json").read_text(encoding="utf-8"))
+    record = Record.of(experiment, table, about, scale, rulebook)
+    if kept.exists() and record.seeds[2] < (more := Record.read(kept).seeds[2]):
+        return f"{csv} has {record.seeds[2]} seeds, {kept} has {more}: not taken up"
+    record.write(kept)
+    if (scale.noise, scale.arms) == (Scale.noise, Scale.arms):
+        draw_figure(experiment, table, target.parent / "figures" / f"{name}.png", scale)
+    return ""
 
 
 def _summary(verdicts: Sequence[Verdict]) -> str:
@@ -171,55 +152,51 @@ def _items(rulebook: Rulebook, verdicts: Sequence[Verdict]) -> str:
     return "## Every item of the paper\n\n" + markdown(heads, rows)
 
 
-def _section(
-    experiment: Experiment,
-    table: Table,
-    verdicts: Sequence[Verdict],
-    about: dict[str, Any],
-    told: str,
-) -> str:
+def _section(name: str, record: Record | None, rulebook: Rulebook) -> str:
+    experiment = load_experiment(name)
+    if record is None:
+        return f"## {name}\n\nNot run in this edition (`lhb reproduce {name}`).\n"
     rows = []
-    for v in verdicts:
+    for v in record.verdicts(rulebook):
         parts = "; ".join(f"{name}: {i} {v.parts[name]}" for name, i in v.intervals.items())
         rows.append((v.rule.title, f"{v.rule.statistic}; {_asked(v)}", parts, f"**{v}**"))
-    versions = ", ".join(f"{k} {v}" for k, v in about["identity"]["libraries"].items())
-    seeds = about["seeds"]
-    details = experiment.details(table) if experiment.details else ""
+    versions = ", ".join(f"{k} {v}" for k, v in record.identity["libraries"].items())
+    first, last, _ = record.seeds
+    spent = record.cpu_seconds
+    cost = "time not measured" if spent is None else f"{spent:.0f} s of processor time"
     lines = [
-        f"## {experiment.name}",
+        f"## {name}",
         "",
         f"{experiment.title} ({experiment.source}).",
         "",
-        f"![{experiment.title}](figures/{experiment.name}.png)",
+        f"![{experiment.title}](figures/{name}.png)",
         "",
-        told,
+        record.caption,
         "",
         markdown(("claim", "statistic", "settings [interval]", "verdict"), rows) if rows else "",
-        details,
-        f"{about['n_cases']} runs, seeds {seeds[0]} to {seeds[-1]}, "
-        f"{about['case_seconds']:.0f} s of work, {about['identity']['transport']}; {versions}; "
-        f"code {about['identity']['code']}, commit {about['commit'][:12]}.",
+        record.details,
+        f"{record.n_cases} runs, seeds {first} to {last}, {cost}, "
+        f"{record.identity['transport']}; {versions}; "
+        f"code {record.identity['code']}, commit {record.commit[:12]}.",
         "",
     ]
     return "\n".join(lines)
 
 
-def _sensitivity(folder: Path, scale: Scale, rulebook: Rulebook) -> str:
+def _sensitivity(records: dict[Scale, dict[str, Record]], rulebook: Rulebook) -> str:
     """Return the verdicts by claim and scale; empty if only the default scale was run."""
-    settings = sensitivity_scales(scale)
     rows = []
     for name in EXPERIMENTS:
-        experiment = load_experiment(name)
-        paths = [csv_path(folder, name, each) for each in settings]
-        if not experiment.varies or sum(path.exists() for path in paths) < 2:
+        found = [own.get(name) for own in records.values()]
+        if not load_experiment(name).varies or sum(each is not None for each in found) < 2:
             continue
-        judged = [experiment.judge(Table.read(p), rulebook) if p.exists() else [] for p in paths]
+        judged = [record.verdicts(rulebook) if record else [] for record in found]
         for i, rule in enumerate(rulebook.of(name)):
             marks = [SIGNS[verdicts[i].outcome] if verdicts else "-" for verdicts in judged]
             rows.append((f"{rule.id}: {rule.title}", *marks))
     if not rows:
         return ""
-    heads = ["claim", *(f"noise {each.noise:g}, K={each.arms}" for each in settings)]
+    heads = ["claim", *(f"noise {each.noise:g}, K={each.arms}" for each in records)]
     about = (
         "## How the verdicts move with noise and K\n\n"
         "yes: holds; no: does not hold; ?: undecided; -: too few seeds for the rule, or not run. "

@@ -12,9 +12,9 @@ from clients.cli.main import app
 from clients.experiments import EXPERIMENTS, load_experiment, sensitivity
 from clients.experiments.framework.claims import Outcome, Rule, load_rulebook
 from clients.experiments.framework.experiment import Scale, run_case
+from clients.experiments.framework.figure import caption
 from clients.experiments.framework.regret_results import compare
 from clients.experiments.framework.regret_runs import Contender, play
-from clients.experiments.framework.report import caption
 from clients.experiments.framework.sweep import Workers, csv_path, run_sweep
 from clients.experiments.framework.table import Table, mean_of
 from clients.simulator import SimulationSettings, play_in_process

@@ -10,11 +10,17 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from lhb_engine.blas import one_thread
 from service.storage.migrate import migrate
 from tests.postgres_server import PostgresServer
 
 # a check of scikit-learn's that concerns other arrays than numpy's
 NOT_OURS = "SCIPY_ARRAY_API"
+
+
+def pytest_configure() -> None:
+    """Give BLAS one thread: more wait by spinning, at ten times the CPU where cores are busy."""
+    one_thread()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -127,8 +127,11 @@ def test_an_agent_rebuilt_each_round_from_json_plays_the_same_game(name):
 
 def test_a_state_of_another_version_is_refused(name):
     agent = fresh(name)
-    with pytest.raises(ValueError, match="version"):
-        type(agent).from_state(DIM, HORIZON, agent.options, {**agent.state(), "version": 999})
+    for version in (0, 999):
+        with pytest.raises(ValueError, match="version"):
+            type(agent).from_state(
+                DIM, HORIZON, agent.options, {**agent.state(), "version": version}
+            )
 
 
 def test_choosing_changes_nothing(name):

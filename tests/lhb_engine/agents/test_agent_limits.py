@@ -34,6 +34,24 @@ def test_numbers_out_of_range_are_refused_by_name(name, option, value):
     assert error.value.option == option
 
 
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        *(
+            (name, flag)
+            for name in ("doubling_lasso", "ad_lasso")
+            for flag in ("fallback", "fit_intercept", "standardize", "standard_errors")
+        ),
+        ("anytime", "signed"),
+    ],
+)
+@pytest.mark.parametrize("value", [1, 0, None, "true", []])
+def test_a_flag_is_true_or_false_and_nothing_like_it(name, option, value):
+    with pytest.raises(OptionError, match="true or false") as error:
+        make_agent(name, dim=1, horizon=4, **{option: value})
+    assert error.value.option == option
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_the_ellipsoid_s_options_have_bounds(name):
     for option, value in (("ridge", 0), ("ridge", 1e-320), ("confidence_width", 1e308)):

@@ -14,7 +14,7 @@ keys = typer.Typer(
     help="API keys. Once a database has one, its servers refuse requests without a key.",
     no_args_is_help=True,
 )
-HEADS = ("id", "made", "revoked", "tenant", "label")
+HEADS = ("id", "made", "state", "tenant", "label")
 WHILE_SERVED = "a server on SQLite reads its keys when it starts, one on PostgreSQL as they change"
 
 
@@ -87,8 +87,8 @@ def _shown(key: Any) -> dict[str, Any]:
 
 
 def _row(key: dict[str, Any]) -> tuple[str, ...]:
-    revoked = key["revoked_at"] or "-"
-    return key["id"], key["created_at"], revoked, key["tenant"] or "-", key["label"]
+    state = f"revoked {key['revoked_at']}" if key["revoked_at"] else "in use"
+    return key["id"], key["created_at"], state, key["tenant"] or "-", key["label"]
 
 
 def _time(seconds: float) -> str:

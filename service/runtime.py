@@ -56,7 +56,7 @@ class Service:
     slices: Slices
     fits: Fits
     metrics: Metrics
-    abandon: Callable[[SessionKey], None]  # sweeps a session's hidden rows: their write has failed
+    abandon: Callable[[SessionKey, str], None]  # sweeps what a large write has hidden and left
     parsing: ParsingProcesses = field(default_factory=ParsingProcesses)
     monotonic: Callable[[], float] = time.monotonic
     readers: ThreadPoolExecutor = field(

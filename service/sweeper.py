@@ -24,7 +24,7 @@ class Sweeper:
 
     def __init__(self) -> None:
         self._wake = asyncio.Event()
-        self._abandoned: set[SessionKey] = set()
+        self._abandoned: dict[SessionKey, str] = {}  # with the token of the writer that is gone
         self._task: asyncio.Task[None] | None = None
 
     def start(self, service: Service) -> None:
@@ -37,9 +37,9 @@ class Sweeper:
         if effects.removed:
             self._wake.set()
 
-    def abandon(self, key: SessionKey) -> None:
-        """Sweep the rows of a large write that has failed."""
-        self._abandoned.add(key)
+    def abandon(self, key: SessionKey, writer: str) -> None:
+        """Sweep the rows of a large write that has failed, unless they are another's by now."""
+        self._abandoned[key] = writer
         self._wake.set()
 
     async def close(self) -> None:
@@ -67,13 +67,15 @@ class Sweeper:
             return [key for key, is_due in keys.items() if is_due or key in self._abandoned]
 
         for key in await service.read(read):
-            await service.slices.run(sweep(key, is_abandoned=key in self._abandoned))
-            self._abandoned.discard(key)
+            writer = self._abandoned.get(key)
+            await service.slices.run(sweep(key, abandoned_by=writer))
+            if self._abandoned.get(key) == writer:
+                self._abandoned.pop(key, None)
 
 
-def dead_writers(store: Store) -> set[SessionKey]:
-    """Return sessions with hidden rows whose writer is gone, at the start of a process."""
+def dead_writers(store: Store) -> dict[SessionKey, str]:
+    """Return, at the start of a process, sessions with hidden rows and their writers, now gone."""
     if not store.is_local:
-        return set()
+        return {}
     with store.reader() as reader:
-        return {note[:2] for note in reader.hidden()}
+        return {note[:2]: note.writer for note in reader.hidden() if note.writer is not None}

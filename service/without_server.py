@@ -106,7 +106,7 @@ def import_file(settings: Settings, path: Path, name: str | None) -> str:
             rows = Path(folder, "rows")
             prepared = prepare_import(path, rows, TENANT, name, settings.allow_oracles)
             # what fails is swept when a server starts
-            write = import_session(prepared, abandon=lambda key: None)
+            write = import_session(prepared, abandon=lambda key, writer: None)
             session, _ = run_large(settings.database_url, write)
     except Problem as problem:
         raise NotPossible(problem.detail) from None

@@ -226,7 +226,7 @@ class AppendSlice(Command[Appended | Appending]):
 
 
 def append_history(
-    log: Log, agents: Agents, abandon: Callable[[SessionKey], None]
+    log: Log, agents: Agents, abandon: Callable[[SessionKey, str], None]
 ) -> LargeWrite[Appended]:
     """Yield the commands that append a log; return the rounds that it became.
 
@@ -241,7 +241,8 @@ def append_history(
     agents : Agents
         The cache of agents.
     abandon : callable
-        Called with the session's key if rounds are left that nobody will show.
+        Called with the session's key and this append's token if rounds are left that nobody will
+        show.
     """
     writer = secrets.token_hex(8)
     found = yield AppendSlice(log, agents, writer)
@@ -249,11 +250,11 @@ def append_history(
         while isinstance(found, Appending):
             found = yield AppendSlice(log, agents, writer, found)
     except Exception:
-        yield from sweep(log.key, is_abandoned=True)
+        yield from sweep(log.key, abandoned_by=writer)
         found = None
         raise
     finally:
         if isinstance(found, Appending):
-            abandon(log.key)
+            abandon(log.key, writer)
     done: Appended = found
     return done

@@ -2,55 +2,67 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from service.records import SessionKey
+from service.records import HiddenRows, SessionKey
 from service.storage.ports import Place
 from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
 
+class Erased(NamedTuple):
+    """The note of the rows that a sweep erases, and where its last slice ended."""
+
+    note: HiddenRows
+    place: Place
+
+
 @dataclass(frozen=True, slots=True)
-class EraseSlice(SessionCommand[Place | None]):
+class EraseSlice(SessionCommand[Erased | None]):
     """Command: erase some hidden rows of a session, and their note with the last of them.
 
     Attributes
     ----------
-    place : Place or None
-        Where the slice before ended.
-    is_abandoned : bool
-        Whether their writer is known to be gone. Otherwise it has until `sweep_at`.
+    done : Erased or None
+        What the slice before returned.
+    abandoned_by : str or None
+        The token of a writer that is known to be gone. Any other has until `sweep_at`.
     """
 
     key: SessionKey
-    place: Place | None
-    is_abandoned: bool
+    done: Erased | None = None
+    abandoned_by: str | None = None
 
-    def __call__(self, uow: UnitOfWork) -> Place | None:
+    def __call__(self, uow: UnitOfWork) -> Erased | None:
         """Return where to go on; None if nothing is left, or the rows are another's to write."""
         hidden = uow.hidden_rows(self.key)
         if hidden is None:
             return None
         if hidden.writer is not None:
-            if hidden.sweep_at > uow.now and not self.is_abandoned:
+            if hidden.sweep_at > uow.now and hidden.writer != self.abandoned_by:
                 return None
             hidden = hidden._replace(writer=None)
             uow.hide(hidden)  # the writer, if it lives, finds that they are no longer its own
-        place = uow.erase(hidden, self.place)
-        if place is None:
-            uow.forget_hidden(self.key)
-            session = uow.session(self.key)
-            if session is not None:
-                session.append_token = None
-                uow.save(session)
-        return place
+        # another note hides other rows: since the slice before, the session was deleted, or another
+        # sweep has come to its end and another log was begun
+        done = self.done
+        place = uow.erase(hidden, done.place if done and done.note == hidden else None)
+        if place is not None:
+            return Erased(hidden, place)
+        uow.forget_hidden(self.key)
+        session = uow.session(self.key)
+        if session is not None:
+            session.append_token = None
+            uow.save(session)
+        return None
 
 
 def sweep(
-    key: SessionKey, *, is_abandoned: bool = False
-) -> Generator[Command[Place | None], Place | None, None]:
-    """Yield the commands that erase a session's hidden rows."""
-    place: Place | None = None
+    key: SessionKey, *, abandoned_by: str | None = None
+) -> Generator[Command[Erased | None], Erased | None, None]:
+    """Yield the commands that erase a session's hidden rows; see `EraseSlice`."""
+    done: Erased | None = None
     while True:
-        place = yield EraseSlice(key, place, is_abandoned)
-        if place is None:
+        done = yield EraseSlice(key, done, abandoned_by)
+        if done is None:
             return

@@ -152,7 +152,7 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
 
 
 def import_session(
-    prepared: PreparedImport, abandon: Callable[[SessionKey], None]
+    prepared: PreparedImport, abandon: Callable[[SessionKey, str], None]
 ) -> LargeWrite[tuple[SessionRow, bool]]:
     """Yield the commands of an import; return the session and whether it is new.
 
@@ -161,7 +161,8 @@ def import_session(
     prepared : PreparedImport
         The checked file and its rows.
     abandon : callable
-        Called with the session's key if rows were written that nobody will show.
+        Called with the session's key and this import's token if rows were written that nobody will
+        show.
     """
     writer = secrets.token_hex(8)
     session, is_new = yield BeginImport(prepared.session, prepared.mark, writer)
@@ -176,4 +177,4 @@ def import_session(
         return found, is_shown
     finally:
         if not is_shown:
-            abandon(session.key)
+            abandon(session.key, writer)

@@ -1,5 +1,6 @@
 """Large writes and deletions killed half-way: then all or nothing is seen, and no row is left."""
 
+import signal
 import sqlite3
 import threading
 import time
@@ -9,6 +10,7 @@ from typing import Any
 
 import httpx
 import psycopg
+import pytest
 
 from service.storage.database_url import is_sqlite, sqlite_path
 from tests.faults.server_process import Server
@@ -145,3 +147,58 @@ def test_a_deletion_killed_half_way(database_url: str) -> None:
             left = [n_rows(server.database, table) for table in TABLES]
             assert left == [N, N, 1, 0]
             assert client.get(f"/v1/sessions/{other}").json()["n_rounds"] == N
+
+
+class ShortOwner(Server):
+    """Its large writes count as dead after a second without a slice."""
+
+    code = "import service.commands.hidden_write as h; h.OWN_SECONDS = 1.0; " + Server.code
+
+
+def is_writing(url: str) -> bool:
+    """Whether a server's writer has a transaction open."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "select 1 from pg_stat_activity where application_name = 'lhb writer'"
+            " and datname = current_database() and state <> 'idle'"
+        ).fetchall()
+    return bool(rows)
+
+
+@pytest.mark.slow
+def test_a_frozen_writer_that_wakes_touches_no_other_log(postgres_url: str) -> None:
+    """Its rows were erased, and now the session's hidden rows are another process's."""
+    url, answers = postgres_url, {}
+
+    def append(server: Server, import_id: str) -> None:
+        with server.client() as client:
+            body = {**LOG, "import_id": import_id}
+            answers[import_id] = client.post(f"{path}/history", json=body)
+
+    with ShortOwner(url) as frozen, Server(url) as other:
+        path = f"/v1/sessions/{create(other, log=False)}"
+        first = threading.Thread(target=append, args=(frozen, "first"))
+        first.start()
+        until(lambda: n_rows(url, "decisions") > 500)
+        assert frozen.process is not None
+        while True:  # it holds no lock while it is frozen
+            frozen.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            if not is_writing(url):
+                break
+            frozen.process.send_signal(signal.SIGCONT)
+            time.sleep(0.003)
+        assert 500 < n_rows(url, "decisions") < N
+        until(lambda: n_rows(url, "hidden_rows") == 0)
+        assert n_rows(url, "decisions") == 0
+        second = threading.Thread(target=append, args=(other, "second"))
+        second.start()
+        until(lambda: n_rows(url, "decisions") > 200)
+        frozen.process.send_signal(signal.SIGCONT)
+        first.join()
+        second.join()
+        assert (answers["first"].status_code, answers["second"].status_code) == (503, 201)
+        assert "paused" in answers["first"].json()["detail"]
+        rounds = {"first_round": 1, "last_round": N, "rewards": N}
+        assert answers["second"].json() == rounds
+        assert n_rows(url, "decisions") == n_rows(url, "measurements") == N

@@ -70,7 +70,7 @@ class ServiceHarness:
         file = path / "file"
         file.write_bytes(content)
         prepared = prepare_import(file, path / "rows", "", None, False)
-        return self.run_large(import_session(prepared, lambda key: None))
+        return self.run_large(import_session(prepared, lambda *left: None))
 
     def create(self, **body: Any) -> SessionRow:
         """A new session, which the other methods then mean."""

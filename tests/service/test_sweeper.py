@@ -57,19 +57,20 @@ async def test_what_a_killed_server_left_is_erased_at_the_next_start(
 
 
 @pytest.mark.parametrize(
-    ("writer", "sweep_at", "is_abandoned", "is_erased"),
+    ("writer", "sweep_at", "abandoned_by", "is_erased"),
     [
-        (None, 2000.0, False, True),
-        ("w", 2000.0, False, False),
-        ("w", 1000.0, False, True),
-        ("w", 2000.0, True, True),
+        (None, 2000.0, None, True),
+        ("w", 2000.0, None, False),
+        ("w", 1000.0, None, True),
+        ("w", 2000.0, "w", True),
+        ("w", 2000.0, "another", False),
     ],
 )
 def test_the_rows_of_a_living_writer_are_left_alone(
     harness: ServiceHarness,
     writer: str | None,
     sweep_at: float,
-    is_abandoned: bool,
+    abandoned_by: str | None,
     is_erased: bool,
 ) -> None:
     harness.create()
@@ -78,7 +79,7 @@ def test_the_rows_of_a_living_writer_are_left_alone(
     note = HiddenRows(*key, "", 2, writer, sweep_at)
     transaction = harness.store.begin()
     transaction.run(transaction.commit(Changes(hidden=[note])))
-    harness.run_large(sweep(key, is_abandoned=is_abandoned))
+    harness.run_large(sweep(key, abandoned_by=abandoned_by))
     with harness.store.reader() as reader:
         assert n_rows(harness.store)["decisions"] == (2 if is_erased else 4)
         assert reader.hidden() == ([] if is_erased else [note])
@@ -93,7 +94,7 @@ def test_a_writer_finds_that_its_rows_are_no_longer_its_own(
     transaction = harness.store.begin()
     note = HiddenRows(*harness.key, "", 2, "w", 0.0)
     transaction.run(transaction.commit(Changes(hidden=[note])))
-    assert harness.run(EraseSlice(harness.key, None, False)) is not None
+    assert harness.run(EraseSlice(harness.key)) is not None
     with harness.store.reader() as reader:
         assert reader.hidden() == [note._replace(writer=None)]
 
@@ -104,7 +105,7 @@ def test_erasing_twice_from_one_place_is_harmless(tmp_path: Path) -> None:
     harness.create()
     harness.rounds(3)
     harness.run(DeleteSession(harness.key))
-    slice = EraseSlice(harness.key, None, False)
+    slice = EraseSlice(harness.key)
     assert harness.run(slice) is None
     assert harness.run(slice) is None
     assert not any(n_rows(harness.store).values())

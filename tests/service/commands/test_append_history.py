@@ -93,7 +93,7 @@ async def test_only_the_missing_rewards_of_a_log_are_the_default(tmp_path: Path)
 def append(harness: ServiceHarness, contexts: Any, rewards: Any, **more: Any) -> Any:
     """Append a log to the session's trajectory; it gives the rounds."""
     log = Log(harness.key, "", np.array(contexts), rewards, **more)
-    return harness.run_large(append_history(log, harness.agents, lambda key: None))
+    return harness.run_large(append_history(log, harness.agents, lambda *left: None))
 
 
 def due_history(harness: ServiceHarness, key: int) -> History:

@@ -10,9 +10,10 @@ from service.commands import append_history
 from service.commands.append_history import AppendSlice, Log
 from service.commands.append_history import append_history as appended
 from service.commands.sessions import ChangeSession, DeleteSession
-from service.commands.sweep import sweep
+from service.commands.sweep import EraseSlice, sweep
 from service.problems import Problem
 from service.storage.database_url import open_store
+from service.storage.sql import erasing
 from service.transfer.ndjson import export_session
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.commands.test_append_history import log
@@ -71,12 +72,12 @@ def test_slices_come_to_the_same_as_one_step(
         both.rounds(2, rewarded=rewarded, trajectory="b")
         for trajectory, id in (("", "x"), ("b", None), ("new", None)):
             body = Log(both.key, trajectory, np.array(contexts), rewards, id, id and bytes(16))
-            answer = both.run_large(appended(body, both.agents, lambda key: None))
+            answer = both.run_large(appended(body, both.agents, lambda *left: None))
             effects = dict(both.effects.due), dict(both.effects.timed)
             both.decide(trajectory)
             found.append((answer, [*effects[0].values()], [*effects[1].values()]))
         again = Log(both.key, "", np.array(contexts), rewards, "x", bytes(16))
-        answer = both.run_large(appended(again, both.agents, lambda key: None))
+        answer = both.run_large(appended(again, both.agents, lambda *left: None))
         assert (answer.first_round, answer.last_round, answer.is_new) == (4, 63, False)
         found.append(records(both))  # type: ignore[arg-type]
         assert n_rows(both.store)["hidden_rows"] == 0
@@ -91,7 +92,7 @@ def begun(harness: ServiceHarness, n: int, abandoned: list[Any], **more: Any) ->
     """A log of 20 rounds of which n slices are written; the write, and its next command."""
     contexts, rewards = log(20)
     body = Log(harness.key, "", np.array(contexts), rewards, "x", bytes(16))
-    write = appended(body, harness.agents, abandoned.append)
+    write = appended(body, harness.agents, lambda *left: abandoned.append(left))
     command = write.send(None)
     for _ in range(n):
         command = write.send(harness.run(command))
@@ -157,8 +158,11 @@ def test_the_session_takes_nothing_else_meanwhile(
         assert problem.value.code == "history_pending"
         assert problem.value.retry_after == 1
     write.close()
-    assert abandoned == [both.key]
-    both.run_large(sweep(both.key, is_abandoned=True))
+    [(key, writer)] = abandoned
+    assert key == both.key
+    both.run_large(sweep(key, abandoned_by="another"))
+    assert n_rows(both.store)["hidden_rows"] == 1
+    both.run_large(sweep(key, abandoned_by=writer))
     both.finish(due)
     assert both.decide().round == 6
 
@@ -173,7 +177,7 @@ def test_what_a_dead_writer_left_is_erased(
     before, rows = seen(both), n_rows(both.store)
     contexts, rewards = log(20)
     body = Log(both.key, trajectory, np.array(contexts), rewards, "x", bytes(16))
-    write = appended(body, both.agents, lambda key: None)
+    write = appended(body, both.agents, lambda *left: None)
     result: Any = None
     for _ in range(3):
         result = both.run(write.send(result))
@@ -186,7 +190,7 @@ def test_what_a_dead_writer_left_is_erased(
     with pytest.raises(Problem, match="paused"):
         both.run(write.send(result))
     write.close()
-    answer = both.run_large(appended(body, both.agents, lambda key: None))
+    answer = both.run_large(appended(body, both.agents, lambda *left: None))
     assert (answer.last_round - answer.first_round, answer.is_new) == (19, True)
     assert len(seen(both, trajectory)[1]) == 20 + (3 if trajectory == "" else 0)
 
@@ -206,6 +210,43 @@ def test_a_session_may_be_deleted_meanwhile(
     assert not any(n_rows(both.store).values())
 
 
+@pytest.mark.parametrize("then", ["deleted", "another log"])
+def test_a_sweep_that_is_overtaken_erases_what_is_due_and_no_more(
+    both: ServiceHarness, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """Between two of its slices, the session is deleted, or another sweep ends and a log begins."""
+    slices_of(6, monkeypatch)
+    monkeypatch.setattr(erasing, "MAX_ROWS", 4)
+    both.create()
+    both.rounds(3)
+    before = n_rows(both.store)
+    abandoned: list[Any] = []
+    begun(both, 3, abandoned)[0].close()
+    [(key, writer)] = abandoned
+    done: Any = None
+    while done is None or done.place[0] != "measurements":
+        done = both.run(EraseSlice(key, done, writer))
+    if then == "deleted":
+        both.run(DeleteSession(key))
+        while done is not None:
+            done = both.run(EraseSlice(key, done, writer))
+        assert not any(n_rows(both.store).values())
+        return
+    both.run_large(sweep(key))
+    both.now += 1
+    write, command = begun(both, 2, abandoned)
+    rows = n_rows(both.store)
+    assert both.run(EraseSlice(key, done, writer)) is None
+    assert n_rows(both.store) == rows
+    both.now += 16  # now the second writer counts as dead: all of its rows are due
+    while done is not None:
+        done = both.run(EraseSlice(key, done, writer))
+    assert n_rows(both.store) == before
+    with pytest.raises(Problem, match="paused"):
+        both.run(command)
+    write.close()
+
+
 @pytest.mark.parametrize("taken", ["event", "reward"])
 def test_an_id_taken_beyond_the_first_slice_undoes_the_log_alone(
     both: ServiceHarness, monkeypatch: pytest.MonkeyPatch, taken: str
@@ -223,7 +264,8 @@ def test_an_id_taken_beyond_the_first_slice_undoes_the_log_alone(
         both.run(command)
     assert problem.value.status == 409
     write.close()
-    both.run_large(sweep(abandoned[0], is_abandoned=True))
+    [(key, writer)] = abandoned
+    both.run_large(sweep(key, abandoned_by=writer))
     assert both.decide().round == 2
 
 
@@ -251,7 +293,7 @@ def test_a_log_that_fails_is_erased_before_its_error_is_raised(
     write.throw(RuntimeError("the slice failed"))
     with pytest.raises(RuntimeError, match="nor can it be erased"):
         write.throw(RuntimeError("nor can it be erased"))
-    assert abandoned == [both.key]
+    assert [key for key, _ in abandoned] == [both.key]
 
 
 def test_a_slice_may_run_twice(both: ServiceHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +308,7 @@ def test_a_slice_may_run_twice(both: ServiceHarness, monkeypatch: pytest.MonkeyP
     broken.keys = lambda keys: None  # type: ignore[attr-defined]
     contexts, rewards = log(20)
     body = Log(both.key, "", np.array(contexts), rewards)
-    write, result = appended(body, both.agents, lambda key: None), None
+    write, result = appended(body, both.agents, lambda *left: None), None
     while True:
         try:
             command = write.send(result)

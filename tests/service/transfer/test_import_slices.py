@@ -41,7 +41,7 @@ def begun(harness: ServiceHarness, path: Path, content: bytes, abandoned: list[A
     path.mkdir()
     (path / "file").write_bytes(content)
     prepared = prepare_import(path / "file", path / "rows", "", "copy", False)
-    return import_session(prepared, abandoned.append)
+    return import_session(prepared, lambda *left: abandoned.append(left))
 
 
 def played(harness: ServiceHarness, write: Any, n: int) -> Command[Any]:
@@ -114,7 +114,7 @@ def test_a_writer_that_was_taken_for_dead_stops(
         harness.run(command)
     assert refused.value.status == 503
     write.close()
-    assert abandoned == [note[:2]]
+    assert abandoned == [(note[:2], note.writer)]
     rows = n_rows(harness.store)
     assert (rows["decisions"], rows["hidden_rows"], rows["sessions"]) == (10, 0, 1)
 

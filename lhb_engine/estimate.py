@@ -17,7 +17,8 @@ class Estimate:
     Attributes
     ----------
     status : "ok", "zero" or "insufficient_data"
-        "zero": phi = 0, and the agent keeps its theta. "insufficient_data": no fit was possible.
+        "zero": the fit installs nothing new, and `message` says why: no direction stands out, or
+        the agent's own still holds. "insufficient_data": no fit was possible.
     theta : (dim,) array or None
         Unit direction; None unless status is "ok".
     lag_weights : (n_lags,) array

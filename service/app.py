@@ -4,11 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
+from fastapi import Depends, FastAPI
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -32,17 +29,17 @@ from service.api import (
 from service.api.documentation import add_definitions
 from service.api.query_parameters import refuse_unknown_parameters
 from service.dashboard import pages as dashboard
-from service.field_types import field_name
 from service.fits.embedded import FitPool
 from service.logs import configure_logs
 from service.metrics import Metrics
-from service.problems import MEDIA_TYPE, Problem, ProblemCode, Unavailable
+from service.problems import Unavailable
 from service.runtime import Fits, Service
 from service.settings import Settings
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
 from service.sweeper import Sweeper
 from service.web.api_keys import Keyring
+from service.web.error_answers import ERROR_ANSWERS
 from service.web.middleware import Middleware
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
@@ -128,7 +125,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         version="1",
         description=DESCRIPTION,
         lifespan=lifespan,
-        exception_handlers=HANDLERS,
+        exception_handlers=ERROR_ANSWERS,
         redirect_slashes=False,
         docs_url=None,  # FastAPI's pages load their scripts from elsewhere
         redoc_url=None,
@@ -203,35 +200,3 @@ def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics
 
     assert isinstance(store, PostgresStore)
     return FitSignals(store)
-
-
-async def _problem(request: Request, problem: Exception) -> Response:
-    assert isinstance(problem, Problem)
-    return Response(problem.body(), problem.status, problem.headers(), MEDIA_TYPE)
-
-
-async def _http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    codes = {404: ProblemCode.UNKNOWN_ROUTE, 405: ProblemCode.METHOD_NOT_ALLOWED}
-    problem = Problem(codes.get(error.status_code, ProblemCode.HTTP_ERROR), str(error.detail))
-    problem.status = error.status_code
-    headers = {**(error.headers or {})}
-    return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
-
-
-async def _parameters(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    errors = [
-        {"code": ProblemCode.INVALID, "field": field_name(tuple(e["loc"][1:])), "detail": e["msg"]}
-        for e in error.errors()
-    ]
-    top = errors[0]
-    problem = Problem(ProblemCode.INVALID, f"{top['field']}: {top['detail']}", top["field"])
-    return Response(problem.body(), problem.status, media_type=MEDIA_TYPE)
-
-
-HANDLERS: dict[Any, Any] = {
-    Problem: _problem,
-    HTTPException: _http,
-    RequestValidationError: _parameters,
-}

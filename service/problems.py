@@ -149,7 +149,11 @@ class ProblemCode(StrEnum):
         500,
         "An internal error; the server's log has the details under the request id.",
     )
-    FIT_PENDING = "fit_pending", 503, "A blocking session waits for a fit. Nothing was written."
+    FIT_PENDING = (
+        "fit_pending",
+        503,
+        "A blocking session waits for a fit. No round was begun; the body's rewards are stored.",
+    )
     HISTORY_PENDING = (
         "history_pending",
         503,

@@ -15,7 +15,7 @@ from service.parsing_processes import ParsingProcesses
 from service.records import FitQueue, SessionKey
 from service.settings import Settings
 from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
-from service.tenant_shares import Places, Turns
+from service.tenant_shares import Places, TenantLimit
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 from service.writer.slices import Slices
@@ -64,8 +64,8 @@ class Service:
     )
     exports: Places = field(default_factory=lambda: Places(MAX_EXPORTS))
     streams: Places = field(default_factory=lambda: Places(MAX_STREAMS))
-    imports: Turns = field(default_factory=lambda: Turns(1))
-    reads: Turns = field(default_factory=lambda: Turns(MAX_READS // 2))
+    imports: TenantLimit = field(default_factory=lambda: TenantLimit(1))
+    reads: TenantLimit = field(default_factory=lambda: TenantLimit(MAX_READS // 2))
 
     async def read(self, work: Callable[[], T]) -> T:
         """Run a blocking function, usually a read of the database, in a reader thread."""
@@ -73,7 +73,7 @@ class Service:
 
     async def read_for(self, tenant: str, work: Callable[[], T]) -> T:
         """Run a read that a tenant asked for: at most half of the threads read for one tenant."""
-        async with self.reads.turn(tenant):
+        async with self.reads.hold(tenant):
             return await self.read(work)
 
 

@@ -48,7 +48,7 @@ class Places:
             self._taken += Counter()  # forgets tenants without a place
 
 
-class Turns:
+class TenantLimit:
     """Work of which each tenant may do `n` at a time; the rest of it waits.
 
     Parameters
@@ -61,8 +61,8 @@ class Turns:
         self._queues: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     @asynccontextmanager
-    async def turn(self, tenant: str) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it."""
+    async def hold(self, tenant: str) -> AsyncIterator[None]:
+        """Wait until fewer than `n` of the tenant run, then count as one."""
         queue, n = self._queues.get(tenant) or (asyncio.Semaphore(self._n), 0)
         self._queues[tenant] = queue, n + 1
         try:

@@ -157,7 +157,7 @@ def run_large(url: str, write: LargeWrite[Result], otherwise: str = THROUGH_SERV
         writer = GroupCommit(store, after_commit=lambda effects: None, on_rollback=agents.forget)
         result: Any = None
         while True:
-            [(result, error)], _ = writer.run([write.send(result)])
+            [(result, error)], _ = writer.run_in_thread([write.send(result)])
             if isinstance(error, Problem):
                 raise NotPossible(error.detail)
             if error is not None:

@@ -49,7 +49,10 @@ class TooManyRequests(ApiError):
 
 
 class Unavailable(ApiError):
-    """The service cannot serve just now, after all retries; a write was not made."""
+    """The service cannot serve just now, after all retries.
+
+    A write may have been made or not: repeat it with the same id, and it is made once.
+    """
 
 
 _KINDS: dict[int, type[ApiError]] = {

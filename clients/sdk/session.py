@@ -47,7 +47,8 @@ class Session:
         Raises
         ------
         ApiError
-            The service refused; no decision was made and no reward stored.
+            The service refused; no decision was made. No reward was stored either, but by 503
+            `fit_pending` (all were) and 503 `outcome_unknown` (repeat with the same `event_id`).
         """
         body |= {"rewards": list(rewards), "trajectory": trajectory, "arm_ids": arm_ids}
         asked = decision_body(contexts=contexts, event_id=event_id, **body)

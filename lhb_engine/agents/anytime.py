@@ -11,7 +11,7 @@ from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import FIRST_FIT, anytime_windows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
-from lhb_engine.posterior.prediction_check import Prediction
+from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
 
@@ -67,7 +67,7 @@ class Anytime(Agent):
     def __init__(self, dim: int, horizon: int, options: AnytimeOptions) -> None:
         super().__init__(dim, horizon, options)
         self._held = max(4, horizon // 12)
-        self.prediction: Prediction | None = None
+        self.prediction: Predictor | None = None
         self.candidates: Floats | None = None
 
     def choose_by(self, scores: Floats, draw: Draw) -> Choice:
@@ -164,7 +164,7 @@ class Anytime(Agent):
     def install(self, estimate: Estimate) -> None:
         """Decide by `estimate`, and keep its prediction, which the next fit checks."""
         super().install(estimate)
-        found = Prediction.of(estimate)
+        found = Predictor.of(estimate)
         if found is not None:
             self.prediction, self.candidates = found, estimate.candidates
 
@@ -182,7 +182,7 @@ class Anytime(Agent):
         """Return the agent that `state()` described; older states lack what came later."""
         agent = super().from_state(dim, horizon, options, state)
         if "prediction" in state:
-            agent.prediction = Prediction.from_json(state["prediction"])
+            agent.prediction = Predictor.from_json(state["prediction"])
         if "candidates" in state:
             agent.candidates = np.array(state["candidates"], dtype=np.float64)
         return agent

@@ -13,7 +13,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
 from lhb_engine.posterior.fit_data import fit_data, later_rows
 from lhb_engine.posterior.linearised_intervals import Certainty, certainty
-from lhb_engine.posterior.prediction_check import HeldOut, Prediction, alarm_limit, residuals
+from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.thompson_sampling import candidates, stops_teaching
 
@@ -65,7 +65,7 @@ class AnytimeFit:
         estimate on the rows since the last fit.
         """
         found = self._found()
-        new, since = Prediction.of(found), self._since
+        new, since = Predictor.of(found), self._since
         if new and since and since.is_better_than(new, self.settings.guard):
             found = replace(
                 found,

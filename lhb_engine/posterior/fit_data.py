@@ -10,7 +10,7 @@ from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import Moments, RowMoments
 from lhb_engine.history import Floats
 from lhb_engine.posterior.later_moments import LaterMoments, coefficients
-from lhb_engine.posterior.prediction_check import LaterRows, Prediction, residuals
+from lhb_engine.posterior.prediction_check import LaterRows, Predictor, residuals
 
 # Measured (docs/performance.md, Fits): fewer rows, or more unknowns, cost less as rows.
 LEAST_ROWS = 250
@@ -61,12 +61,12 @@ def fit_data(rows: AlignedRounds) -> RowData | MomentData:
     return MomentData(session_moments(rows)) if moments_pay(rows) else RowData(rows)
 
 
-def later_rows(old: Prediction, rows: AlignedRounds) -> LaterRows | LaterMoments | None:
+def later_rows(old: Predictor, rows: AlignedRounds) -> LaterRows | LaterMoments | None:
     """Return the rows after those of an installed estimate; None if there are none.
 
     Parameters
     ----------
-    old : Prediction
+    old : Predictor
         The installed estimate's.
     rows : AlignedRounds
         All rows.

@@ -77,7 +77,8 @@ class Chains:
             else MomentProducts(data)
         )
         self.rng, self.signed, self.n_lags = rng, signed, data.n_lags
-        self._sides = 0.0 if signed else float(np.log(2.0))
+        # a half-normal slab has twice the density of a normal one
+        self._log_sides = 0.0 if signed else float(np.log(2.0))
         c, n, unit = self.n_chains, self.data.n_rows, self.data.unit
         self._square = self.data.square / n
         # prior variance of the baseline b, per round
@@ -133,7 +134,7 @@ class Chains:
         square = np.maximum(square - share * along**2, 0.0)
         ridge = (self.noise2 / self.slab2)[:, None]
         inverse = 1.0 / (square + ridge)
-        odds = (np.log(self.density / (1.0 - self.density)) + self._sides)[:, None]
+        odds = (np.log(self.density / (1.0 - self.density)) + self._log_sides)[:, None]
         odds = odds + 0.5 * np.log(ridge * inverse)
         now -= along * (self.level[:, None] * share)
         score = (now + square * self.w) * np.sqrt(inverse / self.noise2[:, None])
@@ -159,22 +160,26 @@ class Chains:
         root = np.sqrt(inverse[chain, order])
         unit = root * np.sqrt(self.noise2)[:, None]
         before = self.w[chain, order] / unit
-        bar = score_for(needed[chain, order], self.signed)
-        bar[np.arange(order.shape[1]) >= count[:, None]] = np.inf
-        at = ndtri(v[chain, order]) if self.signed else v[chain, order] + 2.0**-54
+        threshold = score_for(needed[chain, order], self.signed)
+        threshold[np.arange(order.shape[1]) >= count[:, None]] = np.inf
+        quantile = ndtri(v[chain, order]) if self.signed else v[chain, order] + 2.0**-54
         along = along[chain, order]
         share = (self.baseline / self.data.unit)[:, None] * along
         sloping = bool(share.any())
-        noise_too = -1.0 / np.sqrt(self.noise2)[:, None]
+        # column 0 of `products` is the error's, the others are the columns'; `gibbs_pass` wants the
+        # error as it is and the columns with a minus, all in units of the noise
+        of_error = -1.0 / np.sqrt(self.noise2)[:, None]
         after = np.empty_like(before)
         for steps, products in self.data.blocks(order):
             part = np.s_[:, steps]
             if sloping:
                 levels = np.concatenate([self.level[:, None], along[part]], axis=1)
                 products -= share[part][:, :, None] * levels[:, None, :]
-            units = np.concatenate([noise_too, root[part]], axis=1)
+            units = np.concatenate([of_error, root[part]], axis=1)
             products *= units[:, 1:, None] * -units[:, None, :]
-            after[part] = gibbs_pass(products, before[part], bar[part], at[part], self.signed)
+            after[part] = gibbs_pass(
+                products, before[part], threshold[part], quantile[part], self.signed
+            )
             change = (after[part] - before[part]) * unit[part]
             self.data.move(change)
             self.level -= np.vecdot(change, along[part])
@@ -271,7 +276,7 @@ class Chains:
         half = (inverse @ right[:, :, None])[:, :, 0]
         y2 = data.square - share[:, 0] * data.total**2
         left = np.maximum(y2 - np.vecdot(half, half), 0.0) + self._noise_prior
-        mass = betaln(1 + active, 1 + m - active) + active * self._sides
+        mass = betaln(1 + active, 1 + m - active) + active * self._log_sides
         mass -= 0.5 * (data.n_rows + NOISE_ROWS) * np.log(left)
         mass += 0.5 * most * np.log(ridge)
         mass -= np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)

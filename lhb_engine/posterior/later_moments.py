@@ -10,7 +10,7 @@ import numpy as np
 
 from lhb_engine.design.moments import Moments
 from lhb_engine.history import Floats
-from lhb_engine.posterior.prediction_check import HeldOut, Prediction
+from lhb_engine.posterior.prediction_check import HeldOut, Predictor
 
 
 def coefficients(theta: Floats, weights: Floats, intercept: float, n_lags: int) -> Floats:
@@ -29,13 +29,13 @@ class LaterMoments(HeldOut):
 
     Attributes
     ----------
-    old : Prediction
+    old : Predictor
         The installed estimate's.
     moments : Moments
         Of the later rows, and of their pairs with the rows before them.
     """
 
-    old: Prediction
+    old: Predictor
     moments: Moments
 
     @property
@@ -48,14 +48,14 @@ class LaterMoments(HeldOut):
         """Mean square of the installed estimate's errors."""
         return max(float(self._products(self.old, self.old)), 0.0)
 
-    def excess(self, new: Prediction) -> tuple[float, float]:
+    def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8)."""
         old, least = self.mean_square, float(np.finfo(float).tiny)
         ours, both = self._products(new, new), self._products(new, self.old)
         square = 2.0 * (ours**2 + old**2 - 2.0 * both**2) / self.n_rows
         return ours - old, float(np.sqrt(max(square, least)))
 
-    def _products(self, one: Prediction, other: Prediction) -> float:
+    def _products(self, one: Predictor, other: Predictor) -> float:
         """Return the mean product of the errors of two predictions."""
         n_lags = self.moments.n_lags
         by = [coefficients(p.theta, p.lag_weights, p.intercept, n_lags) for p in (one, other)]

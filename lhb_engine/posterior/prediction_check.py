@@ -25,7 +25,7 @@ FEWEST_BETTER = 4  # rows, for the guard
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Predictor:
     """The parameters by which an installed estimate predicts rewards.
 
     Attributes
@@ -58,7 +58,7 @@ class Prediction:
     since_round: int = 1
 
     @classmethod
-    def of(cls, estimate: Estimate) -> "Prediction | None":
+    def of(cls, estimate: Estimate) -> "Predictor | None":
         """Return the prediction of `estimate`, or None if it has no finite direction."""
         if estimate.theta is None or not np.isfinite(estimate.theta).all():
             return None
@@ -87,12 +87,12 @@ class Prediction:
         return out
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Prediction":
+    def from_json(cls, data: dict[str, Any]) -> "Predictor":
         """Return the prediction that `to_json` described."""
         arrays = {name: np.array(data[name], np.float64) for name in ("lag_weights", "theta")}
         return cls(**data | arrays)
 
-    def in_units(self, units: Units) -> "Prediction":
+    def in_units(self, units: Units) -> "Predictor":
         """Return the prediction in scaled units; the inverse of `Units.restore`."""
         return replace(
             self,
@@ -144,7 +144,7 @@ def alarm_limit(n_rows: int) -> float:
 class HeldOut(ABC):
     """What later rows say of the installed estimate `old`."""
 
-    old: Prediction
+    old: Predictor
 
     @property
     @abstractmethod
@@ -157,7 +157,7 @@ class HeldOut(ABC):
         """Mean square of the installed estimate's errors on them."""
 
     @abstractmethod
-    def excess(self, new: Prediction) -> tuple[float, float]:
+    def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 on them, and its standard error."""
 
     @abstractmethod
@@ -192,14 +192,14 @@ class HeldOut(ABC):
             "alarm": bool(alarm),
         }
 
-    def is_better_than(self, new: Prediction, by: float) -> bool:
+    def is_better_than(self, new: Predictor, by: float) -> bool:
         """Whether the old squared errors are below those of `new`, by docs/model.md (7.11).
 
         `new` was fitted on these rows and the old one was not: the comparison favours `new`.
 
         Parameters
         ----------
-        new : Prediction
+        new : Predictor
         by : float
             Standard errors of the mean difference.
         """
@@ -215,7 +215,7 @@ class LaterRows(HeldOut):
 
     Attributes
     ----------
-    old : Prediction
+    old : Predictor
         The installed estimate's.
     rows : AlignedRounds
         All rows.
@@ -223,7 +223,7 @@ class LaterRows(HeldOut):
         Places of the later rows.
     """
 
-    old: Prediction
+    old: Predictor
     rows: AlignedRounds
     places: Ints
 
@@ -242,7 +242,7 @@ class LaterRows(HeldOut):
         """The installed estimate's prediction errors on the later rows, (n_later,)."""
         return self.old.errors(self.rows)[self.places]
 
-    def excess(self, new: Prediction) -> tuple[float, float]:
+    def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 and its standard error."""
         excess = new.errors(self.rows)[self.places] ** 2 - self.errors**2
         return float(excess.mean()), float(excess.std(ddof=1)) / float(np.sqrt(len(excess)))

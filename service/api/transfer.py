@@ -151,7 +151,7 @@ async def post_import(
             async for chunk in request.stream():
                 n_bytes += file.write(chunk)
         given = (path, Path(folder, "rows"), tenant, name, service.settings.allow_oracles)
-        async with service.imports.turn(tenant):
+        async with service.imports.hold(tenant):
             if n_bytes > PARSED_HERE_BYTES:
                 prepared = await service.parsing.import_file(given)
             else:

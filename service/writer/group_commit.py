@@ -6,6 +6,11 @@ raises one, or raises any other error, the batch is rolled back and its commands
 Brief commands run in the event loop. Long commands, and waits for anything but a socket, run in the
 writer's thread. Every statement releases the GIL, and two busy threads that compete for it lose
 more time than the statements of brief commands take.
+
+- All commands brief: `_commit_async`, in the event loop.
+- One that is long: `_finish_in_thread` goes on where the event loop stopped.
+- Rows that others hold, or that nobody announced: `run_in_thread`, from the beginning.
+- An error that is not one command's own: `_commit_singly`, each command by itself.
 """
 
 import asyncio
@@ -134,7 +139,7 @@ class GroupCommit:
         self._waiting.append((commands, future))
         self._n_waiting += len(commands)
         if self._task is None:
-            self._task = loop.create_task(self._run())
+            self._task = loop.create_task(self._serve_queue())
         return future
 
     async def close(self) -> None:
@@ -143,7 +148,8 @@ class GroupCommit:
             await asyncio.wait([self._task])
         self._thread.close()
 
-    async def _run(self) -> None:
+    async def _serve_queue(self) -> None:
+        """Commit and answer batch after batch until nothing waits."""
         try:
             while self._waiting:
                 commands, futures = self._next_batch()
@@ -191,7 +197,7 @@ class GroupCommit:
         try:
             transaction = self._store.begin(wait=False)
         except Exception:  # the thread tries again, and reports the error
-            return await self._thread.call(self.run, commands)
+            return await self._thread.call(self.run_in_thread, commands)
         attempt = Attempt(transaction, commands)
         try:
             return await self._commit_async(attempt)
@@ -228,10 +234,10 @@ class GroupCommit:
         attempt, error = failed
         self._roll_back(attempt.transaction)
         if isinstance(error, Contended | MustWait):
-            return self.run(attempt.commands)
+            return self.run_in_thread(attempt.commands)
         return self._commit_singly(attempt.commands, error)
 
-    def run(self, commands: Commands) -> Committed:
+    def run_in_thread(self, commands: Commands) -> Committed:
         """Run and commit a batch; called in the writer's thread."""
         try:
             return self._commit_in_thread(commands)
@@ -244,7 +250,7 @@ class GroupCommit:
             return [(None, error)] * len(commands), []
         if len(commands) == 1:
             return [(None, error.__cause__ if isinstance(error, WroteThenFailed) else error)], []
-        results = [self.run([command]) for command in commands]
+        results = [self.run_in_thread([command]) for command in commands]
         return [one[0] for one, _ in results], [e for _, effects in results for e in effects]
 
     def _commit_in_thread(self, commands: Commands) -> Committed:

@@ -50,7 +50,7 @@ class ServiceHarness:
 
     def run(self, command: Any) -> Any:
         """The command's result; its effects are kept."""
-        [(result, error)], effects = self.commit.run([command])
+        [(result, error)], effects = self.commit.run_in_thread([command])
         if error is not None:
             raise error
         [self.effects] = effects

@@ -7,7 +7,7 @@ import pytest
 
 from service.api import changes
 from service.storage.ports import MAX_EXPORTS, MAX_READS
-from service.tenant_shares import NoPlace, Places, Turns
+from service.tenant_shares import NoPlace, Places, TenantLimit
 from tests.service.conftest import Serve, problem
 from tests.service.transfer.test_ndjson import SlowExport
 from tests.service.web.test_api_keys import bearer, make_key
@@ -30,10 +30,10 @@ def test_one_tenant_leaves_places_to_others() -> None:
 
 
 async def test_a_tenants_work_waits_for_its_own_alone() -> None:
-    turns, order, free = Turns(2), [], asyncio.Event()
+    limit, order, free = TenantLimit(2), [], asyncio.Event()
 
     async def work(tenant: str) -> None:
-        async with turns.turn(tenant):
+        async with limit.hold(tenant):
             order.append(tenant)
             if tenant == "many":
                 await free.wait()
@@ -46,7 +46,7 @@ async def test_a_tenants_work_waits_for_its_own_alone() -> None:
     free.set()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert order.count("many") == 4
-    assert turns._queues == {}  # nothing is kept of those who are gone
+    assert limit._queues == {}  # nothing is kept of those who are gone
 
 
 async def test_unread_exports_of_one_tenant_deny_no_other(serve: Serve) -> None:

@@ -9,7 +9,7 @@ import pytest
 from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.prediction_check import Prediction
+from lhb_engine.posterior.prediction_check import Predictor
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
 
 CHANGE = 301
@@ -110,7 +110,7 @@ def test_an_alarm_is_raised_only_beyond_what_the_draws_allow():
     since = agent.prediction.since(align(past))
     sure = (np.tile(THETA, (8, 1)), np.tile(LAG_WEIGHTS, (8, 1)))
     unsure = (THETA + 0.6 * np.random.default_rng(0).standard_normal((8, DIM)), sure[1])
-    wrong = Prediction.from_json({**agent.prediction.to_json(), "theta": [0.6, -0.2, 0.77]})
+    wrong = Predictor.from_json({**agent.prediction.to_json(), "theta": [0.6, -0.2, 0.77]})
     errors = wrong.since(align(past))
     assert not since.check(lambda: sure)["alarm"]
     assert errors.check(lambda: sure)["alarm"]

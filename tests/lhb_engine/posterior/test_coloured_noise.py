@@ -11,7 +11,7 @@ from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.coloured_noise import FEWEST, autocorrelation, innovations, whitened
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
-from lhb_engine.posterior.prediction_check import Prediction, residuals
+from lhb_engine.posterior.prediction_check import Predictor, residuals
 from tests.lhb_engine.played_histories import (
     DIM,
     HORIZON,
@@ -171,4 +171,4 @@ def test_a_prediction_without_autocorrelation_is_read():
     agent.install(agent.fit(history(n=100)))
     known = agent.prediction.to_json()
     assert "autocorrelation" not in known
-    assert Prediction.from_json(known).autocorrelation == 0.0
+    assert Predictor.from_json(known).autocorrelation == 0.0

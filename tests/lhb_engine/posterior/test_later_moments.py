@@ -12,7 +12,7 @@ from lhb_engine.history import FitWindow
 from lhb_engine.posterior import fit_data
 from lhb_engine.posterior.fit_data import MomentData, RowData, later_rows, moments_pay
 from lhb_engine.posterior.later_moments import LaterMoments
-from lhb_engine.posterior.prediction_check import LaterRows, Prediction
+from lhb_engine.posterior.prediction_check import LaterRows, Predictor
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
 from tests.lhb_engine.posterior.test_coloured_noise import coloured
 
@@ -33,8 +33,8 @@ def by_moments(monkeypatch):
 def test_held_out_checks_are_those_of_the_rows(by_moments, kind, old_rho, new_rho):
     rows = align(history(noise=0.5, baseline=0.4, **KINDS[kind]))
     cut = int(rows.number.max()) // 2
-    old = Prediction(LAG_WEIGHTS * 0.9, THETA, 0.2, 0.4, cut, True, old_rho)
-    new = Prediction(LAG_WEIGHTS * 1.1, THETA, 0.5, 0.4, 2 * cut, True, new_rho)
+    old = Predictor(LAG_WEIGHTS * 0.9, THETA, 0.2, 0.4, cut, True, old_rho)
+    new = Predictor(LAG_WEIGHTS * 1.1, THETA, 0.5, 0.4, 2 * cut, True, new_rho)
     by_moments(False)
     rows_say = later_rows(old, rows)
     by_moments(True)
@@ -59,8 +59,8 @@ def test_held_out_checks_are_those_of_the_rows(by_moments, kind, old_rho, new_rh
 
 def test_the_error_of_an_excess_is_right_on_average():
     """(10.8) against the spread of the excess itself over 300 histories."""
-    old = Prediction(LAG_WEIGHTS * 0.9, THETA, 0.0, 0.4, 100, True)
-    new = Prediction(LAG_WEIGHTS * 1.2, THETA, 0.1, 0.4, 200, True)
+    old = Predictor(LAG_WEIGHTS * 0.9, THETA, 0.0, 0.4, 100, True)
+    new = Predictor(LAG_WEIGHTS * 1.2, THETA, 0.1, 0.4, 200, True)
     found = []
     for seed in range(300):
         rows = align(history(n=200, noise=0.5, seed=seed))

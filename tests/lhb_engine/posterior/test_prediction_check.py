@@ -5,7 +5,7 @@ import pytest
 
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.posterior.prediction_check import Prediction, residuals
+from lhb_engine.posterior.prediction_check import Predictor, residuals
 from tests.lhb_engine.played_histories import LAG_WEIGHTS, THETA, history
 
 
@@ -13,7 +13,7 @@ from tests.lhb_engine.played_histories import LAG_WEIGHTS, THETA, history
 def test_the_guard_refuses_only_what_is_worse_by_two_standard_errors(errors, refused):
     """(7.11): some excess is chance. The new baseline is tuned to an excess of so many errors."""
     rows = align(history(n=120, noise=0.5))
-    old = Prediction(LAG_WEIGHTS, THETA, 0.0, 0.5, 60, True)
+    old = Predictor(LAG_WEIGHTS, THETA, 0.0, 0.5, 60, True)
     since = old.since(rows)
     left = residuals(rows, THETA, LAG_WEIGHTS, 0.0)[since.places]
 
@@ -27,5 +27,5 @@ def test_the_guard_refuses_only_what_is_worse_by_two_standard_errors(errors, ref
     level = grid[np.abs([excess(x) - errors for x in grid]).argmin()]
     if errors > 0:
         assert excess(level) == pytest.approx(errors, abs=0.01)
-    new = Prediction(LAG_WEIGHTS, THETA, float(level), 0.5, 120, True)
+    new = Predictor(LAG_WEIGHTS, THETA, float(level), 0.5, 120, True)
     assert since.is_better_than(new, Anytime.settings.guard) == refused

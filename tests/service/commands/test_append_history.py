@@ -220,7 +220,7 @@ async def test_a_history_whose_reward_ids_are_taken_costs_its_neighbours_nothing
     log = Log(harness.key, "", np.ones((3, 2)), [None, 2.0, 3.0], import_id, bytes(16))
     append = AppendSlice(log, harness.agents, "w")
     neighbour = Decide(harness.key, "b", CONTEXTS, harness.agents)
-    [(_, refused), (answer, error)], _ = commit.run([append, neighbour])
+    [(_, refused), (answer, error)], _ = commit.run_in_thread([append, neighbour])
     assert isinstance(refused, Problem)
     assert (refused.code, refused.field) == (ProblemCode.REWARD_CONFLICT, "rewards[1].reward_id")
     assert taken in refused.detail

@@ -315,7 +315,7 @@ def test_a_slice_may_run_twice(both: ServiceHarness, monkeypatch: pytest.MonkeyP
         except StopIteration as done:
             answer = done.value
             break
-        [(result, error), _], _ = both.commit.run([command, broken])
+        [(result, error), _], _ = both.commit.run_in_thread([command, broken])
         assert error is None
     assert (answer.first_round, answer.last_round) == (1, 20)
     twice, one = seen(both)[1:3], both.key

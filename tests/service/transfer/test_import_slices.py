@@ -92,7 +92,7 @@ def test_a_slice_may_run_twice(harness: ServiceHarness, tmp_path: Path, lived: b
         raise Problem(ProblemCode.INVALID, "after a write")
 
     broken.keys = lambda keys: None  # type: ignore[attr-defined]
-    [(offset, error), (_, refused)], _ = harness.commit.run([slice, broken])
+    [(offset, error), (_, refused)], _ = harness.commit.run_in_thread([slice, broken])
     assert error is None
     assert refused is not None
     _, is_new = harness.run_large(resumed(harness, write, write.send(offset)))

@@ -70,7 +70,7 @@ def test_a_row_that_the_database_refuses_leaves_nothing_of_its_command(
         def __call__(self, uow: UnitOfWork) -> None:
             uow.add_decision(decide(harness)(uow).decision)  # type: ignore[union-attr]
 
-    outcomes, _ = harness.commit.run([decide(harness), Twice(), decide(harness)])
+    outcomes, _ = harness.commit.run_in_thread([decide(harness), Twice(), decide(harness)])
     assert isinstance(outcomes[1][1], sqlite3.IntegrityError)
     assert [outcomes[i][0].decision.round for i in (0, 2)] == [1, 2]
     with harness.store.reader() as reader:
@@ -89,10 +89,10 @@ def test_what_the_database_undid_by_itself_is_not_acknowledged(harness: ServiceH
             uow._transaction.connection.execute("rollback")  # type: ignore[attr-defined]
             raise Unavailable(ProblemCode.STORAGE_FULL, "the disk is full; nothing was written")
 
-    outcomes, effects = harness.commit.run([decide(harness), Reads(), decide(harness)])
+    outcomes, effects = harness.commit.run_in_thread([decide(harness), Reads(), decide(harness)])
     assert [(result, type(error)) for result, error in outcomes] == [(None, Unavailable)] * 3
     assert effects == []
-    [(taken, error)], _ = harness.commit.run([decide(harness)])
+    [(taken, error)], _ = harness.commit.run_in_thread([decide(harness)])
     assert (taken.decision.round, error) == (1, None)
     with harness.store.reader() as reader:
         assert [one.round for one in reader.decisions((*harness.key, ""), 0, 10)] == [1]

@@ -26,7 +26,7 @@ def harness(harness: ServiceHarness) -> ServiceHarness:
 def test_a_bad_command_fails_alone(harness: ServiceHarness) -> None:
     unknown = Decide(("", "nobody"), "", CONTEXTS, harness.agents)
     future = ReceiveRewards(harness.key, [Reward(1.0, "", round=9)], harness.agents)
-    outcomes, effects = harness.commit.run(
+    outcomes, effects = harness.commit.run_in_thread(
         [decide(harness), unknown, decide(harness), future, decide(harness)]
     )
     codes = [None if error is None else error.code for _, error in outcomes]  # type: ignore[attr-defined]
@@ -41,7 +41,7 @@ def test_a_command_that_wrote_and_failed_leaves_nothing(
     harness: ServiceHarness, error: Exception
 ) -> None:
     batch = [decide(harness), WritesThenFails(harness, error), decide(harness)]
-    outcomes, effects = harness.commit.run(batch)
+    outcomes, effects = harness.commit.run_in_thread(batch)
     assert outcomes[1][1] is error
     assert [outcomes[i][0].decision.round for i in (0, 2)] == [1, 2]
     assert len(effects) == 2
@@ -51,7 +51,7 @@ def test_a_command_that_wrote_and_failed_leaves_nothing(
 
 
 def test_two_equal_ids_in_one_batch_get_one_answer(harness: ServiceHarness) -> None:
-    outcomes, _ = harness.commit.run(
+    outcomes, _ = harness.commit.run_in_thread(
         [decide(harness, "a"), decide(harness, "a"), decide(harness, "b")]
     )
     first, second, third = (result for result, _ in outcomes)
@@ -63,7 +63,7 @@ def test_two_equal_ids_in_one_batch_get_one_answer(harness: ServiceHarness) -> N
 def test_one_id_with_two_bodies_in_one_batch_is_a_conflict(harness: ServiceHarness) -> None:
     other = decide(harness, "a")
     other.digest = b"another body"
-    outcomes, _ = harness.commit.run([decide(harness, "a"), other])
+    outcomes, _ = harness.commit.run_in_thread([decide(harness, "a"), other])
     error = outcomes[1][1]
     assert isinstance(error, Problem)
     assert (error.status, error.code) == (409, "event_conflict")
@@ -73,7 +73,7 @@ def test_a_reward_may_follow_its_decision_in_the_same_batch(harness: ServiceHarn
     reward = ReceiveRewards(harness.key, [Reward(1.5, "", event_id="a")], harness.agents)
     again = ReceiveRewards(harness.key, [Reward(1.5, "", event_id="a")], harness.agents)
     other = ReceiveRewards(harness.key, [Reward(2.5, "", event_id="a")], harness.agents)
-    outcomes, _ = harness.commit.run([decide(harness, "a"), reward, again, other])
+    outcomes, _ = harness.commit.run_in_thread([decide(harness, "a"), reward, again, other])
     assert (outcomes[1][0].accepted, outcomes[2][0].accepted) == (1, 0)
     assert isinstance(outcomes[3][1], Problem)
 

@@ -85,7 +85,7 @@ def test_a_batch_asks_for_nothing_one_by_one(
 
     monkeypatch.setattr(PostgresReader, "_all", counted)
     monkeypatch.setattr(UnitOfWork, "_fetch", lambda _, keys: asked.append(repr(keys)))
-    outcomes, _ = harness.commit.run(commands)
+    outcomes, _ = harness.commit.run_in_thread(commands)
     assert [error for _, error in outcomes] == [None] * 7
     repeated = [result.repeated for result, _ in outcomes if hasattr(result, "repeated")]
     assert repeated == [1, 1, 1]
@@ -94,7 +94,7 @@ def test_a_batch_asks_for_nothing_one_by_one(
         ReceiveRewards(harness.key, [Reward(value, trajectory, event_id=event)], harness.agents)
         for trajectory, event, value in by_event
     ]
-    decided, *outcomes = harness.commit.run(
+    decided, *outcomes = harness.commit.run_in_thread(
         [Decide(harness.key, "b", CONTEXTS, harness.agents), *commands]
     )[0]
     assert decided[0].decision.round == 6

@@ -1,5 +1,6 @@
 """`lhb reproduce`: run the paper's experiments, draw their figures, write the report."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -107,7 +108,7 @@ def _run(
 
     from clients.experiments.framework.claims import load_rulebook
     from clients.experiments.framework.figure import draw_figure
-    from clients.experiments.framework.report import sensitivity_scales
+    from clients.experiments.framework.report import sensitivity_scales, spent
     from clients.experiments.framework.sweep import csv_path, run_sweep
 
     columns = (
@@ -119,6 +120,7 @@ def _run(
         TimeRemainingColumn(),
     )
     rulebook = load_rulebook()
+    cpu_seconds = 0.0
     with Progress(*columns, console=Console(stderr=True)) as bars:
         for name in names:
             experiment = load_experiment(name)
@@ -138,6 +140,10 @@ def _run(
                     typer.echo(f"  {verdict}: {verdict.rule.id}, {verdict.rule.title}")
                     for setting, interval in verdict.intervals.items():
                         typer.echo(f"    {setting}: {interval}, {verdict.parts[setting]}")
+                about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+                cpu_seconds += about["cpu_seconds"]
+                typer.echo(f"  {spent(about['cpu_seconds'])}")
+    typer.echo(f"in all: {spent(cpu_seconds)}")
 
 
 def _plot(names: list[str], out: Path, scale: "Scale") -> None:

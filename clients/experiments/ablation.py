@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy import sparse
@@ -10,18 +10,19 @@ from scipy import sparse
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.plot_style import band, panels
 from clients.experiments.framework.regret_results import compare, regret_table
-from clients.experiments.framework.regret_runs import cases_of
+from clients.experiments.framework.regret_runs import THEORY, cases_of
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_poor
-from clients.simulator import Player, SimulationSettings
+from clients.simulator import Player
 from lhb_engine.agents import Agent
-from lhb_engine.agents.doubling_lasso import LEVEL, DoublingLasso, LassoOptions
+from lhb_engine.agents.doubling_lasso import DoublingLasso
 from lhb_engine.agents.fit_windows import quarter_of
 from lhb_engine.design.fit_rows import FitRows, measured_rows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import History
+from lhb_engine.history import FitWindow, History
 from lhb_engine.lasso.fit import BlockLasso
+from lhb_engine.lasso.regularization import theory_doubling
 from lhb_engine.simulation.play import simulate
 
 if TYPE_CHECKING:
@@ -39,17 +40,27 @@ def paper(agent: Agent, history: History) -> Estimate:
 
 def strict(agent: Agent, history: History) -> Estimate:
     """Fit as the paper does: an epoch with too few pairs has no estimate."""
-    options = replace(cast(LassoOptions, agent.options), fallback=False)
+    options = replace(cast(DoublingLasso, agent).options, fallback=False)
     return DoublingLasso(agent.dim, agent.horizon, options).fit(history)
+
+
+def lasso_of(agent: Agent, window: FitWindow, fit_intercept: bool) -> BlockLasso:
+    """Return the agent's block lasso; the paper's lambda is that of the epoch in all variants."""
+    doubling = cast(DoublingLasso, agent)
+    o, lam = doubling.options, None
+    if o.reg == "theory":
+        lam = theory_doubling(quarter_of(window), agent.dim, o.gamma, o.c)
+    return doubling.block_lasso(lam, fit_intercept)
 
 
 def undifferenced(fit_intercept: bool) -> Callable[[Agent, History], Estimate]:
     """Fit quarters two and four as ordinary rows."""
 
     def fit(agent: Agent, history: History) -> Estimate:
-        assert history.window is not None
-        rows = measured_rows(history, quarters=quarter_of(history.window))
-        return BlockLasso(None, fit_intercept, level=LEVEL).estimate(rows, history.window)
+        window = history.window
+        assert window is not None
+        rows = measured_rows(history, quarters=quarter_of(window))
+        return lasso_of(agent, window, fit_intercept).estimate(rows, window)
 
     return fit
 
@@ -69,15 +80,16 @@ def adjacent(agent: Agent, history: History) -> Estimate:
     value = np.zeros(len(part.contexts))
     value[part.measurements.first - part.first_round] = part.measurements.value
     design = LaggedDesign(part.contexts, window.n_lags).measure(rows)
-    return BlockLasso(None, False, level=LEVEL).estimate(
+    return lasso_of(agent, window, False).estimate(
         FitRows(design, rows @ value, "differenced", 0), window
     )
 
 
 def all_rows(agent: Agent, history: History) -> Estimate:
     """Fit quarters two to four as ordinary rows."""
-    assert history.window is not None
-    return BlockLasso(None, False, level=LEVEL).estimate(measured_rows(history), history.window)
+    window = history.window
+    assert window is not None
+    return lasso_of(agent, window, False).estimate(measured_rows(history), window)
 
 
 VARIANTS: dict[str, Callable[[Agent, History], Estimate]] = {
@@ -90,25 +102,28 @@ VARIANTS: dict[str, Callable[[Agent, History], Estimate]] = {
 }
 
 
-def worlds(scale: Scale) -> dict[str, SimulationSettings]:
-    """Return the settings of each panel."""
-    return {pattern: data_poor(scale, pattern) for pattern in ("early_mass", "flat")}
+PANELS: dict[str, tuple[str, dict[str, Any]]] = {  # weights, and the rule for lambda
+    pattern + rule: (pattern, options)
+    for rule, options in {"": {}, ", paper's lambda": THEORY}.items()
+    for pattern in ("early_mass", "flat")
+}
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List all variants in both panels."""
-    return cases_of(list(worlds(scale)), list(VARIANTS), scale)
+    """List all variants in all panels."""
+    return cases_of(list(PANELS), list(VARIANTS), scale)
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     """Play one run, always in process, since a server does not know the variants."""
-    settings, seed = worlds(scale)[case["panel"]], case["seed"]
+    pattern, options = PANELS[case["panel"]]
+    settings, seed = data_poor(scale, pattern), case["seed"]
     played = simulate(
         "doubling_lasso",
         settings.world(seed),
         n_rounds=settings.rounds,
         seed=seed,
-        options={"L": LENGTH},
+        options={"L": LENGTH, **options},
         run_fit=VARIANTS[case["label"]],
     )
     at = np.unique(np.linspace(1, settings.rounds, 40).round().astype(int))
@@ -137,4 +152,5 @@ EXPERIMENT = Experiment(
     draw=draw,
     measure=compare,
     details=regret_table,
+    figure_size=(9.0, 6.5),
 )

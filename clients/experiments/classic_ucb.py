@@ -8,16 +8,16 @@ from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.regret_results import draw_panels, final, regret_table
-from clients.experiments.framework.regret_runs import Contender, cases_of, play
+from clients.experiments.framework.regret_runs import CONTENDERS as ALL
+from clients.experiments.framework.regret_runs import PAPER, Contender, cases_of, play
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player, SimulationSettings
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 
-CONTENDERS = {
+CONTENDERS: dict[str, Contender] = {
     "lin_ucb": Contender("lin_ucb"),
-    "ad_lasso": Contender("ad_lasso"),
-    "uniform": Contender("uniform"),
+    **{name: ALL[name] for name in ("ad_lasso", PAPER, "uniform")},
 }
 PANELS = {"one lag": ("single", 1), "flat s=5": ("flat", 5), "flat s=10": ("flat", 10)}
 

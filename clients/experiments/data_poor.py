@@ -9,7 +9,7 @@ from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band
 from clients.experiments.framework.regret_results import by_seed, final, regret_table
-from clients.experiments.framework.regret_runs import BEST_C, Contender, cases_of, play
+from clients.experiments.framework.regret_runs import THEORY, Contender, cases_of, play
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_poor
 from clients.simulator import Player, SimulationSettings
@@ -22,7 +22,7 @@ DEFAULT = "doubling_lasso, default L"
 SHOWN = (DEFAULT, "doubling_lasso, L=8", "uniform")
 CONTENDERS = {
     DEFAULT: Contender("doubling_lasso"),
-    "doubling_lasso, paper's lambda": Contender("doubling_lasso", {"reg": "theory", "c": BEST_C}),
+    "doubling_lasso, paper's lambda": Contender("doubling_lasso", THEORY),
     **{f"doubling_lasso, L={n}": Contender("doubling_lasso", {"L": n}) for n in LENGTHS},
     "oracle_w": Contender("oracle_w"),
     "uniform": Contender("uniform"),

@@ -9,7 +9,7 @@ from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean, Statistic
 from clients.experiments.framework.plot_style import band, log_ticks
-from clients.experiments.framework.regret_runs import Contender, play
+from clients.experiments.framework.regret_runs import THEORY, Contender, play
 from clients.experiments.framework.slopes import exponent
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import world
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CONTENDERS = {
-    "doubling_lasso, L=8": Contender("doubling_lasso", {"L": 8}),
+    "doubling_lasso": Contender("doubling_lasso", {"L": 8}),
+    "doubling_lasso, paper's lambda": Contender("doubling_lasso", {"L": 8, **THEORY}),
     "oracle_w": Contender("oracle_w", {"schedule": "growing"}),
     "uniform": Contender("uniform"),
 }
-AGENT = "doubling_lasso, L=8"
 EARLY, LATE = "early delays, T = 4000", "late delays, T = 999"
 
 
@@ -95,14 +95,13 @@ def draw(table: Table, figure: "Figure") -> None:
 def measure(table: Table, rule: Rule) -> dict[str, Statistic]:
     """Return the exponent in the delay, or regret with late delays against uniform play."""
     if rule.name.startswith("growth"):
-        early = table.where(label=AGENT, panel=EARLY)
+        early = table.where(label=rule.agent, panel=EARLY)
         return {"delays 10 to 160, T = 4000": exponent(early, "delay", "regret")} if early else {}
     out: dict[str, Statistic] = {}
     late = table.where(panel=LATE)
     for setting in rule.settings:
-        label, delay = setting.split(", delay ")
-        here = late.where(delay=int(delay))
-        one, other = here.where(label=label), here.where(label="uniform")
+        here = late.where(delay=int(setting.removeprefix("delay ")))
+        one, other = here.where(label=rule.agent), here.where(label="uniform")
         if len(one):
             a, b = one.by_seed("regret"), other.by_seed("regret")
             out[setting] = SeedMean(np.array([a[seed] / b[seed] for seed in a]))

@@ -7,7 +7,7 @@ from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band, log_ticks, panels
 from clients.experiments.framework.regret_runs import CONTENDERS as ALL
-from clients.experiments.framework.regret_runs import Contender, play
+from clients.experiments.framework.regret_runs import PAPER, Contender, play
 from clients.experiments.framework.slopes import exponent
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import one_at_a_time
@@ -16,7 +16,7 @@ from clients.simulator import Player, SimulationSettings
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CONTENDERS: dict[str, Contender] = {name: ALL[name] for name in ("ad_lasso", "oracle_w")}
+CONTENDERS: dict[str, Contender] = {name: ALL[name] for name in ("ad_lasso", PAPER, "oracle_w")}
 BASE = {"d": 5, "s": 5, "h": 100}
 VARIED = {"d": (2, 5, 10, 20), "s": (1, 2, 5, 10, 20), "h": (25, 50, 100, 200, 400)}
 TOY = {"d": (2, 3), "s": (1, 2), "h": (10, 12)}
@@ -66,7 +66,7 @@ def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
     """Return the exponent of the final regret in the rule's quantity."""
     out = {}
     for name in rule.settings:
-        own = table.where(varied=name, label="ad_lasso")
+        own = table.where(varied=name, label=rule.agent)
         if len(own):
             out[name] = exponent(own, "value", "regret")
     return out

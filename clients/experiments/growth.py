@@ -10,7 +10,8 @@ from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band, log_ticks
-from clients.experiments.framework.regret_runs import Contender, play
+from clients.experiments.framework.regret_runs import CONTENDERS as ALL
+from clients.experiments.framework.regret_runs import PAPER, THEORY, Contender, play
 from clients.experiments.framework.slopes import exponent
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import DIM, world
@@ -20,10 +21,10 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CONTENDERS = {
-    "ad_lasso": Contender("ad_lasso"),
+CONTENDERS: dict[str, Contender] = {
+    **{name: ALL[name] for name in ("ad_lasso", PAPER, "oracle_w")},
     "doubling_lasso": Contender("doubling_lasso", {"L": 8}),
-    "oracle_w": Contender("oracle_w"),
+    "doubling_lasso, paper's lambda": Contender("doubling_lasso", {"L": 8, **THEORY}),
 }
 HORIZON, SPARSITY = 100, 5
 IN_T = ("flat", "spiking")
@@ -32,15 +33,11 @@ EARLY_LAGS = "all weights in the first 20 lags, T < h"
 POOR = 8000  # lags of the panel with fewer rounds than lags
 
 
-def agent_of(panel: str) -> str:
-    """Return the algorithm whose theorem a panel is about."""
-    return "doubling_lasso" if panel == EARLY_LAGS else "ad_lasso"
-
-
 def labels_of(panel: str) -> tuple[str, ...]:
     """Return the algorithms of a panel; the oracle fits on AD-Lasso's epochs, so T >= h there."""
-    agent = agent_of(panel)
-    return (agent,) if panel == EARLY_LAGS else (agent, "oracle_w")
+    if panel == EARLY_LAGS:
+        return ("doubling_lasso", "doubling_lasso, paper's lambda")
+    return ("ad_lasso", PAPER, "oracle_w")
 
 
 def axis_of(panel: str) -> str:
@@ -111,7 +108,7 @@ def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
     """Return the exponent of each panel: in T from round d h on, or in h."""
     out = {}
     for panel in rule.settings:
-        own = table.where(panel=panel, label=agent_of(panel))
+        own = table.where(panel=panel, label=rule.agent)
         if panel in IN_T:
             start = DIM * own[0]["horizon"] if len(own) else 0
             own = Table(row for row in own if row["round"] >= start)

@@ -9,7 +9,8 @@ from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band, log_ticks
-from clients.experiments.framework.regret_runs import Contender, play
+from clients.experiments.framework.regret_runs import CONTENDERS as ALL
+from clients.experiments.framework.regret_runs import PAPER, Contender, play
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player, SimulationSettings
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 SUMS = (0.1, 0.3, 1.0, 3.0, 10.0)  # no powers of two: those only move exponents
 NOISES = {"noise in proportion": True, "the same noise": False}
-CONTENDERS = {"ad_lasso": Contender("ad_lasso"), "uniform": Contender("uniform")}
+CONTENDERS: dict[str, Contender] = {name: ALL[name] for name in ("ad_lasso", PAPER, "uniform")}
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
     """Return the relative change of regret over sum(w) from that at sum(w) = 1."""
-    own = table.where(label="ad_lasso", panel=next(iter(NOISES)))
+    own = table.where(label=rule.agent, panel=next(iter(NOISES)))
     one, out = own.where(total=1.0).by_seed("per_sum"), {}
     for setting in rule.settings:
         here = own.where(total=float(setting.removeprefix("sum(w)=")))

@@ -10,6 +10,7 @@ from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band, log_ticks, panels
+from clients.experiments.framework.regret_runs import BEST_C
 from clients.experiments.framework.slopes import exponent
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import one_at_a_time
@@ -19,6 +20,7 @@ from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow, Floats
 from lhb_engine.lasso.fit import BlockLasso
+from lhb_engine.lasso.regularization import theory_full
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +32,8 @@ VARIED: dict[str, tuple[float, ...]] = {
     "d": (2, 5, 10, 20),
     "mass": (0.2, 0.4, 0.6, 0.8, 1.0),
 }
+RULES = ("noise-adaptive lambda", "paper's lambda")
+GAMMA = 0.1
 TOY = {"n": (100, 200), "s": (1, 2), "d": (2, 4), "mass": (0.5, 1.0)}
 HORIZON = 100
 # exponents of each quantity in sqrt(s d / n) / |w of the fitted lags|
@@ -37,8 +41,9 @@ PREDICTED = {"n": -0.5, "s": 0.5, "d": 0.5, "mass": -1.0}
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List the cases: one quantity varies, the others are as in `BASE`."""
-    return one_at_a_time(scale, TOY if scale.toy else VARIED)
+    """List the cases: one quantity varies, the others are as in `BASE`; both rules for lambda."""
+    varied = one_at_a_time(scale, TOY if scale.toy else VARIED)
+    return [case | {"label": label} for label in RULES for case in varied]
 
 
 def run(case: Case, scale: Scale, player: Player) -> list[Row]:
@@ -57,7 +62,8 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     keep = np.arange(horizon, n + horizon)
     measured = design.measure(_selection(keep, n + horizon))
     window = FitWindow(1, horizon + 1, n + horizon, n_lags, n + horizon)
-    estimate = BlockLasso(None, False, level=LEVEL).estimate(
+    lam = theory_full(n, d, GAMMA, BEST_C) if case["label"] == RULES[1] else None
+    estimate = BlockLasso(lam, False, level=LEVEL).estimate(
         FitRows(measured, rewards[keep], "full", 0), window
     )
     if estimate.theta is None:
@@ -91,8 +97,9 @@ def draw(table: Table, figure: "Figure") -> None:
     """Draw a panel for each quantity, log axes."""
     names = table.values("varied")
     for axes, name in zip(panels(figure, len(names), 4), names, strict=True):
-        rows = table.where(varied=name)
-        band(axes, rows, "value", "sine", "block lasso")
+        for label, rows in table.where(varied=name).by("label"):
+            band(axes, rows, "value", "sine", label, RULES.index(label))
+        rows = table.where(varied=name, label=RULES[0])
         at = np.array(sorted(set(rows.column("value"))))
         middle = rows.where(value=rows.values("value")[len(at) // 2])
         level = middle.mean("sine").value * (at / at[len(at) // 2]) ** PREDICTED[name]
@@ -106,7 +113,7 @@ def draw(table: Table, figure: "Figure") -> None:
 
 def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
     """Return the exponent of the sine in the rule's quantity."""
-    own = {name: table.where(varied=name) for name in rule.settings}
+    own = {name: table.where(varied=name, label=rule.agent) for name in rule.settings}
     return {name: exponent(rows, "value", "sine") for name, rows in own.items() if len(rows)}
 
 
@@ -115,7 +122,8 @@ EXPERIMENT = Experiment(
     title="Error of theta's direction against n, s, d and the mass fitted",
     source="Theorems on theta's angle",
     choices="h=100, n=1600, s=5, d=5 where not varied; i.i.d. contexts uniform on [-1, 1]^d, "
-    "|w|_2 = 1 so that the signal's size stays the same; noise-adaptive lambda",
+    "|w|_2 = 1 so that the signal's size stays the same; the dotted line has the exponent claimed, "
+    "through the middle of the noise-adaptive lambda's",
     cases=cases,
     run=run,
     draw=draw,

@@ -3,14 +3,17 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import Statistic
 from clients.experiments.framework.regret_results import final
 from clients.experiments.framework.regret_runs import Contender, play, sparsity_of
-from clients.experiments.framework.table import Row, Table, markdown
+from clients.experiments.framework.table import Row, Table, markdown, mean_of
 from clients.experiments.framework.worlds import data_rich
 from clients.simulator import Player
+from lhb_engine.history import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +31,13 @@ BOARDS = {
     "random s=15": ("random", 15),
     "random s=30": ("random", 30),
     "one lag": ("single", 1),
+}
+KEPT = {  # by algorithm, the options that its experiments use
+    "ad_lasso, a": "ad_lasso, a=0.25",
+    "ad_lasso, paper's lambda": "ad_lasso, paper's lambda, c=0.003",
+    "sa_gd": "sa_gd, gain 1e-6",
+    "sw_mp": "sw_mp",
+    "ucb_mp": "ucb_mp, width 0.01, ridge 3",
 }
 NOISY = {  # AD-Lasso's options alone: does a constant that was chosen at noise 0.1 move?
     f"{board}, noise {noise:g}": (board, noise)
@@ -96,20 +106,47 @@ def draw(table: Table, figure: "Figure") -> None:
 
 
 def details(table: Table) -> str:
-    """Return the mean regret of each set of options on each board, as Markdown."""
+    """Return the mean regret of each set of options on each board, as Markdown.
+
+    Differences are of means over the boards, paired by seed. Those of the paper's lambda are taken
+    from the kept noise-adaptive one too.
+    """
     finals = final(table)
-    return "\n".join(
-        _means(Table(row for row in finals if row["panel"] in boards)) for boards in (BOARDS, NOISY)
-    )
+    parts = []
+    for boards in (BOARDS, NOISY):
+        own = Table(row for row in finals if row["panel"] in boards)
+        parts += [_means(own)] if len(own) else []
+    return "\n".join(parts)
 
 
 def _means(finals: Table) -> str:
     boards = finals.values("panel")
+    by_seed = {label: _board_means(own) for label, own in finals.by("label")}
     rows = []
     for label, own in finals.by("label"):
+        kept = next(option for name, option in KEPT.items() if label.startswith(name))
         means = [own.where(panel=board).mean("regret").value for board in boards]
-        rows.append([label, f"**{sum(means) / len(means):.0f}**", *(f"{m:.0f}" for m in means)])
-    return markdown(["options", "mean", *boards], rows) if rows else ""
+        rows.append(
+            [
+                label,
+                f"**{sum(means) / len(means):.0f}**",
+                _less(by_seed, label, kept),
+                _less(by_seed, label, KEPT["ad_lasso, a"]),
+                *(f"{mean:.0f}" for mean in means),
+            ]
+        )
+    return markdown(["options", "mean", "less the kept", "less a=0.25", *boards], rows)
+
+
+def _board_means(own: Table) -> Floats:
+    """Return the mean over the boards within each seed, (n_seeds,)."""
+    return np.array([rows.column("regret").mean() for _, rows in own.by("seed")])
+
+
+def _less(by_seed: dict[str, Floats], label: str, other: str) -> str:
+    if label == other or other not in by_seed:
+        return ""
+    return str(mean_of(by_seed[label] - by_seed[other]))
 
 
 def measure(table: Table, rule: Rule) -> dict[str, Statistic]:

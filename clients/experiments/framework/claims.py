@@ -193,7 +193,9 @@ class Verdict:
         highest = max(interval.high for interval in self.intervals.values())
         holds = self.outcome is Outcome.HOLDS
         if self.rule.bound and holds and highest < self.rule.target - RATE_MARGIN:
-            notes.append("within the bound; its rate is not seen")
+            lowest = min(interval.low for interval in self.intervals.values())
+            growth = "no growth seen: " if lowest <= 0 < self.rule.target else ""
+            notes.append(f"{growth}within the bound; its rate is not seen")
         if len(self.parts) > 1 and not holds:
             found = list(self.parts.values())
             notes.append(", ".join(f"{found.count(o)} {o}" for o in Outcome if o in found))

@@ -43,4 +43,13 @@ def caption(experiment: Experiment, table: Table, scale: Scale) -> str:
     if "regret" in table[0]:  # played, in worlds with arms and noise
         told += "" if "K=" in told else f"; K={scale.arms}"
         told += "" if "noise" in told else f"; noise sd {scale.noise:g}"
-    return f"{told}. {len(table.values('seed'))} seeds; {experiment.bands}."
+    return f"{told}. {_seeds(table)} seeds; {experiment.bands}."
+
+
+def _seeds(table: Table) -> str:
+    """Return the number of seeds, or the fewest and the most of any series."""
+    series = [rows for _, rows in table.by("label")] if "label" in table[0] else [table]
+    if "panel" in table[0]:
+        series = [rows for each in series for _, rows in each.by("panel")]
+    counts = [len(rows.values("seed")) for rows in series]
+    return f"{max(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"

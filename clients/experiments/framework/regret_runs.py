@@ -40,10 +40,11 @@ def sparsity_of(settings: SimulationSettings) -> int:
 # regret there. SA-GD is told the true s, as in the paper, and runs until it has converged.
 BEST_C = 0.003
 CONVERGED = {"tol": 1e-6, "n_steps": 20_000}
+THEORY = {"reg": "theory", "c": BEST_C}
 PAPER = "ad_lasso, paper's lambda"
 CONTENDERS: dict[str, Contender] = {
     "ad_lasso": Contender("ad_lasso"),
-    PAPER: Contender("ad_lasso", {"reg": "theory", "c": BEST_C}),
+    PAPER: Contender("ad_lasso", THEORY),
     "sa_gd": Contender("sa_gd", lambda world: {"s": sparsity_of(world), **CONVERGED}),
     "sa_gd, 10 steps": Contender(
         "sa_gd", lambda world: {"s": sparsity_of(world), "tol": 0.0, "n_steps": 10}

@@ -52,6 +52,7 @@ def write_report(folder: Path, target: Path, scale: Scale) -> list[str]:
     parts = [
         HEAD.format(arms=scale.arms, noise=scale.noise),
         _summary(verdicts),
+        _cost(list(own.values())),
         _changed(verdicts),
         _sensitivity(records, rulebook),
         _items(rulebook, verdicts),
@@ -94,6 +95,19 @@ def _summary(verdicts: Sequence[Verdict]) -> str:
         for v in verdicts
     ]
     return "## Verdicts\n\n" + markdown(heads, rows)
+
+
+def _cost(records: Sequence[Record]) -> str:
+    """Return what all runs cost together, as Markdown."""
+    known = [record.cpu_seconds for record in records if record.cpu_seconds is not None]
+    rest = f" ({len(known)} of {len(records)} records say theirs)"
+    told = spent(sum(known)) + (rest if len(known) < len(records) else "")
+    return f"`lhb reproduce all` at these seeds: {told}.\n"
+
+
+def spent(cpu_seconds: float) -> str:
+    """Return a processor time in words, and what it comes to on two cores."""
+    return f"{cpu_seconds:.0f} s of processor time, {cpu_seconds / 120:.1f} minutes on two cores"
 
 
 def _deciding(verdict: Verdict) -> str:

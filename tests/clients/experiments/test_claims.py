@@ -95,6 +95,10 @@ def test_a_bound_far_above_says_that_its_rate_is_not_seen() -> None:
     rule = replace(RULE, settings=("a",), bound=True)
     assert str(verdict(rule, 0.2)) == "holds (within the bound; its rate is not seen)"
     assert str(verdict(rule, 0.93)) == "holds"
+    none = "holds (no growth seen: within the bound; its rate is not seen)"
+    assert str(verdict(rule, 0.02)) == none
+    falling = replace(rule, target=-0.5)  # a rate of decay: an exponent below 0 is no surprise
+    assert str(verdict(falling, -0.9)) == "holds (within the bound; its rate is not seen)"
 
 
 def test_a_seed_alone_decides_nothing() -> None:

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 LENGTHS = (4, 8, 16, 32, 64, 125)
 DEFAULT = "doubling_lasso, default L"
-SHOWN = (DEFAULT, "doubling_lasso, L=8", "uniform")
+PAPER = "doubling_lasso, paper's lambda"
+SHOWN = (DEFAULT, PAPER, "uniform")
 CONTENDERS = {
     DEFAULT: Contender("doubling_lasso"),
-    "doubling_lasso, paper's lambda": Contender("doubling_lasso", THEORY),
+    PAPER: Contender("doubling_lasso", THEORY),
     **{f"doubling_lasso, L={n}": Contender("doubling_lasso", {"L": n}) for n in LENGTHS},
     "oracle_w": Contender("oracle_w"),
     "uniform": Contender("uniform"),

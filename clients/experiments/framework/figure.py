@@ -22,13 +22,13 @@ def draw_figure(
 
     with plt.rc_context({"font.size": 8, "axes.grid": True, "grid.alpha": 0.25}):
         width, height = experiment.figure_size
-        lines = textwrap.wrap(caption(experiment, table, scale), round(17 * width))
-        below = 0.13 * len(lines) + 0.05  # inches
+        lines = textwrap.wrap(caption(experiment, table, scale), round(15 * width))
+        below = 0.15 * len(lines) + 0.05  # inches
         figure = plt.figure(figsize=(width, height + below))
         bottom = below / (height + below)
         figure.set_layout_engine("constrained", rect=(0, bottom, 1, 1 - bottom))
         experiment.draw(table, figure)
-        figure.text(0.5, 0.03 / (height + below), "\n".join(lines), ha="center", fontsize=6.5)
+        figure.text(0.5, 0.03 / (height + below), "\n".join(lines), ha="center", fontsize=7.5)
         path.parent.mkdir(parents=True, exist_ok=True)
         picture = BytesIO()
         figure.savefig(picture, dpi=dpi)

@@ -21,12 +21,17 @@ _ORDER = (
     "ad_lasso, paper's lambda",
     "oracle_w",
     "uniform",
-    "lin_ucb",
 )
+_LIN_UCB = {
+    "color": "0.45",
+    "linestyle": (0, (8, 2)),
+}  # the eighth colour is too light for one line
 
 
 def style(name: str, place: int = 0) -> dict[str, Any]:
     """Return colour (Okabe-Ito) and dash of a line: by the algorithm's name, else by place."""
+    if name == "lin_ucb":
+        return _LIN_UCB
     i = _ORDER.index(name) if name in _ORDER else place
     return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
 

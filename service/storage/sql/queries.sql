@@ -103,8 +103,9 @@ where tenant = $1 and session_id = $2 and trajectory = $5
     and first_round <= $4 and last_round >= $3
 
 -- name: closed_rounds
+-- in key order, because a fit's record keeps it
 select trajectory, max(round) - 1 from decisions
-where tenant = $1 and session_id = $2 and at <= $3 group by trajectory
+where tenant = $1 and session_id = $2 and at <= $3 group by trajectory order by trajectory
 
 -- name: closed_at
 -- among unmeasured rounds of a window: how many have no next decision, and the latest time of one

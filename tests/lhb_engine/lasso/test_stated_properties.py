@@ -10,7 +10,9 @@ from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.lasso.fit import BlockLasso
 from lhb_engine.lasso.group_lasso import GroupLasso, solve_group_lasso
 from lhb_engine.lasso.rank_one import RankOne, rank_one
+from lhb_engine.lasso.refit import refit
 from lhb_engine.lasso.standard_errors import rank_one_errors
+from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.scikit_learn import LaggedGroupLassoCV
 from tests.lhb_engine.dense_algebra import span_rows
 from tests.lhb_engine.played_histories import HORIZON, THETA, history
@@ -88,6 +90,37 @@ def test_a_negative_lag_weight_is_none_and_not_its_size():
     fit = BlockLasso(0.001, fit_intercept=False).estimate(measured_rows(rows), rows.window)
     assert fit.lag_weights[1] > 0.9
     assert fit.lag_weights[4] == 0.0
+
+
+def test_so_it_is_where_all_weights_get_one_factor(monkeypatch):
+    monkeypatch.setattr("lhb_engine.lasso.refit.MAX_ENTRIES", 0)
+    contexts = np.random.default_rng(5).standard_normal((50, 3))
+    design, weights = LaggedDesign(contexts, 3), np.array([0.5, -0.2, 0.1])
+    y = 2.0 * design.matvec(np.outer([0.5, 0.0, 0.1], THETA))
+    found = refit(design, y, THETA, weights, fit_intercept=False)
+    np.testing.assert_allclose(found.weights, [1.0, 0.0, 0.2])
+
+
+def test_a_lag_whose_projection_is_negative_counts_as_none(monkeypatch):
+    """Weak and short: the mean over draws of w along theta (7.9) may fall below 0."""
+    draws, n_negative = [], 0
+
+    def noted(*given, **how):
+        draws.append(rank_one_posterior(*given, **how))
+        return draws[-1]
+
+    monkeypatch.setattr("lhb_engine.agents.anytime_fit.rank_one_posterior", noted)
+    agent = make_agent("anytime", dim=3, horizon=12)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        measured = Measurements.single(np.arange(1, 9), rng.standard_normal(8))
+        past = History(3, {"": Trajectory(rng.uniform(-1, 1, (8, 3)), measured)})
+        estimate = agent.fit(past.over(agent.next_fit(0)))
+        negative = np.flatnonzero(draws[-1].weights < 0)
+        if estimate.theta is not None:
+            n_negative += len(negative)
+            assert (estimate.lag_weights[negative] == 0).all()
+    assert n_negative > 0
 
 
 @pytest.mark.parametrize(

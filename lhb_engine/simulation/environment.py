@@ -136,9 +136,10 @@ class LongHorizonEnvironment:
             skip = max(0, lag + 1 - first)  # xi_j = 0 for j <= 0
             if skip < len(out):
                 out[skip:] += self.weights[lag] * signals[first - 1 + skip - lag : last - lag]
-        return out + self._errors(first, last)
+        return out + self.errors(first, last)
 
-    def _errors(self, first: int, last: int) -> Floats:
+    def errors(self, first: int, last: int) -> Floats:
+        """Return the noise eps of rounds first..last, (last - first + 1,)."""
         # the quantile function takes one uniform per value, which gives random access
         uniform = self._uniform(_NOISE, first, (last - first + 1,))
         return np.asarray(self.noise * ndtri(uniform + 2.0**-54))

@@ -65,7 +65,8 @@ class OneHot(LongHorizonEnvironment):
 class HeavyTails(LongHorizonEnvironment):
     """Student noise with 3 degrees of freedom, of the same standard deviation."""
 
-    def _errors(self, first: int, last: int) -> Floats:
+    def errors(self, first: int, last: int) -> Floats:
+        """Return the noise of rounds first..last, (last - first + 1,)."""
         uniform = self._uniform(2, first, (last - first + 1,))
         return np.asarray(self.noise * student.ppf(uniform + 2.0**-54, 3) / np.sqrt(3.0))
 

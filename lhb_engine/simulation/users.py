@@ -1,0 +1,221 @@
+"""Worlds of many users who come and go, with their rounds in order of time.
+
+A user is a trajectory: lags never reach from one user to another. All users share the lag weights;
+they share theta too, or each has one of their own around it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from lhb_engine.history import Floats, Ints
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+
+LENGTHS = ("fixed", "geometric", "uniform", "pareto")
+PARETO_INDEX, LONGEST = 1.5, 100  # no user has more than 100 times the mean number of rounds
+_VISITS, _THETAS = 11, 12  # their streams; the world's own have smaller numbers
+
+
+def user_lengths(law: str, mean: int, n_users: int, rng: np.random.Generator) -> Ints:
+    """Draw each user's number of rounds, at least 1, (n_users,).
+
+    Parameters
+    ----------
+    law : str
+        "fixed": all equal. "geometric": after each round a user leaves with the same probability.
+        "uniform": on 1 to 2 mean - 1. "pareto": most are short and a few are very long.
+    mean : int
+        Mean number of rounds.
+    n_users : int
+    rng : Generator
+
+    Raises
+    ------
+    ValueError
+        Unknown law, or a mean below 1.
+    """
+    if law not in LENGTHS:
+        raise ValueError(f"lengths: {law!r} is none of {', '.join(LENGTHS)}")
+    if mean < 1:
+        raise ValueError("a user has at least one round")
+    if law == "geometric":
+        return np.asarray(rng.geometric(1.0 / mean, n_users), dtype=np.int64)
+    if law == "uniform":
+        return rng.integers(1, 2 * mean, n_users, dtype=np.int64)
+    if law == "pareto":
+        scale = mean * (PARETO_INDEX - 1.0) / PARETO_INDEX
+        drawn = scale * (1.0 + rng.pareto(PARETO_INDEX, n_users))
+        return np.clip(np.rint(drawn), 1, LONGEST * mean).astype(np.int64)
+    return np.full(n_users, mean, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Visits:
+    """The rounds of all users, in order of time.
+
+    Attributes
+    ----------
+    user : (n_rounds,) array
+        The user of each round, from 0.
+    round : (n_rounds,) array
+        The number of the round in its user's trajectory, from 1.
+    at : (n_rounds,) array
+        When it is; 1 is the mean time between two rounds of a user.
+    number : (n_rounds,) array
+        Which of the world's contexts it has, from 1.
+    """
+
+    user: Ints
+    round: Ints
+    at: Floats
+    number: Ints
+
+    @classmethod
+    def draw(
+        cls,
+        n_users: int,
+        mean: int,
+        law: str = "fixed",
+        *,
+        arriving: float = 1.0,
+        seed: int = 0,
+    ) -> Self:
+        """Draw users who arrive at random times, and their rounds.
+
+        Parameters
+        ----------
+        n_users : int
+        mean, law
+            As in `user_lengths`.
+        arriving : float
+            Users who arrive in the mean time between two rounds of a user.
+        seed : int
+
+        Raises
+        ------
+        ValueError
+            There is no user, the rate is not positive, or `user_lengths` refuses.
+        """
+        if n_users < 1 or not arriving > 0:
+            raise ValueError("users: there must be some, and they must arrive")
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_VISITS,)))
+        lengths = user_lengths(law, mean, n_users, rng)
+        arrival = np.cumsum(rng.exponential(1.0 / arriving, n_users))
+        user = np.repeat(np.arange(n_users), lengths)
+        first = np.cumsum(lengths) - lengths
+        passed = np.cumsum(rng.exponential(1.0, len(user)))
+        at = arrival[user] + passed - passed[first][user]
+        order = np.argsort(at, kind="stable")
+        round = np.arange(len(user)) - first[user] + 1
+        return cls(user[order], round[order], at[order], np.arange(1, len(user) + 1))
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def of(self, users: Sequence[int]) -> "Visits":
+        """Return the rounds of some users alone, with the same contexts and times."""
+        kept = np.isin(self.user, users)
+        return Visits(self.user[kept], self.round[kept], self.at[kept], self.number[kept])
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """(n_users,) number of rounds of each user; 0 for users who are left out."""
+        return np.bincount(self.user)
+
+    @cached_property
+    def place(self) -> Ints:
+        """(n_rounds,) place of each round if rounds are sorted by user, from 0."""
+        return np.asarray((np.cumsum(self.lengths) - self.lengths)[self.user] + self.round - 1)
+
+
+class UserEnvironment:
+    """A world whose rounds are those of many users.
+
+    Parameters
+    ----------
+    world : LongHorizonEnvironment
+        Theta, the lag weights, and the streams of contexts and noise.
+    visits : Visits
+    spread : float
+        How far the users' thetas are from the world's: that of a user is the direction of theta +
+        spread g, with g normal and E|g|^2 = 1. The angle between the two is about atan(spread).
+
+    Raises
+    ------
+    ValueError
+        The spread is negative.
+    """
+
+    def __init__(
+        self, world: LongHorizonEnvironment, visits: Visits, *, spread: float = 0.0
+    ) -> None:
+        if not spread >= 0.0:
+            raise ValueError("spread must not be negative")
+        self.world = world
+        self.visits = visits
+        self.spread = spread
+
+    @cached_property
+    def _thetas(self) -> Floats:
+        """(n_users, dim) theta of each user."""
+        n_users, dim = len(self.visits.lengths), self.world.dim
+        rng = np.random.default_rng(np.random.SeedSequence(self.world.seed, spawn_key=(_THETAS,)))
+        drawn = self.world.theta + self.spread * rng.standard_normal((n_users, dim)) / np.sqrt(dim)
+        return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+
+    def only(self, users: Sequence[int]) -> "UserEnvironment":
+        """Return the same world with some of its users alone."""
+        return UserEnvironment(self.world, self.visits.of(users), spread=self.spread)
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return the contexts of all arms in rounds first..last of all users, (n, K, dim)."""
+        return _gathered(self.world.contexts, self.visits.number[first - 1 : last])
+
+    def signals(self, contexts: Floats, first: int) -> Floats:
+        """Compute <x, theta> of rounds first, first + 1, ..., (n, K, dim) -> (n, K)."""
+        if self.spread == 0.0:
+            return self.world.signals(contexts)
+        theta = self._thetas[self.visits.user[first - 1 : first - 1 + len(contexts)]]
+        out = contexts[..., 0] * theta[:, :1]
+        for i in range(1, self.world.dim):
+            out = out + contexts[..., i] * theta[:, i : i + 1]
+        return np.asarray(out)
+
+    def errors(self, first: int, last: int) -> Floats:
+        """Return the noise of rounds first..last, (last - first + 1,)."""
+        return _gathered(self.world.errors, self.visits.number[first - 1 : last])
+
+    def expected_rewards(self, signals: Floats, first: int, last: int) -> Floats:
+        """Compute the rewards of rounds first..last without noise.
+
+        This is docs/model.md (1.1) within each user.
+
+        Parameters
+        ----------
+        signals : (n_rounds,) array
+            <xi, theta> of the rounds played so far, sorted by user (`Visits.place`).
+        first, last : int
+            Rounds of all users, in order of time.
+
+        Returns
+        -------
+        (last - first + 1,) array
+        """
+        rows = slice(first - 1, last)
+        lags = self._support
+        index = self.visits.place[rows, np.newaxis] - lags
+        paid = np.where(self.visits.round[rows, np.newaxis] > lags, signals[np.maximum(index, 0)], 0.0)
+        return np.asarray((paid * self.world.weights[lags]).sum(axis=1))
+
+    @cached_property
+    def _support(self) -> Ints:
+        return np.flatnonzero(self.world.weights)
+
+
+def _gathered(read: Callable[[int, int], Floats], numbers: Ints) -> Floats:
+    """Return what `read` gives for ascending numbers, which it takes as ranges first..last."""
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+    return np.concatenate([read(int(run[0]), int(run[-1])) for run in runs])

@@ -30,6 +30,7 @@ EXPERIMENTS = (
     "hanson_wright",
     "ablation",
     "sensitivity",
+    "cohort",
 )
 
 

@@ -15,7 +15,7 @@ from lhb_engine.history import Floats, Ints
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 LENGTHS = ("fixed", "geometric", "uniform", "pareto")
-PARETO_INDEX, LONGEST = 1.5, 100  # no user has more than 100 times the mean number of rounds
+PARETO_INDEX, LONGEST = 2.0, 100  # no user has more than 100 times the mean number of rounds
 _VISITS, _THETAS = 11, 12  # their streams; the world's own have smaller numbers
 
 
@@ -207,7 +207,9 @@ class UserEnvironment:
         rows = slice(first - 1, last)
         lags = self._support
         index = self.visits.place[rows, np.newaxis] - lags
-        paid = np.where(self.visits.round[rows, np.newaxis] > lags, signals[np.maximum(index, 0)], 0.0)
+        paid = np.where(
+            self.visits.round[rows, np.newaxis] > lags, signals[np.maximum(index, 0)], 0.0
+        )
         return np.asarray((paid * self.world.weights[lags]).sum(axis=1))
 
     @cached_property

@@ -36,8 +36,9 @@ def sparsity_of(settings: SimulationSettings) -> int:
     return 1 if settings.weights == "single" else settings.sparsity
 
 
-# All were tuned alike, on the worlds and seeds of `tuning`: the options with the lowest mean
-# regret there. SA-GD is told the true s, as in the paper, and runs until it has converged.
+# All were tuned alike, on the worlds and seeds of `tuning`: options that none of the others tried
+# beats there by more than the noise. SA-GD is told the true s, as in the
+# paper, and runs until it has converged.
 BEST_C = 0.003
 CONVERGED = {"tol": 1e-6, "n_steps": 20_000}
 THEORY = {"reg": "theory", "c": BEST_C}

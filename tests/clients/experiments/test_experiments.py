@@ -1,5 +1,6 @@
 """Every experiment runs at toy size; its figure and its verdicts need the CSV alone."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from clients.experiments.framework.experiment import Scale, run_case
 from clients.experiments.framework.figure import caption
 from clients.experiments.framework.regret_results import compare
 from clients.experiments.framework.regret_runs import Contender, play
+from clients.experiments.framework.report import spent
 from clients.experiments.framework.sweep import Workers, csv_path, run_sweep
 from clients.experiments.framework.table import Table, mean_of
 from clients.simulator import SimulationSettings, play_in_process
@@ -131,6 +133,9 @@ def test_sensitivity_runs_other_noise_and_other_k_and_is_reported(tmp_path: Path
     assert names == {"delay-toy.csv", *(f"delay-{other}-toy.csv" for other in others)}
     texts = [(tmp_path / name).read_text() for name in names]
     assert len(set(texts)) == len(texts)  # other worlds, other regret
+    about = [json.loads((tmp_path / name).with_suffix(".json").read_text()) for name in names]
+    assert all(each["cpu_seconds"] > 0 for each in about)
+    assert f"in all: {spent(sum(each['cpu_seconds'] for each in about))}" in answer.output
     page = tmp_path / "results.md"
     answer = CliRunner().invoke(app, ["reproduce", "report", *options, "--docs", str(page)])
     assert "warning: no results of recovery" in answer.output

@@ -4,11 +4,10 @@ Times are Unix seconds. Rounds, numbers and positions count from 1. Limits of ty
 bound what an imported file may hold; rows are not checked against them.
 """
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lhb_engine.history import FitWindow
+from service.due_fits import Schedule
 from service.field_types import (
     ClientId,
     Count,
@@ -29,97 +28,6 @@ from service.field_types import (
 SessionKey = tuple[str, str]  # tenant, session id
 TrajectoryKey = tuple[str, str, str]  # tenant, session id, trajectory
 SERVER_EVENT = "~"  # a server-made event id is this and the decision's number, and is not stored
-
-
-@dataclass(slots=True)
-class OpenWindow:
-    """A fit that is not due yet."""
-
-    window: FitWindow  # the rounds that the fit will read
-    n_complete: int = 0  # how many of these rounds have their reward
-    overdue_at: float | None = None  # when the fit becomes due although rewards are missing
-
-
-@dataclass(slots=True)
-class DueFit:
-    """A fit that is due, with its manifest: what the fit may read.
-
-    The commit that makes the fit due fixes the manifest, so that the fit can be repeated exactly.
-    """
-
-    window: FitWindow
-    measured: dict[str, int]  # of each trajectory: number of the last measurement to use
-    closed: dict[str, int]  # of each trajectory: last round closed by time (sum, default reward)
-    reason: str  # "complete"; "overdue": rewards are missing; "never": it was skipped
-    due_at: float
-    attempts: int = 0  # that failed
-    retry_at: float | None = None  # earliest time of the next attempt
-
-    @property
-    def key(self) -> int:
-        """The round after which it is due. A session has at most one fit per round."""
-        return self.window.due
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the members as JSON values."""
-        return {
-            "window": window_to_json(self.window),
-            "measured": self.measured,
-            "closed": self.closed,
-            "reason": self.reason,
-            "due_at": self.due_at,
-            "attempts": self.attempts,
-            "retry_at": self.retry_at,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "DueFit":
-        """Invert `to_json`."""
-        return cls(**{**data, "window": FitWindow(**data["window"])})
-
-
-def window_to_json(window: FitWindow) -> dict[str, int]:
-    """Return the window's numbers by name."""
-    return dict(vars(window))
-
-
-@dataclass(slots=True)
-class Schedule:
-    """The fits of a session that are not done.
-
-    `open` holds the fits that are not due yet, in order of due round; only the last one may be due
-    after a round that is still to come. `current` is the running fit (the due mark). `waiting`
-    holds the due fits that wait for it, or for their next attempt.
-    """
-
-    open: list[OpenWindow] = field(default_factory=list)
-    current: DueFit | None = None
-    waiting: list[DueFit] = field(default_factory=list)
-
-    def dumps(self) -> str:
-        """Return the stored JSON text."""
-        return json.dumps(
-            {
-                "open": [[window_to_json(w.window), w.n_complete, w.overdue_at] for w in self.open],
-                "current": None if self.current is None else self.current.to_json(),
-                "waiting": [due.to_json() for due in self.waiting],
-            },
-            separators=(",", ":"),
-        )
-
-    @classmethod
-    def loads(cls, text: str) -> "Schedule":
-        """Invert `dumps`."""
-        return cls.load(json.loads(text))
-
-    @classmethod
-    def load(cls, data: dict[str, Any]) -> "Schedule":
-        """Make a schedule from parsed JSON."""
-        return cls(
-            open=[OpenWindow(FitWindow(**w), n, at) for w, n, at in data["open"]],
-            current=None if data["current"] is None else DueFit.from_json(data["current"]),
-            waiting=[DueFit.from_json(due) for due in data["waiting"]],
-        )
 
 
 @dataclass(slots=True)
@@ -148,6 +56,7 @@ class SessionRow:
     archived_at: Time | None = None
     n_rounds: int = 0
     n_trajectories: int = 0
+    n_measurements: int = 0
     n_complete: int = 0
     n_estimates: int = 0  # fits recorded, with failed and skipped ones
     estimate: int = 0  # number of the last estimate that was installed; 0: none
@@ -238,7 +147,8 @@ def number_in(event_id: str) -> int | None:
 class MeasurementRow(NamedTuple):
     """One reward: a value measured over rounds first_round to last_round, both included.
 
-    Rows are only appended; `number` counts them within their trajectory.
+    Rows are only appended. `number` counts them within their trajectory, `position` within their
+    session, in the order in which they were committed.
     """
 
     tenant: str
@@ -247,6 +157,7 @@ class MeasurementRow(NamedTuple):
     first_round: Ordinal
     last_round: Ordinal
     number: Ordinal
+    position: Ordinal
     value: Number
     reward_id: EventId | None
     at: Time

@@ -18,9 +18,10 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
 from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
+from service.due_fits import DueFit
 from service.fits.history import read_history
 from service.fits.job import fingerprint
-from service.records import DecisionRow, DueFit, EstimateRow, SessionRow
+from service.records import DecisionRow, EstimateRow, SessionRow
 from service.storage.reader import Reader
 
 PAGE = 1000
@@ -158,7 +159,8 @@ def _refit(
     replay.n_estimates += 1
     manifest = json.loads(record.manifest)
     window = FitWindow(**manifest["window"])
-    due = DueFit(window, manifest["measured"], manifest["closed"], manifest["reason"], 0.0)
+    known = manifest["measured"], manifest["decided"], manifest["closed_at"]
+    due = DueFit(window, *known, manifest["reason"], 0.0)
     again = agent.fit(read_history(reader, session, window, due)).to_json()
     before = stored.to_json()
     is_exact = record.fingerprint == json.dumps(fingerprint())

@@ -17,7 +17,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "lhb_engine": ("lhb_engine",),
     "service": ("service", "lhb_engine"),
     # adapters know the records and the problems, never a use case
-    "service.storage": ("service.storage", "service.records", "service.problems", "lhb_engine"),
+    "service.storage": (
+        *("service.storage", "service.records", "service.due_fits"),
+        *("service.problems", "lhb_engine"),
+    ),
     "lhb": ("clients", "lhb_engine"),
     "clients.__init__": ("clients.sdk",),
     "clients.sdk": ("clients.sdk",),

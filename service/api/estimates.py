@@ -16,7 +16,8 @@ from service.api.response_types import (
     Page,
 )
 from service.api.sessions import read_session, timestamp
-from service.records import DueFit, EstimateRow, OpenWindow, SessionRow, window_to_json
+from service.due_fits import DueFit, OpenWindow, window_to_json
+from service.records import EstimateRow, SessionRow
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])

@@ -122,11 +122,12 @@ def apply_rewards(
     positions: list[tuple[int, int]] = []
     for trajectory, first, last, value, reward_id in planned:
         trajectory.n_measurements += 1
+        session.n_measurements += 1
         trajectory.measured_through = max(trajectory.measured_through, last)
         uow.add_measurement(
             MeasurementRow(
                 *(session.tenant, session.id, trajectory.key, first, last),
-                *(trajectory.n_measurements, value, reward_id, now),
+                *(trajectory.n_measurements, session.n_measurements, value, reward_id, now),
             )
         )
         uow.save_trajectory(trajectory)
@@ -135,6 +136,7 @@ def apply_rewards(
         now = max(now, trajectory.last_at)
         positions += _positions(uow, session, trajectory, first, last)
     if planned:
+        uow.count(session)
         after_measurement(uow, session, positions, now)
 
 

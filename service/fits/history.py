@@ -1,14 +1,18 @@
-"""The history of a fit, built from stored rows."""
+"""The history of a fit, built from stored rows by a constant number of statements."""
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, Trajectory
-from service.records import DueFit, SessionRow
-from service.storage.reader import Reader
+from service.due_fits import DueFit
+from service.records import SessionRow
+from service.storage.reader import FOR_EVER, Reader
 
-Measured = Sequence[tuple[int, int, float]]  # first round, last round and value of each
+Value = tuple[int, int, float]  # first round, last round and value of a measurement
+Measured = Sequence[Value]
+Rounds = tuple[int, Floats, Ints]  # first round; contexts and positions of it and the next ones
 
 
 def read_history(
@@ -34,41 +38,63 @@ def read_history(
     History
         Contexts and measurements of each trajectory.
     """
+    place = (session.key, window.first, window.last)
+    n_before, default = window.n_lags - 1, session.default_reward
+    measured = FOR_EVER if due is None else due.measured
+    values = _measured(reader.window_measurements(*place, n_before, measured))
+    closed: dict[str, int] = {}
+    if due is not None and (session.reward_mode == "sum" or default is not None):
+        closed = reader.window_closed(*place, due.decided, due.closed_at)
     trajectories = {}
-    for name, first, last in reader.rounds_in_window(session.key, window.first, window.last):
-        start = max(1, first - (window.n_lags - 1))
-        key = (*session.key, name)
-        contexts, positions = _contexts(
-            reader.selected_contexts(key, start, last), start, last, session
-        )
-        number = 2**62 if due is None else due.measured.get(name, 0)
-        closed = 0 if due is None else min(last, due.closed.get(name, 0))
-        rows: Measured = reader.measured_values(key, start, last, number)
+    rounds = reader.window_rounds(*place, n_before)
+    for name, (start, contexts, positions) in _rounds(rounds, session.dim):
+        first = start + int(np.searchsorted(positions, window.first))
+        last = start + len(positions) - 1
+        rows: Measured = values.get(name, ())
         if session.reward_mode == "sum":
-            rows = _sums(rows, first, closed)
-        elif session.default_reward is not None:
-            edges = (reader.measurement_over(key, edge, edge) for edge in (start, last))
-            across = [m[3:5] for m in edges if m is not None and m.number <= number]
-            rows = _filled(rows, across, first, closed, session.default_reward)
-        trajectories[name] = Trajectory(
-            contexts=contexts,
-            measurements=_measurements(rows),
-            first_round=start,
-            positions=positions,
-        )
+            rows = _sums(rows, first, min(last, closed.get(name, 0)))
+        elif default is not None:
+            rows = _filled(rows, first, min(last, closed.get(name, 0)), default)
+        inside = [row for row in rows if row[0] >= start and row[1] <= last]
+        trajectories[name] = Trajectory(contexts, _measurements(inside), start, positions)
     return History(session.dim, trajectories).over(window)
 
 
-def _contexts(
-    rows: Sequence[tuple[int, int, bytes]], start: int, last: int, session: SessionRow
-) -> tuple[Floats, Ints]:
-    contexts = np.zeros((last - start + 1, session.dim))
-    positions = np.zeros(last - start + 1, dtype=np.int64)
-    for round, position, context in rows:
-        positions[round - start] = position
-        if context:
-            contexts[round - start] += np.frombuffer(context)
-    return contexts, positions
+def _measured(rows: Iterable[tuple[str, int, int, float]]) -> dict[str, list[Value]]:
+    """Return first round, last round and value of the measurements of each trajectory."""
+    found: dict[str, list[Value]] = {}
+    for name, first, last, value in rows:
+        found.setdefault(name, []).append((first, last, value))
+    return found
+
+
+def _rounds(rows: Iterable[tuple[str, int, int, bytes]], dim: int) -> Iterator[tuple[str, Rounds]]:
+    """Yield the consecutive rounds of each trajectory; a round's context is the sum of its own."""
+    names: list[str] = []
+    starts: list[int] = []  # of each trajectory, in the arrays
+    rounds, positions, contexts = array("q"), array("q"), bytearray()
+    none = bytes(8 * dim)
+    for name, round, position, context in rows:
+        if not names or name != names[-1]:
+            names.append(name)
+            starts.append(len(rounds))
+        rounds.append(round)
+        positions.append(position)
+        contexts += context or none
+    selected = np.frombuffer(contexts).reshape(-1, dim)
+    numbers, places = np.array(rounds, np.int64), np.array(positions, np.int64)
+    for name, start, stop in zip(names, starts, [*starts[1:], len(numbers)], strict=True):
+        here = slice(start, stop)
+        yield name, _together(numbers[here], selected[here], places[here])
+
+
+def _together(rounds: Ints, contexts: Floats, positions: Ints) -> Rounds:
+    """Return the rounds of one trajectory, the decisions of a round taken together."""
+    first, n = int(rounds[0]), int(rounds[-1] - rounds[0]) + 1
+    if n < len(rounds):
+        starts = np.searchsorted(rounds, np.arange(first, first + n))
+        contexts, positions = np.add.reduceat(contexts, starts), positions[starts]
+    return first, contexts, positions
 
 
 def _sums(rows: Measured, first: int, closed: int) -> Measured:
@@ -80,15 +106,13 @@ def _sums(rows: Measured, first: int, closed: int) -> Measured:
     return [(round, round, value) for round, value in sums.items()]
 
 
-def _filled(
-    rows: Measured, across: Sequence[tuple[int, int]], first: int, closed: int, default: float
-) -> Measured:
+def _filled(rows: Measured, first: int, closed: int, default: float) -> Measured:
     """Add a row with the default reward for every closed round that nothing measures.
 
-    `across` holds measurements that cross an edge of the window. They are no rows of the fit, but
-    their rounds are measured.
+    Measurements that cross an edge of the window are no rows of the fit, but their rounds are
+    measured.
     """
-    spans = [*across, *((start, last) for start, last, _ in rows)]
+    spans = ((start, last) for start, last, _ in rows)
     measured = {r for start, last in spans for r in range(max(first, start), min(closed, last) + 1)}
     absent = [r for r in range(first, closed + 1) if r not in measured]
     return sorted([*rows, *((r, r, default) for r in absent)])

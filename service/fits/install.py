@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from lhb_engine.estimate import Estimate
 from service.agent_cache import Agents
 from service.commands.hidden_write import refuse_appending
+from service.due_fits import DueFit
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
-from service.records import DueFit, SessionKey, SessionRow
+from service.records import SessionKey, SessionRow
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
@@ -96,5 +97,5 @@ def _skip_before(uow: UnitOfWork, session: SessionRow, installed: DueFit) -> Non
             record_fit(uow, session, due, "skipped", reason)
     for window in [w for w in schedule.open if w.window.due < installed.key]:
         schedule.open.remove(window)
-        due = DueFit(window.window, {}, {}, "never", uow.now)
+        due = DueFit.never(window.window, uow.now)
         record_fit(uow, session, due, "skipped", reason)

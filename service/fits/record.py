@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from service.records import DueFit, EstimateRow, SessionRow, window_to_json
+from service.due_fits import DueFit, window_to_json
+from service.records import EstimateRow, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -56,7 +57,8 @@ def record_fit(
     manifest = {
         "window": window_to_json(due.window),
         "measured": due.measured,
-        "closed": due.closed,
+        "decided": due.decided,
+        "closed_at": due.closed_at,
         "reason": due.reason,
         "due_at": due.due_at,
         "attempts": due.attempts,

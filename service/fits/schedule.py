@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
 from service.commands.hidden_write import refuse_appending
+from service.due_fits import DueFit, OpenWindow
 from service.fits.cost import session_cost
 from service.fits.record import record_fit
-from service.records import DueFit, OpenWindow, SessionKey, SessionRow
+from service.records import SessionKey, SessionRow
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
@@ -64,8 +65,8 @@ def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float
         if following is None:
             break
         windows[-1].n_complete = session.n_complete
+        session.n_complete = _count(uow, session, windows[-1].window, following)
         windows.append(OpenWindow(following))
-        session.n_complete = _count(uow, session, following)
         uow.save(session)
     mark_due(uow, session, at)
     _give_up_oldest(uow, session)
@@ -116,13 +117,10 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
             ready.append((window, "overdue"))
     if not ready:
         return
-    measured = {t.key: t.n_measurements for t in uow.stored.trajectories(session.key)}
-    closed = {}
-    if session.reward_mode == "sum" or session.default_reward is not None:
-        closed = uow.stored.closed_rounds(session.key, now - session.reward_wait_seconds)
+    known = session.n_measurements, session.n_rounds, now - session.reward_wait_seconds
     for window, reason in ready:
         schedule.open.remove(window)
-        schedule.waiting.append(DueFit(window.window, measured, closed, reason, now))
+        schedule.waiting.append(DueFit(window.window, *known, reason, now))
     start_next(uow, session, now)
     uow.save(session)
     _give_up_oldest(uow, session)
@@ -212,9 +210,12 @@ def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) 
             uow.save(session)
 
 
-def _count(uow: UnitOfWork, session: SessionRow, window: FitWindow) -> int:
+def _count(uow: UnitOfWork, session: SessionRow, before: FitWindow, window: FitWindow) -> int:
+    """Return the number of complete rounds of a window that follows the window `before`."""
     if session.reward_mode == "sum" or window.first > session.n_rounds:
         return 0
+    if window.first == before.first and session.n_rounds <= min(before.last, window.last):
+        return session.n_complete  # so far they have the same rounds
     return uow.stored.count_measured(session.key, window.first, window.last)
 
 
@@ -224,7 +225,7 @@ def _give_up_oldest(uow: UnitOfWork, session: SessionRow) -> None:
     reason = f"given up: {MAX_WAITING} later ones wait"
     given_up = []
     while len(schedule.open) > MAX_WAITING + 1:  # 1: the window whose boundary is still ahead
-        given_up.append(DueFit(schedule.open.pop(0).window, {}, {}, "never", uow.now))
+        given_up.append(DueFit.never(schedule.open.pop(0).window, uow.now))
     while len(schedule.waiting) > MAX_WAITING:
         given_up.append(min(schedule.waiting, key=lambda due: due.key))
         schedule.waiting.remove(given_up[-1])

@@ -5,13 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
+from service.due_fits import Schedule
 from service.records import (
     ApiKey,
     DecisionRow,
     EstimateRow,
     HiddenRows,
     MeasurementRow,
-    Schedule,
     SessionKey,
     SessionRow,
     TrajectoryKey,
@@ -167,21 +167,16 @@ class Reader(ABC):
         rows = (MeasurementRow(*row) for row in self._each("measurement_log", *key))
         return (row for row in rows if row.first_round <= last)
 
+    def _window(self, name: str, key: SessionKey, first: int, last: int, *more: Any) -> Any:
+        """Return a statement of a window with its values: that for one trajectory, or for many."""
+        trajectories = self.trajectories_from(key, "", 2)
+        if len(trajectories) == 1:
+            return f"alone_{name}", *key, first, last, *more, trajectories[0].key
+        return f"window_{name}", *key, first, last, *more
+
     def count_measured(self, key: SessionKey, first: int, last: int) -> int:
         """Return the number of measured rounds among the session's positions first..last."""
-        trajectories = self.trajectories(key)
-        if len(trajectories) == 1:
-            row = self._one("count_measured_alone", *key, first, last, trajectories[0].key)
-        else:
-            row = self._one("count_measured", *key, first, last)
-        return int(row[0])
-
-    def closed_rounds(self, key: SessionKey, before: float) -> dict[str, int]:
-        """Return the last closed round of each trajectory that has one.
-
-        A round is closed if the next decision of its trajectory was taken at or before `before`.
-        """
-        return {name: last for name, last in self._all("closed_rounds", *key, before) if last > 0}
+        return int(self._one(*self._window("count_measured", key, first, last))[0])
 
     def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
         """Return the time at which the last unmeasured round of positions first..last ended.
@@ -193,7 +188,7 @@ class Reader(ABC):
         float or None
             Seconds since 1970; None if an unmeasured round has not ended, 0 if all are measured.
         """
-        n_open, at = self._one("closed_at", *key, first, last)
+        n_open, at = self._one(*self._window("closed_at", key, first, last))
         return None if n_open else at or 0.0
 
     def agent_state(self, key: SessionKey) -> str | None:
@@ -213,23 +208,54 @@ class Reader(ABC):
         row = self._one("estimate", *key, number)
         return None if row is None else EstimateRow(*row)
 
-    def rounds_in_window(
-        self, key: SessionKey, first: int, last: int
-    ) -> list[tuple[str, int, int]]:
-        """Return each trajectory's first and last round with a position in first..last.
+    def window_rounds(
+        self, key: SessionKey, first: int, last: int, n_before: int
+    ) -> Iterator[tuple[str, int, int, bytes]]:
+        """Iterate over the decisions at positions first..last, and those of the rounds before.
 
-        The trajectories are in key order.
+        Parameters
+        ----------
+        key : SessionKey
+        first, last : int
+            Positions.
+        n_before : int
+            Number of rounds before these in each trajectory.
+
+        Yields
+        ------
+        trajectory, round, position, selected context (bytes)
+            In order of trajectory and round.
         """
-        trajectories = self.trajectories(key)
-        if len(trajectories) == 1:
-            alone = trajectories[0]
-            last = min(last, alone.n_rounds)
-            return [(alone.key, first, last)] if first <= last else []
-        return self._all("rounds_in_window", *key, first, last)
+        return self._each(*self._window("rounds", key, first, last, n_before))
+
+    def window_measurements(
+        self, key: SessionKey, first: int, last: int, n_before: int, known: int
+    ) -> Iterator[tuple[str, int, int, float]]:
+        """Iterate over the measurements that begin in the rounds of `window_rounds`.
+
+        Those with positions beyond `known` are left out. Of each trajectory the measurement before
+        them is there too: it may reach into these rounds.
+
+        Yields
+        ------
+        trajectory, first round, last round, value
+            In order of trajectory and round.
+        """
+        return self._each(*self._window("measurements", key, first, last, n_before, known))
+
+    def window_closed(
+        self, key: SessionKey, first: int, last: int, decided: int, closed_at: float
+    ) -> dict[str, int]:
+        """Return the last closed round of each trajectory with a position in first..last.
+
+        A round is closed if the next decision of its trajectory has a position up to `decided` and
+        was taken by `closed_at`.
+        """
+        return dict(self._all(*self._window("closed", key, first, last, decided, closed_at)))
 
     def explored(self, key: SessionKey, first: int, last: int) -> list[tuple[int, bool]]:
         """Return position, and whether it explored, of each choice at positions first..last."""
-        return self._all("explored", *key, first, last)
+        return self._all(*self._window("explored", key, first, last))
 
     def selected_contexts(
         self, key: TrajectoryKey, first: int, last: int
@@ -240,15 +266,6 @@ class Reader(ABC):
     def positions(self, key: TrajectoryKey, first: int, last: int) -> list[int]:
         """Return the positions of rounds first..last."""
         return [position for (position,) in self._all("positions", *key, first, last)]
-
-    def measured_values(
-        self, key: TrajectoryKey, first: int, last: int, number: int
-    ) -> list[tuple[int, int, float]]:
-        """Return first round, last round and value of the measurements within first..last.
-
-        Measurements with numbers greater than `number` are left out.
-        """
-        return self._all("measured_values", *key, first, last, number)
 
     def hidden(self) -> list[HiddenRows]:
         """Return the notes of rows that no reader sees, in order of `sweep_at`."""

@@ -4,32 +4,20 @@ Counters, versions, parents and windows are derived from the records. Everything
 that a file can only describe a session that the service could have written.
 """
 
-from array import array
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow
+from lhb_engine.history import FitWindow, Ints
 from service.agent_cache import build_agent
 from service.commands.sessions import check_modes, first_agent
 from service.problems import Problem
-from service.records import Schedule, SessionRow, TrajectoryRow
+from service.records import SessionRow, TrajectoryRow
+from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Rounds, in_order, open_window, windows_until
-
-
-@dataclass(slots=True)
-class TrajectoryRecords:
-    """The records of one trajectory so far: its counters, and arrays over its rounds."""
-
-    row: TrajectoryRow
-    positions: "array[int]" = field(default_factory=lambda: array("q"))
-    times: "array[float]" = field(default_factory=lambda: array("d"))
-    measured: bytearray = field(default_factory=bytearray)  # one byte per round: 1 if measured
-    model_version: int = 0
-    event_ids: set[str] = field(default_factory=set)
-    reward_ids: set[str] = field(default_factory=set)
 
 
 class ImportedSession(NamedTuple):
@@ -45,12 +33,18 @@ class ImportedSession(NamedTuple):
         The agent's windows in order of `due`, up to the first that is not due yet.
     agent : Agent or None
         The agent; None if there is no state to store.
+    arrivals : dict
+        Positions of the measurements of each trajectory.
+    as_new : callable
+        Makes a watermark of a manifest in the file.
     """
 
     session: SessionRow
     trajectories: list[TrajectoryRow]
     windows: list[FitWindow]
     agent: Agent | None
+    arrivals: dict[str, Ints]
+    as_new: Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class ImportCheck:
@@ -69,6 +63,8 @@ class ImportCheck:
 
     _session: SessionRow
     _agent: Agent
+    _manifests: Manifests
+    _pending: dict[str, Any]  # the schedule in the file
 
     def __init__(self, allow_oracles: bool) -> None:
         self.line, self.kind = 0, "header"
@@ -95,8 +91,9 @@ class ImportCheck:
     def _header_record(self, record: dict[str, Any]) -> None:
         derived = DERIVED["header"].split()
         given = {name: v for name, v in record["session"].items() if name not in derived}
-        given["schedule"] = Schedule.load({**given["schedule"], "open": []})
+        self._pending = given.pop("schedule")
         self._session = SessionRow(tenant="", **given)
+        self._manifests = Manifests(record["version"], self._session, self._trajectories)
         try:
             check_modes(given)
             self._agent = first_agent(self._session, self._allow_oracles)
@@ -156,6 +153,14 @@ class ImportCheck:
             is_new = 1 not in trajectory.measured[first - 1 : last]
             check(is_new, "first_round", "it overlaps another measurement")
         trajectory.measured[first - 1 : last] = b"\1" * (last - first + 1)
+        has_position = not self._manifests.are_old
+        check(("position" in record) == has_position, "position", "not as in the file's version")
+        if has_position:
+            in_order = not trajectory.arrivals or trajectory.arrivals[-1] < record["position"]
+            check(in_order, "position", "out of order")
+            trajectory.arrivals.append(record["position"])
+        trajectory.arrived_at.append(record["at"])
+        self._session.n_measurements += 1
         trajectory.row.n_measurements += 1
         trajectory.row.measured_through = max(trajectory.row.measured_through, last)
         if reward_id is not None:
@@ -168,7 +173,7 @@ class ImportCheck:
         inside = inside and window.n_lags <= session.horizon
         check(inside, "manifest.window", "not a window of this session")
         check(window.due not in self._done, "manifest.window", "that fit was done before")
-        self._manifest(manifest, "manifest")
+        self._manifests.check(manifest, "manifest")
         is_made = status not in ("failed", "skipped")
         check((found is not None) == is_made, "estimate", "not as its status")
         session.n_estimates += 1
@@ -190,14 +195,6 @@ class ImportCheck:
             session.estimate, self._installed_due = session.n_estimates, window.due
             self._installed = Estimate.from_json(found)
 
-    def _manifest(self, manifest: dict[str, Any], where: str) -> None:
-        for part, counter in (("measured", "n_measurements"), ("closed", "n_rounds")):
-            for name, n in manifest[part].items():
-                known = name in self._trajectories and n <= getattr(
-                    self._trajectories[name].row, counter
-                )
-                check(known, f"{where}.{part}", f"not so many of {name!r}")
-
     def _agent_record(self, record: dict[str, Any]) -> None:
         check(self._state is None, "record", "there is one agent")
         self._state, self._agent_line = record["state"], self.line
@@ -211,14 +208,19 @@ class ImportCheck:
         rounds = in_order([(s.positions, s.times, s.measured) for s in self._trajectories.values()])
         self.line, self.kind = 1, "header"
         windows = self._schedule(rounds)
+        self.kind = "measurement"
+        arrivals = self._manifests.arrivals()
         self.line, self.kind = self._agent_line, "agent"
         trajectories = [trajectory.row for trajectory in self._trajectories.values()]
         session = replace(self._session, n_trajectories=len(trajectories))
-        return ImportedSession(session, trajectories, windows, self._learned())
+        return ImportedSession(
+            session, trajectories, windows, self._learned(), arrivals, self._manifests.as_new
+        )
 
     def _schedule(self, rounds: Rounds) -> list[FitWindow]:
         """Check the pending fits, and open the other windows that are not done."""
-        session, schedule = self._session, self._session.schedule
+        session = self._session
+        schedule = session.schedule = self._manifests.schedule(self._pending)
         windows = windows_until(self._agent, session.n_rounds)
         pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
         if schedule.current is None:
@@ -233,7 +235,6 @@ class ImportCheck:
             check(is_known, f"{where}.window", "not a window of this schedule")
             is_done = due.key <= self._installed_due or due.key in self._done
             check(not is_done, f"{where}.window", "that fit is done")
-            self._manifest(due.to_json(), where)
             self._done.add(due.key)
         has_left = self._done | self._failed
         windows_left = [w for w in windows if w.due > self._installed_due and w.due not in has_left]

@@ -180,7 +180,8 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
             yield DecisionRow(*owner, **record)
         elif kind == "measurement":
             n_measurements[record["trajectory"]] += 1
-            record["number"] = n_measurements[record["trajectory"]]
+            n = record["number"] = n_measurements[record["trajectory"]]
+            record["position"] = int(imported.arrivals[record["trajectory"]][n - 1])
             yield MeasurementRow(*owner, **record)
         elif kind == "estimate":
             window, n_estimates = record["manifest"]["window"], n_estimates + 1
@@ -189,6 +190,7 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
             if record["status"] == "ok":
                 installed, model_version = n_estimates, model_version + 1
             record["model_version"] = model_version
+            record["manifest"] = imported.as_new(record["manifest"])
             for name in ("manifest", "fingerprint", "estimate"):
                 record[name] = None if record[name] is None else json.dumps(record[name])
             yield EstimateRow(*owner, **record)

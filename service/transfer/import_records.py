@@ -28,7 +28,9 @@ Diagnostic = AnyFloat | int | str | bool | list[AnyFloat]
 
 # An export writes these fields for its readers. An import ignores them and derives its own.
 DERIVED = {
-    "header": "n_rounds n_trajectories n_complete n_estimates estimate model_version",
+    "header": (
+        "n_rounds n_trajectories n_measurements n_complete n_estimates estimate model_version"
+    ),
     "schedule": "open",
     "trajectory": "key n_decisions n_rounds n_measurements measured_through last_at",
     "decision": "number epoch next_fit_round",
@@ -56,8 +58,10 @@ def _record_of(kind: str, row: type, owner: tuple[str, ...], **in_file: Any) -> 
 WINDOW = _record("window", epoch=Ordinal, first=Ordinal, last=Ordinal, n_lags=Ordinal, due=Ordinal)
 MANIFEST_FIELDS = {
     "window": WINDOW,
-    "measured": dict[Key, Count],
-    "closed": dict[Key, Count],
+    "measured": Count | dict[Key, Count],  # by trajectory in files of version 1
+    "closed": NotRequired[dict[Key, Count]],  # only there
+    "decided": NotRequired[Count],  # not there
+    "closed_at": NotRequired[Time],  # not there
     "reason": Literal["complete", "overdue", "never"],
     "due_at": Time,
     "attempts": Annotated[int, Field(ge=0, le=10**6)],
@@ -82,7 +86,13 @@ DECISION = _record_of(
     context=list[Number],
     scores=list[float],
 )
-MEASUREMENT = _record_of("measurement", MeasurementRow, ROW_OWNER, record=Literal["measurement"])
+MEASUREMENT = _record_of(
+    "measurement",
+    MeasurementRow,
+    ROW_OWNER,
+    record=Literal["measurement"],
+    position=NotRequired[Ordinal],  # not in files of version 1
+)
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))

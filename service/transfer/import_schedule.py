@@ -8,7 +8,8 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats
-from service.records import OpenWindow, SessionRow
+from service.due_fits import OpenWindow
+from service.records import SessionRow
 from service.transfer.import_records import check
 
 

@@ -16,7 +16,8 @@ from pydantic_core import to_json
 from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow
 from service.storage.reader import Reader
 
-FORMAT, VERSION = "lhb-session", 1
+FORMAT, VERSION = "lhb-session", 2
+READABLE = (1, 2)  # in version 1, measurements have no position
 PAGE = 1000
 NOT_EXPORTED = ("tenant", "created_as", "append_token")  # of a session; this server's own
 ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
@@ -128,7 +129,7 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
 def _check_header(record: dict[str, Any]) -> None:
     if record["record"] != "header" or record.get("format") != FORMAT:
         raise ValueError(f"line 1: not a header of format {FORMAT}")
-    if record.get("version") != VERSION:
+    if record.get("version") not in READABLE:
         raise ValueError(
             f"line 1: version {record.get('version')!r} cannot be read by this release"
         )

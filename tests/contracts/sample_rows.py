@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.history import FitWindow
+from service.due_fits import OpenWindow, Schedule
 from service.records import (
     DecisionRow,
     EstimateRow,
     MeasurementRow,
-    OpenWindow,
-    Schedule,
     SessionKey,
     SessionRow,
     TrajectoryKey,
@@ -78,6 +77,7 @@ def measurement(
         first_round=first,
         last_round=first if last is None else last,
         number=first,
+        position=first,
         value=first / 3,
         reward_id=None,
         at=2000.0,

@@ -5,12 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.records import (
-    ApiKey,
-    DueFit,
-    OpenWindow,
-    Schedule,
-)
+from service.due_fits import DueFit, OpenWindow, Schedule
+from service.records import ApiKey
 from service.storage.ports import Store
 from tests.contracts.sample_rows import (
     S1,
@@ -50,7 +46,7 @@ def test_counters_and_the_rest_of_a_session_change_apart(reopen: Callable[[], St
     commit(store, counts={S1: counted})
     with store.reader() as reader:
         assert reader.session(S1) == counted
-    due = DueFit(WINDOW, {"": 7, "a": 2}, {"": 3}, "complete", 1234.5, 1, 99.5)
+    due = DueFit(WINDOW, 9, 12, 1234.25, "complete", 1234.5, 1, 99.5)
     changed = replace(
         counted,
         name="new",

@@ -61,7 +61,8 @@ def test_erasing_takes_all_of_a_session_and_nothing_else(
     store: Store, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(erasing, "MAX_ROWS", most)
-    rows = (decision(1), decision(2), decision(1, "b"), measurement(1), measurement(1, 2, "b"))
+    measured = measurement(1), measurement(1, 2, "b", position=2)
+    rows = (decision(1), decision(2), decision(1, "b"), *measured)
     commit(store, session(), trajectory(), trajectory("b"), *rows, estimate(1), estimate(2))
     other = session("s2"), trajectory(id="s2"), decision(1, id="s2")
     commit(store, *other, measurement(1, session_id="s2"), estimate(1, session_id="s2"))
@@ -85,7 +86,8 @@ def test_rounds_after_one_of_a_trajectory_are_erased_alone(
     names = ("", "b", "c")
     commit(store, session(), *(trajectory(name) for name in names), estimate(1))
     commit(store, *(decision(i, name) for name in names for i in (1, 2, 3, 4, 5)))
-    commit(store, *(measurement(i, i, name) for name in names for i in (2, 3, 4)))
+    measured = [(name, i) for name in names for i in (2, 3, 4)]
+    commit(store, *(measurement(i, i, m, position=n) for n, (m, i) in enumerate(measured)))
     assert sum(erase(store, HiddenRows(*S1, "b", 2, "w", 0.0))) == 5
     with store.reader() as reader:
         assert [d.round for d in reader.decisions((*S1, "b"), 0, 9)] == [1, 2]

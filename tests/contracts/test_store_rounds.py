@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
+from service.due_fits import DueFit
 from service.fits.history import read_history
-from service.records import (
-    DecisionRow,
-    DueFit,
-)
+from service.records import DecisionRow
 from service.storage.ports import Store
 from service.storage.reader import PAGE_BYTES, n_bytes
 from tests.contracts.sample_rows import (
@@ -80,8 +79,10 @@ def test_a_read_of_large_rows_stops_early_and_goes_on_where_it_stopped(store: St
 
 def test_an_event_id_and_a_reward_id_are_unique_in_their_trajectory(store: Store) -> None:
     commit(store, session(), decision(1, client_event_id="a"), measurement(1, reward_id="r"))
-    commit(store, decision(1, "b", client_event_id="a"), measurement(1, None, "b", reward_id="r"))
-    for row in (decision(2, client_event_id="a"), measurement(2, reward_id="r")):
+    other = measurement(1, None, "b", reward_id="r", position=2)
+    commit(store, decision(1, "b", client_event_id="a"), other)
+    taken = (measurement(3, reward_id="r"), measurement(3, position=2))
+    for row in (decision(2, client_event_id="a"), *taken):
         transaction = begin(store)
         with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
             transaction.write(changes(row))
@@ -124,10 +125,12 @@ def test_measured_rounds_are_counted_by_position(store: Store) -> None:
     assert transaction.count_measured(S1, 8, 9) == 0
     transaction.rollback()
     other = [decision(i, "b", position=9 + i) for i in range(1, 4)]
-    commit(store, trajectory("b"), *other, measurement(2, None, "b"))
+    commit(store, trajectory("b"), *other, measurement(2, None, "b", position=9))
     transaction = begin(store)
     assert transaction.count_measured(S1, 1, 12) == 6
     assert transaction.count_measured(S1, 7, 11) == 2
+    assert transaction.count_measured(S1, 6, 10) == 2
+    assert transaction.count_measured(S1, 12, 12) == 0
     transaction.rollback()
 
 
@@ -135,8 +138,10 @@ def test_rounds_are_closed_by_the_next_decision_of_their_trajectory(store: Store
     commit(store, session(), trajectory(), *(decision(i) for i in range(1, 4)))
     commit(store, trajectory("b"), decision(1, "b", position=4, at=1002.0))
     transaction = begin(store)
-    assert transaction.closed_rounds(S1, 1002.0) == {"": 1}
-    assert transaction.closed_rounds(S1, 1003.0) == {"": 2}
+    assert transaction.window_closed(S1, 1, 4, 4, 1002.0) == {"": 1, "b": 0}
+    assert transaction.window_closed(S1, 1, 4, 4, 1003.0) == {"": 2, "b": 0}
+    assert transaction.window_closed(S1, 1, 4, 2, 1003.0) == {"": 1}  # the others came later
+    assert transaction.window_closed(S1, 1, 1, 4, 1003.0) == {"": 1}
     assert transaction.closed_at(S1, 1, 2) == 1003.0
     assert transaction.closed_at(S1, 1, 3) is None
     assert transaction.closed_at(S1, 1, 1) == 1002.0
@@ -144,21 +149,6 @@ def test_rounds_are_closed_by_the_next_decision_of_their_trajectory(store: Store
     assert transaction.closed_at(S1, 1, 3) == 1002.0
     assert transaction.closed_at(S1, 2, 3) == 0.0
     transaction.rollback()
-
-
-def test_closed_rounds_come_in_key_order_however_the_database_groups_them(store: Store) -> None:
-    """They are part of a fit's record, and a session's file is the same each time it is written."""
-    names = [f"{i * 7 % 20:02}" for i in range(20)]
-    commit(store, session(), *(trajectory(name) for name in names))
-    for first, name in enumerate(names):
-        commit(store, *(decision(i, name, position=2 * first + i) for i in (1, 2)))
-    transaction = begin(store)
-    if not store.is_local:  # PostgreSQL groups by a hash once it has counted the rows
-        for way in ("sort", "indexscan", "indexonlyscan", "bitmapscan"):
-            transaction.connection.execute(f"set local enable_{way} = off")
-    assert list(transaction.closed_rounds(S1, 1002.0).items()) == [(n, 1) for n in sorted(names)]
-    transaction.rollback()
-
 
 
 def test_trajectories_are_counted_apart(reopen: Callable[[], Store]) -> None:
@@ -180,7 +170,7 @@ def test_a_history_has_the_window_its_lags_and_no_more_than_the_manifest(store: 
     commit(store, session(), trajectory(n_rounds=14), *(decision(i) for i in range(1, 15)))
     commit(store, *(measurement(i) for i in (8, 9, 10)), measurement(11, 13))
     commit(store, measurement(14))
-    due = DueFit(WINDOW, {"": 9}, {}, "overdue", 0.0)
+    due = DueFit(WINDOW, 9, 14, 0.0, "overdue", 0.0)
     with store.reader() as reader:
         history = read_history(reader, session(), WINDOW)
         limited = read_history(reader, session(), WINDOW, due)
@@ -193,6 +183,56 @@ def test_a_history_has_the_window_its_lags_and_no_more_than_the_manifest(store: 
     assert part.measurements.first.tolist() == [9, 10]
     assert part.measurements.value.tolist() == [3.0, 10 / 3]
     assert limited.trajectories[""].measurements.first.tolist() == [9]
+
+
+def test_a_window_has_the_rounds_of_all_its_trajectories(store: Store) -> None:
+    turns = [*("", "a", "b") * 4]
+    rows = [decision(1 + i // 3, name, position=1 + i) for i, name in enumerate(turns)]
+    values = [measurement(1 + i // 3, None, name, position=1 + i) for i, name in enumerate(turns)]
+    values[7] = measurement(2, 3, "a", position=8)
+    values[4] = measurement(4, None, "a", position=5)
+    del values[10]
+    commit(store, session(), *(trajectory(name) for name in ("", "a", "b")), *rows, *values)
+    with store.reader() as reader:
+        assert [row[:3] for row in reader.window_rounds(S1, 7, 9, 1)] == [
+            *(("", 2, 4), ("", 3, 7)),
+            *(("a", 2, 5), ("a", 3, 8)),
+            *(("b", 2, 6), ("b", 3, 9)),
+        ]
+        assert [row[:3] for row in reader.window_rounds(S1, 8, 8, 0)] == [("a", 3, 8)]
+        assert [row[:3] for row in reader.window_measurements(S1, 7, 9, 0, 99)] == [
+            *(("", 2, 2), ("", 3, 3)),
+            ("a", 2, 3),
+            *(("b", 2, 2), ("b", 3, 3)),
+        ]
+        assert [row[:3] for row in reader.window_measurements(S1, 11, 11, 1, 7)] == [("a", 4, 4)]
+        assert reader.explored(S1, 5, 7) == [(5, False), (6, False), (7, False)]
+
+
+def test_a_history_takes_as_many_statements_for_one_trajectory_as_for_many(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = session(default_reward=0.5)
+    commit(store, made, trajectory("t0"), decision(1, "t0", position=1))
+    asked: list[str] = []
+
+    def noted(run: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda name, *values: asked.append(name) or run(name, *values)
+
+    n_asked = []
+    for n in (1, 30):
+        names = [f"t{i}" for i in range(1, n)]
+        rows = [decision(1, name, position=1 + i) for i, name in enumerate(names, 1)]
+        commit(store, *map(trajectory, names), *rows)
+        due = DueFit(WINDOW, 0, n, 5000.0, "overdue", 0.0)
+        asked.clear()
+        with store.reader() as reader:
+            for name in ("_all", "_each"):
+                monkeypatch.setattr(reader, name, noted(getattr(reader, name)))
+            history = read_history(reader, made, FitWindow(1, 1, n, 4, n), due)
+        assert len(history.trajectories) == n
+        n_asked.append(len(asked))
+    assert n_asked[0] == n_asked[1] <= 6
 
 
 def test_floats_come_back_to_the_last_bit(store: Store) -> None:

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
+from service.due_fits import DueFit
 from service.fits.history import read_history
 from service.problems import Problem
-from service.records import DueFit
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 NAMES = st.sampled_from(["", "b"])
@@ -195,7 +195,7 @@ class Machine(RuleBasedStateMachine):
         session = self.harness.session
         if session.n_rounds:
             window = FitWindow(1, 1, session.n_rounds, HORIZON, session.n_rounds)
-            due = DueFit(window, dict.fromkeys(self.model.rounds, 10**6), {}, "", 0.0)
+            due = DueFit(window, 10**6, 10**6, 0.0, "", 0.0)
             with self.harness.store.reader() as reader:
                 history = read_history(reader, session, window, due)
             for name, part in history.trajectories.items():

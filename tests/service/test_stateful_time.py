@@ -42,6 +42,7 @@ class Fit:
     window: FitWindow
     measured: dict[str, int]
     closed: dict[str, int]
+    decided: int
     n_failed: int = 0
     retry_at: float = 0.0
 
@@ -90,7 +91,7 @@ class Model:
             closed |= {name: n} if n else {}
         for window in due:
             self.open.remove(window)
-            self.waiting.append(Fit(window, measured, closed))
+            self.waiting.append(Fit(window, measured, closed, self.n_rounds))
         self.start()
 
     def is_due(self, window: FitWindow) -> bool:
@@ -216,7 +217,7 @@ class Machine(RuleBasedStateMachine):
         assert fit is not None
         current = session.schedule.current
         assert current is not None
-        assert (current.measured, current.closed) == (fit.measured, fit.closed)
+        assert (current.measured, current.decided) == (sum(fit.measured.values()), fit.decided)
         with self.harness.store.reader() as reader:
             history = read_history(reader, session, current.window, current)
         for name, part in history.trajectories.items():

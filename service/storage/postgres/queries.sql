@@ -16,9 +16,9 @@ insert into sessions ({session_columns}, revision) values ({session_values}, 1)
 
 -- name: count_sessions
 update sessions s set n_rounds = c.n_rounds, n_trajectories = c.n_trajectories,
-    n_complete = c.n_complete, revision = s.revision + 1
-from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
-    c(tenant, id, n_rounds, n_trajectories, n_complete)
+    n_measurements = c.n_measurements, n_complete = c.n_complete, revision = s.revision + 1
+from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+    c(tenant, id, n_rounds, n_trajectories, n_measurements, n_complete)
 where s.tenant = c.tenant and s.id = c.id
 
 -- name: update_session

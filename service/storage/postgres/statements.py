@@ -31,6 +31,8 @@ SQL = load_queries(
         "all_of_sessions": "sessions",
         "least": "least",
         "greatest": "greatest",
+        "as_text": "::text",
+        "as_int": "::bigint",
         **{f"{t}_arrays": arrays(t) for t in ("decisions", "measurements", "trajectories")},
     },
 )

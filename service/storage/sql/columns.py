@@ -29,7 +29,8 @@ COLUMNS = {
     table: tuple(RENAMED.get(name, name) for name in get_type_hints(row))
     for table, row in ROWS.items()
 }
-COUNTERS = ("n_rounds", "n_trajectories", "n_complete")  # of a session; most commits change them
+# of a session; most commits change them
+COUNTERS = ("n_rounds", "n_trajectories", "n_measurements", "n_complete")
 CHANGING = (  # the other columns of a session that may change
     *("name", "archived_at", "n_estimates", "estimate", "model_version"),
     *("schedule", "fit_due", "wake_at", "append_token"),

@@ -86,52 +86,6 @@ order by first_round, number
 select {measurements} from measurements
 where tenant = $1 and session_id = $2 and trajectory = $3 order by number
 
--- name: count_measured
--- the number of rounds with positions $3..$4 that a measurement covers
-select count(*) from decisions d
-where d.tenant = $1 and d.session_id = $2 and d.position between $3 and $4 and d.round <= (
-    select m.last_round from measurements m
-    where m.tenant = $1 and m.session_id = $2 and m.trajectory = d.trajectory
-        and m.first_round <= d.round
-    order by m.first_round desc limit 1)
-
--- name: count_measured_alone
--- the same for a session with one trajectory, where positions are rounds
-select coalesce(sum({least}(last_round, $4) - {greatest}(first_round, $3) + 1), 0)
-from measurements
-where tenant = $1 and session_id = $2 and trajectory = $5
-    and first_round <= $4 and last_round >= $3
-
--- name: closed_rounds
--- in key order, because a fit's record keeps it
-select trajectory, max(round) - 1 from decisions
-where tenant = $1 and session_id = $2 and at <= $3 group by trajectory order by trajectory
-
--- name: closed_at
--- among unmeasured rounds of a window: how many have no next decision, and the latest time of one
-select count(*) - count(n.at), max(n.at) from decisions d
-left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = d.trajectory
-    and n.round = d.round + 1
-where d.tenant = $1 and d.session_id = $2 and d.position between $3 and $4
-    and d.round > coalesce((
-        select m.last_round from measurements m
-        where m.tenant = $1 and m.session_id = $2 and m.trajectory = d.trajectory
-            and m.first_round <= d.round
-        order by m.first_round desc limit 1), 0)
-
--- name: rounds_in_window
--- each trajectory's first and last round in a window; in key order, because a fit sums in the
--- order of its history
-select trajectory, min(round), max(round) from decisions
-where tenant = $1 and session_id = $2 and position between $3 and $4
-    group by trajectory order by trajectory
-
--- name: explored
--- position, and whether the arm was explored, of each decision with a position in a range
-select position, explored from decisions
-where tenant = $1 and session_id = $2 and position between $3 and $4 and arm is not null
-    order by position
-
 -- name: selected_contexts
 select round, position, context from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
@@ -141,12 +95,6 @@ order by round, number
 select min(position) from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
 group by round order by round
-
--- name: measured_values
-select first_round, last_round, value from measurements
-where tenant = $1 and session_id = $2 and trajectory = $3
-    and first_round >= $4 and last_round <= $5 and number <= $6
-order by first_round, number
 
 -- name: insert_estimate
 insert into estimates ({estimates}) values ({estimates_values})

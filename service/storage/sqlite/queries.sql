@@ -8,10 +8,11 @@ insert into sessions ({session_columns}) values ({session_values})
 update sessions set {session_updates} where tenant = $1 and id = $2
 
 -- name: count_session
-insert into session_counts values (?,?,?,?,?)
+insert into session_counts (tenant, session_id, n_rounds, n_trajectories, n_measurements, n_complete)
+values (?,?,?,?,?,?)
 on conflict (tenant, session_id) do update set
     n_rounds = excluded.n_rounds, n_trajectories = excluded.n_trajectories,
-    n_complete = excluded.n_complete
+    n_measurements = excluded.n_measurements, n_complete = excluded.n_complete
 
 -- name: save_agent_state
 insert into agent_states values (?,?,?)

@@ -14,10 +14,13 @@ FILLS = {
     "session_columns": ", ".join(SESSION_COLUMNS),
     "session_values": numbered(len(SESSION_COLUMNS)),
     "all_of_sessions": """sessions join (
-        select tenant, session_id as id, n_rounds, n_trajectories, n_complete from session_counts
+        select tenant, session_id as id, n_rounds, n_trajectories, n_measurements, n_complete
+        from session_counts
     ) using (tenant, id)""",
     "least": "min",
     "greatest": "max",
+    "as_text": "",
+    "as_int": "",
     **{f"{table}_row": f"({','.join('?' * len(names))})" for table, names in COLUMNS.items()},
 }
 SQL = {

@@ -59,7 +59,7 @@ def test_the_manifest_is_fixed_when_the_fit_becomes_due(harness: ServiceHarness)
     session = harness.session
     due = session.schedule.current
     assert due is not None
-    assert due.measured == {"": 3}
+    assert due.measured == 3
     harness.reward(7.0, round=4)
     with harness.store.reader() as reader:
         history = read_history(reader, session, due.window, due)
@@ -117,7 +117,7 @@ def test_a_late_reward_within_the_waiting_time_completes_the_window(
     due = harness.session.schedule.current
     assert due is not None
     assert due.reason == "complete"
-    assert due.measured == {"": 4}
+    assert due.measured == 4
 
 
 def test_two_due_at_once_the_later_is_fitted_and_the_earlier_skipped(
@@ -278,7 +278,7 @@ def test_the_estimate_says_what_it_used(harness: ServiceHarness) -> None:
     harness.finish(4)
     record = harness.estimates[0]
     manifest = json.loads(record.manifest)
-    assert manifest["measured"] == {"": 4}
+    assert (manifest["measured"], manifest["decided"]) == (4, 4)
     assert manifest["window"] == {"epoch": 1, "first": 2, "last": 4, "n_lags": 1, "due": 4}
     assert (record.parent, record.model_version) == (0, 1)
     assert json.loads(record.fingerprint or "") == {"numpy": "0"}

@@ -1,0 +1,109 @@
+"""The fits of a session that are not done, as its row keeps them.
+
+Like the rows, this module uses no database, HTTP or clock.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from lhb_engine.history import FitWindow
+
+
+@dataclass(slots=True)
+class OpenWindow:
+    """A fit that is not due yet."""
+
+    window: FitWindow  # the rounds that the fit will read
+    n_complete: int = 0  # how many of these rounds have their reward
+    overdue_at: float | None = None  # when the fit becomes due although rewards are missing
+
+
+@dataclass(slots=True)
+class DueFit:
+    """A fit that is due, with its manifest: what the fit may read.
+
+    The commit that makes the fit due fixes the manifest, so that the fit can be repeated exactly.
+    Its size does not depend on the number of trajectories.
+    """
+
+    window: FitWindow
+    measured: int  # position of the session's last measurement that the fit may use
+    decided: int  # position of the session's last decision that the fit may know
+    closed_at: float  # a round is closed if the next decision of its trajectory came by then
+    reason: str  # "complete"; "overdue": rewards are missing; "never": it was skipped
+    due_at: float
+    attempts: int = 0  # that failed
+    retry_at: float | None = None  # earliest time of the next attempt
+
+    @property
+    def key(self) -> int:
+        """The round after which it is due. A session has at most one fit per round."""
+        return self.window.due
+
+    @classmethod
+    def never(cls, window: FitWindow, now: float) -> "DueFit":
+        """Return a fit that is skipped before it was due."""
+        return cls(window, 0, 0, now, "never", now)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members as JSON values."""
+        return {
+            "window": window_to_json(self.window),
+            "measured": self.measured,
+            "decided": self.decided,
+            "closed_at": self.closed_at,
+            "reason": self.reason,
+            "due_at": self.due_at,
+            "attempts": self.attempts,
+            "retry_at": self.retry_at,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "DueFit":
+        """Invert `to_json`."""
+        return cls(**{**data, "window": FitWindow(**data["window"])})
+
+
+def window_to_json(window: FitWindow) -> dict[str, int]:
+    """Return the window's numbers by name."""
+    return dict(vars(window))
+
+
+@dataclass(slots=True)
+class Schedule:
+    """The fits of a session that are not done.
+
+    `open` holds the fits that are not due yet, in order of due round; only the last one may be due
+    after a round that is still to come. `current` is the running fit (the due mark). `waiting`
+    holds the due fits that wait for it, or for their next attempt.
+    """
+
+    open: list[OpenWindow] = field(default_factory=list)
+    current: DueFit | None = None
+    waiting: list[DueFit] = field(default_factory=list)
+
+    def dumps(self) -> str:
+        """Return the stored JSON text."""
+        return json.dumps(
+            {
+                "open": [[window_to_json(w.window), w.n_complete, w.overdue_at] for w in self.open],
+                "current": None if self.current is None else self.current.to_json(),
+                "waiting": [due.to_json() for due in self.waiting],
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def loads(cls, text: str) -> "Schedule":
+        """Invert `dumps`."""
+        return cls.load(json.loads(text))
+
+    @classmethod
+    def load(cls, data: dict[str, Any]) -> "Schedule":
+        """Make a schedule from parsed JSON."""
+        return cls(
+            open=[OpenWindow(FitWindow(**w), n, at) for w, n, at in data["open"]],
+            current=None if data["current"] is None else DueFit.from_json(data["current"]),
+            waiting=[DueFit.from_json(due) for due in data["waiting"]],
+        )

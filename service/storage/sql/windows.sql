@@ -1,0 +1,61 @@
+-- Statements that read a window: the decisions of a session with positions $3..$4. {spans} is a row
+-- for each of its trajectories, with the first and the last round in the window.
+
+-- name: rounds
+-- with the $5 rounds before them in each trajectory; in key order, because a fit sums in the order
+-- of its history
+select d.trajectory, d.round, d.position, d.context from {spans} w cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
+    and d.round between w.first - $5 and w.last
+order by d.trajectory, d.round, d.number
+
+-- name: measurements
+-- measurements with positions up to $6 that begin in the rounds above, and the one before them in
+-- each trajectory, which may reach into them
+select m.trajectory, m.first_round, m.last_round, m.value from {spans} w cross join measurements m
+where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
+    and m.first_round <= w.last and m.first_round >= coalesce((
+        select max(b.first_round) from measurements b
+        where b.tenant = $1 and b.session_id = $2 and b.trajectory = w.trajectory
+            and b.first_round < w.first - $5), 0)
+    and m.position <= $6
+order by m.trajectory, m.first_round, m.number
+
+-- name: closed
+-- the last closed round of each trajectory: of the decisions up to position $5, the next one was
+-- taken by $6
+select d.trajectory, max(d.round) - 1 from {spans} w cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
+    and d.round between w.first and w.last + 1 and d.position <= $5 and d.at <= $6
+group by d.trajectory
+
+-- name: count_measured
+-- how many of the rounds a measurement covers; in single mode measurements never overlap
+select coalesce(sum(
+    {least}(m.last_round, w.last) - {greatest}(m.first_round, w.first) + 1), 0)
+from {spans} w cross join measurements m
+where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
+    and m.first_round <= w.last and m.last_round >= w.first and m.first_round >= coalesce((
+        select max(b.first_round) from measurements b
+        where b.tenant = $1 and b.session_id = $2 and b.trajectory = w.trajectory
+            and b.first_round < w.first), 0)
+
+-- name: closed_at
+-- among unmeasured rounds: how many have no next decision, and the latest time of one
+select count(*) - count(n.at), max(n.at) from {spans} w cross join decisions d
+left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = d.trajectory
+    and n.round = d.round + 1
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
+    and d.round between w.first and w.last
+    and d.round > coalesce((
+        select m.last_round from measurements m
+        where m.tenant = $1 and m.session_id = $2 and m.trajectory = d.trajectory
+            and m.first_round <= d.round
+        order by m.first_round desc limit 1), 0)
+
+-- name: explored
+-- position, and whether the arm was explored, of each choice
+select d.position, d.explored from {spans} w cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
+    and d.round between w.first and w.last and d.arm is not null
+order by d.position

@@ -1,0 +1,119 @@
+"""The manifests of an imported session's fits, and the order in which its measurements came."""
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.history import Ints
+from service.due_fits import Schedule
+from service.records import SessionRow, TrajectoryRow
+from service.storage.watermarks import arrival_order, as_watermark, is_old
+from service.transfer.import_records import check
+
+
+@dataclass(slots=True)
+class TrajectoryRecords:
+    """The records of one trajectory so far: its counters, and arrays over its rounds.
+
+    The last two are arrays over its measurements: their positions, and when they came.
+    """
+
+    row: TrajectoryRow
+    positions: "array[int]" = field(default_factory=lambda: array("q"))
+    times: "array[float]" = field(default_factory=lambda: array("d"))
+    measured: bytearray = field(default_factory=bytearray)  # one byte per round: 1 if measured
+    model_version: int = 0
+    event_ids: set[str] = field(default_factory=set)
+    reward_ids: set[str] = field(default_factory=set)
+    arrivals: "array[int]" = field(default_factory=lambda: array("q"))
+    arrived_at: "array[float]" = field(default_factory=lambda: array("d"))
+
+
+class Manifests:
+    """Checks manifests against the records before them, and makes watermarks of old ones.
+
+    Parameters
+    ----------
+    version : int
+        The file's. In version 1 manifests name measurements by trajectory.
+    session : SessionRow
+        The session with its counters so far.
+    trajectories : mapping
+        The records of each trajectory so far.
+    """
+
+    def __init__(
+        self, version: int, session: SessionRow, trajectories: Mapping[str, TrajectoryRecords]
+    ) -> None:
+        self.are_old = version == 1
+        self._session, self._trajectories = session, trajectories
+        self._counts: list[dict[str, int]] = []
+
+    def check(self, manifest: dict[str, Any], where: str) -> None:
+        """Check a manifest; `where` names it.
+
+        Raises
+        ------
+        InvalidRecord
+            It is not of the file's version, or names what is not there.
+        """
+        old, new = ("closed",), ("decided", "closed_at")
+        here, elsewhere = (old, new) if self.are_old else (new, old)
+        fits = is_old(manifest) == self.are_old and all(name in manifest for name in here)
+        fits = fits and not any(name in manifest for name in elsewhere)
+        check(fits, f"{where}.measured", "it is of another version")
+        if not self.are_old:
+            most = self._session.n_measurements
+            check(manifest["measured"] <= most, f"{where}.measured", f"there are {most}")
+            most = self._session.n_rounds
+            check(manifest["decided"] <= most, f"{where}.decided", f"there are {most}")
+            return
+        for part, counter in (("measured", "n_measurements"), ("closed", "n_rounds")):
+            for name, n in manifest[part].items():
+                known = name in self._trajectories and n <= getattr(
+                    self._trajectories[name].row, counter
+                )
+                check(known, f"{where}.{part}", f"not so many of {name!r}")
+        self._counts.append(manifest["measured"])
+
+    def schedule(self, given: dict[str, Any]) -> Schedule:
+        """Return the pending fits of a file, checked, without open windows."""
+        current, waiting = given["current"], given["waiting"]
+        named = [("current", current), *((f"waiting[{i}]", due) for i, due in enumerate(waiting))]
+        for name, due in named:
+            if due is not None:
+                self.check(due, f"session.schedule.{name}")
+        first, *others = (due and self.as_new(due) for _, due in named)
+        return Schedule.load({"open": [], "current": first, "waiting": others})
+
+    def as_new(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Return a manifest as a watermark."""
+        if not self.are_old:
+            return manifest
+        return as_watermark(manifest, self._session.reward_wait_seconds, self._position_of)
+
+    def _position_of(self, name: str, round: int) -> int:
+        positions = self._trajectories[name].positions
+        return positions[round - 1] if round <= len(positions) else 0
+
+    def arrivals(self) -> dict[str, Ints]:
+        """Return the positions of each trajectory's measurements; all manifests are checked.
+
+        Raises
+        ------
+        InvalidRecord
+            The positions in the file are not 1 to n.
+        """
+        parts = {name: part for name, part in self._trajectories.items() if part.arrived_at}
+        if self.are_old:
+            times = {name: part.arrived_at for name, part in parts.items()}
+            return arrival_order(times, self._counts)
+        found = {name: np.array(part.arrivals, np.int64) for name, part in parts.items()}
+        n = self._session.n_measurements
+        together = np.sort(np.concatenate([np.zeros(0, np.int64), *found.values()]))
+        is_whole = np.array_equal(together, np.arange(1, n + 1))
+        check(is_whole, "position", f"the positions are not 1 to {n}")
+        return found

@@ -53,11 +53,7 @@ def warnings_of(runs: Runs) -> list[str]:
 
 def print_table(settings: SimulationSettings, runs: Runs, console: Console | None = None) -> None:
     """Print the final regret of each algorithm: mean and standard error over the worlds."""
-    table = Table(
-        title=f"Regret after {settings.rounds} rounds: {settings.weights} weights, "
-        f"s={settings.sparsity} h={settings.horizon} d={settings.dim} K={settings.arms} "
-        f"noise {settings.noise}, {settings.seeds} worlds"
-    )
+    table = Table(title=f"Regret after {settings.title}")
     table.add_column("algorithm")
     for column in ("mean regret", "standard error", "smallest", "largest", "seconds a world"):
         table.add_column(column, justify="right")
@@ -102,21 +98,18 @@ def save_plot(settings: SimulationSettings, runs: Runs, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    rounds = np.arange(1, settings.rounds + 1)
+    n_rounds = min(len(run.regret) for of_name in runs.values() for run in of_name)
+    rounds = np.arange(1, n_rounds + 1)
     for i, (name, of_name) in enumerate(runs.items()):
-        curves = np.array([run.regret for run in of_name])
+        curves = np.array([run.regret[:n_rounds] for run in of_name])
         mean = curves.mean(axis=0)
         colour, dash = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
         axes.plot(rounds, mean, color=colour, linestyle=dash, label=name)
         if len(curves) > 1:
             error = curves.std(axis=0, ddof=1) / np.sqrt(len(curves))
             axes.fill_between(rounds, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
-    axes.set(xlabel="round", ylabel="cumulative regret", xlim=(0, settings.rounds), ylim=(0, None))
-    axes.set_title(
-        f"{settings.weights} weights, s={settings.sparsity}, h={settings.horizon}, "
-        f"d={settings.dim}, {settings.seeds} worlds",
-        fontsize=10,
-    )
+    axes.set(xlabel="round", ylabel="cumulative regret", xlim=(0, n_rounds), ylim=(0, None))
+    axes.set_title(settings.title, fontsize=10)
     axes.legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)

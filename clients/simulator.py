@@ -58,6 +58,24 @@ class SimulationSettings:
                 make_options(algorithm, dict(self.options.get(algorithm, {})))
 
     @property
+    def n_rounds(self) -> int:
+        """Number of rounds in one world."""
+        return self.rounds
+
+    @property
+    def title(self) -> str:
+        """What is played, in words."""
+        return f"{self.rounds} rounds: {self.world_words}"
+
+    @property
+    def world_words(self) -> str:
+        """The worlds, in words."""
+        return (
+            f"{self.weights} weights, s={self.sparsity} h={self.horizon} d={self.dim} "
+            f"K={self.arms} noise {self.noise}, {self.seeds} worlds"
+        )
+
+    @property
     def world_seeds(self) -> range:
         """The seeds of the worlds; the agent of a world has the world's seed."""
         return range(self.first_seed, self.first_seed + self.seeds)
@@ -199,17 +217,22 @@ def simulate_all(
     settings: SimulationSettings,
     url: str | None = None,
     *,
+    player: Player | None = None,
     show_progress: bool = False,
     n_side_by_side: int = 8,
     keep_sessions: bool = False,
 ) -> dict[str, list[Run]]:
-    """Play every algorithm on every world; over HTTP, `n_side_by_side` worlds at once."""
-    player = play_in_process if url is None else over_http(url, keep_sessions=keep_sessions)
+    """Play every algorithm on every world; over HTTP, `n_side_by_side` worlds at once.
+
+    `player` is by default the one of a single trajectory.
+    """
+    if player is None:
+        player = play_in_process if url is None else over_http(url, keep_sessions=keep_sessions)
     n_workers = 1 if url is None else n_side_by_side
     with progress(show_progress) as track, ThreadPoolExecutor(n_workers) as pool:
         futures = {}
         for algorithm in settings.algorithms:
-            on_round = track(algorithm, settings.rounds * settings.seeds)
+            on_round = track(algorithm, settings.n_rounds * settings.seeds)
             futures[algorithm] = [
                 pool.submit(player, settings, algorithm, seed, on_round)
                 for seed in settings.world_seeds

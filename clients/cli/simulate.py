@@ -1,4 +1,4 @@
-"""`lhb simulate`: simulated worlds, in process or against a server."""
+"""`lhb simulate`: simulated worlds, one trajectory or many users, here or against a server."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,13 @@ def simulate(
     algorithm: Annotated[
         list[str] | None, typer.Option(help="Algorithm; repeatable.", autocompletion=algorithms)
     ] = None,
-    rounds: Annotated[int, typer.Option(help="T: number of rounds", min=1)] = 2000,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            help="T: number of rounds (2000); with --users their mean number for a user (40)",
+            min=1,
+        ),
+    ] = None,
     horizon: Annotated[int, typer.Option(help="h: number of lags", min=1)] = 100,
     dim: Annotated[int, typer.Option(help="d: numbers in a context", min=1)] = 5,
     arms: Annotated[int, typer.Option(help="K: number of arms", min=1)] = 10,
@@ -38,6 +44,32 @@ def simulate(
     url: Annotated[
         str | None, typer.Option(help="URL of a server to play against; default: in this process.")
     ] = None,
+    users: Annotated[
+        int | None,
+        typer.Option(help="Users who come and go; one session serves them all.", min=1),
+    ] = None,
+    lengths: Annotated[
+        str, typer.Option(help="Law of a user's rounds: fixed | geometric | uniform | pareto")
+    ] = "fixed",
+    arriving: Annotated[
+        float, typer.Option(help="Users who arrive between two rounds of a user, on average")
+    ] = 1.0,
+    spread: Annotated[
+        float, typer.Option(help="How far the users' thetas are apart: tangent of the angle", min=0)
+    ] = 0.0,
+    delay: Annotated[
+        float, typer.Option(help="Mean delay of a reward; 1: between two rounds of a user", min=0)
+    ] = 0.0,
+    lost: Annotated[
+        float, typer.Option(help="Share of rewards that never come", min=0, max=1)
+    ] = 0.0,
+    doubled: Annotated[float, typer.Option(help="Share that come twice", min=0, max=1)] = 0.0,
+    reordered: Annotated[
+        float, typer.Option(help="Share that come after the one behind them", min=0, max=1)
+    ] = 0.0,
+    clients: Annotated[
+        int, typer.Option(help="With --users and --url: clients at once", min=1, max=256)
+    ] = 16,
     plot: Annotated[Path | None, typer.Option(help="Write the regret curves to this PNG.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,26 +78,40 @@ def simulate(
     Example: lhb simulate --algorithm anytime --algorithm uniform --seeds 2
     """
     from clients.simulation_report import print_table, save_plot, summary, warnings_of
-    from clients.simulator import SimulationSettings, simulate_all
+    from clients.simulator import Player, SimulationSettings, simulate_all
+    from clients.user_simulator import UserSettings, play_users_in_process, users_over_http
+    from lhb_engine.simulation.transport import Transport
 
     algorithms = algorithm or [DEFAULT_ALGORITHM]
+    of_users: dict[str, Any] = {"lengths": lengths, "arriving": arriving, "spread": spread}
+    on_the_way = {"delay": delay, "lost": lost, "doubled": doubled, "reordered": reordered}
+    world: dict[str, Any] = {
+        "algorithms": tuple(algorithms),
+        "horizon": horizon,
+        "dim": dim,
+        "arms": arms,
+        "noise": noise,
+        "weights": weights,
+        "sparsity": sparsity,
+        "seeds": seeds,
+        "first_seed": first_seed,
+        "options": _options(option or [], algorithms),
+    } | ({} if rounds is None else {"rounds": rounds})
+    player: Player | None = None
     try:
-        settings = SimulationSettings(
-            algorithms=tuple(algorithms),
-            rounds=rounds,
-            horizon=horizon,
-            dim=dim,
-            arms=arms,
-            noise=noise,
-            weights=weights,
-            sparsity=sparsity,
-            seeds=seeds,
-            first_seed=first_seed,
-            options=_options(option or [], algorithms),
-        )
+        if users is None:
+            _refuse_without_users(of_users | on_the_way)
+            settings = SimulationSettings(**world)
+        else:
+            way = Transport(**on_the_way)
+            settings = UserSettings(**world, **of_users, users=users, transport=way)
+            player = play_users_in_process if url is None else users_over_http(url, clients)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    runs = simulate_all(settings, url, show_progress=not as_json)
+    at_once = 8 if users is None else 1
+    runs = simulate_all(
+        settings, url, player=player, show_progress=not as_json, n_side_by_side=at_once
+    )
     for warning in warnings_of(runs):
         typer.echo(f"warning: {warning}", err=True)
     if plot is not None:
@@ -73,6 +119,13 @@ def simulate(
     if not as_json:
         print_table(settings, runs)
     show(summary(settings, runs), as_json, ())
+
+
+def _refuse_without_users(given: dict[str, Any]) -> None:
+    """Raise a ValueError for an option of `--users` that is not at its default."""
+    for name, value in given.items():
+        if value not in (0.0, {"lengths": "fixed", "arriving": 1.0}.get(name)):
+            raise ValueError(f"--{name} needs --users")
 
 
 def _options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:

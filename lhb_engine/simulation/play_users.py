@@ -154,7 +154,7 @@ class _Log:
         return Trajectory(self._contexts[rows], measured, positions=position)
 
     def history(self) -> History:
-        """Return all users who have begun, and the rewards that have come in."""
+        """Return all users who have begun, by key, and the rewards that have come in."""
         begun = np.unique(self.visits.user[: self.n_played]).tolist()
         parts = {user_key(user): self._trajectory(user) for user in begun}
-        return History(self.environment.world.dim, parts)
+        return History(self.environment.world.dim, dict(sorted(parts.items())))

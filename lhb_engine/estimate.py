@@ -58,7 +58,7 @@ class Estimate:
         95% intervals as pairs of a lower and an upper bound: `theta`, one a number of theta, and
         `lag_weights`, one for each of `lags`, the active lags. None where none can be given.
     no_intervals : str or None
-        Why an estimate of `anytime` has no intervals.
+        Why an estimate that could have intervals has none.
     """
 
     status: Status

@@ -1,4 +1,4 @@
-"""Whether what `anytime` says of its own error is true: its intervals, its angle, its alarms."""
+"""Whether what an algorithm says of its own error is true: its intervals, angle and alarms."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,6 +20,7 @@ CHANGING = ("theta rotates", "theta rotates, memory 500")
 FIXED = ("one-hot, h = 4", "one-hot", "ten fixed arms")  # nothing is said there
 WORLDS = (*BOARD, *DENSE, *(w for w in LIFE if w.name not in (*ELSEWHERE, *CHANGING, *FIXED)))
 QUANTITIES = ("theta", "lag weights", "angle")
+OPTIONS: dict[str, dict[str, Any]] = {"anytime": {}, "ad_lasso": {"standard_errors": True}}
 
 Said = dict[str, list[bool]]
 
@@ -34,18 +35,28 @@ def held(estimate: Estimate, world: LongHorizonEnvironment) -> Said | None:
     true = world.theta / length
     weights = world.weights[intervals["lags"]] * length
     cosine = float(np.clip(estimate.theta @ true, -1.0, 1.0))
+    most = estimate.diagnostics.get("angle_95")  # ad_lasso says no angle
     return {
         "theta": ((theta[:, 0] <= true) & (true <= theta[:, 1])).tolist(),
         "lag weights": [
             bool(low <= w <= high)
             for (low, high), w in zip(lag_weights.tolist(), weights, strict=True)
         ],
-        "angle": [bool(np.arccos(cosine) <= estimate.diagnostics["angle_95"])],
+        "angle": [] if most is None else [bool(np.arccos(cosine) <= most)],
     }
 
 
-def play(world: World, seed: int) -> tuple[list[Said | None], list[tuple[float, float]], int]:
+def play(
+    world: World, seed: int, algorithm: str = "anytime"
+) -> tuple[list[Said | None], list[tuple[float, float]], int]:
     """Play one run.
+
+    Parameters
+    ----------
+    world : World
+    seed : int
+    algorithm : str
+        One of `OPTIONS`.
 
     Returns
     -------
@@ -57,7 +68,8 @@ def play(world: World, seed: int) -> tuple[list[Said | None], list[tuple[float, 
         Fits that raised an alarm.
     """
     environment = world.draw(seed)
-    agent = make_agent("anytime", dim=world.dim, horizon=world.horizon, **world.options)
+    options = world.options if algorithm == "anytime" else OPTIONS[algorithm]
+    agent = make_agent(algorithm, dim=world.dim, horizon=world.horizon, **options)
     run = simulate(
         agent,
         environment,
@@ -71,7 +83,7 @@ def play(world: World, seed: int) -> tuple[list[Said | None], list[tuple[float, 
             continue
         said = held(estimate, environment)
         found.append(said)
-        if said is not None:
+        if said is not None and said["angle"]:
             cosine = float(np.clip(estimate.theta @ environment.theta, -1.0, 1.0))
             angles.append((estimate.diagnostics["angle"], float(np.arccos(cosine))))
     return found, angles, sum(bool(e.diagnostics.get("alarm")) for e in run.estimates)
@@ -81,10 +93,11 @@ def run(
     worlds: Sequence[World],
     seeds: Sequence[int],
     *,
+    algorithm: str = "anytime",
     jobs: int = 1,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[dict[str, Any]]:
-    """Play every world.
+    """Play every world with one of the algorithms in `OPTIONS`.
 
     Returns
     -------
@@ -95,7 +108,7 @@ def run(
     """
     rows = []
     for world in worlds:
-        played = Parallel(n_jobs=jobs)(delayed(play)(world, seed) for seed in seeds)
+        played = Parallel(n_jobs=jobs)(delayed(play)(world, seed, algorithm) for seed in seeds)
         every = [said for found, _, _ in played for said in found]
         angles = np.array([pair for _, pairs, _ in played for pair in pairs]).reshape(-1, 2)
         sizes = np.sqrt(np.mean(angles**2, axis=0)).tolist() if len(angles) else [None, None]

@@ -64,7 +64,10 @@ class LassoOptions(Options):
     )
     standard_errors: bool = field(
         default=False,
-        metadata={"description": "Add standard errors of theta and of the active lag weights."},
+        metadata={
+            "description": "Add standard errors and 95% intervals of theta and of the active lag "
+            "weights, where each of these lags stands out."
+        },
     )
 
     def __post_init__(self) -> None:

@@ -56,9 +56,17 @@ def _tested_along(design: LaggedDesign, y: Floats, theta: Floats) -> Ints | None
     residual = y - columns @ weights
     freedom = len(y) - columns.shape[1]
     variance = max(float(residual @ residual) / freedom, LEAST_SIGMA**2 * float(y @ y) / len(y))
-    # Scheffe's quantile: theta was found on the same rewards, and may follow one lag's noise
-    least = design.dim * float(fdtri(design.dim, freedom, 1 - FALSE_LAG_RATE / h))
-    return np.flatnonzero(weights[:h] > np.sqrt(least * variance * np.diag(inverse)[:h]))
+    error = np.sqrt(variance * np.diag(inverse)[:h])
+    return np.flatnonzero(weights[:h] > least_ratio(design.dim, freedom, h) * error)
+
+
+def least_ratio(dim: int, freedom: int, n_lags: int) -> float:
+    """Return how many standard errors a lag's weight must exceed to be called active.
+
+    It is Scheffe's quantile, because theta was found on the same rewards and may follow one lag's
+    noise.
+    """
+    return sqrt(dim * float(fdtri(dim, freedom, 1 - FALSE_LAG_RATE / n_lags)))
 
 
 def _strict_lasso(design: LaggedDesign, y: Floats) -> Ints:

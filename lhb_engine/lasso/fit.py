@@ -19,7 +19,7 @@ from lhb_engine.lasso.group_lasso import GroupLasso
 from lhb_engine.lasso.rank_one import RankOne, rank_one
 from lhb_engine.lasso.refit import refit
 from lhb_engine.lasso.regularization import LEVEL, entry_rms, noise_adaptive
-from lhb_engine.lasso.standard_errors import rank_one_errors
+from lhb_engine.lasso.standard_errors import intervals, rank_one_errors, said_of
 
 MAX_CONDITION_ENTRIES = 4_000_000
 LEAST_LAM = 1e-9  # of lambda_max; rounding leaves a smaller lam without a certificate
@@ -40,7 +40,8 @@ class BlockLasso:
         Divide every feature by its standard deviation within the fit. lam then belongs to the
         scaled problem and is in units of reward.
     standard_errors : bool
-        Add standard errors of theta and of the active lag weights (`standard_errors`).
+        Add standard errors and intervals of theta and of the active lag weights, or why there are
+        none (`standard_errors`).
     tol : float
         Relative duality gap at which the solver stops.
     level : float
@@ -116,8 +117,13 @@ class BlockLasso:
             common["intercept"] = fitted.baseline
         found = _unstandardized(replace(found, weights=fitted.weights), features)
         if self.standard_errors:
-            errors = rank_one_errors(rows.design, y, active, found)
-            common["diagnostics"]["standard_errors"] = errors and units.restore_errors(errors)
+            said = said_of(rank_one_errors(rows.design, y, active, found), design.n_lags)
+            if isinstance(said, str):
+                common["diagnostics"]["standard_errors"] = None
+                common["no_intervals"] = said
+            else:
+                common["diagnostics"]["standard_errors"] = units.restore_errors(said)
+                common["intervals"] = intervals(said)
         return replace(
             empty,
             status="ok",

@@ -2,19 +2,25 @@
 
 They assume that the active lags are the true ones and were not selected on these rewards, one
 theta for all lags, independent noise of equal variance in every row, and enough rows for the
-linearisation. Selection is ignored, so intervals are too narrow where a lag is borderline.
+linearisation. A lag that was selected only just has an interval that is too narrow and too high,
+so nothing is said beside one.
 """
 
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
+from lhb_engine.lasso.active_lags import least_ratio
 from lhb_engine.lasso.least_squares import LeastSquares
 from lhb_engine.lasso.rank_one import RankOne
 
 MAX_STEPS = 50
+CLEAR = 1.0  # of (5.11)
+WIDER = 1.1  # for what linearisation and lags that are not active leave out
+LEVEL = 0.95
 
 
 def rank_one_errors(
@@ -41,8 +47,8 @@ def rank_one_errors(
     -------
     dict or None
         "lags"; "theta" and "theta_error", (dim,), of the unit vector; "lag_weights" and
-        "lag_weights_error", (len(lags),); "sigma", the noise of a row. None without active lags
-        or with no more rows than parameters.
+        "lag_weights_error", (len(lags),); "sigma", the noise of a row; "freedom", rows less
+        parameters. None without active lags or with no more rows than parameters.
     """
     n, dim, m = design.n_rows, design.dim, len(lags)
     column = design.intercept
@@ -82,6 +88,44 @@ def rank_one_errors(
         "lag_weights": weights.tolist(),
         "lag_weights_error": np.sqrt(np.diag(covariance)[:m]).tolist(),
         "sigma": float(np.sqrt(variance)),
+        "freedom": n - n_parameters,
+    }
+
+
+def said_of(errors: dict[str, Any] | None, n_lags: int) -> dict[str, Any] | str:
+    """Return the standard errors as they are said, or why none are, by docs/model.md (5.11).
+
+    Parameters
+    ----------
+    errors : dict or None
+        Of `rank_one_errors`.
+    n_lags : int
+        Number of lags from which the active ones were selected.
+    """
+    if errors is None:
+        return "No lag is active, or rows are too few for those that are."
+    weights, error = np.array(errors["lag_weights"]), np.array(errors["lag_weights_error"])
+    least = least_ratio(len(errors["theta"]), errors["freedom"], n_lags) + CLEAR
+    if (weights < least * error).any():
+        return "An active lag only just stands out: noise in the same rewards may have chosen it."
+    wider = {
+        name: (WIDER * np.array(errors[name])).tolist()
+        for name in ("theta_error", "lag_weights_error")
+    }
+    return errors | wider
+
+
+def intervals(said: dict[str, Any]) -> dict[str, Any]:
+    """Return 95% intervals from what `said_of` says, in the form of `Estimate.intervals`."""
+    half = float(stdtrit(said["freedom"], 0.5 + LEVEL / 2)) * np.array([-1.0, 1.0])
+    theta, weights = (
+        np.array(said[name])[:, None] + np.array(said[f"{name}_error"])[:, None] * half
+        for name in ("theta", "lag_weights")
+    )
+    return {
+        "theta": np.clip(theta, -1.0, 1.0).tolist(),
+        "lags": said["lags"],
+        "lag_weights": np.maximum(weights, 0.0).tolist(),
     }
 
 

@@ -78,6 +78,9 @@ def _board_lines(result: dict[str, Any], names: list[str]) -> Iterator[str]:
 
 
 def certainty(
+    algorithm: Annotated[
+        str, typer.Option(help="anytime, or ad_lasso with standard_errors.")
+    ] = "anytime",
     world: Annotated[
         list[str] | None, typer.Option(help="Play only this world; repeatable.")
     ] = None,
@@ -86,20 +89,23 @@ def certainty(
     jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """How often the intervals and the angle that anytime says hold, and how often it alarms.
+    """How often the intervals and the angle that an algorithm says hold, and how often it alarms.
 
     Example: lhb bench certainty --seeds 2
     """
     from clients.bench import certainty as table
 
+    if algorithm not in table.OPTIONS:
+        raise typer.BadParameter(f"one of {', '.join(table.OPTIONS)}")
     worlds = [w for w in table.WORLDS if not world or w.name in world]
     if not worlds:
         raise typer.BadParameter(f"no such world; there are {[w.name for w in table.WORLDS]}")
     if not as_json:
         typer.echo(table.HEADER)
     progress = (lambda line: None) if as_json else typer.echo
-    rows = table.run(worlds, range(first_seed, first_seed + seeds), jobs=jobs, progress=progress)
-    show({"worlds": rows}, as_json, ())
+    numbers = range(first_seed, first_seed + seeds)
+    rows = table.run(worlds, numbers, algorithm=algorithm, jobs=jobs, progress=progress)
+    show({"algorithm": algorithm, "worlds": rows}, as_json, ())
 
 
 def coverage(

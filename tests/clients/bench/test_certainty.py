@@ -25,7 +25,7 @@ def test_the_table_counts_what_is_said_and_what_holds(monkeypatch):
         1: ([None], [], 0),
         2: ([{**HELD, "theta": [True, True], "lag weights": []}], [(0.4, 0.4)], 1),
     }
-    monkeypatch.setattr(certainty, "play", lambda world, seed: played[seed])
+    monkeypatch.setattr(certainty, "play", lambda world, seed, algorithm: played[seed])
     found = certainty.run([SMALL], range(3))[0]
     assert (found["directions"], found["said"], found["alarmed"]) == (5, 3, 2)
     assert found["theta"]["covered"] == pytest.approx(5 / 6)
@@ -87,3 +87,10 @@ def test_a_run_is_looked_at_from_100_rounds_on(monkeypatch):
     assert found == [{"theta": [True, True], "lag weights": [], "angle": [False]}, None]
     assert angles == [(0.3, pytest.approx(np.pi / 2))]
     assert alarms == 2
+
+
+def test_ad_lasso_s_standard_errors_are_in_the_same_table():
+    found = certainty.run([replace(SMALL, rounds=300)], range(3), algorithm="ad_lasso")[0]
+    assert 0 < found["said"] <= found["directions"]
+    assert found["theta"]["intervals"] == 2 * found["said"]
+    assert (found["angle"]["covered"], found["said_angle"]) == (None, None)

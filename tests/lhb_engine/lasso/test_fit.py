@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import f as f_distribution
 
 from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow
 from lhb_engine.lasso.fit import BlockLasso
 from lhb_engine.lasso.regularization import entry_rms, noise_adaptive
+from lhb_engine.lasso.standard_errors import intervals, said_of
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 
@@ -166,6 +168,29 @@ def test_equal_rewards_are_no_data(y, fit_intercept):
     assert "equal" in fit.message
 
 
+@pytest.mark.parametrize(("beyond", "is_said"), [(0.9, False), (1.1, True)])
+def test_a_weight_is_said_a_standard_error_beyond_the_limit_of_its_test(beyond, is_said):
+    freedom, n_lags = 300, 50
+    limit = np.sqrt(3 * f_distribution.ppf(1 - 0.1 / n_lags, 3, freedom))  # Scheffe's
+    errors = {
+        "lags": [0, 7],
+        "theta": [1.0, 0.0, 0.0],
+        "theta_error": [0.0, 0.1, 0.1],
+        "lag_weights": [(limit + beyond) * 0.02, 0.5],
+        "lag_weights_error": [0.02, 0.01],
+        "freedom": freedom,
+    }
+    said = said_of(errors, n_lags)
+    assert isinstance(said, dict) == is_said
+    if is_said:
+        assert said["lag_weights_error"] == pytest.approx([0.022, 0.011])
+        assert said["theta_error"] == pytest.approx([0.0, 0.11, 0.11])
+        found = intervals(said)
+        half = 1.968 * 0.011  # t with 300 degrees of freedom
+        assert found["lag_weights"][1] == pytest.approx([0.5 - half, 0.5 + half], rel=1e-4)
+        assert found["lags"] == [0, 7]
+
+
 def test_what_a_fit_reports():
     rows, *_ = rows_of(7, n=1000)
     fit = estimate(rows, standard_errors=True)
@@ -221,3 +246,28 @@ def test_a_baseline_needs_a_row_of_its_own(dim):
         fit = estimate(rows, fit_intercept)
         assert ("measured rows" in fit.message) == (not enough)
         assert fit.status != "insufficient_data" or not enough
+
+
+@pytest.mark.slow
+def test_beside_lags_that_only_just_stand_out_nothing_is_said():
+    """Fifteen equal lags: those that are called active are the ones that noise made larger."""
+    n_silent, inside = 0, []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        contexts = rng.uniform(-1, 1, (600, DIM))
+        theta, w = np.full(DIM, 0.5), np.arange(N_LAGS) % 2 / 15
+        noise = 0.1 + 0.2 * (seed % 3)  # from what stands out to what hardly does
+        y = np.convolve(contexts @ theta, w)[:600] + noise * rng.standard_normal(600)
+        rows = FitRows(LaggedDesign(contexts, N_LAGS), y, "full", 0)
+        found = estimate(rows, standard_errors=True)
+        assert (found.intervals is None) == bool(found.no_intervals)
+        if found.intervals is None:
+            n_silent += len(found.active_lags) > 0
+            assert found.diagnostics["standard_errors"] is None
+            continue
+        low, high = np.array(found.intervals["lag_weights"]).T
+        true = w[found.intervals["lags"]]
+        inside += [*(low <= true) & (true <= high)]
+    assert n_silent > 50
+    assert len(inside) > 300
+    assert 0.9 <= np.mean(inside) <= 0.99

@@ -6,8 +6,9 @@ Written by `lhb reproduce report` from the records in [results](results), a file
 by hand. `lhb reproduce NAME && lhb reproduce report` runs one experiment again and replaces its
 record, its figure and its section here. A record keeps each statistic as mean, standard error and
 number of seeds, or as counts. Records of kind "stated" hold the rounded intervals of an earlier
-edition instead; their processor time is that of one seed times the number of seeds. Code is named by
-a digest of what the numbers depend on (`sweep.code_digest`), which holds where a commit is not kept.
+edition instead; their processor time is that of one seed times the number of seeds. Code is named
+by a digest of what the numbers depend on (`sweep.code_digest`), which holds where a commit is not
+kept.
 
 The rules were committed before the results: [claims.toml](claims.toml) gives each claim's place in
 the paper, statistic, settings, margin and seeds, with the date and the reason of every change. A

@@ -4,9 +4,21 @@ import typer
 
 from clients.cli.bench.agents import certainty, coverage, decide
 from clients.cli.bench.fits import fit
-from clients.cli.bench.server import neighbours, serve, soak, start
+from clients.cli.bench.server import neighbours, serve, soak, start, users
 from clients.cli.bench.solver import costs, solver
 
 bench = typer.Typer(help="Measure speed, memory and regret.", no_args_is_help=True)
-for command in (solver, costs, fit, serve, start, soak, neighbours, decide, certainty, coverage):
+for command in (
+    solver,
+    costs,
+    fit,
+    serve,
+    start,
+    soak,
+    neighbours,
+    users,
+    decide,
+    certainty,
+    coverage,
+):
     bench.command()(command)

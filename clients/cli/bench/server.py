@@ -123,3 +123,34 @@ def _neighbours_table(measured: dict[str, Any]) -> Iterator[str]:
         row += [f"{beside['longest_ms']:.0f}"]
         row += [f"{beside['throughput']:.0f}, {found['share_of_throughput']:.2f}"]
         yield f"| {name} | {' | '.join(row)} | {found['flood_requests']} |"
+
+
+def users(
+    trajectories: Annotated[
+        list[int] | None, typer.Option(help="Numbers of trajectories. Default: 1000 and 10 000.")
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(help="URL of a migrated PostgreSQL database. Default: new SQLite files."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="A measurement.", min=0.1)] = 5.0,
+    processes: Annotated[
+        int, typer.Option(help="Number of API processes, on PostgreSQL.", min=1)
+    ] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Measure one session of many trajectories with 10 rounds each, beside one of one trajectory.
+
+    Example: lhb bench users
+    """
+    from clients.bench.server import users as of_users
+
+    measured = of_users.run(database, trajectories or [1000, 10_000], seconds, processes)
+    show(measured, as_json, _users_table(measured["trajectories"]))
+
+
+def _users_table(measured: dict[int, dict[str, Any]]) -> Iterator[str]:
+    yield f"| trajectories | {' | '.join(f'{n:,}'.replace(',', ' ') for n in measured)} |"
+    yield "|-" * (len(measured) + 1) + "|"
+    for name in next(iter(measured.values())):
+        yield f"| {name} | {' | '.join(str(found[name]) for found in measured.values())} |"

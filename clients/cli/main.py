@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import typer
 
+from clients.cli.backup import backup, restore
 from clients.cli.bench import bench
 from clients.cli.demo import demo
 from clients.cli.evaluate import evaluate
@@ -31,6 +32,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve,
     "worker": worker,
     "migrate": migrate,
+    "backup": backup,
+    "restore": restore,
     "simulate": simulate,
     "demo": demo,
     "sessions": sessions,

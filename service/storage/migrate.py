@@ -15,10 +15,8 @@ from sqlalchemy.pool import NullPool
 
 from service.storage.database_url import is_sqlite, sqlite_path
 from service.storage.ports import Refused
-from service.storage.schema import script
+from service.storage.schema import ONE_AT_A_TIME, script
 from service.storage.sqlite.file_lock import FileLock
-
-ONE_AT_A_TIME = 0x6C6862  # advisory lock that lets one process migrate at a time
 
 
 def migrate(url: str) -> tuple[str | None, str]:

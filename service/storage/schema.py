@@ -9,6 +9,8 @@ from importlib.resources import files
 
 from service.storage.ports import Refused
 
+# advisory lock of PostgreSQL that lets one process at a time make tables
+ONE_AT_A_TIME = 0x6C6862
 VERSION_TABLE = """
 create table alembic_version (
     version_num varchar(32) not null,
@@ -39,11 +41,38 @@ def head() -> str:
     return revisions()[-1]
 
 
-def whole_schema(dialect: str) -> str:
-    """Return one script of all revisions that also records the newest for alembic."""
-    scripts = [script(revision, dialect) for revision in revisions()]
-    note = f"insert into alembic_version values ('{head()}');"
+def whole_schema(dialect: str, last: str | None = None) -> str:
+    """Return one script of all revisions to `last` that also records it for alembic.
+
+    Parameters
+    ----------
+    dialect : str
+        "sqlite" or "postgres".
+    last : str, optional
+        By default the newest.
+    """
+    last = last or head()
+    scripts = [script(revision, dialect) for revision in revisions() if revision <= last]
+    note = f"insert into alembic_version values ('{last}');"
     return "\n".join([*scripts, VERSION_TABLE, note])
+
+
+def known_revision(found: str | None) -> str:
+    """Return the revision of a database, if this program knows it.
+
+    Raises
+    ------
+    WrongSchema
+        The schema is newer or missing.
+    """
+    if found is None:
+        raise WrongSchema("the database has no schema yet: run `lhb migrate`")
+    if found not in revisions():
+        raise WrongSchema(
+            f"the database has schema {found}, which is newer than this program's {head()}: "
+            "run a newer release"
+        )
+    return found
 
 
 def check_revision(found: str | None) -> None:
@@ -61,13 +90,7 @@ def check_revision(found: str | None) -> None:
     """
     if found == head():
         return
-    if found is None:
-        raise WrongSchema("the database has no schema yet: run `lhb migrate`")
-    if found in revisions():
-        raise WrongSchema(
-            f"the database has schema {found}, this program needs {head()}: run `lhb migrate`"
-        )
+    older = known_revision(found)
     raise WrongSchema(
-        f"the database has schema {found}, which is newer than this program's {head()}: "
-        "run a newer release"
+        f"the database has schema {older}, this program needs {head()}: run `lhb migrate`"
     )

@@ -2,7 +2,7 @@
 
 HEAD = """# Results: the paper's experiments, reproduced
 
-Written by `lhb reproduce report` from the records in [results](results), a file a run; do not edit
+Written by `lhb reproduce report` from the records in docs/results, a file a run; do not edit
 by hand. `lhb reproduce NAME && lhb reproduce report` runs one experiment again and replaces its
 record, its figure and its section here. A record keeps each statistic as mean, standard error and
 number of seeds, or as counts. Records of kind "stated" hold the rounded intervals of an earlier

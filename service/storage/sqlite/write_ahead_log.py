@@ -18,7 +18,7 @@ GROWTH_BYTES = 2**20
 CUT_BYTES = 2**25
 COPIED = (
     "{0} was copied without its log {0}-wal, or the log was deleted: what the log held is missing. "
-    "Copy while the server is stopped, or with `sqlite3 {0} \".backup 'copy.db'\"`. To serve what "
+    "Copy while the server is stopped, or with `lhb backup`. To serve what "
     "is here: `sqlite3 {0} 'pragma user_version = 0'`"
 )
 

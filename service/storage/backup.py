@@ -1,0 +1,94 @@
+"""`lhb backup` and `lhb restore`: a whole database as one file, and back into an empty one."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from service.storage.database_url import is_sqlite, sqlite_path
+from service.storage.ports import Refused
+
+
+class Contents(NamedTuple):
+    """What a backup holds: the revision of its schema, and how many sessions."""
+
+    schema: str
+    n_sessions: int
+
+
+def back_up(url: str, target: Path) -> Contents:
+    """Write the committed rows of a database to a file, while servers write.
+
+    The file holds one moment of the database. It was read whole again before it gets its name.
+
+    Parameters
+    ----------
+    url : str
+        The database's URL.
+    target : Path
+        The file; SQLite's own format, or that of ``pg_dump --format=custom``.
+
+    Raises
+    ------
+    Refused
+        The file exists, the database is not ours or damaged, or PostgreSQL's tools are missing.
+    Unavailable
+        The database does not answer.
+    """
+    if target.exists():
+        raise Refused(f"{target} exists; a backup replaces no file")
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # for its owner alone
+    try:
+        if is_sqlite(url):
+            from service.storage.sqlite.backup import back_up as back_up_sqlite
+
+            found = back_up_sqlite(sqlite_path(url), part)
+        else:
+            from service.storage.postgres.backup import back_up as back_up_postgres
+
+            found = back_up_postgres(url, part)
+        _sync(part)
+        part.rename(target)
+        _sync(target.resolve().parent)
+    finally:
+        part.unlink(missing_ok=True)
+    return Contents(*found)
+
+
+def restore(source: Path, url: str) -> Contents:
+    """Fill an empty database from a backup, whole or not at all.
+
+    Parameters
+    ----------
+    source : Path
+        A file of `back_up` from a database of the same kind.
+    url : str
+        The database's URL: a SQLite file that is missing or empty, or a PostgreSQL database without
+        tables.
+
+    Raises
+    ------
+    Refused
+        The database is not empty or owned by a server, the file is damaged or no backup of this
+        program, or PostgreSQL's tools are missing.
+    Unavailable
+        The database does not answer.
+    """
+    with source.open("rb"):
+        pass  # a file that cannot be read is said so in a line
+    if is_sqlite(url):
+        from service.storage.sqlite.backup import restore as restore_sqlite
+
+        return Contents(*restore_sqlite(source, sqlite_path(url)))
+    from service.storage.postgres.backup import restore as restore_postgres
+
+    return Contents(*restore_postgres(source, url))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clients import (
         ApiError,
+        AsyncClient,
+        AsyncSession,
+        BufferFull,
         Client,
         Conflict,
         Decision,
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Agent",
     "ApiError",
+    "AsyncClient",
+    "AsyncSession",
+    "BufferFull",
     "Client",
     "Conflict",
     "Decision",

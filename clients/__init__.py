@@ -9,9 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .sdk.client import Client
+    from .sdk.client import AsyncClient, Client
     from .sdk.errors import (
         ApiError,
+        BufferFull,
         Conflict,
         Invalid,
         NotFound,
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
         Unauthorized,
         Unavailable,
     )
-    from .sdk.session import Session
+    from .sdk.session import AsyncSession, Session
     from .sdk.wire import Decision
 
 __all__ = [
     "ApiError",
+    "AsyncClient",
+    "AsyncSession",
+    "BufferFull",
     "Client",
     "Conflict",
     "Decision",
@@ -36,8 +40,17 @@ __all__ = [
 ]
 
 
+MODULES = {
+    "AsyncClient": "client",
+    "AsyncSession": "session",
+    "Client": "client",
+    "Decision": "wire",
+    "Session": "session",
+}
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"Client": "client", "Session": "session", "Decision": "wire"}.get(name, "errors")
+    module = MODULES.get(name, "errors")
     return getattr(import_module(f"{__name__}.sdk.{module}"), name)

@@ -199,7 +199,7 @@ def play_session(
     return arms, rewards, gaps
 
 
-def settled_estimates(session: Session) -> list[dict[str, Any]]:
+def settled_estimates(session: Session) -> list[Mapping[str, Any]]:
     """Wait until no fit is due or running, then return every estimate."""
     patience = time.monotonic() + FIT_PATIENCE_SECONDS
     while any(epoch["status"] in ("due", "fitting") for epoch in session.epochs()):

@@ -1,5 +1,6 @@
 """The result of a fit, with what supports it."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
@@ -96,7 +97,7 @@ class Estimate:
         return out
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Estimate":
+    def from_json(cls, data: Mapping[str, Any]) -> "Estimate":
         """Invert `to_json`; unknown keys are ignored."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         theta = known.get("theta")

@@ -1,6 +1,6 @@
 """`lhb session show`: what a session has learned, drawn in the terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -39,7 +39,7 @@ def show_session(
     show({"session": found.info, "estimate": estimate}, as_json, _lines(found.info, estimate))
 
 
-def _lines(info: dict[str, Any], estimate: dict[str, Any]) -> Iterator[str]:
+def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str]:
     deciding = info["deciding"].replace("_", " ")
     rounds = f"{info['algorithm']}, {info['n_rounds']} rounds, {deciding}"
     yield f"{info['name'] or info['id']}: {rounds}"

@@ -27,14 +27,14 @@ def sessions(
     show({"sessions": found}, as_json, table(HEADS, map(_row, found)))
 
 
-def _from_server(url: str, archived: bool) -> list[dict[str, Any]]:
+def _from_server(url: str, archived: bool) -> list[Mapping[str, Any]]:
     from clients import Client
 
     with Client(url) as client:
         return [session.info for session in client.sessions(archived=archived)]
 
 
-def _from_database(archived: bool) -> list[dict[str, Any]]:
+def _from_database(archived: bool) -> list[Mapping[str, Any]]:
     """Read every tenant's sessions, beside a running server."""
     from service.agent_cache import deciding
     from service.api.sessions import session_answer

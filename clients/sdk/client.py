@@ -5,22 +5,32 @@
         decision = session.decide(contexts)
         session.reward(1.5, round=decision.round)
 
-Every write carries an idempotency key that the client makes (a session's name, a decision's
-event_id), so a retry after a lost answer gets the first answer and never acts twice.
+`AsyncClient` does the same with `await`. Every write carries an idempotency key that the client
+makes (a session's name, a decision's event_id), so a retry after a lost answer gets the first
+answer and never acts twice.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from .retries import RetryingClient
-from .session import Session
-from .wire import decision_body
+from .answers import AlgorithmAnswer, ItemAnswer, SessionAnswer
+from .connection import AsyncConnection, Connection, SyncConnection
+from .errors import Conflict, NotFound
+from .reward_buffer import RefusedReward, RewardBuffer
+from .session import AsyncSession, Session
+from .steps import Async, Listing, Steps, Sync, listing, operation
+from .wire import BatchItem, decision_body, given, path_of, reward_body
+
+S = TypeVar("S", Session, AsyncSession)
+URL = "http://127.0.0.1:8080"
 
 
-class Client(RetryingClient):
-    """A connection to one service.
+class ClientOperations(Generic[S]):
+    """What `Client` and `AsyncClient` do. With the latter, operations are awaited.
 
     Parameters
     ----------
@@ -32,12 +42,57 @@ class Client(RetryingClient):
         Seconds for one attempt; above the service's 30 s wait for a blocking refit.
     n_retries : int
         Further attempts after a lost connection or a 429, 502, 503 or 504.
-    transport : httpx.BaseTransport, optional
+    buffer : path, optional
+        A file that keeps rewards until the service has answered (`docs/how-to.md`). It is made if
+        it is not there; what an earlier program has left in it is sent.
+    buffer_limit : int
+        Rewards that the file holds. Beyond it a reward is refused with `BufferFull`; none that is
+        kept is given up.
+    transport : httpx transport, optional
         For tests.
     """
 
+    _connection: Connection
+    _connect: ClassVar[type[Any]]
+    _make: type[S]
+
+    def __init__(
+        self,
+        url: str = URL,
+        *,
+        api_key: str | None = None,
+        timeout: float = 45.0,
+        n_retries: int = 5,
+        buffer: str | PathLike[str] | None = None,
+        buffer_limit: int = 100_000,
+        transport: Any = None,
+    ) -> None:
+        file = None if buffer is None else RewardBuffer(Path(buffer), buffer_limit)
+        self._connection = self._connect(url, api_key, timeout, n_retries, file, transport)
+
+    @operation
+    def request(self, /, method: str, path: str, **options: Any) -> Steps[Any]:
+        """Make one call, with retries.
+
+        Parameters
+        ----------
+        method, path : str
+        **options
+            Those of httpx: json, params.
+
+        Raises
+        ------
+        ApiError
+            The service refused the request.
+        httpx.TransportError
+            The service was not reached by any attempt.
+        """
+        return self._connection.call(method, path, **options)
+
+    @operation
     def create_session(
         self,
+        /,
         name: str | None = None,
         *,
         dim: int,
@@ -45,8 +100,12 @@ class Client(RetryingClient):
         algorithm: str | None = None,
         seed: int | None = None,
         options: Mapping[str, Any] | None = None,
+        reward_mode: Literal["single", "sum"] | None = None,
+        reward_wait_seconds: float | None = None,
+        default_reward: float | None = None,
+        refit: Literal["background", "blocking"] | None = None,
         **settings: Any,
-    ) -> Session:
+    ) -> Steps[S]:
         """Create a session, or find the one that has this name and these settings.
 
         Parameters
@@ -57,39 +116,81 @@ class Client(RetryingClient):
             Numbers in a context.
         horizon : int
             Number of lags.
-        algorithm, seed, options : optional
+        algorithm, seed, options, reward_mode, reward_wait_seconds, default_reward, refit : optional
             By default those of the service. `algorithms` lists what there is.
         **settings
-            reward_mode, reward_wait_seconds, default_reward, refit.
+            Further members of the body.
 
         Raises
         ------
         Conflict
             A session of this name has other settings.
         """
-        chosen = {"algorithm": algorithm, "seed": seed, **settings}
-        body = {
-            "name": name or f"session-{uuid.uuid4()}",
-            "dim": dim,
-            "horizon": horizon,
-            "options": dict(options or {}),
-            **{key: value for key, value in chosen.items() if value is not None},
+        settings |= {
+            "algorithm": algorithm,
+            "seed": seed,
+            "reward_mode": reward_mode,
+            "reward_wait_seconds": reward_wait_seconds,
+            "default_reward": default_reward,
+            "refit": refit,
         }
-        return Session(self, self.request("POST", "/v1/sessions", json=body))
+        return (yield from self._create(name, dim, horizon, options, settings))
 
-    def session(self, session_id: str) -> Session:
+    @operation
+    def get_or_create(self, /, name: str, *, dim: int, horizon: int, **settings: Any) -> Steps[S]:
+        """Return the session of this name, whatever its settings; create it if there is none.
+
+        Takes what `create_session` takes. An archived session is found too.
+        """
+        options = settings.pop("options", None)
+        try:
+            info: SessionAnswer = yield from self._connection.call("GET", path_of(name))
+        except NotFound:
+            try:
+                return (yield from self._create(name, dim, horizon, options, settings))
+            except Conflict:  # another program has just made it
+                info = yield from self._connection.call("GET", path_of(name))
+        return self._session(info)
+
+    @operation
+    def session(self, session: str) -> Steps[S]:
         """Return an existing session, by its id or its name."""
-        return Session(self, self.request("GET", f"/v1/sessions/{quote(session_id, safe='')}"))
+        return self._session((yield from self._connection.call("GET", path_of(session))))
 
-    def sessions(self, **filters: Any) -> Iterator[Session]:
-        """Iterate over all sessions, page by page."""
-        return (Session(self, info) for info in self.pages("/v1/sessions", **filters))
+    def session_handle(self, session: str) -> S:
+        """Return a session by its id or its name, without asking the service for it.
 
-    def algorithms(self) -> list[dict[str, Any]]:
+        For a program that has rewards to give while the service is away.
+        """
+        return self._make(self._connection, session)
+
+    @listing
+    def sessions(
+        self, *, name: str | None = None, archived: bool = False, limit: int | None = None
+    ) -> Listing[S]:
+        """Iterate over sessions.
+
+        Parameters
+        ----------
+        name : str, optional
+            Only the session of this name.
+        archived : bool
+            Archived ones too.
+        limit : int, optional
+            Sessions of a page.
+        """
+        params = given({"name": name, "archived": archived, "limit": limit})
+        return Listing("/v1/sessions", params, self._session)
+
+    @operation
+    def algorithms(self) -> Steps[list[AlgorithmAnswer]]:
         """List the algorithms, each with the schema of its options."""
-        return list(self.request("GET", "/v1/algorithms")["items"])
+        items: list[AlgorithmAnswer]
+        items = (yield from self._connection.call("GET", "/v1/algorithms"))["items"]
+        return items
 
-    def batch(self, items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    @operation
+    def batch(self, items: Iterable[BatchItem | Mapping[str, Any]]) -> Steps[list[ItemAnswer]]:
         """Make decisions and store rewards of many sessions in one transaction.
 
         Parameters
@@ -97,14 +198,96 @@ class Client(RetryingClient):
         items : iterable of mappings
             At most 1000, each {"session_id": ..., "decision": {...}} or
             {"session_id": ..., "reward": {...}}, as the routes take them; contexts may be an array.
+            The buffer does not keep these rewards.
 
         Returns
         -------
         list of dict
             An answer an item, in order: `status`, and `decision`, `reward` or `problem`.
         """
-        asked = [dict(item) for item in items]
+        asked: list[dict[str, Any]] = [dict(item) for item in items]
         for item in asked:
             if "decision" in item:
                 item["decision"] = decision_body(**item["decision"])
-        return list(self.request("POST", "/v1/batch", json={"items": asked})["items"])
+            if "reward" in item:
+                item["reward"] = reward_body(item["reward"])
+        answered: list[ItemAnswer]
+        body = {"items": asked}
+        answered = (yield from self._connection.call("POST", "/v1/batch", json=body))["items"]
+        return answered
+
+    @operation
+    def flush(self) -> Steps[int]:
+        """Send the rewards that the buffer keeps; return how many still wait."""
+        return self._connection.delivery.flush()
+
+    def refused_rewards(self, *, forget: bool = False) -> list[RefusedReward]:
+        """Return kept rewards that the service refused; `forget` makes room of them."""
+        buffer = self._connection.delivery.buffer
+        return [] if buffer is None else buffer.refused(forget=forget)
+
+    def _create(
+        self,
+        name: str | None,
+        dim: int,
+        horizon: int,
+        options: Mapping[str, Any] | None,
+        settings: Mapping[str, Any],
+    ) -> Steps[S]:
+        body = {
+            "name": name or f"session-{uuid.uuid4()}",
+            "dim": dim,
+            "horizon": horizon,
+            "options": dict(options or {}),
+            **given(settings),
+        }
+        return self._session((yield from self._connection.call("POST", "/v1/sessions", json=body)))
+
+    def _session(self, info: SessionAnswer) -> S:
+        return self._make(self._connection, info["id"], info)
+
+
+class Client(Sync, ClientOperations[Session]):
+    """A connection to one service. `ClientOperations` says what it takes and does."""
+
+    _connection: SyncConnection
+    _connect = SyncConnection
+    _make = Session
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; what the buffer keeps is sent once more before."""
+        self._connection.close()
+
+
+class AsyncClient(Async, ClientOperations[AsyncSession]):
+    """A connection to one service whose operations are awaited; else like `Client`."""
+
+    _connection: AsyncConnection
+    _connect = AsyncConnection
+    _make = AsyncSession
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; what the buffer keeps is sent once more before."""
+        await self._connection.close()

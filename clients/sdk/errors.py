@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from .problem_codes import ProblemCode
+
 
 class ApiError(Exception):
     """The service refused a request.
@@ -21,9 +23,9 @@ class ApiError(Exception):
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
-        self.code = str(problem.get("code", "http_error"))
+        self.code: ProblemCode = problem.get("code", "http_error")
         self.detail = str(problem.get("detail", ""))
-        self.field = problem.get("field")
+        self.field: str | None = problem.get("field")
         where = f" ({self.field})" if self.field else ""
         super().__init__(f"{status} {self.code}{where}: {self.detail}")
 
@@ -53,6 +55,16 @@ class Unavailable(ApiError):
 
     A write may have been made or not: repeat it with the same id, and it is made once.
     """
+
+
+class BufferFull(Exception):
+    """The offline buffer holds as many rewards as it may, and the service does not take them now.
+
+    None of them was given up. The reward at hand was neither kept nor sent.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the buffer holds {limit} rewards at most, and there is no room for more")
 
 
 _KINDS: dict[int, type[ApiError]] = {

@@ -1,33 +1,34 @@
 """One session on the service: its decisions, rewards and what was learned from them."""
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from .retries import RetryingClient
-from .wire import Decision, decision_body, encoded
+from .answers import DecisionAnswer, HistoryAnswer, RankAnswer
+from .connection import AsyncConnection, SyncConnection
+from .delivery import Received
+from .session_reads import SessionReads
+from .steps import Async, Steps, Sync, operation
+from .wire import Contexts, Decision, RewardItem, decision_body, encoded, given, reward_body
 
 
-class Session:
-    """One durable agent on the service. `info` is the session as last read."""
+class SessionOperations(SessionReads):
+    """What `Session` and `AsyncSession` do. With the latter, operations are awaited."""
 
-    def __init__(self, client: RetryingClient, info: dict[str, Any]) -> None:
-        self._client = client
-        self.info = info
-        self.id: str = info["id"]
-        self._path = f"/v1/sessions/{self.id}"
-
+    @operation
     def decide(
         self,
-        contexts: Any,
+        /,
+        contexts: Contexts,
         *,
-        rewards: Iterable[Mapping[str, Any]] = (),
+        rewards: Iterable[RewardItem | Mapping[str, Any]] = (),
         trajectory: str = "",
         event_id: str | None = None,
         arm_ids: Sequence[str] | None = None,
+        forced_arm: int | None = None,
         **body: Any,
-    ) -> Decision:
+    ) -> Steps[Decision]:
         """Choose one row of `contexts`.
 
         Parameters
@@ -41,8 +42,10 @@ class Session:
             Idempotency key; by default a random one.
         arm_ids : sequence of str, optional
             A name for each arm, echoed in the answer.
+        forced_arm : int, optional
+            The arm that was shown, where something else decided.
         **body
-            forced_arm: the arm that was shown, where something else decided.
+            Further members of the body.
 
         Raises
         ------
@@ -50,14 +53,36 @@ class Session:
             The service refused; no decision was made. No reward was stored either, but by 503
             `fit_pending` (all were) and 503 `outcome_unknown` (repeat with the same `event_id`).
         """
-        body |= {"rewards": list(rewards), "trajectory": trajectory, "arm_ids": arm_ids}
-        asked = decision_body(contexts=contexts, event_id=event_id, **body)
-        return Decision.from_json(self._post("decisions", asked))
+        asked = decision_body(
+            contexts=contexts,
+            event_id=event_id,
+            rewards=[self._reward(one) for one in rewards],
+            trajectory=trajectory,
+            arm_ids=None if arm_ids is None else list(arm_ids),
+            forced_arm=forced_arm,
+            **body,
+        )
+        return Decision.from_json((yield from self._decision(asked)))
 
-    def skip(self, **body: Any) -> dict[str, Any]:
+    @operation
+    def skip(
+        self,
+        /,
+        *,
+        rewards: Iterable[RewardItem | Mapping[str, Any]] = (),
+        trajectory: str = "",
+        event_id: str | None = None,
+        **body: Any,
+    ) -> Steps[DecisionAnswer]:
         """Record a round without action. Takes what `decide` takes, without contexts and arms."""
-        return dict(self._post("decisions", decision_body(skip=True, **body)))
+        riding = [self._reward(one) for one in rewards]
+        asked = decision_body(
+            skip=True, rewards=riding, trajectory=trajectory, event_id=event_id, **body
+        )
+        answer: DecisionAnswer = yield from self._decision(asked)
+        return answer
 
+    @operation
     def reward(
         self,
         value: float,
@@ -69,7 +94,7 @@ class Session:
         at: datetime | str | None = None,
         reward_id: str | None = None,
         trajectory: str = "",
-    ) -> dict[str, Any]:
+    ) -> Steps[Received]:
         """Store one reward, measured over a round or a span of rounds.
 
         Parameters
@@ -79,38 +104,47 @@ class Session:
             Exactly one of these says when it was measured: a round, a decision's round, a span, or
             (in sum mode) the round under way at a time: a datetime with an offset, or RFC 3339.
         reward_id : str, optional
-            Idempotency key; required in sum mode.
+            Idempotency key; in sum mode by default a random one.
         trajectory : str
+
+        Returns
+        -------
+        Received
+            With a buffer, `kept` is 1 if the reward waits on disk: the service is away.
 
         Raises
         ------
         Conflict
             The round has another value already.
+        BufferFull
+            The service is away, and the buffer has no room.
         """
-        where = {
+        reward = {
+            "value": value,
             "round": round,
             "event_id": event_id,
             "first_round": first_round,
             "last_round": last_round,
-            "at": at.isoformat() if isinstance(at, datetime) else at,
+            "at": at,
             "reward_id": reward_id,
             "trajectory": trajectory or None,
         }
-        body = {"value": value, **{k: v for k, v in where.items() if v is not None}}
-        return dict(self._post("rewards", body))
+        return self._send_rewards(self._reward(reward))
 
-    def rewards(self, rewards: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    @operation
+    def rewards(self, rewards: Iterable[RewardItem | Mapping[str, Any]]) -> Steps[Received]:
         """Store several rewards, all or nothing."""
-        return dict(self._post("rewards", {"rewards": list(rewards)}))
+        return self._send_rewards({"rewards": [self._reward(one) for one in rewards]})
 
+    @operation
     def history(
         self,
-        contexts: Any,
+        contexts: Contexts,
         rewards: Sequence[float | None] | None = None,
         *,
         trajectory: str = "",
         import_id: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Steps[HistoryAnswer]:
         """Append logged rounds, to start warm.
 
         Parameters
@@ -125,44 +159,49 @@ class Session:
             twice. By default a random one.
         """
         body = {"contexts": encoded(contexts), "import_id": import_id or str(uuid.uuid4())}
-        optional = {"rewards": rewards, "trajectory": trajectory or None}
-        body |= {key: value for key, value in optional.items() if value is not None}
-        return dict(self._post("history", body))
+        body |= given({"rewards": rewards, "trajectory": trajectory or None})
+        answer: HistoryAnswer = yield from self._post("history", body)
+        return answer
 
-    def credit(self, **params: Any) -> Iterator[dict[str, Any]]:
-        """Iterate over past decisions: what each has earned, and is still expected to earn."""
-        return self._client.pages(f"{self._path}/credit", **params)
-
-    def rank(self, contexts: Any) -> dict[str, Any]:
+    @operation
+    def rank(
+        self, contexts: Contexts, *, trajectory: str = "", arm_ids: Sequence[str] | None = None
+    ) -> Steps[RankAnswer]:
         """Score a context set without making a decision."""
-        return dict(self._post("rank", {"contexts": encoded(contexts)}))
+        body: dict[str, Any] = {"contexts": encoded(contexts)}
+        if trajectory:
+            body["trajectory"] = trajectory
+        if arm_ids is not None:
+            body["arm_ids"] = list(arm_ids)
+        answer: RankAnswer = yield from self._post("rank", body)
+        return answer
 
-    def estimate(self) -> dict[str, Any]:
-        """Return theta and the lag weights in use; {"status": "none"} before the first fit."""
-        return dict(self._client.request("GET", f"{self._path}/estimate"))
-
-    def estimates(self) -> Iterator[dict[str, Any]]:
-        """Iterate over the fits, oldest first."""
-        return self._client.pages(f"{self._path}/estimates")
-
-    def trajectories(self, **params: Any) -> Iterator[dict[str, Any]]:
-        """Iterate over trajectories: how many rounds each has, and how many lack a reward."""
-        return self._client.pages(f"{self._path}/trajectories", **params)
-
-    def rounds(self, **params: Any) -> Iterator[dict[str, Any]]:
-        """Iterate over the log: one item a round, oldest first.
-
-        `trajectory` says whose log it is, where the session has more than the one without a key.
-        """
-        return self._client.pages(f"{self._path}/rounds", **params)
-
-    def epochs(self) -> Iterator[dict[str, Any]]:
-        """Iterate over the schedule: what was fitted, what is due and why, what is next."""
-        return self._client.pages(f"{self._path}/epochs")
-
-    def delete(self) -> None:
+    @operation
+    def delete(self) -> Steps[None]:
         """Delete the session and all its data."""
-        self._client.request("DELETE", self._path)
+        yield from self._connection.call("DELETE", self._path)
 
-    def _post(self, resource: str, body: dict[str, Any]) -> Any:
-        return self._client.request("POST", f"{self._path}/{resource}", json=body)
+    def _decision(self, body: dict[str, Any]) -> Steps[Any]:
+        return self._connection.delivery.decision(self.id, self._path, body)
+
+    def _send_rewards(self, body: dict[str, Any]) -> Steps[Received]:
+        return self._connection.delivery.rewards(self.id, self._path, body)
+
+    def _post(self, resource: str, body: dict[str, Any]) -> Steps[Any]:
+        return self._connection.call("POST", f"{self._path}/{resource}", json=body)
+
+    def _reward(self, reward: Mapping[str, Any]) -> dict[str, Any]:
+        is_sum = self._info is None or self._info["reward_mode"] == "sum"
+        return reward_body(reward, with_id=is_sum)
+
+
+class Session(Sync, SessionOperations):
+    """One durable agent on the service."""
+
+    _connection: SyncConnection
+
+
+class AsyncSession(Async, SessionOperations):
+    """One durable agent on the service; its operations are awaited."""
+
+    _connection: AsyncConnection

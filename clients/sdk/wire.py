@@ -4,15 +4,60 @@ import base64
 import os
 import random
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from datetime import datetime
+from typing import Any, Protocol, Self, TypedDict
+from urllib.parse import quote
 
 import httpx
 
 from .errors import error_of
 
 RETRY_STATUS = frozenset({429, 502, 503, 504})
+
+
+class Array(Protocol):
+    """An array, such as numpy's. One that lends its memory as float64 is sent exactly and fast."""
+
+    def tolist(self) -> Any:
+        """Return nested lists."""
+
+
+Contexts = Sequence[Sequence[float]] | Array
+
+
+class RewardItem(TypedDict, total=False):
+    """A value, and exactly one of: round, event_id, first_round with last_round, at."""
+
+    value: float
+    trajectory: str | None
+    round: int | None
+    event_id: str | None
+    first_round: int | None
+    last_round: int | None
+    at: datetime | str | None
+    reward_id: str | None
+
+
+class DecisionBody(TypedDict, total=False):
+    """A round to decide, as an item of a batch."""
+
+    contexts: Contexts
+    trajectory: str | None
+    event_id: str | None
+    arm_ids: Sequence[str] | None
+    rewards: Iterable[RewardItem]
+    forced_arm: int | None
+    skip: bool
+
+
+class BatchItem(TypedDict, total=False):
+    """A decision or a reward of one session, which is named by its id or its name."""
+
+    session_id: str
+    decision: DecisionBody
+    reward: RewardItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +89,11 @@ def authorization(api_key: str | None = None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
+def path_of(session: str) -> str:
+    """Return the path of a session, by its id or its name."""
+    return f"/v1/sessions/{quote(session, safe='')}"
+
+
 def answer_of(response: httpx.Response) -> Any:
     """Parse a response.
 
@@ -62,27 +112,49 @@ def answer_of(response: httpx.Response) -> Any:
 
 
 def backoff(attempt: int, retry_after: str | None) -> float:
-    """Return the seconds until the next attempt: what Retry-After says, else a random delay."""
-    if retry_after is not None and retry_after.isdigit():
-        return min(float(retry_after), 30.0)
+    """Return the seconds until the next attempt: a random delay, after what Retry-After says."""
     # full jitter, so that clients which failed together do not come back together
-    return random.uniform(0.0, min(0.1 * 2**attempt, 5.0))
+    delay = random.uniform(0.0, min(0.1 * 2**attempt, 5.0))
+    if retry_after is not None and retry_after.isdigit():
+        return min(float(retry_after), 30.0) + delay
+    return delay
 
 
 def decision_body(
-    *, contexts: Any = None, event_id: str | None = None, **body: Any
+    *,
+    contexts: Contexts | None = None,
+    event_id: str | None = None,
+    rewards: Iterable[Mapping[str, Any]] = (),
+    **body: Any,
 ) -> dict[str, Any]:
     """Build a decision's body, with an idempotency key: a retry gets the first answer."""
     asked = {key: value for key, value in body.items() if value not in (None, "", [])}
     if contexts is not None:
         asked["contexts"] = encoded(contexts)
+    if riding := [reward_body(reward) for reward in rewards]:
+        asked["rewards"] = riding
     return {**asked, "event_id": event_id or str(uuid.uuid4())}
 
 
-def encoded(contexts: Any) -> Any:
+def given(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what was not said."""
+    return {key: value for key, value in members.items() if value is not None}
+
+
+def reward_body(reward: Mapping[str, Any], *, with_id: bool = False) -> dict[str, Any]:
+    """Build a reward's body; `with_id`: give it an idempotency key if it has none."""
+    body = given(reward)
+    if isinstance(body.get("at"), datetime):
+        body["at"] = body["at"].isoformat()
+    if with_id:
+        body.setdefault("reward_id", str(uuid.uuid4()))
+    return body
+
+
+def encoded(contexts: Contexts) -> Any:
     """Encode a float64 array as base64 (exact, and cheap to parse), anything else as lists."""
     try:
-        view = memoryview(contexts)
+        view = memoryview(contexts)  # type: ignore[arg-type]
     except TypeError:
         return contexts.tolist() if hasattr(contexts, "tolist") else contexts
     if view.format not in ("d", "<d"):

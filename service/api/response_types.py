@@ -5,6 +5,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel
 
 from lhb_engine.agents.base import Deciding
+from service.field_types import Refit, RewardMode
 from service.problems import ProblemCode
 
 Item = TypeVar("Item")
@@ -69,10 +70,10 @@ class SessionAnswer(BaseModel):
     horizon: int
     seed: int
     options: dict[str, Any]
-    reward_mode: str
+    reward_mode: RewardMode
     reward_wait_seconds: float
     default_reward: float | None
-    refit: str
+    refit: Refit
     created_at: str
     archived: bool
     n_rounds: int

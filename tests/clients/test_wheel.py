@@ -25,12 +25,7 @@ with Client({url!r}) as client:
     except NotFound as error:
         print(error.code, decision.round, clients.billing.WHO, service.mail.WHO)
 """
-TYPED = """
-from lhb import Client
-
-with Client() as client:
-    reveal_type(client.create_session(dim=2, horizon=4).decide([[0.3, -0.1]]).round)
-"""
+TYPED = (ROOT / "tests/clients/typed_program.py").read_text()
 
 
 def run(*command: str | Path, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -92,9 +87,15 @@ def test_the_client_works_beside_folders_of_the_same_names(
 
 @pytest.mark.slow
 def test_a_type_checker_sees_the_client(scripts: Path, home: Path) -> None:
-    (home / "typed.py").write_text(TYPED)
     mypy = (sys.executable, "-m", "mypy", "--strict", "--python-executable", scripts / "python")
-    assert 'Revealed type is "int"' in checked(*mypy, "typed.py", cwd=home)
+    (home / "typed.py").write_text(TYPED)
+    checked(*mypy, "typed.py", cwd=home)
+    wrong = TYPED.replace("round=decision.round", "rond=decision.round")
+    wrong = wrong.replace('== "unknown_session"', '== "unknown_sesion"')
+    (home / "typed.py").write_text(wrong)
+    said = run(*mypy, "typed.py", cwd=home).stdout
+    assert 'Unexpected keyword argument "rond"' in said
+    assert "Non-overlapping equality check" in said
 
 
 @pytest.mark.slow

@@ -1,11 +1,26 @@
-"""A row has the columns of its table; the client reads what is answered of a decision."""
+"""A row has the columns of its table; the client has the types of what the service answers."""
 
 from dataclasses import fields
+from enum import Enum
+from types import UnionType
+from typing import (
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import pytest
+from pydantic import BaseModel
 
-from clients.sdk.wire import Decision
+from clients.sdk import answers
+from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
 from lhb_engine.estimate import Estimate
+from service.api import request_bodies, response_types, round_types
 from service.api.response_types import DecisionAnswer, FitAnswer
 from service.records import DecisionRow
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
@@ -62,3 +77,54 @@ def test_the_client_reads_what_is_answered_of_a_decision() -> None:
 
 def test_an_estimate_is_answered_with_all_its_fields() -> None:
     assert {f.name for f in fields(Estimate)} <= set(FitAnswer.model_fields)
+
+
+ANSWERS = [name for name in vars(answers) if name.endswith("Answer")]
+
+
+def shape(kind: Any, *, may_be_null: bool = True) -> Any:
+    """A type as text and tuples, in which a model and the client's dictionary of it are equal."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is NotRequired:
+        return shape(parts[0])
+    if origin is Literal:
+        return ("literal", *sorted(parts))
+    if origin in (Union, UnionType):
+        kinds = {shape(part) for part in parts if may_be_null or part is not type(None)}
+        return frozenset(kinds) if len(kinds) > 1 else kinds.pop()
+    if parts:
+        return (origin, *map(shape, parts))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return ("literal", *sorted(member.value for member in kind))
+    is_ours = is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, BaseModel))
+    return kind.__name__ if is_ours else kind
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_client_has_the_types_that_the_service_answers(name: str) -> None:
+    ours = getattr(answers, name)
+    model: Any = getattr(response_types, name, None) or getattr(round_types, name)
+    hints, found = get_type_hints(ours), model.model_fields
+    assert list(hints) == list(found)
+    for member, field in found.items():
+        assert (member in ours.__required_keys__) == field.is_required(), member
+        # a member that may be absent need not be null as well
+        kinds = {shape(field.annotation, may_be_null=null) for null in (True, field.is_required())}
+        assert shape(hints[member]) in kinds, member
+
+
+def test_every_answer_of_the_service_has_a_type_in_the_client() -> None:
+    served = {
+        name
+        for module in (response_types, round_types)
+        for name, model in vars(module).items()
+        if name.endswith("Answer") and issubclass(model, BaseModel)
+    }
+    elsewhere = {"BatchAnswer", "AliveAnswer", "ReadyAnswer"}  # the client does not hand these out
+    assert served - elsewhere == set(ANSWERS)
+
+
+@pytest.mark.parametrize("body", [RewardItem, DecisionBody, BatchItem])
+def test_the_client_writes_what_the_service_reads(body: Any) -> None:
+    read = getattr(request_bodies, body.__name__)
+    assert get_type_hints(body).keys() == get_type_hints(read).keys()

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from lhb import ApiError, Client
+from lhb import ApiError, Client, NotFound
 
 CONTEXTS = [[0.3, -0.1], [0.2, 0.9]]
 
@@ -33,8 +33,8 @@ def lossy_url(url: str) -> Iterator[str]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {"content-type": self.headers.get("Content-Type", "")}
             answer = httpx.request(self.command, url + self.path, content=body, headers=headers)
-            n_writes += self.command == "POST"
-            if self.command == "POST" and n_writes % 2:
+            n_writes += self.command != "GET"
+            if self.command != "GET" and n_writes % 2:
                 self.close_connection = True
                 return
             self.send_response(answer.status_code)
@@ -42,7 +42,7 @@ def lossy_url(url: str) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(answer.content)
 
-        do_GET = do_POST = forward
+        do_GET = do_POST = do_DELETE = forward
 
         def log_message(self, format: str, *args: object) -> None:
             """Quiet."""
@@ -104,6 +104,15 @@ def test_a_lost_answer_is_asked_for_again_and_acts_once(lossy_url: str) -> None:
             rounds.append(decision.round)
         assert rounds == list(range(1, 11))
         assert len(list(session.rounds())) == 10
+
+
+def test_what_a_lost_answer_has_deleted_is_deleted(lossy_url: str, client: Client) -> None:
+    with Client(lossy_url) as lossy:
+        session = lossy.create_session(algorithm="uniform", dim=2, horizon=5)
+        session.delete()  # done by the first attempt, not found by the second
+    for gone in (client.session_handle(session.id), client.session_handle("nobody")):
+        with pytest.raises(NotFound):  # no attempt of this call has done it
+            gone.delete()
 
 
 def test_an_error_names_the_field(client: Client) -> None:

@@ -1,0 +1,268 @@
+"""What the service answers, as types of dictionaries. The service's own types are the same.
+
+They are described in /openapi.json; `service/api/response_types.py` has these names.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from .problem_codes import ProblemCode
+
+Deciding = Literal["in_use", "lapsed", "exploring", "none"]
+
+
+class DecisionAnswer(TypedDict):
+    """One decision."""
+
+    event_id: str
+    round: int
+    arm: int | None
+    arm_id: str | None
+    scores: list[float]
+    propensity: float | None
+    epoch: int
+    model_version: int
+    next_fit_round: int | None
+    explored: bool
+
+
+class AcceptedAnswer(TypedDict):
+    """How many rewards were new, and how many had been received before."""
+
+    accepted: int
+    repeated: int
+
+
+class ProblemAnswer(TypedDict):
+    """RFC 9457 problem details."""
+
+    type: str
+    title: str
+    status: int
+    code: ProblemCode
+    detail: str
+    field: str | None
+    errors: NotRequired[list[dict[str, str]] | None]
+
+
+class ItemAnswer(TypedDict):
+    """One item of a batch: its status, and the answer that its own route would give."""
+
+    status: int
+    decision: NotRequired[DecisionAnswer]
+    reward: NotRequired[AcceptedAnswer]
+    problem: NotRequired[ProblemAnswer]
+
+
+class SessionAnswer(TypedDict):
+    """A session."""
+
+    id: str
+    name: str | None
+    algorithm: str
+    dim: int
+    horizon: int
+    seed: int
+    options: dict[str, Any]
+    reward_mode: Literal["single", "sum"]
+    reward_wait_seconds: float
+    default_reward: float | None
+    refit: Literal["background", "blocking"]
+    created_at: str
+    archived: bool
+    n_rounds: int
+    n_trajectories: int
+    model_version: int
+    fit_due: bool
+    deciding: Deciding
+
+
+class HistoryAnswer(TypedDict):
+    """The rounds that were appended, and how many rewards they have."""
+
+    first_round: int
+    last_round: int
+    rewards: int
+
+
+class RankAnswer(TypedDict):
+    """Scores of arms, and the arms from best to worst."""
+
+    scores: list[float]
+    ranking: list[int]
+    arm_ids: list[str] | None
+    model_version: int
+    deciding: Deciding
+
+
+class WindowAnswer(TypedDict):
+    """The rounds that a fit reads, its number of lags, and the round after which it is due."""
+
+    epoch: int
+    first: int
+    last: int
+    n_lags: int
+    due: int
+
+
+class IntervalsAnswer(TypedDict):
+    """95% intervals, each a lower and an upper bound; those of `lag_weights` belong to `lags`."""
+
+    theta: list[tuple[float, float]]
+    lags: list[int]
+    lag_weights: list[tuple[float, float]]
+
+
+class FitAnswer(TypedDict):
+    """A fit. The members of its estimate are absent if it failed or was skipped."""
+
+    status: Literal["ok", "zero", "insufficient_data", "failed", "skipped"]
+    reason: str | None
+    number: int
+    epoch: int
+    due: int
+    model_version: int
+    parent: int
+    window: WindowAnswer
+    attempts: int
+    at: str
+    in_use: bool
+    theta: NotRequired[list[float] | None]
+    lag_weights: NotRequired[list[float] | None]
+    active_lags: NotRequired[list[int] | None]
+    design: NotRequired[str | None]
+    intercept: NotRequired[float | None]
+    lam: NotRequired[float | None]
+    lambda_max: NotRequired[float | None]
+    sigma_hat: NotRequired[float | None]
+    duality_gap: NotRequired[float | None]
+    n_iterations: NotRequired[int | None]
+    converged: NotRequired[bool | None]
+    singular_ratio: NotRequired[float | None]
+    sign_margin: NotRequired[float | None]
+    n_rows: NotRequired[int | None]
+    n_missing: NotRequired[int | None]
+    first_round: NotRequired[int | None]
+    last_round: NotRequired[int | None]
+    seconds: NotRequired[float | None]
+    message: NotRequired[str | None]
+    diagnostics: NotRequired[dict[str, Any] | None]
+    candidates: NotRequired[list[list[float]] | None]
+    intervals: NotRequired[IntervalsAnswer | None]
+    no_intervals: NotRequired[str | None]
+
+
+class EstimateAnswer(FitAnswer):
+    """The estimate that decisions are made by now."""
+
+    deciding: Literal["in_use"]
+
+
+class NoEstimateAnswer(TypedDict):
+    """No estimate is in use. Status is "lapsed" if the last one, `last`, is too old."""
+
+    status: Literal["none", "lapsed"]
+    deciding: Deciding
+    last: NotRequired[FitAnswer | None]
+
+
+class EpochAnswer(TypedDict):
+    """One fit of the schedule: done, due or to come."""
+
+    epoch: int
+    status: str
+    window: WindowAnswer
+    reason: NotRequired[str | None]
+    due_reason: NotRequired[str | None]
+    number: NotRequired[int | None]
+    model_version: NotRequired[int | None]
+    at: NotRequired[str | None]
+    due_at: NotRequired[str | None]
+    attempts: NotRequired[int | None]
+    retry_at: NotRequired[str | None]
+    n_complete: NotRequired[int | None]
+    n_missing: NotRequired[int | None]
+    overdue_at: NotRequired[str | None]
+
+
+class SpanAnswer(TypedDict):
+    """A value measured over several rounds."""
+
+    first_round: int
+    last_round: int
+    value: float
+
+
+class RoundAnswer(TypedDict):
+    """One round of the log."""
+
+    round: int
+    event_id: str
+    arm: int | None
+    arm_id: str | None
+    context: list[float] | None
+    reward: float | None
+    n_rewards: int
+    spans: list[SpanAnswer]
+    propensity: float | None
+    explored: bool
+    forced: bool
+    epoch: int
+    model_version: int
+    at: str
+
+
+class CreditAnswer(TypedDict):
+    """A decision's expected share in the rewards so far, and in those to come.
+
+    Both are null if no estimate is in use, or if it does not identify the lags that pay; `reason`
+    says why.
+    """
+
+    round: int
+    event_id: str
+    arm: int | None
+    arm_id: str | None
+    earned: float | None
+    to_come: float | None
+    reason: str | None
+    n_lags_passed: int
+
+
+class BinAnswer(TypedDict):
+    """Some consecutive rounds of a session. Means are null where nothing was measured or chosen."""
+
+    first_round: int
+    last_round: int
+    n_measured: int
+    reward: float | None
+    expected: float | None
+    explored: float | None
+
+
+class SeriesAnswer(TypedDict):
+    """A session's last rounds in bins, and whether the estimate in use raised an alarm."""
+
+    first_round: int
+    last_round: int
+    alarm: bool | None
+    items: list[BinAnswer]
+
+
+class AlgorithmAnswer(TypedDict):
+    """An algorithm, and the JSON schema of its options."""
+
+    name: str
+    summary: str
+    needs_truth: bool
+    served: bool
+    learns_within_epoch: bool
+    options: dict[str, Any]
+
+
+class TrajectoryAnswer(TypedDict):
+    """A trajectory; `n_missing` rounds have no reward among its last 1000 rounds."""
+
+    trajectory: str
+    n_rounds: int
+    n_missing: int
+    last_decision_at: str

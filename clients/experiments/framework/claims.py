@@ -160,6 +160,8 @@ class Verdict:
     @property
     def obstacle(self) -> str:
         """The reason why there is no verdict; empty if there is one."""
+        if not self.measured:
+            return "not measured by this rule"
         absent = set(self.rule.settings) - set(self.measured)
         other = set(self.measured) - set(self.rule.settings)
         if absent or other:

@@ -59,6 +59,7 @@ def test_other_settings_than_the_rules_are_not_judged() -> None:
     other = Verdict(RULE, {"a": at(0.5), "b": at(0.5), "c": at(0.5)}, 3)
     assert other.outcome is Outcome.NOT_JUDGED
     assert "c" in str(other)
+    assert str(Verdict(RULE, {}, 3)) == "not judged (not measured by this rule)"
 
 
 def test_a_verdict_cannot_be_given() -> None:

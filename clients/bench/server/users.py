@@ -34,7 +34,13 @@ JSON = {"content-type": "application/json"}
 FIT_PATIENCE = 600.0  # seconds to wait for the fit that the last reward makes due
 
 
-def run(database: str | None, sizes: list[int], seconds: float, n_processes: int) -> dict[str, Any]:
+def run(
+    database: str | None,
+    sizes: list[int],
+    seconds: float,
+    n_processes: int,
+    on_size: Callable[[int, dict[str, Any]], None] = lambda n, found: None,
+) -> dict[str, Any]:
     """Measure sessions of 1 and of each of `sizes` trajectories.
 
     Parameters
@@ -47,6 +53,8 @@ def run(database: str | None, sizes: list[int], seconds: float, n_processes: int
         How long single decisions, and then batches, are sent.
     n_processes : int
         API processes on PostgreSQL.
+    on_size : callable
+        Called with each size and what was measured, as soon as it is.
     """
     found = {}
     for n in [1, *sizes]:
@@ -55,6 +63,7 @@ def run(database: str | None, sizes: list[int], seconds: float, n_processes: int
             url = database or f"sqlite:///{file}"
             with _serving(url, 1 if database is None else n_processes) as started:
                 found[n] = _measured(started, n, seconds, _size_of(database, file))
+        on_size(n, found[n])
     return {
         "settings": {
             "database": "sqlite" if database is None else "postgresql",

@@ -145,7 +145,11 @@ def users(
     """
     from clients.bench.server import users as of_users
 
-    measured = of_users.run(database, trajectories or [1000, 10_000], seconds, processes)
+    def on_size(n: int, found: dict[str, Any]) -> None:
+        typer.echo(f"{n}: {found}", err=True)  # a large one takes long
+
+    sizes = trajectories or [1000, 10_000]
+    measured = of_users.run(database, sizes, seconds, processes, on_size)
     show(measured, as_json, _users_table(measured["trajectories"]))
 
 

@@ -1,5 +1,6 @@
 """Types with limits: of request bodies, and of stored fields that an imported file fills."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -21,6 +22,9 @@ Key = Annotated[str, Field(max_length=256, pattern=NO_ZERO_BYTE)]
 EventId = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
 # "~" begins the event ids of the server
 ClientId = Annotated[str, Field(max_length=256, pattern="^[^~\\x00][^\\x00]*$")]
+MOST_LETTERS = 256  # of the name of a feature, and of a category
+FEATURE = re.compile(f"[^=\\x00]{{1,{MOST_LETTERS}}}")  # "=" is between a feature and its category
+Feature = Annotated[str, Field(pattern=f"^{FEATURE.pattern}$")]
 
 Dim = Annotated[int, Field(ge=1, le=100_000, description="number of features of a context")]
 Horizon = Annotated[int, Field(ge=1, le=1_000_000, description="number of lags")]

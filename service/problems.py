@@ -106,6 +106,7 @@ class ProblemCode(StrEnum):
         "The shape of an array does not fit the session or the other arrays.",
     )
     RAGGED = "ragged", 422, "Contexts of one set have different lengths."
+    NO_COLUMN = "no_column", 422, "A feature, or a category, finds every column taken."
     NO_ARMS = "no_arms", 422, "The context set is empty."
     UNKNOWN_ALGORITHM = "unknown_algorithm", 422, "There is no algorithm of this name."
     ORACLE_REFUSED = (

@@ -34,9 +34,8 @@ SERVER_EVENT = "~"  # a server-made event id is this and the decision's number, 
 class SessionRow:
     """One session: its settings, its counters and its schedule of fits.
 
-    `n_complete` is the number of complete rounds in the last open window. It has a column of its
-    own since it changes with every reward, while `schedule` changes only when a fit becomes due or
-    ends. `created_as` is the name in the creating body: it identifies a repeat after a rename.
+    `n_complete` counts the complete rounds of the last open window: unlike `schedule`, it changes
+    with every reward. `created_as`, the name in the creating body, tells a repeat after a rename.
     """
 
     tenant: str
@@ -64,6 +63,7 @@ class SessionRow:
     schedule: Schedule = field(default_factory=Schedule)
     created_as: str | None = None
     append_token: str | None = None  # of the log that is being appended in slices
+    names: Text | None = None  # JSON of its `Names`; None: it has none
 
     @property
     def key(self) -> SessionKey:

@@ -10,6 +10,7 @@ from clients.cli.refusals import CommandGroup
 
 session = typer.Typer(cls=CommandGroup, help="One session of a server.", no_args_is_help=True)
 BAR = 40  # columns of the longest bar
+LABEL = 24  # of the longest name of a feature: a line has 80 columns
 MOST_LAGS = 24  # with more of them, the largest weights alone are drawn
 
 
@@ -50,7 +51,9 @@ def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str
         yield estimate["reason"]
     yield ""
     yield "theta, by feature"
-    yield from _bars(range(len(estimate["theta"])), estimate["theta"], set())
+    features = [*(info["features"] or ())]
+    labels = [*features, *map(str, range(len(features), info["dim"]))]
+    yield from _bars(range(len(estimate["theta"])), estimate["theta"], set(), labels)
     yield ""
     weights = estimate["lag_weights"]
     yield f"lag weights, by rounds ago (* active, of {info['horizon']} lags)"
@@ -58,9 +61,16 @@ def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str
     yield from _bars(sorted(largest), weights, set(estimate["active_lags"] or ()))
 
 
-def _bars(numbers: Sequence[int], values: Sequence[float], marked: set[int]) -> Iterator[str]:
+def _bars(
+    numbers: Sequence[int],
+    values: Sequence[float],
+    marked: set[int],
+    labels: Sequence[str] | None = None,
+) -> Iterator[str]:
     longest = max((abs(value) for value in values), default=0.0) or 1.0
-    for number in numbers:
+    shown = {number: str(number) if labels is None else labels[number] for number in numbers}
+    width = min(LABEL, max(6, *map(len, shown.values()))) if shown else 0
+    for number, label in shown.items():
         bar = "█" * round(BAR * abs(values[number]) / longest)
         mark = "*" if number in marked else " "
-        yield f"{number:>6} {mark} {values[number]:+9.4f}  {bar}".rstrip()
+        yield f"{label[:width]:>{width}} {mark} {values[number]:+9.4f}  {bar}".rstrip()

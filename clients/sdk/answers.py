@@ -67,6 +67,9 @@ class SessionAnswer(TypedDict):
     reward_wait_seconds: float
     default_reward: float | None
     refit: Literal["background", "blocking"]
+    features: list[str] | None
+    categories: Literal["one_hot", "hashed"]
+    arms: list[str] | None
     created_at: str
     archived: bool
     n_rounds: int
@@ -155,6 +158,7 @@ class EstimateAnswer(FitAnswer):
     """The estimate that decisions are made by now."""
 
     deciding: Literal["in_use"]
+    features: NotRequired[list[str] | None]
 
 
 class NoEstimateAnswer(TypedDict):

@@ -33,6 +33,7 @@ ProblemCode = Literal[
     "not_finite",
     "wrong_shape",
     "ragged",
+    "no_column",
     "no_arms",
     "unknown_algorithm",
     "oracle_refused",

@@ -33,7 +33,7 @@ class SessionOperations(SessionReads):
 
         Parameters
         ----------
-        contexts : (n_arms, dim) nested lists or float64 array
+        contexts : (n_arms, dim) nested lists or float64 array, or a mapping for each arm
         rewards : iterable of mappings
             Rewards of earlier rounds to store first, such as {"round": 3, "value": 0.5}.
         trajectory : str

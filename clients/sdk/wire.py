@@ -24,7 +24,7 @@ class Array(Protocol):
         """Return nested lists."""
 
 
-Contexts = Sequence[Sequence[float]] | Array
+Contexts = Sequence[Sequence[float]] | Sequence[Mapping[str, float | str]] | Array
 
 
 class RewardItem(TypedDict, total=False):

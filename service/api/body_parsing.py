@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from service.api.msgspec_types import msgspec_type
 from service.api.request_bodies import (
+    TAGS,
     BatchBody,
     DecisionBody,
     HistoryBody,
@@ -150,8 +151,6 @@ _CODES = {
     "too_long": ProblemCode.OUT_OF_RANGE,
     "greater_than": ProblemCode.OUT_OF_RANGE,
 }
-_BRANCHES = {"list[list[float]]", "EncodedContexts"}
-_UNION = "contexts"  # a union of two types; an error about one of its elements is more specific
 
 
 def _problem(error: ValidationError, body: bytes) -> Problem:
@@ -173,7 +172,6 @@ def _problem(error: ValidationError, body: bytes) -> Problem:
     errors: list[dict[str, Any]] = [
         {"code": _CODES.get(d["type"], ProblemCode.INVALID), "field": name, "detail": d["msg"]}
         for name, d in named
-        if not (name.endswith(_UNION) and any(_is_within(other, name) for other, _ in named))
     ][:20]
     top = errors[0]
     several = errors if len(errors) > 1 else None
@@ -181,12 +179,8 @@ def _problem(error: ValidationError, body: bytes) -> Problem:
     return Problem(top["code"], detail, top["field"], errors=several)
 
 
-def _is_within(name: str, whole: str) -> bool:
-    return name.startswith((f"{whole}[", f"{whole}."))
-
-
 def _field(location: tuple[int | str, ...]) -> str:
-    return field_name(tuple(part for part in location if part not in _BRANCHES)) or "body"
+    return field_name(tuple(part for part in location if part not in TAGS)) or "body"
 
 
 SESSION = BodyParser(SessionBody)

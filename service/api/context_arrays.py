@@ -1,7 +1,11 @@
-"""Conversion of a parsed body's contexts to a checked (K, dim) array of float64."""
+"""Conversion of a parsed body's contexts to a checked (K, dim) array of float64.
+
+Contexts with names are only checked here; the session's names make numbers of them.
+"""
 
 from base64 import b64decode
 from binascii import Error as Base64Error
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -9,24 +13,26 @@ from msgspec.msgpack import encode
 
 from lhb_engine.history import Floats
 from service.api.request_bodies import MAX_ARMS
-from service.field_types import LARGEST
+from service.field_types import FEATURE, LARGEST, MOST_LETTERS
+from service.names import Context
 from service.problems import Problem, ProblemCode
 
 _LITTLE = np.dtype("<f8")
 
 
-def read_contexts(value: Any) -> Floats:
-    """Convert a body's contexts to an array.
+def read_contexts(value: Any) -> Floats | list[Context]:
+    """Convert a body's contexts to an array, or check contexts with names.
 
     Parameters
     ----------
-    value : list of list of float, or dict
-        The `contexts` member: rows of numbers, or an `EncodedContexts`.
+    value : list of list of float, list of dict, or dict
+        The `contexts` member: rows of numbers, objects, or an `EncodedContexts`.
 
     Returns
     -------
-    (K, dim) array of float64
-        One row per arm; K and dim are at least 1.
+    (K, dim) array of float64, or list of dict
+        One row per arm; K and dim are at least 1. With names: the K objects, each with numbers and
+        texts; True and False are 1 and 0.
 
     Raises
     ------
@@ -34,6 +40,8 @@ def read_contexts(value: Any) -> Floats:
         422 naming the context: there is none, lengths differ, or a number is not finite or larger
         than `LARGEST` in size.
     """
+    if type(value) is list and value and type(value[0]) is dict:
+        return [_named(arm, context) for arm, context in enumerate(value)]
     contexts = _decoded(value) if isinstance(value, dict) else _stacked(value)
     n_arms, dim = contexts.shape
     if n_arms == 0:
@@ -45,6 +53,30 @@ def read_contexts(value: Any) -> Floats:
     if not flat.dot(flat) <= LARGEST**2:
         _refuse_out_of_range(contexts)
     return contexts
+
+
+def _named(arm: int, context: Any) -> Context:
+    """Check one context with names."""
+    return {name: _feature(f"contexts[{arm}]", name, value) for name, value in context.items()}
+
+
+def _feature(place: str, name: str, value: Any) -> float | str:
+    """Check one feature; return its text, or its number as a float."""
+    field = f"{place}.{name}"
+    if not FEATURE.fullmatch(name):
+        detail = f'the name of a feature has 1 to {MOST_LETTERS} characters, and no "="'
+        raise Problem(ProblemCode.INVALID, detail, place)
+    if isinstance(value, str):
+        if len(value) > MOST_LETTERS or "\0" in value:
+            detail = f"{field}: a category has at most {MOST_LETTERS} characters"
+            raise Problem(ProblemCode.INVALID, detail, field)
+        return value
+    if not isinstance(value, int | float):
+        detail = f"{field}: a feature is a number, a text, true or false"
+        raise Problem(ProblemCode.INVALID, detail, field)
+    if not abs(value) <= LARGEST:
+        raise _bad_number(field, value)
+    return float(value)
 
 
 def _stacked(rows: list[list[float]]) -> Floats:
@@ -92,8 +124,11 @@ def _refuse_out_of_range(contexts: Floats) -> None:
     if not len(found):
         return
     arm, i = found[0].tolist()
-    field = f"contexts[{arm}][{i}]"
-    if np.isfinite(contexts[arm, i]):
+    raise _bad_number(f"contexts[{arm}][{i}]", contexts[arm, i])
+
+
+def _bad_number(field: str, value: float) -> Problem:
+    if isinstance(value, int) or isfinite(value):  # an int may be too large for a float
         detail = f"{field}: the absolute value of a number is at most {LARGEST:g}"
-        raise Problem(ProblemCode.OUT_OF_RANGE, detail, field)
-    raise Problem(ProblemCode.NOT_FINITE, f"{field}: not a finite number", field)
+        return Problem(ProblemCode.OUT_OF_RANGE, detail, field)
+    return Problem(ProblemCode.NOT_FINITE, f"{field}: not a finite number", field)

@@ -15,7 +15,7 @@ from service.api.response_types import (
     NoEstimateAnswer,
     Page,
 )
-from service.api.sessions import read_session, timestamp
+from service.api.sessions import names_answer, read_session, timestamp
 from service.due_fits import DueFit, OpenWindow, window_to_json
 from service.records import EstimateRow, SessionRow
 from service.storage.reader import Reader
@@ -71,7 +71,7 @@ async def get_estimate(session_id: str, request: Request) -> Response:
         assert record is not None
         found = estimate_answer(record, decides == "in_use")
         if decides == "in_use":
-            return {**found, "deciding": decides}
+            return {**found, "deciding": decides, "features": names_answer(session)["features"]}
         return {"status": "lapsed", "deciding": decides, "last": found}
 
     return await read_session(request, session_id, answer)

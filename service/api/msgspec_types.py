@@ -18,7 +18,7 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType, is_typeddict
 
-from service.api.request_bodies import ENCODED
+from service.api.request_bodies import ENCODED, SLOW
 
 LIMITS = ("ge", "le", "gt", "lt", "min_length", "max_length", "pattern")
 
@@ -44,7 +44,8 @@ def msgspec_type(kind: Any) -> Any:
     if origin in (Required, NotRequired):
         return msgspec_type(parts[0])
     if origin in (Union, UnionType):
-        return Union[tuple(map(msgspec_type, parts))]  # noqa: UP007
+        hot = [part for part in parts if SLOW not in get_args(part)]
+        return Union[tuple(map(msgspec_type, hot))]  # noqa: UP007
     return list[msgspec_type(parts[0])] if origin is list else kind  # type: ignore[misc]
 
 

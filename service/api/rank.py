@@ -1,5 +1,6 @@
 """POST /v1/sessions/{id}/rank: score arms without taking a decision."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from service.api.decisions import check_arms
 from service.api.documentation import documented, takes
 from service.api.response_types import RankAnswer
 from service.api.sessions import read_session
-from service.commands.sessions import refuse_width
+from service.commands.contexts import arms_of, numbers_of
 from service.records import SessionRow
 from service.storage.reader import Reader
 
@@ -33,12 +34,16 @@ async def post_rank(session_id: str, request: Request) -> Response:
     of the arms. Nothing is written and no round begins.
     """
     asked = RANK.read(await request.body())
-    contexts = read_contexts(asked["contexts"])
+    given = read_contexts(asked["contexts"])
     trajectory, arm_ids = asked.get("trajectory") or "", asked.get("arm_ids")
-    check_arms(len(contexts), arm_ids)
+    check_arms(len(given), arm_ids)
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        refuse_width(session, contexts)
+        contexts, _ = numbers_of(session, given)
+        assert contexts is not None
+        arms: Sequence[str] | None = arm_ids
+        if arms is None and session.names is not None:
+            arms = arms_of(session, len(contexts))
         agent = build_agent(session, reader.agent_state(session.key))
         found = reader.trajectory((*session.key, trajectory))
         round = 1 if found is None else found.n_rounds + 1
@@ -53,7 +58,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
         return {
             "scores": scores.tolist(),
             "ranking": ranking,
-            "arm_ids": None if arm_ids is None else [arm_ids[arm] for arm in ranking],
+            "arm_ids": None if arms is None else [arms[arm] for arm in ranking],
             "model_version": session.model_version,
             "deciding": agent.deciding(session.n_rounds),
         }

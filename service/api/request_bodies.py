@@ -7,13 +7,23 @@ into these types, and /openapi.json shows their schema.
 import re
 from typing import Annotated, Any, Literal, Required
 
-from pydantic import AwareDatetime, BeforeValidator, ConfigDict, FailFast, Field, with_config
+from pydantic import (
+    AwareDatetime,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    FailFast,
+    Field,
+    Tag,
+    with_config,
+)
 from typing_extensions import TypeAliasType, TypedDict
 
 from service.field_types import (
     STRICT,
     Dim,
     EventId,
+    Feature,
     Horizon,
     Key,
     Name,
@@ -23,8 +33,11 @@ from service.field_types import (
     Seed,
     WaitSeconds,
 )
+from service.names import MOST_COLUMNS
 
 MAX_ARMS = 100_000
+MAX_FEATURES = 10_000  # of a context with names
+SLOW = object()  # marks a part of a union that is left to pydantic
 ENCODED = object()  # marks base64 text; a parser may return the text or the decoded bytes
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -37,7 +50,8 @@ def _rfc_3339(value: Any) -> Any:
 
 Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
 # FailFast: without it, pydantic makes an error object for every bad element, gigabytes of them
-ContextRow = Annotated[list[float], FailFast()]
+# strict by itself: a type with a name does not inherit the configuration of the body
+ContextRow = Annotated[list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], FailFast()]
 ContextRows = TypeAliasType(
     "ContextRows", Annotated[list[ContextRow], Field(max_length=MAX_ARMS), FailFast()]
 )
@@ -71,6 +85,27 @@ class SessionBody(TypedDict, total=False):
         Number | None, Field(description="reward of a round that has none after the wait")
     ]
     refit: Refit
+    features: Annotated[
+        list[Feature] | None,
+        Field(
+            min_length=1,
+            max_length=MOST_COLUMNS,
+            description="names of the first columns of a context; by default they are named by the "
+            "first contexts with names",
+        ),
+        FailFast(),
+    ]
+    categories: Annotated[
+        Literal["one_hot", "hashed"],
+        Field(
+            description="where the categories of a feature go: each into a free column, or into "
+            "columns that they share"
+        ),
+    ]
+    arms: Annotated[
+        ArmIds | None,
+        Field(min_length=1, max_length=MOST_COLUMNS, description="arm_ids of a decision without"),
+    ]
 
 
 @with_config(STRICT)
@@ -141,10 +176,32 @@ class EncodedContexts(TypedDict):
     data: Base64
 
 
+def _kind(contexts: Any) -> str:
+    """Return the tag of the type that contexts in a body are parsed as."""
+    if isinstance(contexts, dict):
+        return ENCODED_TAG
+    is_named = isinstance(contexts, list) and contexts and isinstance(contexts[0], dict)
+    return NAMED_TAG if is_named else ROWS_TAG
+
+
+ROWS_TAG, NAMED_TAG, ENCODED_TAG = TAGS = ("<rows>", "<objects>", "<encoded>")
+VALUE_OF_A_FEATURE = {"anyOf": [{"type": name} for name in ("number", "string", "boolean")]}
+# any value here: an error object for each bad one would take gigabytes
+NamedContext = Annotated[
+    dict[str, Any],
+    Field(max_length=MAX_FEATURES, json_schema_extra={"additionalProperties": VALUE_OF_A_FEATURE}),
+]
+NamedContexts = TypeAliasType(
+    "NamedContexts", Annotated[list[NamedContext], Field(max_length=MAX_ARMS), FailFast()]
+)
 Contexts = Annotated[
-    ContextRows | EncodedContexts,
+    Annotated[ContextRows, Tag(ROWS_TAG)]
+    | Annotated[NamedContexts, Tag(NAMED_TAG), SLOW]
+    | Annotated[EncodedContexts, Tag(ENCODED_TAG)],
+    Discriminator(_kind),
     Field(
-        description="K rows of dim numbers, as lists or as base64 of float64", union_mode="smart"
+        description="K rows of dim numbers, as lists or as base64 of float64; or K objects, each "
+        "with a number or a category by name of a feature"
     ),
 ]
 

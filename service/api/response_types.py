@@ -74,6 +74,9 @@ class SessionAnswer(BaseModel):
     reward_wait_seconds: float
     default_reward: float | None
     refit: Refit
+    features: list[str] | None
+    categories: Literal["one_hot", "hashed"]
+    arms: list[str] | None
     created_at: str
     archived: bool
     n_rounds: int
@@ -162,6 +165,7 @@ class EstimateAnswer(FitAnswer):
     """The estimate that decisions are made by now."""
 
     deciding: Literal["in_use"]
+    features: list[str] | None = None
 
 
 class NoEstimateAnswer(BaseModel):

@@ -15,6 +15,7 @@ from service.api.paging import LIMIT, cut, page
 from service.api.response_types import Page, SessionAnswer
 from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
+from service.names import ONE_HOT, names_of
 from service.records import SessionRow
 from service.runtime import Service, service_of, tenant_of
 from service.storage.reader import Reader
@@ -30,6 +31,9 @@ DEFAULTS: dict[str, Any] = {
     "default_reward": None,
     "refit": "background",
 }
+# the same body, said or not said; a session from before there were names has none of them
+NO_NAMES: dict[str, Any] = {"features": None, "categories": ONE_HOT, "arms": None}
+NOTHING = object()
 
 
 def timestamp(seconds: float | None) -> str | None:
@@ -56,6 +60,7 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
         "reward_wait_seconds": session.reward_wait_seconds,
         "default_reward": session.default_reward,
         "refit": session.refit,
+        **names_answer(session),
         "created_at": timestamp(session.created_at),
         "archived": session.archived_at is not None,
         "n_rounds": session.n_rounds,
@@ -63,6 +68,16 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
         "model_version": session.model_version,
         "fit_due": session.fit_due is not None,
         "deciding": deciding,
+    }
+
+
+def names_answer(session: SessionRow) -> dict[str, Any]:
+    """Return the members of `SessionAnswer` that are names."""
+    names = names_of(session.names)
+    return {
+        "features": None if session.names is None else names.columns,
+        "categories": names.categories,
+        "arms": names.arms,
     }
 
 
@@ -125,7 +140,8 @@ async def written_session(service: Service, session: SessionRow) -> dict[str, An
 async def post_session(request: Request) -> Response:
     """Create a session. The same name and body again gets the same session (200)."""
     service = service_of(request)
-    asked = SESSION.read(await request.body())
+    given = SESSION.read(await request.body())
+    asked = {name: value for name, value in given.items() if NO_NAMES.get(name, NOTHING) != value}
     create = CreateSession(
         tenant_of(request),
         {**DEFAULTS, **asked},

@@ -7,6 +7,7 @@ from time import thread_time
 
 from lhb_engine.history import Floats
 from service.agent_cache import Agents, build_agent
+from service.commands.contexts import numbers_of
 from service.commands.decisions import Decide
 from service.commands.hidden_write import hide_for, own
 from service.commands.reward_rounds import Reward
@@ -14,10 +15,10 @@ from service.commands.rewards import apply_rewards, plan_rewards
 from service.commands.sessions import (
     find_session,
     refuse_archived,
-    refuse_width,
     unknown_session,
 )
 from service.commands.sweep import sweep
+from service.names import Context
 from service.problems import Problem, ProblemCode
 from service.records import SessionKey, SessionRow, TrajectoryKey
 from service.storage.ports import Keys
@@ -47,8 +48,8 @@ class Log:
 
     Attributes
     ----------
-    contexts : (n_rounds, dim) array
-        Selected contexts.
+    contexts : (n_rounds, dim) array, or list of dict
+        Selected contexts; with names, the session's names make numbers of them.
     rewards : list of float or None
         One a round; None where none is known.
     import_id : str, optional
@@ -59,7 +60,7 @@ class Log:
 
     key: SessionKey
     trajectory: str
-    contexts: Floats
+    contexts: Floats | list[Context]
     rewards: list[float | None]
     import_id: str | None = None
     digest: bytes | None = None
@@ -83,8 +84,10 @@ class Log:
 
     def slice_from(self, n: int) -> range:
         """Return the rounds that the slice after n rounds may take."""
-        width = self.contexts.shape[1] * self.contexts.itemsize
-        most = max(1, min(SLICE_ROUNDS, SLICE_BYTES // width))
+        most = SLICE_ROUNDS
+        if not isinstance(self.contexts, list):
+            width = self.contexts.shape[1] * self.contexts.itemsize
+            most = max(1, min(SLICE_ROUNDS, SLICE_BYTES // width))
         return range(n, min(n + most, len(self.contexts)))
 
 
@@ -95,6 +98,7 @@ class Appending:
     first_round: int
     n: int
     state: WorkState
+    contexts: Floats  # of the whole log
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +151,11 @@ class AppendSlice(Command[Appended | Appending]):
             if known is not None:
                 return known
             refuse_archived(session)
-            refuse_width(session, log.contexts)
+            contexts, names = numbers_of(session, log.contexts)
+            assert contexts is not None
             first, n = uow.trajectory(log.place).n_rounds + 1, 0
         else:
+            contexts = done.contexts
             if uow.session(log.key) is None:
                 raise unknown_session(log.key[1])
             first, n = done.first_round, done.n
@@ -157,11 +163,12 @@ class AppendSlice(Command[Appended | Appending]):
         self._refuse_known_ids(uow, rounds, first)  # a Problem after a write undoes the whole batch
         if done is None:
             state = self._begun(uow, session)
+            state.session.names = names
         else:
             own(uow, log.key, self.writer)
             state = done.state.copied()
-        n = self._append(HiddenWork(uow, state), rounds, first, state)
-        is_whole = n == len(log.contexts)
+        n = self._append(HiddenWork(uow, state), contexts, rounds, first, state)
+        is_whole = n == len(contexts)
         if is_whole:
             if done is not None:
                 uow.forget_hidden(log.key)
@@ -171,7 +178,7 @@ class AppendSlice(Command[Appended | Appending]):
             session.append_token = self.writer
             uow.save(session)
             hide_for(uow, log.key, self.writer, log.trajectory, first - 1)
-        return Appending(first, n, state)
+        return Appending(first, n, state, contexts)
 
     def _known(self, uow: UnitOfWork) -> Appended | None:
         """Find the append that the same body made before."""
@@ -207,21 +214,23 @@ class AppendSlice(Command[Appended | Appending]):
         trajectory = replace(uow.trajectory(self.log.place))
         return WorkState(copied_session(session), trajectory, agent, uow.now)
 
-    def _append(self, work: HiddenWork, rounds: range, first: int, state: WorkState) -> int:
+    def _append(
+        self, work: HiddenWork, contexts: Floats, rounds: range, first: int, state: WorkState
+    ) -> int:
         """Append rounds for SLICE_SECONDS of CPU; return how many of the log are appended."""
         log, until = self.log, thread_time() + SLICE_SECONDS
         for i in rounds:
-            decide = Decide(log.key, log.trajectory, log.contexts[i : i + 1], self.agents)
+            decide = Decide(log.key, log.trajectory, None, self.agents)
             decide.event_id = None if log.import_id is None else log.name(i)
             decide.digest, decide.forced_arm = log.digest, 0
-            decide.take(work, state.session)
+            decide.take(work, state.session, contexts[i : i + 1])
             reward = log.reward(i, first)
             if reward is not None:
                 planned = plan_rewards(work, state.session, [reward], "rewards")
                 apply_rewards(work, state.session, planned, self.agents)
             if thread_time() > until:
                 break
-        work.end(is_whole=i + 1 == len(log.contexts))
+        work.end(is_whole=i + 1 == len(contexts))
         return i + 1
 
 

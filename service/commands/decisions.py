@@ -1,5 +1,6 @@
 """Taking a decision: first the rewards in its body, then the choice, then the row."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -7,10 +8,12 @@ from typing import Any, NamedTuple
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.agent_cache import Agents
+from service.commands.contexts import are_few, arms_of, numbers_of
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
-from service.commands.sessions import find_session, refuse_archived, refuse_width
+from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import after_decision, is_between_boundaries, is_blocked
+from service.names import Context
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, SessionRow
 from service.storage.ports import Keys
@@ -38,8 +41,8 @@ class Decide(Command[Taken | Blocked]):
 
     Attributes
     ----------
-    contexts : (K, dim) array or None
-        None for a round without action.
+    contexts : (K, dim) array, list of dict or None
+        None for a round without action; objects are turned into numbers by the session's names.
     event_id : str, optional
         The client's idempotency key.
     forced_arm : int, optional
@@ -50,7 +53,7 @@ class Decide(Command[Taken | Blocked]):
 
     key: SessionKey
     trajectory: str
-    contexts: Floats | None
+    contexts: Floats | list[Context] | None
     agents: Agents
     event_id: str | None = None
     arm_ids: list[str] | None = None
@@ -75,6 +78,7 @@ class Decide(Command[Taken | Blocked]):
             return True
         return (
             is_between_boundaries(session)
+            and (type(self.contexts) is not list or are_few(self.contexts))
             and (not self.rewards or are_brief(uow, session, self.rewards))
             and (uow.can_read or self.agents.has(session))
         )
@@ -89,15 +93,20 @@ class Decide(Command[Taken | Blocked]):
                 return self._again(known)
         if session.archived_at is not None:
             refuse_archived(session)
-        if self.contexts is not None:
-            refuse_width(session, self.contexts)
+        contexts, names = numbers_of(session, self.contexts)
+        arm_ids: Sequence[str] | None = self.arm_ids
+        if arm_ids is None and session.names is not None and contexts is not None:
+            arm_ids = arms_of(session, len(contexts))
         if self.rewards:
             planned: list[PlannedReward] = plan_rewards(uow, session, self.rewards, "rewards")
             apply_rewards(uow, session, planned, self.agents)
         if is_blocked(session):
             assert session.schedule.current is not None
             return Blocked(session.schedule.current.key)
-        return Taken(self.take(uow, session), True)
+        if names != session.names:
+            session.names = names
+            uow.save(session)
+        return Taken(self.take(uow, session, contexts, arm_ids), True)
 
     def _again(self, known: DecisionRow) -> Taken:
         if known.digest != self.digest:
@@ -105,7 +114,13 @@ class Decide(Command[Taken | Blocked]):
             raise Problem(ProblemCode.EVENT_CONFLICT, detail, "event_id")
         return Taken(known, False)
 
-    def take(self, uow: UnitOfWork, session: SessionRow) -> DecisionRow:
+    def take(
+        self,
+        uow: UnitOfWork,
+        session: SessionRow,
+        contexts: Floats | None,
+        arm_ids: Sequence[str] | None = None,
+    ) -> DecisionRow:
         """Begin a round: choose an arm and write the decision, which the caller has checked."""
         trajectory = uow.trajectory((*self.key, self.trajectory))
         if trajectory.n_decisions == 0:
@@ -117,12 +132,12 @@ class Decide(Command[Taken | Blocked]):
         round = trajectory.n_rounds
         agent = self.agents.get(uow, session)
         arm, scores, propensity, explored, context = None, b"", None, False, b""
-        if self.contexts is not None:
+        if contexts is not None:
             draw = Draw(session.seed, self.trajectory, round, session.n_rounds)
-            chosen, values, propensity, explored = agent.choose(self.contexts, draw)
+            chosen, values, propensity, explored = agent.choose(contexts, draw)
             if self.forced_arm is not None:
                 chosen, propensity, explored = self.forced_arm, None, False
-            arm, scores, context = chosen, values.tobytes(), self.contexts[chosen].tobytes()
+            arm, scores, context = chosen, values.tobytes(), contexts[chosen].tobytes()
         windows = session.schedule.open
         window = windows[-1].window if windows else None
         ahead = window is not None and window.due >= session.n_rounds
@@ -135,7 +150,7 @@ class Decide(Command[Taken | Blocked]):
             self.event_id,
             self.digest,
             arm,
-            None if arm is None or self.arm_ids is None else self.arm_ids[arm],
+            None if arm is None or arm_ids is None else arm_ids[arm],
             context,
             scores,
             propensity,
@@ -159,7 +174,7 @@ def _last_epoch(window: Any) -> int:
 
 
 def request_digest(
-    contexts: Floats | None,
+    contexts: Floats | list[Context] | None,
     arm_ids: list[str] | None,
     forced_arm: int | None,
     rewards: list[Reward],
@@ -168,10 +183,17 @@ def request_digest(
     return body_digest(contexts, arm_ids, forced_arm, [reward.asked() for reward in rewards])
 
 
-def body_digest(contexts: Floats | None, *parts: object) -> bytes:
+def body_digest(contexts: Floats | list[Context] | None, *parts: object) -> bytes:
     """Digest contexts and the other parts of a body."""
     digest = blake2b(repr(parts).encode(), digest_size=16)
-    if contexts is not None:
+    if isinstance(contexts, list):
+        plain = [sorted((name, _plain(value)) for name, value in c.items()) for c in contexts]
+        digest.update(repr(plain).encode())
+    elif contexts is not None:
         digest.update(repr(contexts.shape).encode())
         digest.update((contexts + 0.0).tobytes())  # -0.0 equals 0.0
     return digest.digest()
+
+
+def _plain(value: float | str) -> float | str:
+    return value if isinstance(value, str) else value + 0.0  # -0.0 equals 0.0

@@ -9,12 +9,12 @@ from typing import Any
 
 from lhb_engine.agents import ALGORITHMS, Agent, OptionError
 from lhb_engine.agents.fit_cost import FitCost
-from lhb_engine.history import Floats
 from lhb_engine.randomness import SEED_LIMIT
 from service.agent_cache import build_agent
 from service.commands.hidden_write import refuse_appending
 from service.fits.cost import refuse_costly
 from service.fits.schedule import open_schedule
+from service.names import ONE_HOT, Names, check_names
 from service.problems import Problem, ProblemCode
 from service.records import SessionKey, SessionRow
 from service.writer.command import Command, SessionCommand
@@ -56,14 +56,6 @@ def refuse_archived(session: SessionRow) -> None:
     """Raise a 409 if the session is archived."""
     if session.archived_at is not None:
         raise Problem(ProblemCode.ARCHIVED, "the session is archived: it can be read, not changed")
-
-
-def refuse_width(session: SessionRow, contexts: Floats) -> None:
-    """Raise a 422 if contexts do not have the session's dimension."""
-    if contexts.shape[1] != session.dim:
-        width = contexts.shape[1]
-        detail = f"a context of this session has {session.dim} numbers, not {width}"
-        raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +123,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             request=request,
             created_at=uow.now,
             created_as=asked["name"],
+            names=first_names(asked),
         )
 
 
@@ -191,6 +184,25 @@ def check_modes(asked: Mapping[str, Any]) -> None:
             'this algorithm learns from every reward as it comes, which excludes reward_mode "sum"'
         )
         raise Problem(ProblemCode.BAD_OPTION, detail, "reward_mode")
+
+
+def first_names(asked: Mapping[str, Any]) -> str | None:
+    """Return the names that a new session is given, as stored; None if it is given none.
+
+    Raises
+    ------
+    Problem
+        422 naming the field.
+    """
+    given = {
+        "columns": asked.get("features") or (),
+        "categories": asked.get("categories", ONE_HOT),
+        "arms": asked.get("arms"),
+    }
+    if given == {"columns": (), "categories": ONE_HOT, "arms": None}:
+        return None
+    check_names(given, asked["dim"])
+    return Names(**given).dumps()
 
 
 def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:

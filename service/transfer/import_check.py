@@ -13,6 +13,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
 from service.agent_cache import build_agent
 from service.commands.sessions import check_modes, first_agent
+from service.names import check_stored_names
 from service.problems import Problem
 from service.records import SessionRow, TrajectoryRow
 from service.transfer.import_manifests import Manifests, TrajectoryRecords
@@ -95,6 +96,8 @@ class ImportCheck:
         self._session = SessionRow(tenant="", **given)
         self._manifests = Manifests(record["version"], self._session, self._trajectories)
         try:
+            if self._session.names is not None:
+                check_stored_names(self._session.names, self._session.dim)
             check_modes(given)
             self._agent = first_agent(self._session, self._allow_oracles)
         except Problem as problem:

@@ -73,6 +73,7 @@ SESSION = _record_of(
     NOT_EXPORTED,
     reward_mode=RewardMode,
     refit=Refit,
+    names=NotRequired[Text | None],  # a file from before there were names has none
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
     ),

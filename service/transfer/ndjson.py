@@ -46,6 +46,8 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
     header = {
         f.name: getattr(session, f.name) for f in fields(session) if f.name not in NOT_EXPORTED
     }
+    if session.names is None:
+        del header["names"]  # a release from before there were names reads the file
     header["schedule"] = json.loads(session.schedule.dumps())
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     trajectories = reader.trajectories(session.key)

@@ -9,7 +9,8 @@ from lhb import Client
 def learned(url: str, name: str) -> None:
     """A session whose reward is the chosen first feature of two rounds before."""
     with Client(url) as client:
-        session = client.create_session(name, dim=2, horizon=5, refit="blocking", seed=1)
+        named = {"features": ["a feature with a very long name", "cold"]}
+        session = client.create_session(name, dim=2, horizon=5, refit="blocking", seed=1, **named)
         past = [0.0, 0.0]
         for t in range(40):
             first = 1.0 if t % 3 else -1.0
@@ -23,6 +24,10 @@ def test_it_draws_lag_weights(url: str, capsys: pytest.CaptureFixture[str]) -> N
     show_session("drawn", url)
     out = capsys.readouterr().out
     assert out.startswith("drawn: anytime, 40 rounds, in use\n")
+    theta = out.partition("theta, by feature\n")[2].splitlines()[:2]
+    assert theta[0].startswith("a feature with a very lo ")
+    assert theta[1].split()[0] == "cold"
+    assert all(len(line) <= 80 for line in theta)
     lags = out.partition("lag weights")[2].splitlines()[1:]
     longest = max(lags, key=lambda line: line.count("█"))
     assert longest.split()[0] == "2"

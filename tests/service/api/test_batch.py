@@ -126,8 +126,8 @@ async def test_a_defect_is_the_answer_of_its_item_alone(
         session = await client.create()
         take = Decide.take
 
-        def broken(decide: Decide, uow: UnitOfWork, session: SessionRow) -> DecisionRow:
-            decision = take(decide, uow, session)
+        def broken(decide: Decide, uow: UnitOfWork, session: SessionRow, *rest: Any) -> DecisionRow:
+            decision = take(decide, uow, session, *rest)
             if decide.event_id == "broken":
                 raise RuntimeError("a defect")
             return decision

@@ -1,0 +1,57 @@
+"""Contexts of a request as a session takes them: checked, and turned into numbers."""
+
+from lhb_engine.history import Floats
+from service.names import Context, names_of
+from service.problems import Problem, ProblemCode
+from service.records import SessionRow
+
+FEW_VALUES = 1000  # of contexts with names that are encoded in the event loop, in about 1 ms
+
+
+def numbers_of(
+    session: SessionRow, contexts: Floats | list[Context] | None
+) -> tuple[Floats | None, str | None]:
+    """Return contexts as numbers, and the names that the session then has; it is not changed.
+
+    Raises
+    ------
+    Problem
+        422 naming the field: contexts of another width, a feature that no column takes, or names in
+        a session whose rounds have none.
+    """
+    if isinstance(contexts, list):
+        if session.names is None and session.n_rounds:
+            detail = (
+                "this session began with contexts that are lists of numbers: no column has a name"
+            )
+            raise Problem(ProblemCode.INVALID, detail, "contexts")
+        before = names_of(session.names)
+        numbers, names = before.encode(contexts, session.dim)
+        return numbers, session.names if names is before else names.dumps()
+    if contexts is not None and contexts.shape[1] != session.dim:
+        width, named = contexts.shape[1], ""
+        if session.names is not None:
+            named = f" ({names_of(session.names).shown()})"
+        detail = f"a context of this session has {session.dim} numbers{named}, not {width}"
+        raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
+    return contexts, session.names
+
+
+def arms_of(session: SessionRow, n_arms: int) -> tuple[str, ...] | None:
+    """Return the session's own arm ids, for a request that gives none.
+
+    Raises
+    ------
+    Problem
+        422 if the session has another number of arms.
+    """
+    arms = names_of(session.names).arms
+    if arms is not None and len(arms) != n_arms:
+        detail = f"this session has {len(arms)} arms, not {n_arms}: give arm_ids with other arms"
+        raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
+    return arms
+
+
+def are_few(contexts: list[Context]) -> bool:
+    """Return whether contexts are encoded fast enough for the event loop."""
+    return sum(map(len, contexts)) <= FEW_VALUES

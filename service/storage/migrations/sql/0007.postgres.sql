@@ -1,0 +1,2 @@
+-- 0007.sqlite.sql describes the column
+alter table sessions add column names text;

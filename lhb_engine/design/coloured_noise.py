@@ -13,7 +13,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.moments import Moments
 from lhb_engine.history import Floats
 
-FEWEST = 60  # pairs of consecutive rows, below which the noise is taken to be white
+FEWEST = 25  # pairs of consecutive rows, below which the noise is taken to be white
 LEAST, MOST = 0.15, 0.99  # a smaller rho counts as 0, a larger one as 0.99
 SURE = 3.0  # standard errors of rho under white noise, below which it counts as 0
 
@@ -30,7 +30,7 @@ def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
     Returns
     -------
     float
-        At most 0.99; 0 with fewer than 60 pairs of rows, or if not clearly positive.
+        At most 0.99; 0 with fewer than 25 pairs of rows, or if not clearly positive.
     """
     later = rows.followers()
     if len(later) < FEWEST:

@@ -88,6 +88,19 @@ def test_autocorrelation_is_found_whatever_is_measured(shape):
         assert estimate.theta @ THETA > 0.98
 
 
+def test_strong_correlation_is_seen_in_the_first_forty_rows():
+    """Most of the regret under such noise falls before round 100."""
+    found = [
+        fit(coloured(0.9, n=40, seed=seed)).diagnostics["autocorrelation"] for seed in range(5)
+    ]
+    assert np.median(found) > 0.5
+    assert min(found) > 0.0
+    found = [
+        fit(coloured(0.0, n=40, seed=seed)).diagnostics["autocorrelation"] for seed in range(5)
+    ]
+    assert found == [0.0] * 5
+
+
 def test_few_rows_and_faint_correlations_count_for_nothing():
     rows = align(coloured(0.0, n=FEWEST + 1))
     turns = np.where(np.arange(FEWEST + 1) % 20 < 10, 1.0, -1.0)

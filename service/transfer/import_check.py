@@ -247,10 +247,16 @@ class ImportCheck:
         return windows
 
     def _learned(self) -> Agent | None:
-        """Rebuild the agent: install the estimate, and restore what it learned since."""
+        """Rebuild the agent: install the estimate, and restore what it learned since.
+
+        What an earlier release's agent learned since in a form that is no longer read is left out:
+        the agent goes on from its last fit.
+        """
         agent, state = self._agent, self._state
         if self._installed is not None:
             agent.install(self._installed)
+        if state is not None and isinstance(state.get("version"), int):
+            state = state if state["version"] >= agent.state_version else None
         if not agent.learns_within_epoch or state is None:
             return agent if self._n_fitted else None
         state = {**state, "theta": agent.state()["theta"]}

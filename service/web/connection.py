@@ -2,8 +2,8 @@
 
 - Until a request's head is complete: `header_timeout_seconds`, and at most `max_header_bytes`.
 - While a request is answered: the middleware's deadline for its body.
-- After an answer to a request whose body is incomplete: `header_timeout_seconds`, and at most
-  `DRAINED_BYTES` more of the body are read.
+- After an answer to a request whose body has not arrived: `LINGER_SECONDS`. Nothing of that body is
+  read, and the answer says that the connection closes.
 - Between requests: uvicorn's keep-alive timeout, or `header_timeout_seconds`.
 - While an answer waits for the client to read it: `body_timeout_seconds` per megabyte.
 """
@@ -13,6 +13,7 @@ import functools
 import resource
 from typing import Any
 
+from starlette.types import Message, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.problems import MEDIA_TYPE, TITLES, Problem, ProblemCode
@@ -21,8 +22,8 @@ from service.settings import Settings
 RESERVED_FILES = 100  # file descriptors kept free for everything but connections
 MAX_FILES = 65_536
 END_OF_HEAD = b"\r\n\r\n"
-DRAINED_BYTES = 2**16  # of a body, that are read and discarded after its request was answered
-LINGER_SECONDS = 1.0  # from then until the connection is cut, for the client to read the answer
+CLOSE = (b"connection", b"close")
+LINGER_SECONDS = 1.0  # until a connection whose request is not read is cut, to read the answer
 PROGRESS_BYTES = 2**20
 
 
@@ -56,7 +57,8 @@ class ClientConnection(HttpToolsProtocol):
         self._most = most
         self._limit = settings.max_header_bytes
         self._n_head, self._tail = 0, b""
-        self._n_framing = self._n_drained = 0
+        self._n_framing = 0
+        self._is_last = False  # no more is read, and the present answer is the last
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._has_resumed = False
@@ -80,6 +82,8 @@ class ClientConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse more of a head or a body, within its limits, and set the timer of the new state."""
+        if self._is_last:
+            return
         cycle = self.cycle
         is_head = cycle is None or not cycle.more_body or self._is_in_head()
         if is_head:
@@ -89,8 +93,6 @@ class ClientConnection(HttpToolsProtocol):
                 self._refuse(Problem(ProblemCode.HEADERS_TOO_LARGE, detail))
                 return
             super().data_received(data)
-        elif cycle.response_complete:
-            self._drain(data)
         else:
             self._feed_body(data)
         if self._is_in_head():
@@ -118,38 +120,48 @@ class ClientConnection(HttpToolsProtocol):
             )
             self._refuse(Problem(ProblemCode.HEADERS_TOO_LARGE, detail))
 
-    def _drain(self, data: bytes) -> None:
-        """Discard more of a body whose request is answered; abort after `DRAINED_BYTES`.
-
-        Closing at once would reset the connection, and the client could lose the answer.
-        """
-        self._n_drained += len(data)
-        if self._n_drained <= DRAINED_BYTES:
-            super().data_received(data)
-        elif not self.transport.is_closing():
-            self.transport.pause_reading()
-            self.loop.call_later(LINGER_SECONDS, self._abort)
-
     def on_headers_complete(self) -> None:
         """Begin to answer. Headers that the parser reports after this are trailers."""
+        self.scope["lhb.connection"] = self  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
         self.headers = TRAILERS
 
-    def on_message_complete(self) -> None:
-        """Note that a body is complete, whether its request is answered already or not."""
-        self.cycle.more_body = False
-        if not self.cycle.response_complete:
-            self.cycle.message_event.set()
+    async def begin_answer(self, scope: Scope, message: Message, send: Send) -> None:
+        """Send the head of an answer to a request whose body was not read to its end.
+
+        If the body has not arrived, this answer is the last: the head says so, and nothing more is
+        read, parsed or kept.
+        """
+        cycle = self.cycle
+        if cycle.scope is not scope or not cycle.more_body:
+            await send(message)  # all of it is here, and the next request may follow
+            return
+        self._is_last = True
+        self._stop_timer()
+        self.transport.pause_reading()
+        message["headers"].append(CLOSE)
+        await send(message)
+        cycle.keep_alive = True  # uvicorn would close at once: see `_linger`
 
     def on_response_complete(self) -> None:
-        """Go on to the next request; set timers for an unread answer and an incomplete body."""
+        """Go on to the next request, or close; set the timer for an answer that is not read."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._start_write_timer()
-        if self.cycle.more_body and self.cycle.response_complete and not self._is_in_head():
-            self._n_drained = 0
-            if self._timer is None and not self.transport.is_closing():
-                self._start_timer()
+        if self._is_last and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self.transport.write_eof()
+            self.loop.call_later(LINGER_SECONDS, self._linger)
+
+    def _linger(self) -> None:
+        """Cut the connection, once its answer is sent.
+
+        Closing with unread bytes resets the connection. At once, the client could lose the answer.
+        """
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(LINGER_SECONDS, self._linger)
+        else:
+            self._abort()
 
     def pause_writing(self) -> None:
         """Pause writing until the client reads, and start the timer for that."""
@@ -188,7 +200,7 @@ class ClientConnection(HttpToolsProtocol):
             self._start_timer()  # a pipelined head waits for the answer to the request before it
             return
         if not self._is_in_head():
-            self._abort()  # no request began, or the rest of an answered request's body is late
+            self._abort()  # no request began
             return
         seconds = self._settings.header_timeout_seconds
         detail = f"the headers did not arrive within {seconds:g} s"

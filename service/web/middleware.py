@@ -79,6 +79,9 @@ class Middleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                if not body.is_whole and "lhb.connection" in scope:
+                    await scope["lhb.connection"].begin_answer(scope, message, send)
+                    return
             await send(message)
 
         scope["lhb.request_id"] = request_id.decode()

@@ -29,6 +29,11 @@ class RequestBody:
         Enforces the deadline.
     memory : BodyMemory
         Counts the bytes in memory; the caller releases `n_held` of them at the end.
+
+    Attributes
+    ----------
+    is_whole : bool
+        Whether all of it was read.
     """
 
     def __init__(
@@ -48,7 +53,7 @@ class RequestBody:
         self.n_held = 0
         self._counts: dict[bytes, int] = {}
         self._n_bytes = 0
-        self._is_whole = False
+        self.is_whole = False
         self._deadline: float | None = None
 
     def check_length(self) -> None:
@@ -68,7 +73,7 @@ class RequestBody:
             408, 413, 422 or 503: a limit is exceeded.
         """
         chunks = []
-        while not self._is_whole:
+        while not self.is_whole:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
@@ -77,19 +82,19 @@ class RequestBody:
 
     async def receive(self) -> Message:
         """Return the next ASGI message; raises a Problem as `read` does."""
-        if self._is_whole:
+        if self.is_whole:
             return await self._receive()
         if self._deadline is None:
             self._deadline = self._deadlines.deadline()
         message = await self._deadlines.receive(self._receive, self._deadline)
         if message["type"] == "http.request":
             self._n_bytes += len(message.get("body", b""))
-            self._is_whole = not message.get("more_body", False)
+            self.is_whole = not message.get("more_body", False)
             if self._n_bytes > self._limit:
                 raise self._too_large()
             if self._is_import:
                 return message  # it goes to a file
-            if self.n_held or not self._is_whole or self._n_bytes > UNCOUNTED_BYTES:
+            if self.n_held or not self.is_whole or self._n_bytes > UNCOUNTED_BYTES:
                 self._memory.take(self._n_bytes - self.n_held)
                 self.n_held = self._n_bytes
             if self._n_bytes > LARGE:

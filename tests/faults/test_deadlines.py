@@ -69,6 +69,13 @@ def memory(server: Server) -> int:
     return int(pages) * resource.getpagesize()
 
 
+def n_read(server: Server) -> int:
+    """Bytes that the server has read from files and sockets."""
+    assert server.process is not None
+    text = Path(f"/proc/{server.process.pid}/io").read_text()
+    return int(text.partition("rchar:")[2].split()[0])
+
+
 @pytest.mark.parametrize("drop", [b"", b"x"], ids=["silent", "in drops"])
 @pytest.mark.parametrize("path", ["/v1/nothing", "/healthz"])
 def test_who_is_answered_before_the_body_has_ended_is_let_go(
@@ -84,27 +91,53 @@ def test_who_is_answered_before_the_body_has_ended_is_let_go(
 
 def test_the_rest_of_an_answered_body_is_not_read(server: Server) -> None:
     head = f"POST /v1/nothing HTTP/1.1\r\n{OURS}content-length: 10000000\r\n\r\n".encode()
-    sent = 0
+    sent, before = 0, n_read(server)
     with connect(server) as connection:
         connection.sendall(head)
-        assert connection.recv(65_536).startswith(b"HTTP/1.1 404")
+        answer = everything(connection)  # to its end: the server sends nothing more
+        assert answer.startswith(b"HTTP/1.1 404")
+        assert b"\r\nconnection: close\r\n" in answer
         connection.settimeout(5)
         with pytest.raises(OSError):  # noqa: PT012
             while sent < 10_000_000:
                 sent += connection.send(b"x" * 65_536)
     assert sent < 9_000_000
+    assert n_read(server) - before < 4096
 
 
-def test_a_small_body_that_comes_after_its_answer_keeps_the_connection(server: Server) -> None:
+def test_a_small_body_that_comes_after_its_answer_is_not_read(server: Server) -> None:
+    with connect(server) as connection:
+        connection.sendall(
+            f"POST /v1/nothing HTTP/1.1\r\n{OURS}content-length: 90\r\n\r\n".encode()
+        )
+        answer = answer_of(connection)
+        assert b"\r\nconnection: close\r\n" in answer
+        began = time.monotonic()
+        ask = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        connection.sendall(ask * 3)  # as the body, and beyond
+        assert everything(connection) == b""
+        assert time.monotonic() - began < 20
+
+
+def test_an_answer_to_a_body_that_has_arrived_keeps_the_connection(server: Server) -> None:
     with connect(server) as connection:
         for _ in range(3):
             connection.sendall(
-                f"POST /v1/nothing HTTP/1.1\r\n{OURS}content-length: 4\r\n\r\n".encode()
+                f"POST /v1/nothing HTTP/1.1\r\n{OURS}content-length: 4\r\n\r\n{{  }}".encode()
             )
-            assert answer_of(connection).startswith(b"HTTP/1.1 404")
-            connection.sendall(b"{  }")
+            answer = answer_of(connection)
+            assert answer.startswith(b"HTTP/1.1 404")
+            assert b"connection: close" not in answer
         connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_sends_a_long_body_reads_its_refusal(server: Server) -> None:
+    with server.client() as client:
+        for _ in range(3):
+            answer = client.post("/v1/nothing", content=b"x" * 5_000_000)
+            assert answer.status_code == 404
+            assert client.get("/healthz").status_code == 200
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"])

@@ -1,6 +1,5 @@
 """POST and GET of decisions: parse the body, submit the command, answer."""
 
-from operator import attrgetter
 from typing import Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -131,16 +130,20 @@ def refuse_duplicate_arm_ids(arm_ids: list[str]) -> None:
         seen.add(name)
 
 
-ANSWER_FIELDS = tuple(DecisionAnswer.model_fields)
-_answer_values = attrgetter(*ANSWER_FIELDS)
-
-
 def decision_answer(decision: DecisionRow) -> dict[str, Any]:
     """Return the members of `DecisionAnswer`; they depend on the stored row only."""
-    answer = dict(zip(ANSWER_FIELDS, _answer_values(decision), strict=True))
-    answer["scores"] = memoryview(decision.scores).cast("d").tolist()
-    answer["explored"] = bool(decision.explored)  # SQLite stores an integer
-    return answer
+    return {
+        "event_id": decision.event_id,
+        "round": decision.round,
+        "arm": decision.arm,
+        "arm_id": decision.arm_id,
+        "scores": memoryview(decision.scores).cast("d").tolist(),
+        "propensity": decision.propensity,
+        "epoch": decision.epoch,
+        "model_version": decision.model_version,
+        "next_fit_round": decision.next_fit_round,
+        "explored": bool(decision.explored),  # SQLite stores an integer
+    }
 
 
 async def decide(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:

@@ -72,10 +72,11 @@ class FitPool(FitProcesses):
             timer = self._timers.pop(key, None)
             if timer is not None:
                 timer.cancel()
-        for key, due in effects.due.items():
-            if key not in effects.removed:
-                self._add(key, due, effects.seconds[key])
-        self._run_waiting()
+        if effects.due:
+            for key, due in effects.due.items():
+                if key not in effects.removed:
+                    self._add(key, due, effects.seconds[key])
+            self._run_waiting()
         for key, at in effects.timed.items():
             if key not in effects.removed:
                 self._wake_at(key, at)

@@ -1,6 +1,5 @@
 """One attempt to commit a batch: its commands, their transaction and their outcomes."""
 
-from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -98,9 +97,13 @@ def prefetch(transaction: Transaction, keys: Keys, known: KnownRows) -> Steps:
     Rewards name rounds. The decision of a round is fetched only if the session has several
     trajectories, and its covering measurement only if `measured_through` reaches the round.
     """
-    yield from transaction.fetch(replace(keys, rounds=set()), known)
+    rounds, keys.rounds = keys.rounds, set()
+    yield from transaction.fetch(keys, known)
+    keys.rounds = rounds  # for another attempt
+    if not rounds and not known.rounds:
+        return
     more = Keys()
-    for place in keys.rounds | known.rounds.keys():
+    for place in rounds | known.rounds.keys():
         key, round = place
         known.measured[place] = None  # replaced if it is fetched
         session, trajectory = known.sessions.get(key[:2]), known.trajectories.get(key)

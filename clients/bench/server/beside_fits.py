@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,6 +21,7 @@ from clients.bench.server.load import (
     generator,
 )
 from clients.bench.server.processes import N_SESSIONS, servers
+from clients.bench.server.stalls import LOG, noted
 
 CODE = "from clients.bench.server.busy_fits import serve; serve()"
 CAPACITY_SECONDS = 2.0  # of full load, to find the rate that is half of it
@@ -52,10 +52,10 @@ def beside_fits(folder: Path, seconds: float, n_pairs: int) -> dict[str, Any]:
 
 def _pair(folder: Path, i: int, seconds: float) -> dict[str, dict[str, float]]:
     """Measure one server both ways; odd pairs begin without a fit."""
-    stalls = folder / f"{i}-stalls"
+    log = folder / f"{i}-stalls"
     environment = {
         "LHB_DATABASE_URL": f"sqlite:///{folder / f'{i}-fits.db'}",
-        "LHB_BENCH_STALLS": str(stalls),
+        LOG: str(log),
     }
     pair: dict[str, dict[str, float]] = {}
     with (
@@ -66,14 +66,14 @@ def _pair(folder: Path, i: int, seconds: float) -> dict[str, dict[str, float]]:
         ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(N_SESSIONS)]
         rate = decide_all([url], ids, CAPACITY_SECONDS, one_session=False).requests_per_second / 2
         for when in ("with", "without") if i % 2 == 0 else ("without", "with"):
-            fitted = _begin_fit(client, Path(f"{stalls}{BEGUN}")) if when == "with" else None
+            fitted = _begin_fit(client, Path(f"{log}{BEGUN}")) if when == "with" else None
             began = time.monotonic()
             played = _at_rate(url, ids, rate, seconds)
             pair[when] = {
                 "p99_ms": round(played.p99_ms, 3),
                 "requests_per_second": round(played.requests_per_second, 1),
                 "asked_per_second": round(rate, 1),
-                **_stalls(stalls, began, time.monotonic()),
+                **_named(noted(log, "loop", began, time.monotonic())),
             }
             if fitted and not client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:
                 raise SystemExit("the fit ended before the measurement did")
@@ -108,16 +108,9 @@ def _begin_fit(client: httpx.Client, begun: Path) -> str:
     return fitted
 
 
-def _stalls(log: Path, began: float, ended: float) -> dict[str, float]:
-    """Summarise what the server's ticker wrote between two times."""
-    noted = [(late, cpu) for at, late, cpu in _lines(log) if began <= at <= ended]
+def _named(stalls: dict[str, float]) -> dict[str, float]:
     return {
-        "stall_ms": round(max((late for late, _ in noted), default=0.0) * 1e3, 2),
-        "stall_on_cpu_ms": round(max((min(one) for one in noted), default=0.0) * 1e3, 2),
-        "stalls_over_20_ms": sum(late > 0.02 for late, _ in noted),
+        "stall_ms": stalls["longest_ms"],
+        "stall_on_cpu_ms": stalls["longest_on_cpu_ms"],
+        "stalls_over_20_ms": stalls["over_20_ms"],
     }
-
-
-def _lines(log: Path) -> Iterator[tuple[float, ...]]:
-    for line in log.read_text().splitlines():
-        yield tuple(map(float, line.split()))

@@ -12,11 +12,14 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 N_CONNECTIONS, N_ARMS, DIM = 64, 20, 10
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _SCRIPT = """
 local ids = {%s}
 local body = '%s'
@@ -24,7 +27,7 @@ local n = 0
 request = function()
   n = n + 1
   local path = "/v1/sessions/" .. ids[n %% #ids + 1] .. "/decisions"
-  return wrk.format("POST", path, {["content-type"] = "application/json"}, %s)
+  return wrk.format("POST", path, {["content-type"] = "application/json"%s}, %s)
 end
 """
 # exponential pauses between an answer and the next request: requests arrive nearly as Poisson
@@ -48,8 +51,16 @@ def generator() -> str:
     return "wrk" if shutil.which("wrk") else "asyncio"
 
 
-def decide_all(urls: list[str], ids: list[str], seconds: float, one_session: bool) -> Answered:
+def decide_all(
+    urls: list[str],
+    ids: list[str],
+    seconds: float,
+    one_session: bool,
+    headers: Mapping[str, str] = NO_HEADERS,
+) -> Answered:
     """Ask for decisions of all sessions in turn, or of 64 trajectories of the only one.
+
+    `headers` are sent with every request, beside the content type.
 
     Raises
     ------
@@ -59,7 +70,9 @@ def decide_all(urls: list[str], ids: list[str], seconds: float, one_session: boo
     rng = random.Random(1)
     contexts = [[round(rng.uniform(-1, 1), 12) for _ in range(DIM)] for _ in range(N_ARMS)]
     play = by_wrk if generator() == "wrk" else by_asyncio
-    return play(urls, ids, json.dumps({"contexts": contexts}), seconds, one_session)
+    return play(
+        urls, ids, json.dumps({"contexts": contexts}), seconds, one_session, headers=headers
+    )
 
 
 def by_wrk(
@@ -69,12 +82,14 @@ def by_wrk(
     seconds: float,
     one_session: bool,
     pause_ms: float = 0.0,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> Answered:
     """Run one wrk process a server; connections pause `pause_ms` on average between requests."""
     named = ",".join(f'"{id}"' for id in ids)
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "decide.lua")
-        lua = _SCRIPT % (named, body, _TRAJECTORIES if one_session else _PLAIN)
+        more = "".join(f', ["{name}"] = "{value}"' for name, value in headers.items())
+        lua = _SCRIPT % (named, body, more, _TRAJECTORIES if one_session else _PLAIN)
         script.write_text(lua + (_PAUSE % pause_ms if pause_ms else ""))
         running = [
             subprocess.Popen(
@@ -116,6 +131,7 @@ def by_asyncio(
     seconds: float,
     one_session: bool,
     rate: float | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> Answered:
     """Load all servers from one event loop of this process; see `asyncio_load`."""
     import uvloop
@@ -125,18 +141,19 @@ def by_asyncio(
     paths = [f"/v1/sessions/{id}/decisions" for id in ids]
     if one_session:
         bodies = [f'{{"trajectory":"{i}",{body[1:]}' for i in range(64)]
-        requests = [request_of(paths[0], text) for text in bodies]
+        requests = [request_of(paths[0], text, headers) for text in bodies]
     else:
-        requests = [request_of(path, body) for path in paths]
+        requests = [request_of(path, body, headers) for path in paths]
     began = time.perf_counter()
     found = sorted(uvloop.run(latencies(urls, N_CONNECTIONS, cycle(requests), seconds, rate)))
     elapsed, n = time.perf_counter() - began, len(found)
     return Answered(n / elapsed, found[int(0.99 * n)] * 1e3, n)
 
 
-def request_of(path: str, body: str) -> bytes:
+def request_of(path: str, body: str, headers: Mapping[str, str] = NO_HEADERS) -> bytes:
     """Return a whole POST request."""
     content = body.encode()
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head += f"content-length: {len(content)}\r\n\r\n"
     return head.encode() + content

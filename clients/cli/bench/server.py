@@ -91,38 +91,74 @@ def _fields(measured: dict[str, Any]) -> Iterator[str]:
 
 def neighbours(
     flood: Annotated[
-        list[str] | None, typer.Option(help="imports, histories, deletions, collisions.")
+        list[str] | None,
+        typer.Option(
+            help="fits, reads, imports, histories, deletions, collisions or agents; default: all."
+        ),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="A measurement.", min=1)] = 10.0,
-    rounds: Annotated[int, typer.Option(help="Of a large session.", min=10_000)] = 40_000,
+    seconds: Annotated[float, typer.Option(help="Seconds per measurement.", min=1)] = 10.0,
+    rounds: Annotated[int, typer.Option(help="Rounds of a large session.", min=10_000)] = 40_000,
     checkout: Annotated[
         Path | None, typer.Option(help="Measure the server of this checkout, not of this program.")
     ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of a migrated PostgreSQL database for this alone: it needs keys from then "
+            "on. Default: new SQLite files."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure decisions beside a session that floods: imports, logs, deletions, refusals.
+    """Measure a tenant's decisions, fits and exports beside a tenant that floods.
+
+    The floods are long fits, reads, imports, logs, deletions, refused logs and large agents.
 
     Example: lhb bench neighbours
     """
     from clients.bench.server import neighbours as beside
+    from clients.bench.server.floods import FLOODS
 
-    names = flood or list(beside.FLOODS)
+    names = flood or list(FLOODS)
     for name in names:
-        if name not in beside.FLOODS:
-            raise typer.BadParameter(f"no flood {name!r}: {', '.join(beside.FLOODS)}")
-    measured = beside.run(names, seconds, rounds, checkout)
-    show(measured, as_json, _neighbours_table(measured))
+        if name not in FLOODS:
+            raise typer.BadParameter(f"no flood {name!r}: {', '.join(FLOODS)}")
+    measured = beside.run(names, seconds, rounds, checkout, database)
+    show(measured, as_json, _neighbours_tables(measured["floods"]))
 
 
-def _neighbours_table(measured: dict[str, Any]) -> Iterator[str]:
-    yield "| flood | p50 ms, alone | p99 ms, alone | longest | throughput, share | its requests |"
-    yield "|-|-|-|-|-|-|"
-    for name, found in measured["floods"].items():
-        alone, beside = found["alone"], found["beside"]
-        row = [f"{beside[key]:.1f}, {alone[key]:.1f}" for key in ("p50_ms", "p99_ms")]
-        row += [f"{beside['longest_ms']:.0f}"]
-        row += [f"{beside['throughput']:.0f}, {found['share_of_throughput']:.2f}"]
-        yield f"| {name} | {' | '.join(row)} | {found['flood_requests']} |"
+def _neighbours_tables(floods: dict[str, Any]) -> Iterator[str]:
+    """Yield a table of what the quiet tenant sees, and one of what the server itself held."""
+    yield "| flood, and alone | p50 ms | p99 | longest | a second | share | fits | fit p50 ms |" + (
+        " longest | exports | export p50 ms | refused | MB | requests |"
+    )
+    yield "|-" * 14 + "|"
+    for name, found in floods.items():
+        for when in ("beside", "alone"):
+            row = found[when]
+            shown = [f"{row[key]:.1f}" for key in ("p50_ms", "p99_ms", "longest_ms")]
+            shown += [f"{row['throughput']:.0f}"]
+            shown += [f"{found['share_of_throughput']:.2f}" if when == "beside" else ""]
+            shown += [f"{row[f'fit{key}']:.0f}" for key in ("s", "_p50_ms", "_longest_ms")]
+            shown += [f"{row[f'export{key}']:.0f}" for key in ("s", "_p50_ms")]
+            shown += [
+                f"{row['fits_refused'] + row['exports_refused']}",
+                f"{row['resident_mb']:.0f}",
+            ]
+            shown += [f"{found['flood_requests']}" if when == "beside" else ""]
+            yield f"| {name if when == 'beside' else ''} | {' | '.join(shown)} |"
+    yield ""
+    yield "| flood | longest transaction ms, of it on a processor | longest stall of the loop, " + (
+        "of it on a processor | waited for a processor |"
+    )
+    yield "|-|-|-|-|"
+    for name, found in floods.items():
+        row = found["beside"]
+        shown = [
+            f"{row[f'{kind}_longest_ms']:.1f}, {row[f'{kind}_longest_on_cpu_ms']:.1f}"
+            for kind in ("transaction", "loop")
+        ]
+        yield f"| {name} | {' | '.join(shown)} | {row['waited_for_processor']:.0%} |"
 
 
 def users(

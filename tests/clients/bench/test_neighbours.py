@@ -1,17 +1,46 @@
-"""`lhb bench neighbours`: a flood is really under way while the quiet sessions are measured."""
+"""`lhb bench neighbours`: a flood is really under way while the quiet tenant is measured."""
 
+import re
+from pathlib import Path
+
+import httpx
 import pytest
 
-from clients.bench.server import neighbours
+from clients.bench.server import floods, neighbours
+from clients.bench.server.processes import SERVE, servers
 
 
-@pytest.mark.parametrize("flood", ["histories", "collisions"])
-def test_a_flood_is_measured_beside_its_absence(
-    flood: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(neighbours, "LOG_ROUNDS", 300)
-    found = neighbours.run([flood], 1.0, 10_000, None)["floods"][flood]
-    assert found["flood_requests"] >= 1
+@pytest.mark.slow
+@pytest.mark.parametrize("flood", ["collisions", "imports"])
+def test_a_flood_is_measured_beside_its_absence(flood: str) -> None:
+    found = neighbours.run([flood], 1.0, 10_000)["floods"][flood]
+    if flood == "collisions":
+        assert found["flood_requests"] >= 1
     for when in ("alone", "beside"):
-        assert 0 < found[when]["p50_ms"] <= found[when]["p99_ms"] <= found[when]["longest_ms"]
-        assert found[when]["throughput"] > 0
+        part = found[when]
+        assert 0 < part["p50_ms"] <= part["p99_ms"] <= part["longest_ms"]
+        assert part["throughput"] > 0
+        assert part["fits"] + part["exports"] > 0
+        assert part["fits_refused"] == part["exports_refused"] == 0
+        assert part["transaction_longest_ms"] >= part["transaction_longest_on_cpu_ms"]
+
+
+def test_every_flood_does_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting in ("LOG_ROUNDS", "LARGE_ROUNDS", "N_LEARNERS"):
+        monkeypatch.setattr(floods, setting, 20)
+    monkeypatch.setattr(floods, "LARGE_DIM", 12)
+    with (
+        servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{tmp_path / 'lhb.db'}") as [(url, _)],
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        for flood in floods.FLOODS.values():
+            flooded = floods.Flooded(client, 40)
+            flooded.end.set()
+            for one in {id(work): work for work in flood(flooded)}.values():
+                one()
+        shown = client.get("/metrics").text
+    for route in ("import", "history", "events", "rounds", "decisions"):
+        assert re.search(rf'lhb_request_seconds_count{{.*{route}",status="20.*}} [1-9]', shown), (
+            route
+        )
+    assert 'status="5' not in shown

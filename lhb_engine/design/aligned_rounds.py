@@ -6,11 +6,12 @@ a sequence whose contexts are sums over m rounds, so each span length has a sequ
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from lhb_engine.design.window_rows import checked_window, measured_inside, rounds_inside
-from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
+from lhb_engine.design.window_rows import checked_window
+from lhb_engine.history import Floats, History, Ints, Trajectory
 
 
 @dataclass(frozen=True)
@@ -94,24 +95,14 @@ def align(history: History) -> AlignedRounds:
         The history has no window or no round in it, or its numbers are not finite.
     """
     window = checked_window(history)
-    parts: list[tuple[Floats, Floats, Floats, Ints, Ints, int]] = []
-    n_rows = n_rounds = n_covered = longest = 0
-    for part in history.trajectories.values():
-        if not np.isfinite(part.contexts).all():
-            raise ValueError("contexts must be finite")
-        inside = rounds_inside(part, window)
-        kept = measured_inside(part, inside)
-        spans = kept.last - kept.first + 1
-        n_rounds += int(inside.sum())
-        n_rows += len(kept)
-        n_covered += int(spans.sum())
-        longest = max(longest, len(part.contexts))
-        lengths = np.unique(spans).tolist() or [1]
-        parts += [_place(part, kept, spans == length, length) for length in lengths]
-    n_lags = max(1, min(window.n_lags, longest))
-    gap = n_lags - 1
-    lengths = np.array([len(part[0]) for part in parts])
-    starts = np.concatenate([[0], np.cumsum(lengths + gap)[:-1]])
+    rounds = _Rounds.of(list(history.trajectories.values()))
+    inside = (rounds.numbering >= window.first) & (rounds.numbering <= window.last)
+    kept = rounds.measured_inside(inside)
+    spans = kept.last - kept.first + 1
+    n_lags = max(1, min(window.n_lags, int(rounds.lengths.max())))
+    sequences, sequence = _sequences(kept.owner, spans, len(rounds.lengths))
+    lengths = rounds.lengths[sequences.owner]
+    starts = np.cumsum(lengths + n_lags - 1) - (lengths + n_lags - 1)
     n_places = int(starts[-1] + lengths[-1])
     out = AlignedRounds(
         np.zeros((n_places, history.dim)),
@@ -121,39 +112,99 @@ def align(history: History) -> AlignedRounds:
         np.zeros(n_places, np.int64),
         np.full(n_places, -1),
         n_lags,
-        n_rows,
-        n_rounds - n_covered,
+        len(spans),
+        int(inside.sum()) - int(spans.sum()),
     )
-    for start, sequence in zip(starts.tolist(), parts, strict=True):
-        contexts, y, intercept, number, last, span = sequence
-        stop = start + len(contexts)
-        out.contexts[start:stop] = contexts
-        out.y[start:stop] = y
-        out.intercept[start:stop] = intercept
-        out.number[start:stop] = number
-        out.last[start:stop] = last
-        out.before[start + span : stop] = np.arange(start, stop - span)
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    places = np.repeat(starts, lengths) + within
+    span = np.repeat(sequences.span, lengths)
+    source = np.repeat(rounds.starts[sequences.owner], lengths) + within
+    out.contexts[places] = rounds.contexts[source]
+    for i in np.flatnonzero(sequences.span > 1).tolist():
+        here = slice(starts[i], starts[i] + lengths[i])
+        out.contexts[here] = _summed(out.contexts[here], int(sequences.span[i]))
+    follows = within >= span
+    out.before[places[follows]] = places[follows] - span[follows]
+    place = starts[sequence] + kept.last - rounds.starts[kept.owner]
+    out.y[place] = kept.value * (1.0 / np.sqrt(spans))
+    out.intercept[place] = np.sqrt(spans)
+    out.number[place] = rounds.numbering[kept.first]
+    out.last[place] = rounds.numbering[kept.last]
     return out
 
 
-def _place(
-    part: Trajectory, kept: Measurements, chosen: np.ndarray, span: int
-) -> tuple[Floats, Floats, Floats, Ints, Ints, int]:
-    """Return contexts, y, intercept, number and last of the rows of one span length, and it.
+class _Kept(NamedTuple):
+    """Measurements: their trajectories, their first and last rounds by index, their values."""
 
-    `chosen` marks the measurements of that length.
+    owner: Ints
+    first: Ints
+    last: Ints
+    value: Floats
+
+
+class _Sequences(NamedTuple):
+    """Sequences of places: the trajectory and the span length of each."""
+
+    owner: Ints
+    span: Ints
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """The rounds of all trajectories, one after the other.
+
+    Attributes
+    ----------
+    contexts : (n_rounds, dim) array
+    numbering : (n_rounds,) array
+        Session numbers.
+    starts, lengths : (n_trajectories,) arrays
+        Where each trajectory starts, and its rounds.
+    parts : list of Trajectory
     """
-    scale = 1.0 / np.sqrt(span)
-    contexts = np.array(part.contexts, dtype=np.float64)
-    if span > 1:
-        total = np.cumsum(np.concatenate([np.zeros((span, contexts.shape[1])), contexts]), axis=0)
-        contexts = (total[span:] - total[:-span]) * scale
-    n = len(contexts)
-    y, intercept = np.zeros(n), np.zeros(n)
-    number, last = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    place = kept.last[chosen] - part.first_round
-    y[place] = kept.value[chosen] * scale
-    intercept[place] = np.sqrt(span)
-    number[place] = part.numbering[kept.first[chosen] - part.first_round]
-    last[place] = part.numbering[place]
-    return contexts, y, intercept, number, last, span
+
+    contexts: Floats
+    numbering: Ints
+    starts: Ints
+    lengths: Ints
+    parts: list[Trajectory]
+
+    @classmethod
+    def of(cls, parts: list[Trajectory]) -> "_Rounds":
+        """Join the rounds of some trajectories."""
+        contexts = np.concatenate([part.contexts for part in parts])
+        if not np.isfinite(contexts).all():
+            raise ValueError("contexts must be finite")
+        lengths = np.array([len(part.contexts) for part in parts])
+        numbering = np.concatenate([part.numbering for part in parts])
+        return cls(contexts, numbering, np.cumsum(lengths) - lengths, lengths, parts)
+
+    def measured_inside(self, inside: np.ndarray) -> _Kept:
+        """Return the measurements all of whose rounds are marked by `inside`, (n_rounds,) bool."""
+        measured = [part.measurements for part in self.parts]
+        owner = np.repeat(np.arange(len(measured)), [len(m) for m in measured])
+        shift = (self.starts - np.array([part.first_round for part in self.parts]))[owner]
+        first = np.concatenate([m.first for m in measured]) + shift
+        last = np.concatenate([m.last for m in measured]) + shift
+        there = (first >= self.starts[owner]) & (last < (self.starts + self.lengths)[owner])
+        before = np.concatenate([[0], np.cumsum(inside)])
+        there[there] = (before[last[there] + 1] - before[first[there]]) == (last - first + 1)[there]
+        value = np.concatenate([m.value for m in measured])
+        return _Kept(owner[there], first[there], last[there], value[there])
+
+
+def _sequences(owner: Ints, spans: Ints, n_trajectories: int) -> tuple[_Sequences, Ints]:
+    """Return a sequence for each trajectory and span length in it, and that of each measurement.
+
+    A trajectory without measurements has a sequence of single rounds.
+    """
+    absent = np.setdiff1d(np.arange(n_trajectories), owner)
+    pairs = np.stack([np.append(owner, absent), np.append(spans, np.ones_like(absent))])
+    unique, sequence = np.unique(pairs, axis=1, return_inverse=True)
+    return _Sequences(*unique), sequence.reshape(-1)[: len(owner)]
+
+
+def _summed(contexts: Floats, span: int) -> Floats:
+    """Return the sums over `span` rounds, (n_rounds, dim), over sqrt(span)."""
+    total = np.cumsum(np.concatenate([np.zeros((span, contexts.shape[1])), contexts]), axis=0)
+    return np.asarray((total[span:] - total[:-span]) * (1.0 / np.sqrt(span)))

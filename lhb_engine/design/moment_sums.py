@@ -7,6 +7,7 @@ round earlier: docs/model.md (10.4). Other rows are multiplied out in full.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,8 +49,9 @@ def partial_sums(
 ) -> Iterator[Moments]:
     """Yield the partial sums of `session_moments`."""
     places = rows.in_order() if places is None else places
+    columns = _Columns.of(rows, covariates)
     for start in range(0, len(places), GRAIN):
-        yield moments_of(rows, places[start : start + GRAIN], covariates)
+        yield _moments(rows, columns, places[start : start + GRAIN])
 
 
 def moments_of(rows: AlignedRounds, places: Ints, covariates: Floats | None = None) -> Moments:
@@ -63,13 +65,40 @@ def moments_of(rows: AlignedRounds, places: Ints, covariates: Floats | None = No
     covariates : (n_places, n_covariates) array, optional
         By default the column of the baseline alone.
     """
-    beside = rows.intercept[:, None] if covariates is None else covariates
-    values = np.concatenate([beside, rows.y[:, None]], axis=1)
-    padded = np.concatenate([np.zeros((rows.n_lags, rows.contexts.shape[1])), rows.contexts])
+    return _moments(rows, _Columns.of(rows, covariates), places)
+
+
+class _Columns(NamedTuple):
+    """What rows are multiplied out from, at every place; made once for all partial sums.
+
+    Attributes
+    ----------
+    padded : (n_lags + n_places, dim) array
+        Contexts, after zeros.
+    values : (n_places, n_covariates + 1) array
+        Covariates and y.
+    """
+
+    padded: Floats
+    values: Floats
+
+    @classmethod
+    def of(cls, rows: AlignedRounds, covariates: Floats | None) -> "_Columns":
+        """Return the columns of some rows; by default the baseline is the one covariate."""
+        beside = rows.intercept[:, None] if covariates is None else covariates
+        zeros = np.zeros((rows.n_lags, rows.contexts.shape[1]))
+        return cls(
+            np.concatenate([zeros, rows.contexts]),
+            np.concatenate([beside, rows.y[:, None]], axis=1),
+        )
+
+
+def _moments(rows: AlignedRounds, columns: _Columns, places: Ints) -> Moments:
+    padded, values = columns
     places = np.sort(places)
     before = rows.before[places]
     follows = (before >= 0) & (rows.number[before] > 0)
-    total = Moments.zero(rows.n_lags, rows.contexts.shape[1], beside.shape[1])
+    total = Moments.zero(rows.n_lags, rows.contexts.shape[1], values.shape[1] - 1)
     sums = total.sums
     for span in np.unique((places - before)[follows]).tolist():
         later = places[follows & (places - before == span)]

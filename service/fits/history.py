@@ -1,7 +1,8 @@
 """The history of a fit, built from stored rows by a constant number of statements."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from service.records import SessionRow
 from service.storage.reader import FOR_EVER, Reader
 
 Value = tuple[int, int, float]  # first round, last round and value of a measurement
-Measured = Sequence[Value]
 Rounds = tuple[int, Floats, Ints]  # first round; contexts and positions of it and the next ones
 
 
@@ -42,49 +42,74 @@ def read_history(
     n_before, default = window.n_lags - 1, session.default_reward
     measured = FOR_EVER if due is None else due.measured
     values = _measured(reader.window_measurements(*place, n_before, measured))
+    is_plain = session.reward_mode != "sum" and default is None
     closed: dict[str, int] = {}
-    if due is not None and (session.reward_mode == "sum" or default is not None):
+    if due is not None and not is_plain:
         closed = reader.window_closed(*place, due.decided, due.closed_at)
     trajectories = {}
     rounds = reader.window_rounds(*place, n_before)
     for name, (start, contexts, positions) in _rounds(rounds, session.dim):
         first = start + int(np.searchsorted(positions, window.first))
         last = start + len(positions) - 1
-        rows: Measured = values.get(name, ())
-        if session.reward_mode == "sum":
-            rows = _sums(rows, first, min(last, closed.get(name, 0)))
-        elif default is not None:
-            rows = _filled(rows, first, min(last, closed.get(name, 0)), default)
-        inside = [row for row in rows if row[0] >= start and row[1] <= last]
-        trajectories[name] = Trajectory(contexts, _measurements(inside), start, positions)
-    return History(session.dim, trajectories).over(window)
+        rows = values.get(name, _NONE)
+        if not is_plain:
+            until = min(last, closed.get(name, 0))
+            rows = _completed(rows, first, until, session.reward_mode, default)
+        trajectories[name] = Trajectory(contexts, rows.between(first, last), start, positions)
+    return History(session.dim, trajectories, window)
 
 
-def _measured(rows: Iterable[tuple[str, int, int, float]]) -> dict[str, list[Value]]:
-    """Return first round, last round and value of the measurements of each trajectory."""
-    found: dict[str, list[Value]] = {}
-    for name, first, last, value in rows:
-        found.setdefault(name, []).append((first, last, value))
-    return found
+_NONE = Measurements(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
+def _measured(rows: Iterable[tuple[str, int, int, float]]) -> dict[str, Measurements]:
+    """Return the measurements of each trajectory, given in order of trajectories."""
+    names = _Names()
+    first, last, value = array("q"), array("q"), array("d")
+    for name, start, end, number in rows:
+        names.add(name, len(first))
+        first.append(start)
+        last.append(end)
+        value.append(number)
+    whole = Measurements(np.array(first, np.int64), np.array(last, np.int64), np.array(value))
+    return {
+        name: Measurements(whole.first[here], whole.last[here], whole.value[here])
+        for name, here in names.slices(len(first))
+    }
+
+
+class _Names:
+    """Where each trajectory starts in the rows of all, which come in order of trajectories."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._starts: list[int] = []
+
+    def add(self, name: str, row: int) -> None:
+        """Take note of a row's trajectory."""
+        if not self._names or name != self._names[-1]:
+            self._names.append(name)
+            self._starts.append(row)
+
+    def slices(self, n_rows: int) -> Iterator[tuple[str, slice]]:
+        """Yield each trajectory with the slice of its rows."""
+        edges = [*self._starts, n_rows]
+        for name, (start, stop) in zip(self._names, pairwise(edges), strict=True):
+            yield name, slice(start, stop)
 
 
 def _rounds(rows: Iterable[tuple[str, int, int, bytes]], dim: int) -> Iterator[tuple[str, Rounds]]:
     """Yield the consecutive rounds of each trajectory; a round's context is the sum of its own."""
-    names: list[str] = []
-    starts: list[int] = []  # of each trajectory, in the arrays
+    names, none = _Names(), bytes(8 * dim)
     rounds, positions, contexts = array("q"), array("q"), bytearray()
-    none = bytes(8 * dim)
     for name, round, position, context in rows:
-        if not names or name != names[-1]:
-            names.append(name)
-            starts.append(len(rounds))
+        names.add(name, len(rounds))
         rounds.append(round)
         positions.append(position)
         contexts += context or none
     selected = np.frombuffer(contexts).reshape(-1, dim)
     numbers, places = np.array(rounds, np.int64), np.array(positions, np.int64)
-    for name, start, stop in zip(names, starts, [*starts[1:], len(numbers)], strict=True):
-        here = slice(start, stop)
+    for name, here in names.slices(len(rounds)):
         yield name, _together(numbers[here], selected[here], places[here])
 
 
@@ -97,7 +122,22 @@ def _together(rounds: Ints, contexts: Floats, positions: Ints) -> Rounds:
     return first, contexts, positions
 
 
-def _sums(rows: Measured, first: int, closed: int) -> Measured:
+def _completed(
+    rows: Measurements, first: int, closed: int, reward_mode: str, default: float | None
+) -> Measurements:
+    """Return the rows of a session in which time closes rounds, rounds first..closed of them."""
+    given = list(zip(rows.first.tolist(), rows.last.tolist(), rows.value.tolist(), strict=True))
+    if reward_mode == "sum":
+        given = _sums(given, first, closed)
+    elif default is not None:
+        given = _filled(given, first, closed, default)
+    starts, lasts, values = zip(*given, strict=True) if given else ((), (), ())
+    return Measurements(
+        np.array(starts, np.int64), np.array(lasts, np.int64), np.array(values, np.float64)
+    )
+
+
+def _sums(rows: list[Value], first: int, closed: int) -> list[Value]:
     """Return one row for each closed round, with the sum of its rewards (0 if none)."""
     sums = dict.fromkeys(range(first, closed + 1), 0.0)
     for start, _, value in rows:
@@ -106,7 +146,7 @@ def _sums(rows: Measured, first: int, closed: int) -> Measured:
     return [(round, round, value) for round, value in sums.items()]
 
 
-def _filled(rows: Measured, first: int, closed: int, default: float) -> Measured:
+def _filled(rows: list[Value], first: int, closed: int, default: float) -> list[Value]:
     """Add a row with the default reward for every closed round that nothing measures.
 
     Measurements that cross an edge of the window are no rows of the fit, but their rounds are
@@ -116,12 +156,3 @@ def _filled(rows: Measured, first: int, closed: int, default: float) -> Measured
     measured = {r for start, last in spans for r in range(max(first, start), min(closed, last) + 1)}
     absent = [r for r in range(first, closed + 1) if r not in measured]
     return sorted([*rows, *((r, r, default) for r in absent)])
-
-
-def _measurements(rows: Measured) -> Measurements:
-    starts, lasts, values = zip(*rows, strict=True) if rows else ((), (), ())
-    return Measurements(
-        np.array(starts, dtype=np.int64),
-        np.array(lasts, dtype=np.int64),
-        np.array(values, dtype=np.float64),
-    )

@@ -80,9 +80,9 @@ class Reader(ABC):
         row = self._one("trajectory", *key)
         return None if row is None else TrajectoryRow(*row)
 
-    def trajectories(self, key: SessionKey) -> list[TrajectoryRow]:
-        """Return all trajectories of a session, in key order."""
-        return [TrajectoryRow(*row) for row in self._all("trajectories", *key)]
+    def trajectories(self, key: SessionKey) -> Iterator[TrajectoryRow]:
+        """Iterate over all trajectories of a session, in key order."""
+        return (TrajectoryRow(*row) for row in self._each("trajectories", *key))
 
     def trajectories_from(self, key: SessionKey, first: str, limit: int) -> list[TrajectoryRow]:
         """Return at most `limit` trajectories, in key order, from the key `first` on."""
@@ -211,21 +211,15 @@ class Reader(ABC):
     def window_rounds(
         self, key: SessionKey, first: int, last: int, n_before: int
     ) -> Iterator[tuple[str, int, int, bytes]]:
-        """Iterate over the decisions at positions first..last, and those of the rounds before.
-
-        Parameters
-        ----------
-        key : SessionKey
-        first, last : int
-            Positions.
-        n_before : int
-            Number of rounds before these in each trajectory.
+        """Iterate over the decisions at positions first..last, with `n_before` rounds before them.
 
         Yields
         ------
         trajectory, round, position, selected context (bytes)
             In order of trajectory and round.
         """
+        if first <= 1:
+            return self._each("rounds_until", *key, last)
         return self._each(*self._window("rounds", key, first, last, n_before))
 
     def window_measurements(
@@ -233,14 +227,17 @@ class Reader(ABC):
     ) -> Iterator[tuple[str, int, int, float]]:
         """Iterate over the measurements that begin in the rounds of `window_rounds`.
 
-        Those with positions beyond `known` are left out. Of each trajectory the measurement before
-        them is there too: it may reach into these rounds.
+        Those with positions beyond `known` are left out. There may be others around these rounds:
+        of each trajectory the measurement before, which may reach into them, and those after a
+        window that begins with the session.
 
         Yields
         ------
         trajectory, first round, last round, value
             In order of trajectory and round.
         """
+        if first <= 1:
+            return self._each("measurements_until", *key, known)
         return self._each(*self._window("measurements", key, first, last, n_before, known))
 
     def window_closed(

@@ -50,11 +50,10 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
         del header["names"]  # a release from before there were names reads the file
     header["schedule"] = json.loads(session.schedule.dumps())
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
-    trajectories = reader.trajectories(session.key)
-    for trajectory in trajectories:
+    for trajectory in reader.trajectories(session.key):
         values = asdict(trajectory)
         yield {"record": "trajectory", **{k: v for k, v in values.items() if k not in ROW_OWNER}}
-    for trajectory in trajectories:
+    for trajectory in reader.trajectories(session.key):
         key = (*session.key, trajectory.key)
         after = 0
         while page := reader.decisions(key, after, PAGE):

@@ -95,7 +95,7 @@ def test_rounds_after_one_of_a_trajectory_are_erased_alone(
         for name in ("", "c"):
             assert len(reader.decisions((*S1, name), 0, 9)) == 5
             assert len(reader.measurements((*S1, name), 1, 9)) == 3
-        assert len(reader.trajectories(S1)) == 3
+        assert len(list(reader.trajectories(S1))) == 3
         assert len(reader.estimates(S1, 0, 9)) == 1
 
 

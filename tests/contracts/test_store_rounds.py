@@ -156,13 +156,13 @@ def test_trajectories_are_counted_apart(reopen: Callable[[], Store]) -> None:
     rows = [trajectory(key, n_measurements=i) for i, key in enumerate(("", "a", "ü"))]
     commit(store, session(), *rows)
     with store.reader() as reader:
-        assert reader.trajectories(S1) == rows
+        assert list(reader.trajectories(S1)) == rows
     rows[1] = replace(rows[1], n_rounds=8, measured_through=7, last_at=5000.5)
     commit(store, rows[1])
     transaction = begin(reopen())
     assert transaction.trajectory(("t", "s1", "a")) == rows[1]
     assert transaction.trajectory(("t", "s1", "b")) is None
-    assert transaction.trajectories(S1) == rows
+    assert list(transaction.trajectories(S1)) == rows
     transaction.rollback()
 
 

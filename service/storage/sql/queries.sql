@@ -86,6 +86,15 @@ order by first_round, number
 select {measurements} from measurements
 where tenant = $1 and session_id = $2 and trajectory = $3 order by number
 
+-- name: rounds_until
+-- the decisions up to a position; in key order, because a fit sums in the order of its history
+select trajectory, round, position, context from decisions
+where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, round, number
+
+-- name: measurements_until
+select trajectory, first_round, last_round, value from measurements
+where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, first_round, number
+
 -- name: selected_contexts
 select round, position, context from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5

@@ -254,3 +254,16 @@ def test_more_lags_than_rounds_have_no_contexts():
     assert rows.n_lags == 6
     alike(found.rows.matrix, expected.T @ expected)
     assert (found.n_lags, found.n_pairs, found.n_covariates) == (9, 5, 1)
+
+
+def test_partial_sums_share_what_they_are_made_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the sums of n rows would cost n squared: every grain would copy all rows."""
+    measured = Measurements.single(np.arange(1, 41), np.arange(40.0))
+    whole = History(1, {"": Trajectory(np.ones((40, 1)), measured)})
+    rows = align(whole.over(FitWindow(1, 1, 40, 3, 40)))
+    made: list[int] = []
+    of = moment_sums._Columns.of
+    monkeypatch.setattr(moment_sums, "GRAIN", 4)
+    monkeypatch.setattr(moment_sums._Columns, "of", lambda *args: made.append(1) or of(*args))
+    assert len(list(moment_sums.partial_sums(rows))) == 10
+    assert made == [1]

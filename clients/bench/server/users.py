@@ -59,10 +59,16 @@ def run(
     found = {}
     for n in [1, *sizes]:
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "users.db"
-            url = database or f"sqlite:///{file}"
+            url = database or f"sqlite:///{folder}/users.db"
+            before = 0 if database is None else _postgres_bytes(database)
             with _serving(url, 1 if database is None else n_processes) as started:
-                found[n] = _measured(started, n, seconds, _size_of(database, file))
+                found[n], session = _measured(started, n, seconds)
+                if database is not None:
+                    size = _postgres_bytes(database) - before
+                    httpx.delete(f"{started[0][0]}/v1/sessions/{session}")
+            if database is None:  # stopped: nothing is left in the write-ahead log
+                size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        found[n]["bytes_a_round"] = round(size / found[n]["rounds_after"], 1)
         on_size(n, found[n])
     return {
         "settings": {
@@ -95,28 +101,21 @@ def _serving(url: str, n_processes: int) -> Iterator[list[tuple[str, int]]]:
                 worker.wait()
 
 
-def _size_of(database: str | None, file: Path) -> Callable[[], int]:
-    """Return a function that gives the database's size in bytes, write-ahead log included."""
-    if database is None:
-        return lambda: sum(path.stat().st_size for path in file.parent.glob("users.db*"))
+def _postgres_bytes(database: str) -> int:
+    """Return the size of a PostgreSQL database, without its write-ahead log."""
     import psycopg
 
-    def size() -> int:
-        with psycopg.connect(database) as connection:
-            row = connection.execute("select pg_database_size(current_database())").fetchone()
-        assert row is not None
-        return int(row[0])
-
-    return size
+    with psycopg.connect(database) as connection:
+        row = connection.execute("select pg_database_size(current_database())").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
-def _measured(
-    started: list[tuple[str, int]], n: int, seconds: float, size: Callable[[], int]
-) -> dict[str, Any]:
-    """Fill a session of `n` trajectories, and measure it."""
+def _measured(started: list[tuple[str, int]], n: int, seconds: float) -> tuple[dict[str, Any], str]:
+    """Fill a session of `n` trajectories and measure it; return what was found, and its id."""
     clients = [httpx.Client(base_url=url, timeout=120, headers=JSON) for url, _ in started]
     pids = [pid for _, pid in started]
-    before, empty_mb = size(), max(map(resident_mb, pids))
+    empty_mb = max(map(resident_mb, pids))
     body = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON, "reward_wait_seconds": 1e6}
     id = clients[0].post("/v1/sessions", json=body).raise_for_status().json()["id"]
     players = [Players(client, id, n, random.Random(i)) for i, client in enumerate(clients)]
@@ -131,7 +130,6 @@ def _measured(
         "rounds": n_rounds,
         "fill_per_second": round(n_rounds / filled, 1),
         "fill_cpu_us": round(used / n_rounds * 1e6, 1),
-        "bytes_a_round": round((size() - before) / n_rounds, 1),
         "fit_seconds": fit["seconds"],
         "fit_rows": fit["n_rows"],
         "rss_mb": round(max(map(resident_mb, pids)), 1),
@@ -153,10 +151,10 @@ def _measured(
         used = cpu_seconds(pids) - used
     out["batched_per_second"] = round(n_batched / seconds, 1)
     out["batched_cpu_us"] = round(used / n_batched * 1e6, 1)
-    clients[0].delete(f"/v1/sessions/{id}")
+    out["rounds_after"] = clients[0].get(f"/v1/sessions/{id}").json()["n_rounds"]
     for client in clients:
         client.close()
-    return out
+    return out, id
 
 
 def _timed(call: Callable[[], httpx.Response]) -> float:

@@ -100,7 +100,7 @@ async def get_trajectories(
             {
                 "trajectory": row.key,
                 "n_rounds": row.n_rounds,
-                "n_missing": min(row.n_rounds, MISSING_AMONG) - measured.get(row.key, 0),
+                "n_missing": min(row.n_rounds, MISSING_AMONG) - measured[row.key],
                 "last_decision_at": timestamp(row.last_at),
             }
             for row in shown

@@ -93,9 +93,10 @@ class Reader(ABC):
     ) -> dict[str, int]:
         """Return how many of each trajectory's last `n_rounds` rounds are measured.
 
-        Trajectories with keys in first..last are counted; one without measurements is left out.
+        Trajectories with keys in first..last are counted.
         """
-        return dict(self._all("measured_of_last", *key, first, last, n_rounds))
+        rows = self._all("measured_of_last", *key, first, last, n_rounds)
+        return {name: int(n) for name, n in rows}
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """Return the decision with this client's event id, or None."""

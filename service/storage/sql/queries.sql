@@ -34,16 +34,18 @@ select {trajectories} from trajectories
 where tenant = $1 and session_id = $2 and trajectory >= $3 order by trajectory limit $4
 
 -- name: measured_of_last
--- of each trajectory with a key in $3..$4: how many of its last $5 rounds a measurement covers
-select t.trajectory, count(*) from trajectories t
-join decisions d on d.tenant = $1 and d.session_id = $2 and d.trajectory = t.trajectory
-    and d.round > t.n_rounds - $5 and d.round <= t.n_rounds
-where t.tenant = $1 and t.session_id = $2 and t.trajectory between $3 and $4 and d.round <= (
-    select m.last_round from measurements m
+-- of each trajectory with a key in $3..$4: how many of its last $5 rounds a measurement covers.
+-- Spans do not overlap, and values of one round are one round; a span may begin before those rounds
+select t.trajectory, coalesce((
+    select count(distinct m.first_round) + sum(m.last_round - m.first_round) from measurements m
     where m.tenant = $1 and m.session_id = $2 and m.trajectory = t.trajectory
-        and m.first_round <= d.round
-    order by m.first_round desc limit 1)
-group by t.trajectory
+        and m.first_round > t.n_rounds - $5 and m.first_round <= t.n_rounds), 0) + coalesce((
+    select {greatest}(m.last_round - (t.n_rounds - $5), 0) from measurements m
+    where m.tenant = $1 and m.session_id = $2 and m.trajectory = t.trajectory
+        and m.first_round <= t.n_rounds - $5
+    order by m.first_round desc limit 1), 0)
+from trajectories t
+where t.tenant = $1 and t.session_id = $2 and t.trajectory between $3 and $4
 
 -- name: decision_by_event
 select {decisions} from decisions

@@ -84,12 +84,15 @@ class Trajectory:
         Number of the first row, from 1.
     positions : (n_rounds,) array, optional
         Number of each round in the session; by default its number in the trajectory.
+    covariates : (n_rounds, n_covariates) array, optional
+        What else moves the reward in each round; none by default.
     """
 
     contexts: Floats
     measurements: Measurements
     first_round: int = 1
     positions: Ints | None = None
+    covariates: Floats | None = None
 
     @property
     def numbering(self) -> Ints:
@@ -118,6 +121,7 @@ class Trajectory:
             ),
             first_round=self.first_round + start,
             positions=numbering[start:stop],
+            covariates=None if self.covariates is None else self.covariates[start:stop].copy(),
         )
 
 
@@ -135,11 +139,15 @@ class History:
         By trajectory key.
     window : FitWindow or None
         The window that `over` has cut.
+    groups : tuple of int
+        Numbers of columns of the groups of covariates: those of a group matter together or not at
+        all.
     """
 
     dim: int
     trajectories: Mapping[str, Trajectory]
     window: FitWindow | None = None
+    groups: tuple[int, ...] = ()
 
     def over(self, window: FitWindow) -> "History":
         """Copy what a fit over `window` needs, into C-ordered arrays."""

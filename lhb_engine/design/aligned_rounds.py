@@ -36,6 +36,10 @@ class AlignedRounds:
         Number of lags that at least one row can see.
     n_rows, n_missing : int
         Measurements used; rounds of the window that no measurement covers.
+    covariates : (n_places, n_covariates) array
+        What else moves the reward, scaled as contexts are; zero where there is no row.
+    groups : tuple of int
+        Numbers of columns of the groups of covariates.
     """
 
     contexts: Floats
@@ -47,6 +51,13 @@ class AlignedRounds:
     n_lags: int
     n_rows: int
     n_missing: int
+    covariates: Floats
+    groups: tuple[int, ...]
+
+    @property
+    def beside(self) -> Floats:
+        """Z: the column of the baseline and the covariates, (n_places, 1 + n_covariates)."""
+        return np.column_stack([self.intercept, self.covariates])
 
     def rows(self, first: int, last: int) -> "AlignedRounds":
         """Return the rows whose first round is in the session's rounds first..last.
@@ -68,6 +79,7 @@ class AlignedRounds:
             last=np.where(kept, self.last[here], 0),
             before=np.maximum(self.before[here] - start, -1),
             n_rows=len(places),
+            covariates=np.where(kept[:, None], self.covariates[here], 0.0),
         )
 
     def in_order(self) -> Ints:
@@ -92,10 +104,12 @@ def align(history: History) -> AlignedRounds:
     Raises
     ------
     ValueError
-        The history has no window or no round in it, or its numbers are not finite.
+        The history has no window or no round in it, its numbers are not finite, or a trajectory
+        has other covariates than its groups.
     """
     window = checked_window(history)
     rounds = _Rounds.of(list(history.trajectories.values()))
+    covariates = _covariates(rounds.parts, sum(history.groups))
     inside = (rounds.numbering >= window.first) & (rounds.numbering <= window.last)
     kept = rounds.measured_inside(inside)
     spans = kept.last - kept.first + 1
@@ -114,15 +128,18 @@ def align(history: History) -> AlignedRounds:
         n_lags,
         len(spans),
         int(inside.sum()) - int(spans.sum()),
+        np.zeros((n_places, covariates.shape[1])),
+        history.groups,
     )
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     places = np.repeat(starts, lengths) + within
     span = np.repeat(sequences.span, lengths)
     source = np.repeat(rounds.starts[sequences.owner], lengths) + within
-    out.contexts[places] = rounds.contexts[source]
+    out.contexts[places], out.covariates[places] = rounds.contexts[source], covariates[source]
     for i in np.flatnonzero(sequences.span > 1).tolist():
         here = slice(starts[i], starts[i] + lengths[i])
-        out.contexts[here] = _summed(out.contexts[here], int(sequences.span[i]))
+        for values in (out.contexts, out.covariates):
+            values[here] = _summed(values[here], int(sequences.span[i]))
     follows = within >= span
     out.before[places[follows]] = places[follows] - span[follows]
     place = starts[sequence] + kept.last - rounds.starts[kept.owner]
@@ -130,7 +147,23 @@ def align(history: History) -> AlignedRounds:
     out.intercept[place] = np.sqrt(spans)
     out.number[place] = rounds.numbering[kept.first]
     out.last[place] = rounds.numbering[kept.last]
+    out.covariates[out.number == 0] = 0.0
     return out
+
+
+def _covariates(parts: list[Trajectory], n_covariates: int) -> Floats:
+    """Return the covariates of all rounds, checked, (n_rounds, n_covariates)."""
+    found = []
+    for part in parts:
+        given = part.covariates
+        given = np.zeros((len(part.contexts), 0)) if given is None else given
+        if given.shape != (len(part.contexts), n_covariates):
+            raise ValueError(f"every round needs {n_covariates} covariates")
+        found.append(given)
+    joined = np.concatenate(found)
+    if not np.isfinite(joined).all():
+        raise ValueError("covariates must be finite")
+    return joined
 
 
 class _Kept(NamedTuple):
@@ -204,7 +237,7 @@ def _sequences(owner: Ints, spans: Ints, n_trajectories: int) -> tuple[_Sequence
     return _Sequences(*unique), sequence.reshape(-1)[: len(owner)]
 
 
-def _summed(contexts: Floats, span: int) -> Floats:
-    """Return the sums over `span` rounds, (n_rounds, dim), over sqrt(span)."""
-    total = np.cumsum(np.concatenate([np.zeros((span, contexts.shape[1])), contexts]), axis=0)
+def _summed(values: Floats, span: int) -> Floats:
+    """Return the sums over `span` rounds, (n_rounds, n), over sqrt(span)."""
+    total = np.cumsum(np.concatenate([np.zeros((span, values.shape[1])), values]), axis=0)
     return np.asarray((total[span:] - total[:-span]) * (1.0 / np.sqrt(span)))

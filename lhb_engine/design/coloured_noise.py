@@ -48,13 +48,14 @@ def moment_autocorrelation(moments: Moments, coefficients: Floats) -> float:
     ----------
     moments : Moments
     coefficients : (p - 1,) array
-        By which rows are predicted, the column of the baseline last.
+        By which rows are predicted: phi (lag by lag), the baseline, and the other covariates.
     """
     if moments.n_pairs < FEWEST:
         return 0.0
     error = np.append(-coefficients, 1.0)
     rows, pairs, ends = moments.sums
-    error[-2] -= float(rows[-2] @ error) / float(rows[-2, -2])  # about their mean
+    level = moments.n_lags * moments.dim
+    error[level] -= float(rows[level] @ error) / float(rows[level, level])  # about their mean
     product, size = float(error @ pairs @ error) / 2, float(error @ ends @ error) / 2
     return _credible(product, size, moments.n_pairs)
 
@@ -98,7 +99,8 @@ def whitened(rows: AlignedRounds, rho: float) -> AlignedRounds:
         last = values[rows.before[is_later]]
         difference = np.zeros_like(values)
         difference[is_later] = values[is_later] - rho * last
-        return np.concatenate([values[start:stop] * scale, np.zeros(gap), difference])
+        first = (values[start:stop].T * scale).T
+        return np.concatenate([first, np.zeros((gap, *values.shape[1:])), difference])
 
     contexts = rows.contexts.copy()
     contexts[has_last] -= rho * rows.contexts[rows.before[has_last]]
@@ -113,6 +115,7 @@ def whitened(rows: AlignedRounds, rho: float) -> AlignedRounds:
         contexts=np.concatenate([plain, np.zeros((gap, plain.shape[1])), contexts]),
         y=joined(rows.y),
         intercept=joined(rows.intercept),
+        covariates=joined(rows.covariates),
         number=number,
         last=last,
         before=np.full(len(number), -1),

@@ -21,9 +21,7 @@ LEAST_RUN = 16  # mean run of consecutive rounds from which the recursion over b
 _AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
 
 
-def session_moments(
-    rows: AlignedRounds, covariates: Floats | None = None, places: Ints | None = None
-) -> Moments:
+def session_moments(rows: AlignedRounds, places: Ints | None = None) -> Moments:
     """Add up the moments of rows, in the order of their measurements.
 
     Partial sums hold 4096 measurements each, from the first one on, and are added in order. So the
@@ -32,29 +30,24 @@ def session_moments(
     Parameters
     ----------
     rows : AlignedRounds
-    covariates : (n_places, n_covariates) array, optional
-        By default the column of the baseline alone.
     places : (n_chosen,) array, optional
         Places of the rows, in order; by default all rows. Pairs with rows before them count.
     """
     total = None
-    for part in partial_sums(rows, covariates, places):
+    for part in partial_sums(rows, places):
         total = part if total is None else total + part
-    n_covariates = 1 if covariates is None else covariates.shape[1]
-    return total or Moments.zero(rows.n_lags, rows.contexts.shape[1], n_covariates)
+    return total or Moments.zero(rows.n_lags, rows.contexts.shape[1], rows.groups)
 
 
-def partial_sums(
-    rows: AlignedRounds, covariates: Floats | None = None, places: Ints | None = None
-) -> Iterator[Moments]:
+def partial_sums(rows: AlignedRounds, places: Ints | None = None) -> Iterator[Moments]:
     """Yield the partial sums of `session_moments`."""
     places = rows.in_order() if places is None else places
-    columns = _Columns.of(rows, covariates)
+    columns = _Columns.of(rows)
     for start in range(0, len(places), GRAIN):
         yield _moments(rows, columns, places[start : start + GRAIN])
 
 
-def moments_of(rows: AlignedRounds, places: Ints, covariates: Floats | None = None) -> Moments:
+def moments_of(rows: AlignedRounds, places: Ints) -> Moments:
     """Return the moments of some rows, and of the pairs of these with the rows before them.
 
     Parameters
@@ -62,10 +55,8 @@ def moments_of(rows: AlignedRounds, places: Ints, covariates: Floats | None = No
     rows : AlignedRounds
     places : (n_chosen,) array
         Places of rows, each once. The row before a chosen one need not be chosen.
-    covariates : (n_places, n_covariates) array, optional
-        By default the column of the baseline alone.
     """
-    return _moments(rows, _Columns.of(rows, covariates), places)
+    return _moments(rows, _Columns.of(rows), places)
 
 
 class _Columns(NamedTuple):
@@ -83,13 +74,12 @@ class _Columns(NamedTuple):
     values: Floats
 
     @classmethod
-    def of(cls, rows: AlignedRounds, covariates: Floats | None) -> "_Columns":
-        """Return the columns of some rows; by default the baseline is the one covariate."""
-        beside = rows.intercept[:, None] if covariates is None else covariates
+    def of(cls, rows: AlignedRounds) -> "_Columns":
+        """Return the columns of some rows."""
         zeros = np.zeros((rows.n_lags, rows.contexts.shape[1]))
         return cls(
             np.concatenate([zeros, rows.contexts]),
-            np.concatenate([beside, rows.y[:, None]], axis=1),
+            np.column_stack([rows.beside, rows.y]),
         )
 
 
@@ -98,8 +88,8 @@ def _moments(rows: AlignedRounds, columns: _Columns, places: Ints) -> Moments:
     places = np.sort(places)
     before = rows.before[places]
     follows = (before >= 0) & (rows.number[before] > 0)
-    total = Moments.zero(rows.n_lags, rows.contexts.shape[1], values.shape[1] - 1)
-    sums = total.sums
+    dim = rows.contexts.shape[1]
+    sums = Moments.zero(rows.n_lags, dim, rows.groups).sums
     for span in np.unique((places - before)[follows]).tolist():
         later = places[follows & (places - before == span)]
         now, last, both = _followers(padded, values, later, rows.n_lags, span)
@@ -110,7 +100,8 @@ def _moments(rows: AlignedRounds, columns: _Columns, places: Ints) -> Moments:
     if len(alone):
         lags = np.arange(rows.n_lags)
         sums[0] += _multiplied(padded, [values], [alone], alone, rows.n_lags, lags)
-    return Moments(sums, len(places), int(follows.sum()), rows.n_lags, rows.contexts.shape[1])
+    n_pairs = int(follows.sum())
+    return Moments(sums, len(places), n_pairs, rows.n_lags, dim, rows.groups)
 
 
 def _followers(

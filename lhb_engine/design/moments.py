@@ -29,12 +29,15 @@ class RowMoments:
         covariates, and y.
     n_rows : int
     n_lags, dim : int
+    groups : tuple of int
+        Numbers of columns of the groups of covariates, besides the constant.
     """
 
     matrix: Floats
     n_rows: int
     n_lags: int
     dim: int
+    groups: tuple[int, ...] = ()
 
     @property
     def n_lagged(self) -> int:
@@ -116,6 +119,8 @@ class Moments:
         r_{t-1} r_{t-1}' over pairs. A row r is [X, Z, y] as in `RowMoments`.
     n_rows, n_pairs : int
     n_lags, dim : int
+    groups : tuple of int
+        Numbers of columns of the groups of covariates, besides the constant.
     """
 
     sums: Floats
@@ -123,12 +128,13 @@ class Moments:
     n_pairs: int
     n_lags: int
     dim: int
+    groups: tuple[int, ...] = ()
 
     @classmethod
-    def zero(cls, n_lags: int, dim: int, n_covariates: int = 1) -> Self:
+    def zero(cls, n_lags: int, dim: int, groups: tuple[int, ...] = ()) -> Self:
         """Return the moments of no rows."""
-        p = n_lags * dim + n_covariates + 1
-        return cls(np.zeros((3, p, p)), 0, 0, n_lags, dim)
+        p = n_lags * dim + sum(groups) + 2
+        return cls(np.zeros((3, p, p)), 0, 0, n_lags, dim, groups)
 
     @property
     def n_covariates(self) -> int:
@@ -138,7 +144,7 @@ class Moments:
     @property
     def rows(self) -> RowMoments:
         """The moments of the rows alone."""
-        return RowMoments(self.sums[0], self.n_rows, self.n_lags, self.dim)
+        return RowMoments(self.sums[0], self.n_rows, self.n_lags, self.dim, self.groups)
 
     def __add__(self, other: "Moments") -> "Moments":
         _check_alike(self, other)
@@ -170,7 +176,7 @@ class Moments:
         rows, pairs, ends = self.sums
         alone = np.sqrt((1.0 - rho**2) * (1.0 - mixed**2)) if rho != mixed else 1.0 - rho**2
         matrix = alone * rows + (1.0 + rho * mixed - alone) / 2 * ends - (rho + mixed) / 2 * pairs
-        return RowMoments(matrix, self.n_rows, self.n_lags, self.dim)
+        return RowMoments(matrix, self.n_rows, self.n_lags, self.dim, self.groups)
 
     def scaled(self, contexts: Floats, rewards: float) -> "Moments":
         """Return the moments of contexts times `contexts`, (dim,), and of y times `rewards`."""
@@ -194,13 +200,20 @@ class Moments:
         return _HEAD.pack(_MAGIC, _VERSION, *head) + triangles.tobytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes, groups: tuple[int, ...] = ()) -> Self:
         """Return the moments that `to_bytes` wrote, equal to the bit.
+
+        Parameters
+        ----------
+        data : bytes
+        groups : tuple of int
+            Those of the moments, which the bytes leave out.
 
         Raises
         ------
         ValueError
-            The bytes are no moments, of another version, or not of the length that they say.
+            The bytes are no moments, of another version, of other covariates, or not of the length
+            that they say.
         """
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise ValueError("these bytes are no moments")
@@ -209,6 +222,8 @@ class Moments:
             raise ValueError(f"moments of version {version} cannot be read, only of {_VERSION}")
         if min(n_lags, dim) < 1 or min(n_covariates, n_rows, n_pairs) < 0:
             raise ValueError("moments of an impossible size")
+        if n_covariates != 1 + sum(groups):
+            raise ValueError(f"moments of {n_covariates} covariates, not of {1 + sum(groups)}")
         p = n_lags * dim + n_covariates + 1
         n = p * (p + 1) // 2
         if len(data) != _HEAD.size + 3 * 8 * n:
@@ -218,11 +233,12 @@ class Moments:
         sums = np.empty((3, p, p))
         sums[:, *upper] = triangles
         sums.transpose(0, 2, 1)[:, *upper] = triangles
-        return cls(sums, n_rows, n_pairs, n_lags, dim)
+        return cls(sums, n_rows, n_pairs, n_lags, dim, groups)
 
 
 def _check_alike(one: RowMoments | Moments, other: RowMoments | Moments) -> None:
-    if (one.n_lags, one.dim, one.n_covariates) != (other.n_lags, other.dim, other.n_covariates):
+    ours = (one.n_lags, one.dim, one.n_covariates, one.groups)
+    if ours != (other.n_lags, other.dim, other.n_covariates, other.groups):
         raise ValueError("moments of other lags, features or covariates cannot be added")
 
 

@@ -1,9 +1,9 @@
 """A Gibbs sampler of the rank-one model: several chains, swept together (docs/model.md 7).
 
-The model is y = b + sum_k w_k <xi_{t-k}, theta> + eps with the prior (7.2): spike and slab for each
-lag weight (half-normal slab, w >= 0), normal theta, spike and wide normal slab for the baseline b.
-The hyperparameters (density of active lags, slab variance, noise variance) are drawn as well, so
-there is nothing to tune.
+The model is y = b'z + sum_k w_k <xi_{t-k}, theta> + eps with the prior (7.2): spike and slab for
+each lag weight (half-normal slab, w >= 0), normal theta, spike and wide normal slab for the
+baseline and for each group of covariates. The hyperparameters (density of active lags, slab
+variance, noise variance) are drawn as well, so there is nothing to tune.
 
 What a sweep needs of the data are products of columns. They come from rows (`row_products`) or from
 moments (`moment_products`); the chains draw the same numbers either way.
@@ -18,6 +18,7 @@ from scipy.special import betaln, entr, expit, log_ndtr, ndtri
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
+from lhb_engine.posterior.covariate_effects import CovariateEffects
 from lhb_engine.posterior.moment_products import MomentProducts
 from lhb_engine.posterior.row_products import RowProducts
 from lhb_engine.posterior.spike_and_slab import gain, gibbs_pass, score_for
@@ -28,7 +29,7 @@ NOISE_ROWS, NOISE_SHARE = 30.0, 0.2
 SLAB_SHARE = 0.1
 _MARGIN = 1.5  # nats: an inactive lag further than this from becoming active is skipped
 _FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean square 1
-_STATE = ("theta", "outside", "w", "noise2", "slab2", "density", "baseline", "level")
+_STATE = ("theta", "outside", "w", "noise2", "slab2", "density", "level")
 
 
 class Chains:
@@ -56,10 +57,10 @@ class Chains:
         Lag weights.
     noise2 : (n_chains,) array
         Variance of eps.
-    baseline : (n_chains,) array
-        1 where the chain has a baseline, else 0.
-    level : (n_chains,) array
-        Product of the error, without the chain's baseline, and the column of the baseline.
+    covariates : CovariateEffects
+        The groups of covariates that each chain includes; the first is the baseline.
+    level : (n_chains, q) array
+        Products of the error, without any effect of covariates, and the columns of covariates.
     """
 
     def __init__(
@@ -81,9 +82,8 @@ class Chains:
         self._log_sides = 0.0 if signed else float(np.log(2.0))
         c, n, unit = self.n_chains, self.data.n_rows, self.data.unit
         self._square = self.data.square / n
-        # prior variance of the baseline b, per round
-        self._wide = self._square / min(1.0, unit / n)
-        variance = max(self._square - self.data.total**2 / unit / n, _FLOOR)
+        self.covariates = CovariateEffects(unit, self._square, n, self.data.groups, c)
+        variance = max(self._square - float(self.data.total[0]) ** 2 / unit[0, 0] / n, _FLOOR)
         self._slab = SLAB_SHARE * variance / max(self.data.spread / (n * self.dim), _FLOOR)
         self._noise_prior = NOISE_ROWS * NOISE_SHARE * variance
         self.outside = theta / np.linalg.norm(theta, axis=1, keepdims=True)
@@ -92,16 +92,15 @@ class Chains:
         self.noise2 = np.full(c, variance)
         self.slab2 = np.full(c, 2.0 * self._slab)
         self.density = np.full(c, 0.2)
-        self.baseline = np.zeros(c)
-        self.level = np.full(c, self.data.total)
+        self.level = np.tile(self.data.total, (c, 1))
         if w is not None:
             self.w = w
             self._draw_density_and_slab()
             self._draw_theta_and_noise()
 
     def sweep(self) -> None:
-        """Run one Gibbs sweep: baseline, lag weights, density and slab, theta and noise."""
-        self._draw_baseline()
+        """Run one Gibbs sweep: covariates, lag weights, density and slab, theta and noise."""
+        self.covariates.draw(self.level, self.noise2, self.rng)
         self._draw_weights()
         self._draw_density_and_slab()
         self._draw_theta_and_noise()
@@ -111,34 +110,32 @@ class Chains:
         for name in _STATE:
             value = getattr(self, name)
             value[:] = value[chosen]
+        self.covariates.keep(chosen)
         self.data.keep(chosen)
-
-    def _draw_baseline(self) -> None:
-        """Draw whether each chain has a baseline, with b integrated out."""
-        ratio = 1.0 + self._wide * self.data.unit / self.noise2
-        added = 0.5 * self.level**2 / (self.data.unit * self.noise2) * (1.0 - 1.0 / ratio)
-        chance = expit(added - 0.5 * np.log(ratio))
-        self.baseline = (self.rng.random(self.n_chains) < chance).astype(np.float64)
 
     def _scores(self) -> tuple[Floats, ...]:
         """Return the full conditional of every lag weight given the present state.
 
         Returns
         -------
-        score, odds, inverse, along : (n_chains, n_lags) arrays
-            zeta_k of (7.3); the log odds (7.4) without its terms in zeta_k; v_k of (7.3); the inner
-            product of the lag's column with the intercept column.
+        score, odds, inverse : (n_chains, n_lags) arrays
+            zeta_k of (7.3); the log odds (7.4) without its terms in zeta_k; v_k of (7.3).
+        along : (n_chains, n_lags, q) array
+            Products of the lags' columns and the covariates, reduced by L of (7.23).
+        level : (n_chains, q) array
+            Those of the error.
         """
         along, square, now = self.data.columns(self.theta, self.w)
-        share = (self.baseline / self.data.unit)[:, None]
-        square = np.maximum(square - share * along**2, 0.0)
+        root = self.covariates.root(self.noise2)
+        along, level = along @ root, (self.level[:, None, :] @ root)[:, 0]
+        square = np.maximum(square - np.vecdot(along, along), 0.0)
         ridge = (self.noise2 / self.slab2)[:, None]
         inverse = 1.0 / (square + ridge)
         odds = (np.log(self.density / (1.0 - self.density)) + self._log_sides)[:, None]
         odds = odds + 0.5 * np.log(ridge * inverse)
-        now -= along * (self.level[:, None] * share)
+        now -= (along @ level[:, :, None])[:, :, 0]
         score = (now + square * self.w) * np.sqrt(inverse / self.noise2[:, None])
-        return score, odds, inverse, along
+        return score, odds, inverse, along, level
 
     def _draw_weights(self) -> None:
         """Draw the lag weights one at a time, by (7.4) and (7.5).
@@ -149,7 +146,7 @@ class Chains:
         the noise and a weight's conditional variance are 1.
         """
         c, m = self.n_chains, self.n_lags
-        score, odds, inverse, along = self._scores()
+        score, odds, inverse, along, level = self._scores()
         u, v, turn = self.rng.random((3, c, m))
         needed = np.log(u / (1.0 - u)) - odds
         reach = np.abs(score) if self.signed else np.maximum(score, 0.0)
@@ -164,17 +161,14 @@ class Chains:
         threshold[np.arange(order.shape[1]) >= count[:, None]] = np.inf
         quantile = ndtri(v[chain, order]) if self.signed else v[chain, order] + 2.0**-54
         along = along[chain, order]
-        share = (self.baseline / self.data.unit)[:, None] * along
-        sloping = bool(share.any())
         # column 0 of `products` is the error's, the others are the columns'; `gibbs_pass` wants the
         # error as it is and the columns with a minus, all in units of the noise
         of_error = -1.0 / np.sqrt(self.noise2)[:, None]
         after = np.empty_like(before)
         for steps, products in self.data.blocks(order):
             part = np.s_[:, steps]
-            if sloping:
-                levels = np.concatenate([self.level[:, None], along[part]], axis=1)
-                products -= share[part][:, :, None] * levels[:, None, :]
+            beside = along[:, steps]
+            products -= beside @ np.concatenate([level[:, None], beside], axis=1).transpose(0, 2, 1)
             units = np.concatenate([of_error, root[part]], axis=1)
             products *= units[:, 1:, None] * -units[:, None, :]
             after[part] = gibbs_pass(
@@ -182,7 +176,7 @@ class Chains:
             )
             change = (after[part] - before[part]) * unit[part]
             self.data.move(change)
-            self.level -= np.vecdot(change, along[part])
+            level = level - (change[:, None, :] @ beside)[:, 0]
         if not self.signed:
             np.maximum(after, 0.0, out=after)  # rounding can leave a weight just below 0
         self.w[chain, order] = after * unit
@@ -204,7 +198,7 @@ class Chains:
         have fresh noise added; else the mean plus noise of the posterior's covariance.
         """
         data, rng, c = self.data, self.rng, self.n_chains
-        share = self.baseline / data.unit
+        root = self.covariates.root(self.noise2)
         noise = None
         if data.n_rows < self.dim and isinstance(data, RowProducts):
             noise = np.sqrt(self.noise2)[:, None] * rng.standard_normal(data.error.shape)
@@ -213,9 +207,9 @@ class Chains:
         inside = data.span.inside(fresh)
 
         def solve(part: slice, gram: Floats, right: Floats, along: Floats, total: Floats) -> Floats:
-            if share.any():
-                gram -= (share[part, None] * along)[:, :, None] * along[:, None, :]
-                right -= along * (share[part] * total)[:, None]
+            beside, level = along @ root[part], total[:, None, :] @ root[part]
+            gram -= beside @ beside.transpose(0, 2, 1)
+            right -= (beside @ level.transpose(0, 2, 1))[:, :, 0]
             gram /= self.noise2[part, None, None]
             gram += self.dim * np.eye(gram.shape[1])
             right /= self.noise2[part, None]
@@ -229,13 +223,13 @@ class Chains:
 
         self.theta, left = data.theta_drawn(self.w, noise, solve)
         self.level = data.level(self.w)
-        left = left - share * self.level**2
+        left = left - ((self.level[:, None, :] @ root)[:, 0] ** 2).sum(axis=1)
         gamma = rng.standard_gamma(0.5 * (data.n_rows + NOISE_ROWS), c)
         self.noise2 = 0.5 * (np.maximum(left, 0.0) + self._noise_prior) / gamma
 
-    def intercepts(self) -> Floats:
-        """Return each chain's baseline per round, (n_chains,); 0 in a chain without one."""
-        return np.asarray(self.baseline * self.level / self.data.unit)
+    def effects(self) -> Floats:
+        """Return each chain's effects b, (n_chains, q), that of the baseline first."""
+        return self.covariates.effects(self.level, self.noise2)
 
     def evidence(self) -> Floats:
         """Return E_c of docs/model.md (7.8) for each chain, (n_chains,), up to a common constant.
@@ -264,17 +258,18 @@ class Chains:
         order = np.argsort(~on, axis=1, kind="stable")[:, :most]
         used = np.arange(most) < active[:, None]
         gram, right, along = data.active(of, order)
-        share = (self.baseline[of] / data.unit)[:, None]
+        root = self.covariates.root(self.noise2, of)
         gram *= used[:, :, None] * used[:, None, :]
-        right, along = right * used, along * used
+        right, beside = right * used, (along * used[:, :, None]) @ root
+        level = data.total @ root
         ridge = self.noise2[of] / self.slab2[of]
-        gram -= (share * along)[:, :, None] * along[:, None]
+        gram -= beside @ beside.transpose(0, 2, 1)
         gram += ridge[:, None, None] * np.eye(most)
-        right = right - share * data.total * along
+        right = right - (beside @ level[:, :, None])[:, :, 0]
         lower = np.linalg.cholesky(gram)
         inverse = np.stack([dtrtri(one, lower=1)[0] for one in lower])
         half = (inverse @ right[:, :, None])[:, :, 0]
-        y2 = data.square - share[:, 0] * data.total**2
+        y2 = data.square - np.vecdot(level, level)
         left = np.maximum(y2 - np.vecdot(half, half), 0.0) + self._noise_prior
         mass = betaln(1 + active, 1 + m - active) + active * self._log_sides
         mass -= 0.5 * (data.n_rows + NOISE_ROWS) * np.log(left)
@@ -284,5 +279,4 @@ class Chains:
             sd = np.sqrt(self.noise2[of][:, None] * (inverse**2).sum(axis=1))
             above = log_ndtr((half[:, None, :] @ inverse)[:, 0] / sd)
             mass += (above * used).sum(axis=1)
-        wide = np.log(1.0 + self._wide * self.data.unit / self.noise2[of])
-        return np.asarray(mass - 0.5 * self.baseline[of] * wide)
+        return np.asarray(mass - self.covariates.log_width(self.noise2, of))

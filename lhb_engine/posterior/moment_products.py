@@ -15,7 +15,7 @@ from lhb_engine.posterior.row_products import Solve
 
 
 class MomentProducts:
-    """Moments of rows whose only covariate is the column of the baseline; see `RowProducts`.
+    """Moments of rows, the first of whose covariates is the baseline's; see `RowProducts`.
 
     Parameters
     ----------
@@ -25,12 +25,12 @@ class MomentProducts:
     def __init__(self, moments: RowMoments) -> None:
         self.n_rows, self.n_lags, self.dim = moments.n_rows, moments.n_lags, moments.dim
         self.square = moments.square
-        self.total = float(moments.covariate_target[0])
-        self.unit = float(moments.covariates[0, 0])
+        self.total, self.unit = moments.covariate_target, moments.covariates
+        self.groups = moments.groups
         self.spread = float(np.trace(moments.gram[: self.dim, : self.dim]))
         self.span = ContextSpan(np.zeros((0, self.dim)), None)
         self._target = moments.target
-        self._cross = moments.cross[:, :, 0]
+        self._cross = moments.cross
         # features a <= b: the lags' products of both, each (n_lags, n_lags)
         self._one, self._other = np.triu_indices(self.dim)
         self._twice = np.where(self._one == self._other, 1.0, 2.0)
@@ -47,14 +47,15 @@ class MomentProducts:
         """Resample chains by index: nothing is kept for a chain between sweeps."""
 
     def level(self, w: Floats) -> Floats:
-        """Return c'e of each chain, (n_chains,), at the theta given last."""
-        return np.asarray(self.total - np.vecdot(w, self._along))
+        """Return Z'e of each chain, (n_chains, q), at the theta given last."""
+        return np.asarray(self.total - (w[:, None, :] @ self._along)[:, 0])
 
     def columns(self, theta: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return s_k'c, s_k's_k and s_k'e of each lag's column; see `RowProducts`."""
+        """Return s_k'Z, s_k's_k and s_k'e of each lag's column; see `RowProducts`."""
         both = theta[:, self._one] * theta[:, self._other] * self._twice
         self._gram = (both @ self._pairs).reshape(len(theta), self.n_lags, self.n_lags)
-        self._right, self._along = theta @ self._target.T, theta @ self._cross.T
+        self._right = theta @ self._target.T
+        self._along = np.tensordot(theta, self._cross, ([1], [1]))
         self._now = self._right - (self._gram @ w[:, :, None])[:, :, 0]
         square = np.diagonal(self._gram, axis1=1, axis2=2)
         return self._along, square, self._now.copy()
@@ -78,12 +79,12 @@ class MomentProducts:
         gram = np.empty((len(w), self.dim, self.dim))
         gram[:, self._one, self._other] = both
         gram[:, self._other, self._one] = both
-        right, along = w @ self._target, w @ self._cross
-        every, total = slice(0, len(w)), np.full(len(w), self.total)
+        right, along = w @ self._target, np.tensordot(w, self._cross, 1)
+        every, total = slice(0, len(w)), np.tile(self.total, (len(w), 1))
         theta = solve(every, gram.copy(), right.copy(), along, total)
         left = self.square - 2.0 * np.vecdot(theta, right)
         left += np.vecdot(theta, (gram @ theta[:, :, None])[:, :, 0])
-        self._along = theta @ self._cross.T
+        self._along = np.tensordot(theta, self._cross, ([1], [1]))
         return theta, np.asarray(np.maximum(left, 0.0))
 
     def n_parts(self, n_chains: int, most: int) -> int:

@@ -36,6 +36,10 @@ class Posterior:
         Reward baseline per round.
     baseline : float
         Probability that there is a baseline.
+    effects : (n_covariates,) array
+        Effects of the covariates, per unit of each and round.
+    included : (n_groups,) array
+        Probability that each group of covariates has an effect.
     noise : float
         Standard deviation of eps.
     spread : float
@@ -53,6 +57,8 @@ class Posterior:
     sign: float
     intercept: float
     baseline: float
+    effects: Floats
+    included: Floats
     noise: float
     spread: float
     draws: tuple[Floats, Floats]
@@ -142,13 +148,15 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
     """
     c, n_draws = chains.n_chains, n_sweeps * chains.n_chains
     thetas, w = np.empty((n_draws, len(scale))), np.empty((n_draws, chains.n_lags))
-    baselines = []
+    n_columns, n_groups = len(chains.data.total), 1 + len(chains.data.groups)
+    effects, included, noise2 = np.zeros(n_columns), np.zeros(n_groups), 0.0
     for start in range(0, n_draws, c):
         chains.sweep()
         here = np.s_[start : start + c]
         thetas[here], w[here] = chains.data.span.whole(chains.theta, chains.outside), chains.w
-        baselines.append((chains.intercepts(), chains.baseline, chains.noise2))
-    intercept, baseline, noise2 = np.mean(baselines, axis=(0, 2)).tolist()
+        effects += chains.effects().mean(axis=0) / n_sweeps
+        included += chains.covariates.included.mean(axis=0) / n_sweeps
+        noise2 += float(chains.noise2.mean()) / n_sweeps
     sums = w.sum(axis=1)
     lengths = np.abs(sums) * np.linalg.norm(thetas, axis=1)
     value = sums @ thetas / n_draws
@@ -166,8 +174,10 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
         weights=along @ w * (unit * size / n_draws),
         inclusion=(w != 0).mean(axis=0),
         sign=sign,
-        intercept=intercept * size,
-        baseline=baseline,
+        intercept=float(effects[0]) * size,
+        baseline=float(included[0]),
+        effects=effects[1:] * size,
+        included=included[1:],
         noise=float(np.sqrt(noise2)) * size,
         spread=float(np.sqrt(np.mean(angles**2))),
         draws=(thetas / scale, w * size),

@@ -34,8 +34,12 @@ class RowProducts:
     ----------
     n_rows, n_lags, dim : int
         Of the rows.
-    square, total, unit : float
-        y'y, y'c and c'c, with c the column of the baseline.
+    square : float
+        y'y.
+    total, unit : (q,) and (q, q) arrays
+        Z'y and Z'Z, with Z the column c of the baseline and the covariates.
+    groups : tuple of int
+        Numbers of columns of the groups of covariates.
     spread : float
         Sum of the squares of the rows' contexts.
     span : ContextSpan
@@ -52,12 +56,13 @@ class RowProducts:
         self._mask = (rows.intercept > 0).astype(np.float64)
         self._full = bool(self._mask.all())
         self.square = float(rows.y @ rows.y)
-        self.total = float(rows.y @ rows.intercept)
-        self.unit = float(rows.intercept @ rows.intercept)
+        self._beside, self.groups = rows.beside, rows.groups
+        self.total, self.unit = rows.y @ self._beside, self._beside.T @ self._beside
         self.spread = float(self._mask @ np.vecdot(rows.contexts, rows.contexts))
         self._lags = ShiftedContexts(self.rows.contexts, rows.n_lags)
         rank = self.rows.contexts.shape[1]
-        self._along = self._lags.correlated(np.tile(rows.intercept, (rank, 1)), np.eye(rank))
+        columns = (np.tile(column, (rank, 1)) for column in self._beside.T)
+        self._along = [self._lags.correlated(column, np.eye(rank)) for column in columns]
         padded = np.zeros((n_chains, rows.n_lags - 1 + 2 * self._n))
         self._signal = padded[:, rows.n_lags - 1 : rows.n_lags - 1 + self._n]
         self.error = padded[:, -self._n :]
@@ -70,11 +75,11 @@ class RowProducts:
         self.error[:] = self.error[chosen]
 
     def level(self, w: Floats) -> Floats:
-        """Return c'e of each chain, (n_chains,)."""
-        return np.asarray(self.error @ self.rows.intercept)
+        """Return Z'e of each chain, (n_chains, q)."""
+        return np.asarray(self.error @ self._beside)
 
     def columns(self, theta: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return products of each lag's column s_k with c, itself and the error.
+        """Return products of each lag's column s_k with Z, itself and the error.
 
         Parameters
         ----------
@@ -84,8 +89,10 @@ class RowProducts:
 
         Returns
         -------
-        along, square, now : (n_chains, n_lags) arrays
-            s_k'c, s_k's_k and s_k'e.
+        along : (n_chains, n_lags, q) array
+            s_k'Z.
+        square, now : (n_chains, n_lags) arrays
+            s_k's_k and s_k'e.
         """
         signal = self._signal
         signal[:] = theta @ self.rows.contexts.T
@@ -93,7 +100,8 @@ class RowProducts:
             square = np.cumsum(signal**2, axis=1)[:, ::-1][:, : self.n_lags]
         else:
             square = self._lags.squares(self._mask, signal)
-        return theta @ self._along, square, self._lags.correlated(self.error, theta)
+        along = np.stack([theta @ products for products in self._along], axis=-1)
+        return along, square, self._lags.correlated(self.error, theta)
 
     def blocks(self, order: Ints) -> Iterator[tuple[slice, Floats]]:
         """Yield parts of the steps in which lag weights are drawn, with their products.
@@ -137,7 +145,7 @@ class RowProducts:
         noise : (n_chains, n_places) array or None
             Added to y.
         solve : callable
-            Maps a slice of the chains with their G'G, G'y, G'c and y'c, G as in (7.6), to theta.
+            Maps a slice of the chains with their G'G, G'y, G'Z and Z'y, G as in (7.6), to theta.
 
         Returns
         -------
@@ -157,8 +165,8 @@ class RowProducts:
                 part,
                 filtered @ filtered.transpose(0, 2, 1),
                 (filtered @ y[part, :, None])[:, :, 0],
-                filtered @ self.rows.intercept,
-                y[part] @ self.rows.intercept,
+                filtered @ self._beside,
+                y[part] @ self._beside,
             )
             thetas.append(theta)
             predicted.append((theta[:, None, :] @ filtered)[:, 0, :])
@@ -182,13 +190,15 @@ class RowProducts:
         Returns
         -------
         gram : (n, n_some, n_some) array
-        right, along : (n, n_some) arrays
-            Products with y and with c.
+        right : (n, n_some) array
+            Products with y.
+        along : (n, n_some, q) array
+            Products with Z.
         """
         columns = self._windows[of[:, None], self.n_lags - 1 - order]
         kept = columns if self._full else columns * self._mask
         gram = kept @ columns.transpose(0, 2, 1)
-        return gram, kept @ self.rows.y, kept @ self.rows.intercept
+        return gram, kept @ self.rows.y, kept @ self._beside
 
     def _predicted(self, predicted: Floats) -> None:
         np.subtract(self.rows.y, predicted, out=self.error)

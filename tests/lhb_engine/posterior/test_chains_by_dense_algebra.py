@@ -8,7 +8,15 @@ from scipy.stats import multivariate_normal, multivariate_t
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.gibbs_chains import Chains
-from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
+from tests.lhb_engine.played_histories import (
+    DIM,
+    EFFECTS,
+    HORIZON,
+    LAG_WEIGHTS,
+    THETA,
+    WITH_COVARIATES,
+    history,
+)
 
 
 def without_contexts(y):
@@ -49,7 +57,33 @@ def test_a_baseline_is_drawn_as_often_as_it_is_likely(level):
     chance = expit(odds)
     error = np.sqrt(chance * (1 - chance) / n_chains)
     assert 0.1 < chance < 0.95
-    assert chains.baseline.mean() == pytest.approx(chance, abs=4 * error)
+    assert chains.covariates.included.mean() == pytest.approx(chance, abs=4 * error)
+
+
+@pytest.mark.parametrize("kind", WITH_COVARIATES)
+def test_covariates_are_included_as_often_as_they_are_likely(kind):
+    """Over many draws, against the density of y under each set of groups."""
+    rows = align(history(**(WITH_COVARIATES[kind] | {"effects": 0.25 * EFFECTS, "noise": 0.7})))
+    rows = rows.rows(1, 24)
+    used = rows.intercept > 0
+    y, z, n = rows.y[used], rows.beside[used], int(used.sum())
+    n_chains, noise2 = 2000, 0.6
+    chains = Chains(rows, np.ones((n_chains, DIM)), np.random.default_rng(0))
+    level = np.tile(rows.y @ rows.beside, (n_chains, 1))
+    counts = np.zeros((2, 2, 2))
+    for _ in range(20):
+        chains.covariates.draw(level, np.full(n_chains, noise2), chains.rng)
+        np.add.at(counts, tuple(chains.covariates.included.astype(int).T), 1)
+    size = np.mean(z**2, axis=0)
+    size[0] = min(1.0, size[0])
+    logs = np.zeros((2, 2, 2))
+    for included in np.ndindex(logs.shape):
+        prior = np.repeat(included, (1, *rows.groups)) * (y @ y / n) / size
+        cov = noise2 * np.eye(n) + (z * prior) @ z.T
+        logs[included] = multivariate_normal(cov=cov).logpdf(y)
+    truth = np.exp(logs - logs.max())
+    np.testing.assert_allclose(counts / counts.sum(), truth / truth.sum(), atol=0.02)
+    assert (truth / truth.sum()).max() < 0.9
 
 
 def weights_given(columns, y, precision, slab2):
@@ -61,11 +95,10 @@ def weights_given(columns, y, precision, slab2):
 def evidence(rows: AlignedRounds, chains: Chains, i: int) -> float:
     """Of chain i, by (7.8): y's density under its active lags, and their entropy.
 
-    The baseline's prior is taken as flat, but for its factor in the density.
     That all half-normal weights come out above 0 is the product of their own chances.
     """
     used = rows.intercept > 0
-    y, c = rows.y[used], rows.intercept[used]
+    y, c, z = rows.y[used], rows.intercept[used], rows.beside[used]
     signal = np.concatenate([np.zeros(rows.n_lags - 1), rows.contexts @ chains.theta[i]])
     windows = np.lib.stride_tricks.sliding_window_view(signal, len(rows.y))
     columns = windows[::-1].T[used]  # (n_rows, n_lags)
@@ -74,19 +107,20 @@ def evidence(rows: AlignedRounds, chains: Chains, i: int) -> float:
     m, n = int(active.sum()), len(y)
     y2 = y @ y / n
     variance = y2 - (y @ c) ** 2 / (c @ c) / n
-    prior = chains.baseline[i] * y2 / min(1.0, c @ c / n)
-    width = 1e6 * prior
+    size = np.mean(z**2, axis=0)
+    size[0] = min(1.0, size[0])
+    included = np.repeat(chains.covariates.included[i], (1, *rows.groups))
+    beside = (z * (included * y2 / size)) @ z.T
     cov = np.eye(n) + columns[:, active] @ columns[:, active].T * (slab2 / noise2)
-    cov += np.outer(c, c) * (width / noise2)
+    cov += beside / noise2
     # sigma^2 ~ inverse gamma(15, 3 S^2) makes of the normal a t of 30 degrees of freedom
     total = multivariate_t(shape=cov * (0.2 * variance), df=30).logpdf(y)
-    total += 0.5 * np.log((noise2 + width * c @ c) / (noise2 + prior * c @ c))
     total += betaln(1 + m, 1 + rows.n_lags - m)
     if not chains.signed and m:
         mean, spread = weights_given(columns[:, active], y, np.linalg.inv(cov), slab2 / noise2)
         above = log_ndtr(mean / np.sqrt(noise2 * np.diag(spread)))
         total += m * np.log(2.0) + above.sum()
-    off = noise2 * np.eye(n) + np.outer(c, c) * width
+    off = noise2 * np.eye(n) + beside
     for k in range(rows.n_lags):
         left = y - columns @ np.where(np.arange(rows.n_lags) == k, 0.0, w)
         on = off + slab2 * np.outer(columns[:, k], columns[:, k])
@@ -99,7 +133,15 @@ def evidence(rows: AlignedRounds, chains: Chains, i: int) -> float:
     return total
 
 
-@pytest.mark.parametrize("kind", [{"baseline": 0.3}, {"spans": (1, 3), "baseline": 0.3}])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"baseline": 0.3},
+        {"spans": (1, 3), "baseline": 0.3},
+        {"effects": 0.5 * EFFECTS, "baseline": 0.3},
+        {"effects": 0.5 * EFFECTS, "spans": (1, 3)},
+    ],
+)
 @pytest.mark.parametrize("signed", [True, False])
 def test_chains_are_weighed_by_the_density_of_the_rewards_and_the_entropy(kind, signed):
     rows = align(history(n=30, noise=0.5, **kind))
@@ -111,7 +153,7 @@ def test_chains_are_weighed_by_the_density_of_the_rewards_and_the_entropy(kind, 
     theta = THETA + 0.3 * rng.standard_normal((n_chains, DIM))
     chains = Chains(rows, theta, rng, signed, w)
     chains.sweep()
-    assert 0 < chains.baseline.mean() < 1
+    assert 0 < chains.covariates.included.mean() < 1
     expected = np.array([evidence(rows, chains, i) for i in range(n_chains)])
     found = chains.evidence()
     assert expected.std() > 2

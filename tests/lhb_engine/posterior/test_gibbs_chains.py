@@ -9,7 +9,14 @@ from lhb_engine.design.fit_rows import measured_rows
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.spike_and_slab import gain, score_for
-from tests.lhb_engine.played_histories import DIM, KINDS, LAG_WEIGHTS, THETA, history
+from tests.lhb_engine.played_histories import (
+    DIM,
+    KINDS,
+    LAG_WEIGHTS,
+    THETA,
+    WITH_COVARIATES,
+    history,
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -29,21 +36,21 @@ def test_rows_in_place_are_the_rows_of_the_design(kind):
     np.testing.assert_allclose(values[ours], expected[order], atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS | WITH_COVARIATES)
 def test_chains_keep_their_residual_exact(kind):
-    rows = align(history(**KINDS[kind]))
+    rows = align(history(**(KINDS | WITH_COVARIATES)[kind]))
     rng = np.random.default_rng(0)
     chains = Chains(rows, rng.standard_normal((4, DIM)), rng)
     for _ in range(3):
         chains.sweep()
-        chains._draw_baseline()
+        chains.covariates.draw(chains.level, chains.noise2, rng)
         chains._draw_weights()
         for i in range(4):
             signal = np.concatenate([np.zeros(rows.n_lags - 1), rows.contexts @ chains.theta[i]])
             seen = np.convolve(signal, chains.w[i])[rows.n_lags - 1 :][: len(rows.y)]
             left = (rows.y - seen) * (rows.intercept > 0)
             np.testing.assert_allclose(chains.data.error[i], left, atol=1e-10)
-            np.testing.assert_allclose(chains.level[i], left @ rows.intercept, atol=1e-9)
+            np.testing.assert_allclose(chains.level[i], left @ rows.beside, atol=1e-9)
         assert (chains.w >= 0).all()
 
 

@@ -8,9 +8,18 @@ from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.rank_one_posterior import context_scale, rank_one_posterior
-from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
+from tests.lhb_engine.played_histories import (
+    DIM,
+    HORIZON,
+    LAG_WEIGHTS,
+    THETA,
+    WITH_COVARIATES,
+    history,
+)
+from tests.lhb_engine.played_histories import KINDS as WITHOUT_COVARIATES
 
-STATE = ("theta", "w", "noise2", "slab2", "density", "baseline", "level")
+KINDS = WITHOUT_COVARIATES | WITH_COVARIATES
+STATE = ("theta", "w", "noise2", "slab2", "density", "level")
 
 
 def rows_and_moments(kind, rho=0.0, **shape):
@@ -34,12 +43,14 @@ def test_sweeps_and_evidence_are_those_of_the_rows(kind, rho, signed):
         for name in STATE:
             ours, theirs = (getattr(chains, name) for chains in both)
             np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-8, err_msg=name)
-        np.testing.assert_allclose(both[0].intercepts(), both[1].intercepts(), atol=1e-8)
+        ours, theirs = (chains.covariates.included for chains in both)
+        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_allclose(both[0].effects(), both[1].effects(), atol=1e-8)
         np.testing.assert_allclose(both[0].evidence(), both[1].evidence(), rtol=1e-8, atol=1e-6)
         if sweep == 3:
             for chains in both:
                 chains.keep(np.array([5, 5, 0, 1, 1, 2]))
-    assert both[0].baseline.mean() > 0
+    assert both[0].covariates.included.mean() > 0
     assert (both[0].w != 0).any()
     assert ((both[0].w < 0).any()) == signed
 
@@ -52,7 +63,7 @@ def test_the_posterior_is_that_of_the_rows(kind, rho):
     known = {"start": np.array([0.5, -0.5, 0.7]), "weights": LAG_WEIGHTS}
     for start in ({}, known):
         ours, theirs = (rank_one_posterior(data, [8, 5], **start) for data in (moments, rows))
-        for name in ("theta", "weights", "inclusion"):
+        for name in ("theta", "weights", "inclusion", "effects", "included"):
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-7)
         for name in ("concentration", "sign", "intercept", "baseline", "noise", "spread"):
             assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=1e-6), name

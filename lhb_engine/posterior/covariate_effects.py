@@ -1,0 +1,101 @@
+"""The effects b of a fit's covariates, integrated out of the chains' other draws (docs/model.md 7).
+
+Covariates move the reward whatever is chosen: the constant, a season, a trend. Each group of them
+has a spike at zero or a normal slab. Given the groups that a chain includes, its b is normal, and
+the other draws need what is left of the products of columns: those with the covariates, reduced by
+a root L of the posterior precision's inverse, are subtracted.
+"""
+
+import numpy as np
+from scipy.special import expit
+
+from lhb_engine.history import Floats, Ints
+
+_FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean square 1
+
+
+class CovariateEffects:
+    """Which groups of covariates each chain includes, and how wide their prior is.
+
+    Parameters
+    ----------
+    unit : (q, q) array
+        Z'Z of the rows; the first column of Z is that of the baseline.
+    square : float
+        Mean square of the rewards.
+    n_rows : int
+    groups : tuple of int
+        Number of columns of each group after the first, which is the baseline alone.
+    n_chains : int
+
+    Attributes
+    ----------
+    included : (n_chains, n_groups) array
+        1 where the chain includes the group, else 0.
+    """
+
+    def __init__(
+        self, unit: Floats, square: float, n_rows: int, groups: tuple[int, ...], n_chains: int
+    ) -> None:
+        self.unit = unit
+        # prior variances of b: an effect as large as the rewards
+        size = np.maximum(np.diag(unit) / n_rows, _FLOOR)
+        size[0] = min(1.0, size[0])
+        self.wide = square / size
+        self.included: Floats = np.zeros((n_chains, 1 + len(groups)))
+        self._group_of = np.repeat(np.arange(1 + len(groups)), (1, *groups))
+
+    def keep(self, chosen: Ints) -> None:
+        """Resample chains by index, with repetition."""
+        self.included = self.included[chosen]
+
+    def draw(self, level: Floats, noise2: Floats, rng: np.random.Generator) -> None:
+        """Draw which groups are included, one after another, with b integrated out.
+
+        Parameters
+        ----------
+        level : (n_chains, q) array
+            Z'e of the error without any effect of covariates.
+        noise2 : (n_chains,) array
+            Variance of eps.
+        rng : np.random.Generator
+        """
+        chance = rng.random(self.included.T.shape)
+        now = self._log_evidence(level, noise2)
+        for group in range(self.included.shape[1]):
+            was = self.included[:, group].copy()
+            self.included[:, group] = 1.0 - was
+            other = self._log_evidence(level, noise2)
+            on, off = np.where(was, now, other), np.where(was, other, now)
+            drawn = chance[group] < expit(on - off)
+            self.included[:, group] = drawn
+            now = np.where(drawn, on, off)
+
+    def root(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
+        """Return L of (7.23) for some chains, (n, q, q); zero where nothing is included."""
+        return self._root(noise2, of)[0]
+
+    def effects(self, level: Floats, noise2: Floats) -> Floats:
+        """Return the posterior mean of b, (n_chains, q), given Z'e; 0 for what is not included."""
+        root = self.root(noise2)
+        return np.asarray(root @ (level[:, None, :] @ root).transpose(0, 2, 1))[:, :, 0]
+
+    def log_width(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
+        """Return what some chains' evidence pays for the width of the priors of b, (n,)."""
+        return self._root(noise2, of)[1]
+
+    def _log_evidence(self, level: Floats, noise2: Floats) -> Floats:
+        """Return the log evidence of the included groups, (n_chains,)."""
+        root, width = self._root(noise2, slice(None))
+        reduced = (level[:, None, :] @ root)[:, 0]
+        return np.asarray(0.5 * np.vecdot(reduced, reduced) / noise2 - width)
+
+    def _root(self, noise2: Floats, of: Ints | slice) -> tuple[Floats, Floats]:
+        on = self.included[of][:, self._group_of]
+        ridge = noise2[of, None] / self.wide
+        precision = self.unit * (on[:, :, None] * on[:, None, :])
+        precision += np.eye(len(self.wide)) * np.where(on, ridge, 1.0)[:, :, None]
+        lower = np.linalg.cholesky(precision)
+        width = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+        width -= 0.5 * np.where(on, np.log(ridge), 0.0).sum(axis=1)
+        return np.linalg.inv(lower).transpose(0, 2, 1) * on[:, :, None], width

@@ -196,14 +196,14 @@ def evaluate_log(log: str | Path, horizon: int, client: Any = None) -> dict[str,
         raise ValueError(f"{log}: no reward in the first four fifths of the files, or after them")
     data = MomentData(fitted)
     found, rho = rank_one_posterior(data.whitened(0.0), [8, fitted.n_rows]), 0.0
-    rho = data.autocorrelation(found.theta, found.weights, found.intercept)
+    rho = data.autocorrelation(found.theta, found.weights, found.effects)
     found = rank_one_posterior(
         data.whitened(rho), [8, fitted.n_rows], start=found.theta, weights=found.weights
     )
     mean = float(fitted.rows.covariate_target[0] / fitted.rows.covariates[0, 0])
     dim = fitted.dim
-    ours = coefficients(found.theta, found.weights, found.intercept, horizon)
-    naive = coefficients(np.zeros(dim), np.zeros(horizon), mean, horizon)
+    ours = coefficients(found.theta, found.weights, found.effects, horizon)
+    naive = coefficients(np.zeros(dim), np.zeros(horizon), np.array([mean]), horizon)
     squares = np.diag(later.rows.residual_products(np.array([ours, naive]))) / later.n_rows
     error, naive_error = squares.tolist()
     return {
@@ -211,7 +211,7 @@ def evaluate_log(log: str | Path, horizon: int, client: Any = None) -> dict[str,
         "theta": found.theta.tolist(),
         "lag_weights": found.weights.tolist(),
         "active_lags": np.flatnonzero(found.inclusion > ACTIVE).tolist(),
-        "intercept": found.intercept,
+        "intercept": float(found.effects[0]),
         "noise": found.noise,
         "autocorrelation": rho,
         "held_out": {

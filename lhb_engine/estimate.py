@@ -60,6 +60,10 @@ class Estimate:
         `lag_weights`, one for each of `lags`, the active lags. None where none can be given.
     no_intervals : str or None
         Why an estimate that could have intervals has none.
+    effects : dict or None
+        What covariates do: `values`, the change of the reward by one unit of each; `included`, the
+        probability of each group that it has an effect; `share`, its share of the rewards'
+        variance. None without covariates.
     """
 
     status: Status
@@ -86,6 +90,7 @@ class Estimate:
     candidates: Floats | None = None
     intervals: dict[str, Any] | None = None
     no_intervals: str | None = None
+    effects: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; `from_json` restores its floats to the bit."""

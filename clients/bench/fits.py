@@ -90,9 +90,9 @@ def _drawn(n: int, theta: Floats, weights: Floats, rng: np.random.Generator) -> 
 
 def _fit(data: RowData | MomentData, theta: Floats, weights: Floats) -> Floats:
     """Do what a fit of `anytime` does with its data, once the noise's memory is known."""
-    rho = data.autocorrelation(theta, weights, 0.0)
+    rho = data.autocorrelation(theta, weights, np.zeros(1))
     found = rank_one_posterior(data.whitened(rho), [8, 1], start=theta, weights=weights)
-    data.autocorrelation(found.theta, found.weights, found.intercept)
+    data.autocorrelation(found.theta, found.weights, found.effects)
     return found.theta
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options, best_arms
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import FIRST_FIT, anytime_windows
+from lhb_engine.design.covariates import MOST_HARMONICS, Seasonality, TimeCovariates
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.posterior.prediction_check import Predictor
@@ -37,6 +38,26 @@ class AnytimeOptions(Options):
         },
     )
     signed: bool = field(default=False, metadata={"description": "Allow negative lag weights."})
+    seasonality: tuple[Seasonality, ...] = field(
+        default=(),
+        metadata={
+            "description": "Seasons of the rewards that have nothing to do with the arms, each with "
+            "its period in rounds of a trajectory and a number of harmonics (1 is a sine; more for "
+            "a sharper shape). A season that is not there costs little."
+        },
+    )
+    trend: bool = field(
+        default=False,
+        metadata={
+            "description": "Rewards may grow or fall by a constant amount a round of a trajectory, "
+            "whatever is chosen."
+        },
+    )
+
+    @property
+    def covariates(self) -> TimeCovariates:
+        """What fits are told of each round."""
+        return TimeCovariates(self.seasonality, self.trend)
 
     def __post_init__(self) -> None:
         e = self.epsilon
@@ -46,6 +67,31 @@ class AnytimeOptions(Options):
             raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
         if not isinstance(self.signed, bool):
             raise OptionError("signed", "must be true or false")
+        if not isinstance(self.trend, bool):
+            raise OptionError("trend", "must be true or false")
+        object.__setattr__(self, "seasonality", _seasons(self.seasonality))
+
+
+def _seasons(given: Any) -> tuple[Seasonality, ...]:
+    """Return seasons from JSON objects.
+
+    Raises
+    ------
+    OptionError
+        One is not a season, or there are too many columns of them.
+    """
+    if not isinstance(given, list | tuple):
+        raise OptionError("seasonality", "must be a list of objects with a period")
+    try:
+        seasons = tuple(s if isinstance(s, Seasonality) else Seasonality(**s) for s in given)
+    except ValueError as error:
+        raise OptionError("seasonality", str(error)) from None
+    except TypeError:
+        detail = "a season is an object with a period and, optionally, harmonics"
+        raise OptionError("seasonality", detail) from None
+    if sum(season.harmonics for season in seasons) > MOST_HARMONICS:
+        raise OptionError("seasonality", f"has at most {MOST_HARMONICS} harmonics in all")
+    return seasons
 
 
 class Anytime(Agent):

@@ -51,7 +51,7 @@ class AnytimeFit:
         self.window, self.goes_on = history.window, goes_on
         self.options, self.settings = agent.options, agent.settings
         self.horizon = agent.horizon
-        rows = align(history)
+        rows = align(agent.options.covariates.told(history))
         self.units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
         contexts, y = rows.contexts / self.units.contexts, rows.y / self.units.rewards
         self.rows = replace(rows, contexts=contexts, y=y)
@@ -122,12 +122,13 @@ class AnytimeFit:
         angles = (None, None) if isinstance(known, str) else (known.angle, known.angle_95)
         covered |= {
             "sigma_hat": found.noise,
-            "intercept": found.intercept,
+            "intercept": float(found.effects[0]),
+            "effects": _effects(rows, found),
             "diagnostics": {
                 "concentration": found.concentration,
                 "angle": angles[0],
                 "angle_95": angles[1],
-                "baseline_probability": found.baseline,
+                "baseline_probability": float(found.included[0]),
                 "expected_active_lags": float(found.inclusion.sum()),
                 "autocorrelation": rho,
                 **checked,
@@ -173,7 +174,7 @@ class AnytimeFit:
         """
         assert self.prediction is not None
         later = self.rows.number > self.prediction.last_round
-        left = residuals(self.rows, found.theta, found.weights, found.intercept)
+        left = residuals(self.rows, found.theta, found.weights, found.effects)
         squares = innovations(self.rows, left, rho)[later] ** 2
         return bool(squares.mean() <= alarm_limit(len(squares)) * self.prediction.noise**2)
 
@@ -198,7 +199,7 @@ class AnytimeFit:
             if _too_little(rows):
                 continue
             found, rho = self._posterior(rows)
-            left = residuals(self.rows, found.theta, found.weights, found.intercept)
+            left = residuals(self.rows, found.theta, found.weights, found.effects)
             squares = innovations(self.rows, left, rho)[later] ** 2
             if least is not None:
                 gain = least - squares
@@ -222,10 +223,10 @@ class AnytimeFit:
         data, rho, weights = fit_data(rows), 0.0, None
         if self.prediction:
             old = self.prediction
-            rho = data.autocorrelation(old.theta, old.lag_weights, old.intercept)
+            rho = data.autocorrelation(old.theta, old.lag_weights, old.beside)
             weights = self.prediction.lag_weights
         found = sample(data.whitened(rho), start=self.theta, weights=weights)
-        again = data.autocorrelation(found.theta, found.weights, found.intercept)
+        again = data.autocorrelation(found.theta, found.weights, found.effects)
         if abs(again - rho) > REFIT:
             rho = again
             found = sample(data.whitened(rho), start=found.theta, weights=found.weights)
@@ -257,6 +258,20 @@ def _too_little(rows: AlignedRounds) -> str:
     if not rows.contexts.any():
         return "All contexts are zero: nothing to learn from."
     return ""
+
+
+def _effects(rows: AlignedRounds, found: Posterior) -> dict[str, Any] | None:
+    """Return what the covariates do, a number each or one a group; None if there are none."""
+    if not rows.groups:
+        return None
+    is_row = rows.number > 0
+    parts = np.split(rows.covariates[is_row] * found.effects[1:], np.cumsum(rows.groups)[:-1], 1)
+    variance = float(rows.y[is_row].var())
+    return {
+        "values": found.effects[1:].tolist(),
+        "included": found.included[1:].tolist(),
+        "share": [float(part.sum(axis=1).var()) / variance for part in parts],
+    }
 
 
 def _in_words(found: Posterior, rows: AlignedRounds, angle: float | None) -> str:

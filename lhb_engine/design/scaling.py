@@ -45,6 +45,7 @@ class Units:
             sigma_hat=_times(estimate.sigma_hat, self.rewards),
             intercept=_times(estimate.intercept, self.rewards),
             intervals=self._intervals(estimate.intervals),
+            effects=self._effects(estimate.effects),
         )
         weights = self.weights(estimate.lag_weights)
         if np.isfinite(weights).all():
@@ -70,8 +71,17 @@ class Units:
         if intervals is None:
             return None
         weights = self.weights(np.array(intervals["lag_weights"]))
-        finite = bool(np.isfinite(weights).all())
-        return intervals | {"lag_weights": weights.tolist()} if finite else None
+        if not np.isfinite(weights).all():
+            return None
+        effects = np.array(intervals.get("effects", [])) * self.rewards
+        known = {"effects": effects.tolist()} if len(effects) else {}
+        return intervals | {"lag_weights": weights.tolist()} | known
+
+    def _effects(self, effects: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Convert the effects of covariates to the user's units."""
+        if effects is None:
+            return None
+        return effects | {"values": (np.array(effects["values"]) * self.rewards).tolist()}
 
     def restore_errors(self, errors: dict[str, Any]) -> dict[str, Any] | None:
         """Convert standard errors to the user's units; None where one overflows."""

@@ -28,9 +28,9 @@ class RowData:
         """Return the rows (7.16)."""
         return whitened(self.rows, rho)
 
-    def autocorrelation(self, theta: Floats, weights: Floats, intercept: float) -> float:
+    def autocorrelation(self, theta: Floats, weights: Floats, effects: Floats) -> float:
         """Return rho of (7.15), from the errors that these parameters leave."""
-        return autocorrelation(self.rows, residuals(self.rows, theta, weights, intercept))
+        return autocorrelation(self.rows, residuals(self.rows, theta, weights, effects))
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class MomentData:
         """Return the moments of the rows (7.16), by (10.3)."""
         return self.moments.whitened(rho)
 
-    def autocorrelation(self, theta: Floats, weights: Floats, intercept: float) -> float:
+    def autocorrelation(self, theta: Floats, weights: Floats, effects: Floats) -> float:
         """Return rho of (7.15), from the errors that these parameters leave."""
-        by = coefficients(theta, weights, intercept, self.moments.n_lags)
+        by = coefficients(theta, weights, effects, self.moments.n_lags)
         return moment_autocorrelation(self.moments, by)
 
 

@@ -13,14 +13,14 @@ from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor
 
 
-def coefficients(theta: Floats, weights: Floats, intercept: float, n_lags: int) -> Floats:
-    """Return the coefficients of [X, c] in a prediction, (n_lags * dim + 1,).
+def coefficients(theta: Floats, weights: Floats, effects: Floats, n_lags: int) -> Floats:
+    """Return the coefficients of [X, Z] in a prediction, (n_lags * dim + 1 + n_covariates,).
 
     Lag weights beyond `n_lags` are ignored.
     """
     phi = np.zeros((n_lags, len(theta)))
     phi[: len(weights)] = np.outer(weights[:n_lags], theta)
-    return np.append(phi, intercept)
+    return np.append(phi, effects)
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,16 @@ class LaterMoments(HeldOut):
     def _products(self, one: Predictor, other: Predictor) -> float:
         """Return the mean product of the errors of two predictions."""
         n_lags = self.moments.n_lags
-        by = [coefficients(p.theta, p.lag_weights, p.intercept, n_lags) for p in (one, other)]
+        by = [coefficients(p.theta, p.lag_weights, p.beside, n_lags) for p in (one, other)]
         rows = self.moments.whitened(one.autocorrelation, other.autocorrelation)
         return float(rows.residual_products(np.array(by))[0, 1]) / self.n_rows
 
     def doubt(self, thetas: Floats, weights: Floats) -> float:
         """Return D of (7.12), in units of the noise variance."""
+        nothing = np.zeros(self.moments.n_covariates)
         by = np.array(
             [
-                coefficients(theta, w, 0.0, self.moments.n_lags)
+                coefficients(theta, w, nothing, self.moments.n_lags)
                 for theta, w in zip(thetas, weights, strict=True)
             ]
         )

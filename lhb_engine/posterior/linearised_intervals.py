@@ -45,6 +45,8 @@ class Certainty:
         Active lags.
     lag_weights : (n, 2) array
         95% intervals of their weights.
+    effects : (n_covariates, 2) array
+        95% intervals of the covariates' effects.
     """
 
     angle: float
@@ -52,14 +54,16 @@ class Certainty:
     theta: Floats
     lags: Ints
     lag_weights: Floats
+    effects: Floats
 
     def intervals(self) -> dict[str, Any]:
         """Return the intervals as a JSON object."""
-        return {
+        found = {
             "theta": self.theta.tolist(),
             "lags": self.lags.tolist(),
             "lag_weights": self.lag_weights.tolist(),
         }
+        return found | ({"effects": self.effects.tolist()} if len(self.effects) else {})
 
 
 def certainty(
@@ -81,7 +85,7 @@ def certainty(
     """
     lags = np.flatnonzero(found.inclusion > POSSIBLE)
     n, dim, m = rows.n_rows, rows.contexts.shape[1], len(lags)
-    n_unknown = m + dim
+    n_unknown = m + dim + rows.covariates.shape[1]
     if n_unknown > MOST_UNKNOWNS:
         return f"More than {MOST_UNKNOWNS} unknowns."
     if m == 0 or n < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
@@ -95,7 +99,7 @@ def certainty(
     if refit.drifts():
         return "The rewards drift in a way that the model does not explain."
     robust = refit.robust()
-    part = slice(m, n_unknown - 1)
+    part, beside = slice(m, m + dim - 1), slice(m + dim, n_unknown)
     plain_turn = basis @ covariance[part, part] @ basis.T
     robust_turn = basis @ robust[part, part] @ basis.T
     wider = WIDER_AUTOCORRELATED if rho else WIDER
@@ -111,12 +115,15 @@ def certainty(
     half = quantile * np.sqrt(variance)[:, None] * np.array([-1.0, 1.0])
     weights = refit.weights[places][:, None] + half
     half = quantile * np.sqrt(np.maximum(turned, 0.0))[:, None] * np.array([-1.0, 1.0])
+    variance = np.maximum(np.diag(covariance), np.diag(robust))[beside]
+    effects = quantile * np.sqrt(variance)[:, None] * np.array([-1.0, 1.0])
     return Certainty(
         angle=angle,
         angle_95=_bound(plain_turn * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
         theta=np.clip(found.theta[:, None] + half, -1.0, 1.0),
         lags=active,
         lag_weights=weights if signed else np.maximum(weights, 0.0),
+        effects=refit.effects[1:, None] + effects,
     )
 
 
@@ -130,16 +137,18 @@ def _bound(covariance: Floats) -> float:
 
 @dataclass(frozen=True)
 class _Refit:
-    """The least-squares fit of theta, some lag weights and a baseline, and its linearisation.
+    """The least-squares fit of theta, some lag weights and covariates, and its linearisation.
 
     Attributes
     ----------
     weights : (m,) array
+    effects : (q,) array
+        The baseline and the effects of the covariates.
     basis : (dim, dim - 1) array
         Orthonormal basis of theta's complement.
-    jacobian : (n_rows, m + dim) array
+    jacobian : (n_rows, m + dim - 1 + q) array
         J of (5.9), in the order of the rounds.
-    inverse : (m + dim, m + dim) array
+    inverse : (m + dim - 1 + q, m + dim - 1 + q) array
         (J'J)^-1.
     errors : (n_rows,) array
         Residuals.
@@ -148,6 +157,7 @@ class _Refit:
     """
 
     weights: Floats
+    effects: Floats
     basis: Floats
     jacobian: Floats
     inverse: Floats
@@ -160,7 +170,8 @@ class _Refit:
         order = np.flatnonzero(rows.number > 0)
         order = order[np.argsort(rows.number[order], kind="stable")]
         x, m, dim = rows.contexts, len(lags), len(theta)
-        weights, baseline = w[lags], 0.0
+        beside = rows.beside[order]
+        weights, effects = w[lags], np.zeros(beside.shape[1])
         for step in range(STEPS):
             basis = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
             signal, filtered = x @ theta, np.zeros_like(x)
@@ -168,9 +179,8 @@ class _Refit:
             for i, lag in enumerate(lags.tolist()):
                 columns[lag:, i] = signal[: len(x) - lag]
                 filtered[lag:] += weights[i] * x[: len(x) - lag]
-            parts = [columns, filtered @ basis, rows.intercept[:, None]]
-            jacobian = np.concatenate(parts, axis=1)[order]
-            errors = rows.y[order] - columns[order] @ weights - baseline * rows.intercept[order]
+            jacobian = np.concatenate([columns[order], (filtered @ basis)[order], beside], axis=1)
+            errors = rows.y[order] - columns[order] @ weights - beside @ effects
             gram = jacobian.T @ jacobian
             size = np.sqrt(np.diag(gram))
             if not (size > 0).all():
@@ -185,9 +195,9 @@ class _Refit:
             theta = theta + basis @ change[m : m + dim - 1]
             length = float(np.linalg.norm(theta))
             theta, weights = theta / length, (weights + change[:m]) * length
-            baseline += float(change[-1])
-        variance = float(errors @ errors) / max(len(errors) - m - dim, 1)
-        return cls(weights, basis, jacobian, inverse, errors, variance)
+            effects += change[m + dim - 1 :]
+        variance = float(errors @ errors) / max(len(errors) - jacobian.shape[1], 1)
+        return cls(weights, effects, basis, jacobian, inverse, errors, variance)
 
     def robust(self) -> Floats:
         """Return a covariance that allows errors to be correlated over two rounds (Newey-West)."""

@@ -5,7 +5,7 @@ Equation numbers are those of docs/model.md.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ FEWEST = 20  # rows, for the alarm
 WORSE = 1.25  # mean squared error over noise variance: no alarm up to here
 SURE = 5.0  # standard errors of that ratio under normal noise
 DOUBT = 2.0  # factor of D in (7.12): draws understate the posterior's error
+_ARRAYS = ("lag_weights", "theta", "effects")
 FEWEST_BETTER = 4  # rows, for the guard
 
 
@@ -46,6 +47,8 @@ class Predictor:
         rho of eps_t = rho eps_(t-1) + u_t.
     since_round : int
         First round of the session that the fit used.
+    effects : (n_covariates,) array
+        Effects of the covariates.
     """
 
     lag_weights: Floats
@@ -56,6 +59,12 @@ class Predictor:
     settled: bool
     autocorrelation: float = 0.0
     since_round: int = 1
+    effects: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def beside(self) -> Floats:
+        """b: the baseline and the effects of the covariates, (1 + n_covariates,)."""
+        return np.append(self.intercept, self.effects)
 
     @classmethod
     def of(cls, estimate: Estimate) -> "Predictor | None":
@@ -71,15 +80,17 @@ class Predictor:
             estimate.n_rows >= 2 * len(estimate.lag_weights),
             estimate.diagnostics.get("autocorrelation", 0.0),
             estimate.diagnostics.get("since_round", 1),
+            np.array(estimate.effects["values"] if estimate.effects else [], np.float64),
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object.
 
-        `autocorrelation` 0 and `since_round` 1 are omitted, as in states of older versions.
+        `autocorrelation` 0, `since_round` 1 and `effects` of no covariates may be absent.
         """
-        arrays = {"lag_weights": self.lag_weights.tolist(), "theta": self.theta.tolist()}
-        out = asdict(self) | arrays
+        out = asdict(self) | {name: getattr(self, name).tolist() for name in _ARRAYS}
+        if not out["effects"]:
+            del out["effects"]
         if self.autocorrelation == 0.0:
             del out["autocorrelation"]
         if self.since_round == 1:
@@ -89,7 +100,7 @@ class Predictor:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Predictor":
         """Return the prediction that `to_json` described."""
-        arrays = {name: np.array(data[name], np.float64) for name in ("lag_weights", "theta")}
+        arrays = {name: np.array(data[name], np.float64) for name in _ARRAYS if name in data}
         return cls(**data | arrays)
 
     def in_units(self, units: Units) -> "Predictor":
@@ -99,6 +110,7 @@ class Predictor:
             lag_weights=self.lag_weights * (units.contexts / units.rewards),
             intercept=self.intercept / units.rewards,
             noise=self.noise / units.rewards,
+            effects=self.effects / units.rewards,
         )
 
     def since(self, rows: AlignedRounds) -> "LaterRows | None":
@@ -107,16 +119,16 @@ class Predictor:
         return LaterRows(self, rows, later) if len(later) else None
 
     def residuals(self, rows: AlignedRounds) -> Floats:
-        """Return y less its prediction from contexts alone, (n_places,); see `residuals`."""
-        return residuals(rows, self.theta, self.lag_weights, self.intercept)
+        """Return y less its prediction, (n_places,); see `residuals`."""
+        return residuals(rows, self.theta, self.lag_weights, self.beside)
 
     def errors(self, rows: AlignedRounds) -> Floats:
         """Return the one-step prediction errors, (n_places,): `innovations` of the residuals."""
         return innovations(rows, self.residuals(rows), self.autocorrelation)
 
 
-def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, intercept: float) -> Floats:
-    """Return the residuals of docs/model.md (1.1) with a baseline.
+def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, effects: Floats) -> Floats:
+    """Return the residuals of docs/model.md (1.1) with a baseline and covariates.
 
     Parameters
     ----------
@@ -124,16 +136,16 @@ def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, intercept: fl
     theta : (dim,) array
     weights : (n_lags,) array
         Lag weights; those beyond `rows.n_lags` are ignored.
-    intercept : float
-        Baseline b per round.
+    effects : (1 + n_covariates,) array
+        b: the baseline per round, and the effects of the covariates.
 
     Returns
     -------
     (n_places,) array
-        y_t - b - sum_k w_k <xi_{t-k}, theta>; zero where there is no row.
+        y_t - b'z_t - sum_k w_k <xi_{t-k}, theta>; zero where there is no row.
     """
     signal = np.convolve(rows.contexts @ theta, weights[: rows.n_lags])[: len(rows.y)]
-    return np.where(rows.number > 0, rows.y - signal - intercept * rows.intercept, 0.0)
+    return np.where(rows.number > 0, rows.y - signal - rows.beside @ effects, 0.0)
 
 
 def alarm_limit(n_rows: int) -> float:
@@ -253,9 +265,10 @@ class LaterRows(HeldOut):
         D is the largest mean squared distance of a draw's predictions from the mean prediction.
         """
         rows, rho = self.rows, self.old.autocorrelation
+        nothing = np.zeros(rows.beside.shape[1])
         errors = np.array(
             [
-                innovations(rows, residuals(rows, theta, w, 0.0), rho)[self.places]
+                innovations(rows, residuals(rows, theta, w, nothing), rho)[self.places]
                 for theta, w in zip(thetas, weights, strict=True)
             ]
         )

@@ -32,14 +32,10 @@ class Posterior:
         Share of the draws in which each lag is active.
     sign : float
         Agreement of the draws on theta's sign: 1 where all agree, 0 where half are opposite.
-    intercept : float
-        Reward baseline per round.
-    baseline : float
-        Probability that there is a baseline.
-    effects : (n_covariates,) array
-        Effects of the covariates, per unit of each and round.
-    included : (n_groups,) array
-        Probability that each group of covariates has an effect.
+    effects : (1 + n_covariates,) array
+        b: the reward baseline per round, then the effects of the covariates per unit of each.
+    included : (1 + n_groups,) array
+        Probability that there is a baseline, and that each group of covariates has an effect.
     noise : float
         Standard deviation of eps.
     spread : float
@@ -55,8 +51,6 @@ class Posterior:
     weights: Floats
     inclusion: Floats
     sign: float
-    intercept: float
-    baseline: float
     effects: Floats
     included: Floats
     noise: float
@@ -174,10 +168,8 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
         weights=along @ w * (unit * size / n_draws),
         inclusion=(w != 0).mean(axis=0),
         sign=sign,
-        intercept=float(effects[0]) * size,
-        baseline=float(included[0]),
-        effects=effects[1:] * size,
-        included=included[1:],
+        effects=effects * size,
+        included=included,
         noise=float(np.sqrt(noise2)) * size,
         spread=float(np.sqrt(np.mean(angles**2))),
         draws=(thetas / scale, w * size),

@@ -149,10 +149,12 @@ def test_bytes_hold_moments_to_the_bit(past, n_more):
     rows = align(past)
     rng = np.random.default_rng(0)
     others = rng.standard_normal((len(rows.y), n_more)) * (rows.number > 0)[:, None]
-    found = session_moments(rows, np.concatenate([rows.intercept[:, None], others], axis=1))
-    again = Moments.from_bytes(found.to_bytes())
+    found = session_moments(replace(rows, covariates=others, groups=(1,) * n_more))
+    again = Moments.from_bytes(found.to_bytes(), (1,) * n_more)
+    with pytest.raises(ValueError, match="covariates"):
+        Moments.from_bytes(found.to_bytes(), (2,) * (n_more + 1))
     assert (again.sums == found.sums).all()
-    for name in ("n_rows", "n_pairs", "n_lags", "dim", "n_covariates"):
+    for name in ("n_rows", "n_pairs", "n_lags", "dim", "n_covariates", "groups"):
         assert getattr(again, name) == getattr(found, name)
     assert again.to_bytes() == found.to_bytes()
 
@@ -216,8 +218,9 @@ def test_parts_of_the_matrix_are_what_their_names_say():
     rng = np.random.default_rng(3)
     rows = align(history(n=50))
     trend = np.where(rows.number > 0, rng.standard_normal(len(rows.y)), 0.0)
-    z = np.stack([rows.intercept, trend], axis=1)
-    found = session_moments(rows, z).rows
+    rows = replace(rows, covariates=trend[:, None], groups=(1,))
+    z = rows.beside
+    found = session_moments(rows).rows
     matrix, _, _ = dense(history(n=50), rows.n_lags)
     X, y = matrix[:, :-2], matrix[:, -1]
     alike(found.gram, X.T @ X)
@@ -238,7 +241,11 @@ def test_parts_of_the_matrix_are_what_their_names_say():
 
 def test_only_moments_of_one_kind_add_up():
     one, other = Moments.zero(3, 2), Moments.zero(2, 3)
-    for wrong in (other, Moments.zero(3, 2, 2)):
+    for wrong in (
+        other,
+        Moments.zero(3, 2, (1,)),
+        replace(Moments.zero(3, 2, (2,)), groups=(1, 1)),
+    ):
         with pytest.raises(ValueError, match="cannot be added"):
             one + wrong
         with pytest.raises(ValueError, match="cannot be added"):

@@ -53,12 +53,12 @@ def test_whitened_rows_leave_the_innovations(kind):
         past = past.over(replace(past.window, n_lags=1))
     rows = align(past)
     weights = LAG_WEIGHTS[: rows.n_lags]
-    left = innovations(rows, residuals(rows, THETA, weights, 0.3), 0.6)
+    left = innovations(rows, residuals(rows, THETA, weights, np.array([0.3])), 0.6)
     white = whitened(rows, 0.6)
     used, again = rows.number > 0, white.number > 0
     assert used.sum() == again.sum() == rows.n_rows
     expected = dict(zip(rows.number[used].tolist(), left[used].tolist(), strict=True))
-    of_white = residuals(white, THETA, weights, 0.3)[again]
+    of_white = residuals(white, THETA, weights, np.array([0.3]))[again]
     assert ((white.intercept > 0) == again).all()
     for number, value in zip(white.number[again].tolist(), of_white.tolist(), strict=True):
         assert value == pytest.approx(expected[number], abs=1e-12)

@@ -77,8 +77,10 @@ def test_autocorrelation_is_that_of_the_rows(kind):
     y = np.where(rows.number > 0, rows.y + 2.0 * np.sin(np.arange(len(rows.y)) / 20), 0.0)
     rows = replace(rows, y=y)
     for level in (0.0, 1.0):
-        one = RowData(rows).autocorrelation(THETA, LAG_WEIGHTS * 0.5, level)
-        other = MomentData(session_moments(rows)).autocorrelation(THETA, LAG_WEIGHTS * 0.5, level)
+        one = RowData(rows).autocorrelation(THETA, LAG_WEIGHTS * 0.5, np.array([level]))
+        other = MomentData(session_moments(rows)).autocorrelation(
+            THETA, LAG_WEIGHTS * 0.5, np.array([level])
+        )
         assert other == pytest.approx(one, abs=1e-9)
     assert 0 < other < 1
 

@@ -15,7 +15,7 @@ def test_the_guard_refuses_only_what_is_worse_by_two_standard_errors(errors, ref
     rows = align(history(n=120, noise=0.5))
     old = Predictor(LAG_WEIGHTS, THETA, 0.0, 0.5, 60, True)
     since = old.since(rows)
-    left = residuals(rows, THETA, LAG_WEIGHTS, 0.0)[since.places]
+    left = residuals(rows, THETA, LAG_WEIGHTS, np.zeros(1))[since.places]
 
     def excess(level):
         """In standard errors, for a new estimate that is off by `level` in every round."""

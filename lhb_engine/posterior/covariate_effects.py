@@ -11,6 +11,8 @@ from scipy.special import expit
 
 from lhb_engine.history import Floats, Ints
 
+ROWS_A_COLUMN = 4  # below which least squares would explain too much
+CONDITION = 1e-9  # smallest eigenvalue of Z'Z that counts, over the largest
 _FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean square 1
 
 
@@ -37,13 +39,25 @@ class CovariateEffects:
     def __init__(
         self, unit: Floats, square: float, n_rows: int, groups: tuple[int, ...], n_chains: int
     ) -> None:
-        self.unit = unit
+        self.unit, self._n_rows = unit, n_rows
         # prior variances of b: an effect as large as the rewards
         size = np.maximum(np.diag(unit) / n_rows, _FLOOR)
         size[0] = min(1.0, size[0])
         self.wide = square / size
         self.included: Floats = np.zeros((n_chains, 1 + len(groups)))
         self._group_of = np.repeat(np.arange(1 + len(groups)), (1, *groups))
+
+    def explained(self, total: Floats) -> float:
+        """Return how much of y'y the covariates explain by least squares, given Z'y, (q,).
+
+        With fewer than four rows a column, the baseline alone.
+        """
+        q = len(total) if len(total) * ROWS_A_COLUMN <= self._n_rows else 1
+        size = np.sqrt(np.maximum(np.diag(self.unit)[:q], _FLOOR))
+        values, axes = np.linalg.eigh(self.unit[:q, :q] / np.outer(size, size))
+        known = values > CONDITION * values[-1]
+        along = (axes.T @ (total[:q] / size))[known]
+        return float(along**2 @ (1.0 / values[known]))
 
     def keep(self, chosen: Ints) -> None:
         """Resample chains by index, with repetition."""

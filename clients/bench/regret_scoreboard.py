@@ -30,11 +30,15 @@ from lhb_engine.simulation.harder_environments import (
     FixedArms,
     HeavyTails,
     Kind,
+    LevelAndSeason,
+    LineOfOne,
     OneHot,
     Plateau,
     RandomWalk,
     Rotation,
     Season,
+    SeasonOfOne,
+    SeasonOfThree,
     Trend,
     Turn,
     measured,
@@ -107,6 +111,20 @@ LIFE = (
     World("one-hot, h = 4", sparsity=2, horizon=4, arms=5, environment=OneHot),
     World("one-hot", dim=10, environment=OneHot),
     World("ten fixed arms", environment=FixedArms),
+)
+DAY: dict[str, Any] = {"seasonality": [{"period": 24}]}
+ALL: dict[str, Any] = {
+    "seasonality": [{"period": 24, "harmonics": 3}, {"period": 168, "harmonics": 2}],
+    "trend": True,
+}
+TOLD = (
+    World("plain", horizon=48),
+    World("plain, all told", horizon=48, options=ALL),
+    World("season of 1", horizon=48, environment=SeasonOfOne, options=DAY),
+    World("season of 3", horizon=48, environment=SeasonOfThree, options=DAY),
+    World("season of 3, not told", horizon=48, environment=SeasonOfThree),
+    World("trend", horizon=48, environment=LineOfOne, options={"trend": True}),
+    World("level 5, season of 1", horizon=48, environment=LevelAndSeason, options=DAY),
 )
 DENSE = (
     World("plateau 40", sparsity=40, environment=Plateau),

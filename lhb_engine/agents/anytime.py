@@ -41,9 +41,9 @@ class AnytimeOptions(Options):
     seasonality: tuple[Seasonality, ...] = field(
         default=(),
         metadata={
-            "description": "Seasons of the rewards that have nothing to do with the arms, each with "
-            "its period in rounds of a trajectory and a number of harmonics (1 is a sine; more for "
-            "a sharper shape). A season that is not there costs little."
+            "description": "Seasons of the rewards that have nothing to do with the arms. Each has "
+            "a period in rounds of a trajectory, and a number of harmonics: 1 is a sine, more make "
+            "a sharper shape."
         },
     )
     trend: bool = field(

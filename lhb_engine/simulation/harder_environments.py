@@ -197,6 +197,51 @@ class RandomWalk(Disturbed):
         return 0.1 * np.cumsum(self._innovations(len(rounds)))
 
 
+class LevelSeasonTrend(LongHorizonEnvironment):
+    """A level, a sine of 24 rounds and a line, in units of the reward (not of the signal).
+
+    Attributes
+    ----------
+    level, amplitude, slope : float
+        The line rises by `slope` in 1000 rounds.
+    """
+
+    level = 0.0
+    amplitude = 0.0
+    slope = 0.0
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards, and what is added whatever is chosen."""
+        rounds = np.arange(first, len(signals) + 1)
+        season = self.amplitude * np.sin(2.0 * np.pi * rounds / 24)
+        added = self.level + season + self.slope * rounds / 1000
+        return np.asarray(super().rewards(signals, first) + added)
+
+
+class SeasonOfOne(LevelSeasonTrend):
+    """The season is as large as the largest effect of an arm."""
+
+    amplitude = 1.0
+
+
+class SeasonOfThree(LevelSeasonTrend):
+    """The season is three times as large."""
+
+    amplitude = 3.0
+
+
+class LineOfOne(LevelSeasonTrend):
+    """The line rises by 1 in 1000 rounds."""
+
+    slope = 1.0
+
+
+class LevelAndSeason(SeasonOfOne):
+    """A season of 1 about a level of 5."""
+
+    level = 5.0
+
+
 class Rotation(LongHorizonEnvironment):
     """Theta turns steadily, by 180 degrees in 2000 rounds."""
 

@@ -90,19 +90,8 @@ def test_impossible_users_are_refused() -> None:
 
 def test_the_command_plays_users_and_refuses_their_options_without_them(tmp_path: Path) -> None:
     plot = tmp_path / "regret.png"
-    small = [
-        "--rounds",
-        "8",
-        "--horizon",
-        "4",
-        "--sparsity",
-        "2",
-        "--dim",
-        "2",
-        "--seeds",
-        "2",
-        "--json",
-    ]
+    sizes = {"rounds": 8, "horizon": 4, "sparsity": 2, "dim": 2, "seeds": 2}
+    small = [f"--{name}={n}" for name, n in sizes.items()] + ["--json"]
     options = ["--users", "5", "--lengths", "uniform", "--lost", "0.5", "--plot", str(plot)]
     answer = CliRunner().invoke(app, ["simulate", *small, *options])
     assert answer.exit_code == 0, answer.output

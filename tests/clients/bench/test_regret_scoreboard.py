@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clients.bench.regret_scoreboard import BOARD, HARDER, paired_interval, run
+from clients.bench.regret_scoreboard import BOARD, HARDER, TOLD, paired_interval, run
 from lhb_engine.posterior.settings import AnytimeSettings
 
 SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}
 
 
 @pytest.mark.parametrize(
-    "worlds", [(BOARD[1], HARDER[7], HARDER[8]), pytest.param(HARDER, marks=pytest.mark.slow)]
+    "worlds",
+    [(BOARD[1], HARDER[7], TOLD[1]), pytest.param((*HARDER, *TOLD), marks=pytest.mark.slow)],
 )
 def test_every_world_plays_and_is_scored(worlds):
     worlds = [replace(world, **SMALL) for world in worlds]

@@ -13,7 +13,16 @@ from lhb_engine.posterior import fit_data
 from lhb_engine.posterior.fit_data import MomentData, RowData, later_rows, moments_pay
 from lhb_engine.posterior.later_moments import LaterMoments
 from lhb_engine.posterior.prediction_check import LaterRows, Predictor
-from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
+from tests.lhb_engine.played_histories import (
+    DIM,
+    EFFECTS,
+    HORIZON,
+    KINDS,
+    LAG_WEIGHTS,
+    THETA,
+    WITH_COVARIATES,
+    history,
+)
 from tests.lhb_engine.posterior.test_coloured_noise import coloured
 
 
@@ -29,12 +38,13 @@ def by_moments(monkeypatch):
 
 
 @pytest.mark.parametrize(("old_rho", "new_rho"), [(0.0, 0.0), (0.6, 0.6), (0.0, 0.8)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS | WITH_COVARIATES)
 def test_held_out_checks_are_those_of_the_rows(by_moments, kind, old_rho, new_rho):
-    rows = align(history(noise=0.5, baseline=0.4, **KINDS[kind]))
+    rows = align(history(noise=0.5, baseline=0.4, **(KINDS | WITH_COVARIATES)[kind]))
     cut = int(rows.number.max()) // 2
-    old = Predictor(LAG_WEIGHTS * 0.9, THETA, 0.2, 0.4, cut, True, old_rho)
-    new = Predictor(LAG_WEIGHTS * 1.1, THETA, 0.5, 0.4, 2 * cut, True, new_rho)
+    effects = EFFECTS if rows.groups else np.zeros(0)
+    old = Predictor(LAG_WEIGHTS * 0.9, THETA, 0.2, 0.4, cut, True, old_rho, effects=effects * 0.95)
+    new = Predictor(LAG_WEIGHTS * 1.1, THETA, 0.5, 0.4, 2 * cut, True, new_rho, effects=effects)
     by_moments(False)
     rows_say = later_rows(old, rows)
     by_moments(True)

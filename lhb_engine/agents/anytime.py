@@ -207,6 +207,11 @@ class Anytime(Agent):
         limit = f"up to round {until:.0f} of the session if no fit confirms it"
         return f"the last direction stays, {limit}"
 
+    @property
+    def covariate_groups(self) -> tuple[int, ...]:
+        """Numbers of columns of the groups of covariates that its options tell fits of."""
+        return self.options.covariates.groups
+
     def install(self, estimate: Estimate) -> None:
         """Decide by `estimate`, and keep its prediction, which the next fit checks."""
         super().install(estimate)

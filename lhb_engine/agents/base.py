@@ -147,6 +147,11 @@ class Agent:
         self.options = options
         self.theta: Floats | None = None
 
+    @property
+    def covariate_groups(self) -> tuple[int, ...]:
+        """Numbers of columns of the groups of covariates that its options tell fits of."""
+        return ()
+
     def scores(self, contexts: Floats) -> Floats:
         """Return the score of every arm, (..., K, dim) -> (..., K), always finite.
 

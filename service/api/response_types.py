@@ -120,6 +120,19 @@ class IntervalsAnswer(BaseModel):
     theta: list[tuple[float, float]]
     lags: list[int]
     lag_weights: list[tuple[float, float]]
+    effects: list[tuple[float, float]] | None = None
+
+
+class EffectsAnswer(BaseModel):
+    """What seasons and a trend do.
+
+    `values` is the change of the reward by one unit of each column; `included` the probability
+    that each group of columns has an effect; `share` its share of the rewards' variance.
+    """
+
+    values: list[float]
+    included: list[float]
+    share: list[float]
 
 
 class FitAnswer(BaseModel):
@@ -159,6 +172,7 @@ class FitAnswer(BaseModel):
     candidates: list[list[float]] | None = None
     intervals: IntervalsAnswer | None = None
     no_intervals: str | None = None
+    effects: EffectsAnswer | None = None
 
 
 class EstimateAnswer(FitAnswer):

@@ -20,6 +20,8 @@ from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Rounds, in_order, open_window, windows_until
 
+NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
+
 
 class ImportedSession(NamedTuple):
     """The session that the records of a file describe, before it has an owner and an id.
@@ -194,6 +196,10 @@ class ImportCheck:
             drawn = found.get("candidates")
             fit = drawn is None or (drawn and {len(one) for one in drawn} == {session.dim})
             check(bool(fit), "estimate.candidates", "not of this dim")
+            sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
+            groups = self._agent.covariate_groups
+            fit = sizes == [sum(groups), len(groups), len(groups)]
+            check(fit, "estimate.effects", "not those of the session's covariates")
             session.model_version += 1
             session.estimate, self._installed_due = session.n_estimates, window.due
             self._installed = Estimate.from_json(found)

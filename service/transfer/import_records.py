@@ -103,6 +103,16 @@ class Intervals(TypedDict):
     theta: list[list[Number]]
     lags: list[Count]
     lag_weights: list[list[WideNumber]]
+    effects: NotRequired[list[list[WideNumber]]]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class Effects(TypedDict):
+    """What the covariates of an estimate do: one a column, and two a group."""
+
+    values: list[WideNumber]
+    included: list[Number]
+    share: list[Number]
 
 
 # the object that `Estimate.to_json` returns; numbers that are only shown may be infinite or NaN
@@ -122,6 +132,7 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "candidates": NotRequired[list[list[Number]] | None],
             "intervals": NotRequired[Intervals | None],
             "no_intervals": NotRequired[Text | None],
+            "effects": NotRequired[Effects | None],
         },
     )
 )

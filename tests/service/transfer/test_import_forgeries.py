@@ -184,6 +184,12 @@ FORGERIES: list[tuple[str, Forge]] = [
         "estimate.estimate.candidates[0][1]",
         deeper("estimate", "estimate", "candidates", value=[[0.0, NAN]]),
     ),
+    (
+        "estimate.estimate.effects",
+        deeper(
+            "estimate", "estimate", "effects", value={"values": [1.0], "included": [], "share": []}
+        ),
+    ),
     *(("agent.state", part("agent", state=v)) for v in (5, {})),
     ("agent.state.zz", part("agent", state={"version": 1, "theta": None, "zz": 1})),
     ("agent.record", lambda records: records.append(records[-1])),

@@ -106,7 +106,8 @@ def evidence(rows: AlignedRounds, chains: Chains, i: int) -> float:
     active = w != 0
     m, n = int(active.sum()), len(y)
     y2 = y @ y / n
-    variance = y2 - (y @ c) ** 2 / (c @ c) / n
+    told = z if 4 * z.shape[1] <= n else c[:, None]
+    variance = np.mean((y - told @ np.linalg.lstsq(told, y)[0]) ** 2)
     size = np.mean(z**2, axis=0)
     size[0] = min(1.0, size[0])
     included = np.repeat(chains.covariates.included[i], (1, *rows.groups))

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import structlog
 from fastapi import Depends, FastAPI
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -30,7 +31,7 @@ from service.api.documentation import add_definitions
 from service.api.query_parameters import refuse_unknown_parameters
 from service.dashboard import pages as dashboard
 from service.fits.embedded import FitPool
-from service.logs import configure_logs
+from service.logs import configure_logs, log_start
 from service.metrics import Metrics
 from service.problems import Unavailable
 from service.runtime import Fits, Service
@@ -49,6 +50,7 @@ DESCRIPTION = """
 Decisions whose rewards come late, mixed together and without saying which action earned them.
 A session is one durable agent: ask it for decisions, tell it what was measured.
 """
+log = structlog.get_logger()
 RELOAD_SECONDS = 5.0  # until every server on a shared database knows of a new or revoked key
 ROUTERS = (
     *(transfer, sessions, decisions, rewards, batch, history),
@@ -109,6 +111,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         app.state.service = service
         sweeper.start(service)
         reloading = await watch_keys(keys, service)
+        log_start("server", settings)
         try:
             yield
         finally:
@@ -119,6 +122,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
             await service.parsing.close()
             service.readers.shutdown()
             service.store.close()
+            log.info("stop", program="server")
 
     app = App(
         title="Long-horizon bandits",

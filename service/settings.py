@@ -147,7 +147,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
         default="info", description="minimum severity of logged events"
     )
-    log_requests: bool = Field(default=False, description="write a log line for every request")
+    log_requests: bool = Field(
+        default=False,
+        description="write a log line for every request: its id, trace, "
+        "key, tenant, client, status and time",
+    )
 
     @field_validator("log_level", mode="before")
     @classmethod

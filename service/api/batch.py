@@ -31,7 +31,7 @@ from service.api.session_names import find_ids
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
 from service.field_types import STRICT, Key
-from service.logs import REQUEST_ID
+from service.logs import REQUEST_ID, log_failure
 from service.problems import Problem, ProblemCode, defect
 from service.runtime import Service, service_of, tenant_of
 
@@ -159,6 +159,8 @@ def _command(
 def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:
     """Answer one item. A defect fails its own item only: the other items are durable."""
     if isinstance(error, Problem):
+        if error.status >= 500:
+            log_failure(error, REQUEST_ID.get(), "/v1/batch")
         return _problem(error)
     if error is not None:
         request_id = REQUEST_ID.get()

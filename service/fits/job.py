@@ -80,9 +80,11 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
     except MemoryError:
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process
-        return json.dumps({"reason": f"{type(error).__name__}: {error}"})
+        reason = f"{type(error).__name__}: {error}"
+        return json.dumps({"reason": reason, "session_name": session.name})
     estimate["seconds"] = time.perf_counter() - began
-    return json.dumps({"estimate": estimate, "fingerprint": fingerprint()})
+    made = {"estimate": estimate, "fingerprint": fingerprint()}
+    return json.dumps({**made, "session_name": session.name})
 
 
 def in_idle_time(

@@ -112,7 +112,8 @@ class FitProcesses:
         seconds = time.monotonic() - began
         if status is not None:
             self.on_finish(status, seconds)
-            log.info("fit", session=key[1], due=due, status=status, seconds=round(seconds, 4))
+            told = {"session": key[1], "due": due, "seconds": round(seconds, 4)}
+            log.info("fit", **told, status=status, **fitted.summary())
 
     async def _persist(self, finish: FinishFit) -> str | None:
         """Record the result; retry until the database can be written."""

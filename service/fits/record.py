@@ -21,6 +21,18 @@ class Fitted:
     fingerprint: dict[str, Any] | None = None
     reason: str | None = None
     is_final: bool = False
+    session_name: str | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a log says of it."""
+        if self.estimate is None:
+            return {"name": self.session_name, "reason": self.reason}
+        return {
+            "name": self.session_name,
+            "rows": self.estimate["n_rows"],
+            "reason": self.estimate["message"],
+            "alarm": bool((self.estimate["diagnostics"] or {}).get("alarm")),
+        }
 
 
 def record_fit(

@@ -17,7 +17,7 @@ from service.fits.cost import due_cost
 from service.fits.job import run_fit
 from service.fits.processes import FitProcesses, Job
 from service.fits.schedule import Tick
-from service.logs import configure_logs
+from service.logs import configure_logs, log_start
 from service.metrics import Metrics
 from service.problems import Problem, Unavailable
 from service.records import SessionKey
@@ -159,7 +159,9 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
         worker = Worker(settings, store, job)
         if settings.metrics_port:
             show_metrics(worker, settings.metrics_host, settings.metrics_port)
+        log_start("worker", settings)
         asyncio.run(_run(worker))
+        log.info("stop", program="worker")
     finally:
         store.close()
 

@@ -33,12 +33,14 @@ class Keyring:
     def __init__(self) -> None:
         self.is_closed = False
         self._tenants: dict[bytes, str] = {}
+        self._ids: dict[bytes, str] = {}
 
     def load(self, keys: Iterable[ApiKey]) -> None:
         """Replace the known keys by these."""
         keys = list(keys)
         self.is_closed = self.is_closed or bool(keys)
         self._tenants = {key.digest: key.tenant for key in keys if key.revoked_at is None}
+        self._ids = {key.digest: key.id for key in keys}
 
     def tenant_of(self, scope: Scope) -> str:
         """Return the tenant whose data a request may see; "" where no key is needed.
@@ -59,6 +61,10 @@ class Keyring:
     def knows(self, scope: Scope) -> bool:
         """Return whether a request carries a valid key."""
         return self._presented_tenant(scope) is not None
+
+    def id_of(self, scope: Scope) -> str | None:
+        """Return the id of a request's key, also of a revoked one; None if it is not known."""
+        return self._ids.get(sha256(read_authorization(scope)[1]).digest())
 
     def _presented_tenant(self, scope: Scope) -> str | None:
         scheme, key = read_authorization(scope)

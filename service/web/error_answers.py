@@ -12,6 +12,7 @@ from service.problems import MEDIA_TYPE, Problem, ProblemCode
 
 async def _problem(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, Problem)
+    request.scope["lhb.problem"] = problem  # of a 5xx, its cause is logged
     return Response(problem.body(), problem.status, problem.headers(), MEDIA_TYPE)
 
 

@@ -2,8 +2,6 @@
 
 import time
 from collections.abc import Callable
-from itertools import count
-from secrets import token_hex
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -12,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.fast_routes import find_handler
 from service.api.query_parameters import refuse_parameters
 from service.api.session_names import is_by_name, replace_name
-from service.logs import REQUEST_ID
+from service.logs import REQUEST_ID, log_failure
 from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem, ProblemCode, defect
 from service.runtime import Service
@@ -21,6 +19,7 @@ from service.web.api_keys import OPEN_PATHS, Keyring
 from service.web.browser_guard import BrowserGuard
 from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
+from service.web.request_ids import RequestIds, trace_of
 
 log = structlog.get_logger()
 JSON_TYPE = (b"content-type", b"application/json")
@@ -62,8 +61,7 @@ class Middleware:
         self._deadlines = BodyDeadlines(settings.body_timeout_seconds)
         self._guard = BrowserGuard(settings.allowed_hosts)
         self._memory = BodyMemory(max(settings.max_bodies_bytes, settings.max_body_bytes))
-        self._prefix = token_hex(6)
-        self._numbers = count(1)
+        self._ids = RequestIds()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or pass on a lifespan event."""
@@ -71,7 +69,7 @@ class Middleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        request_id = f"{self._prefix}-{next(self._numbers)}".encode()
+        request_id = self._ids.id_of(scope)
         status = 0
 
         async def answer(message: Message) -> None:
@@ -120,26 +118,36 @@ class Middleware:
         except Problem as problem:
             if status:
                 raise
+            scope["lhb.problem"] = problem
             await send_problem(problem, answer)
         except Exception:
             if status:
                 raise
-            log.exception("defect", request_id=scope["lhb.request_id"], path=scope["path"])
+            log.exception("defect", **self._request(scope))
             await send_problem(defect(scope["lhb.request_id"]), answer)
         finally:
             if body.n_held:
                 self._memory.release(body.n_held)
             seconds = time.perf_counter() - began
             self._metrics.observe_request(scope, status, seconds)
+            if status >= 500 and "lhb.problem" in scope:
+                log_failure(scope["lhb.problem"], **self._request(scope))
             if self._settings.log_requests:
                 log.info(
                     "request",
-                    request_id=scope["lhb.request_id"],
-                    method=scope["method"],
-                    path=scope["path"],
+                    **self._request(scope),
+                    tenant=scope.get("lhb.tenant"),
+                    key=self._keys.id_of(scope),
+                    client=scope["client"][0] if scope.get("client") else None,
                     status=status,
                     ms=round(seconds * 1000, 3),
                 )
+
+    @staticmethod
+    def _request(scope: Scope) -> dict[str, str]:
+        """Return what every line about a request says of it."""
+        ids = {"request_id": scope["lhb.request_id"], **trace_of(scope)}
+        return {**ids, "method": scope["method"], "path": scope["path"]}
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a HEAD request: run the GET endpoint and send its headers only."""

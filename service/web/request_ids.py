@@ -1,0 +1,38 @@
+"""The id of a request, its caller's or our own, and the trace that it belongs to."""
+
+import re
+from itertools import count
+from secrets import token_hex
+
+from starlette.types import Scope
+
+ID = re.compile(rb"[\x21-\x7e]{1,128}")
+TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.*", re.ASCII)
+MAX_TRACE = 256
+
+
+class RequestIds:
+    """Ids of the requests of one process."""
+
+    def __init__(self) -> None:
+        self._prefix = token_hex(6)
+        self._numbers = count(1)
+
+    def id_of(self, scope: Scope) -> bytes:
+        """Return the X-Request-Id of a request, or a new id if it has none that can be kept.
+
+        At most 128 visible ASCII characters are kept.
+        """
+        for name, value in scope["headers"]:
+            if name == b"x-request-id" and ID.fullmatch(value):
+                given: bytes = value
+                return given
+        return f"{self._prefix}-{next(self._numbers)}".encode()
+
+
+def trace_of(scope: Scope) -> dict[str, str]:
+    """Return the W3C traceparent of a request under that name; nothing if there is none."""
+    for name, value in scope["headers"]:
+        if name == b"traceparent" and len(value) <= MAX_TRACE and TRACE.fullmatch(value):
+            return {"traceparent": value.decode()}
+    return {}

@@ -3,6 +3,7 @@
 import logging
 import sys
 import traceback
+from collections.abc import MutableMapping
 from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any
@@ -71,7 +72,9 @@ def log_failure(problem: Problem, request_id: str, path: str, **more: Any) -> No
     write("failed", request_id=request_id, path=path, code=code, cause=cause, **more)
 
 
-def _where_it_was_raised(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+def _where_it_was_raised(
+    _: Any, __: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
     """Replace an exception by its class and its frames: a message may hold what a client sent."""
     given = event.pop("exc_info", None)
     error = sys.exc_info()[1] if given is True else given

@@ -131,6 +131,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         lifespan=lifespan,
         exception_handlers=ERROR_ANSWERS,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
         docs_url=None,  # FastAPI's pages load their scripts from elsewhere
         redoc_url=None,
         dependencies=[Depends(refuse_unknown_parameters)],

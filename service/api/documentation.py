@@ -6,12 +6,22 @@ from pydantic import TypeAdapter
 
 from service.api.body_parsing import BodyParser
 from service.api.response_types import ProblemAnswer
+from service.api.unions import REF, as_union
+
+PARAMETERS = {
+    "session_id": "id or name of the session",
+    "event_id": "idempotency key of the decision",
+    "trajectory": "whose decision it is",
+    "name": "name of the new session",
+}
 
 
 def takes(body: BodyParser[Any]) -> dict[str, Any]:
     """Return the `openapi_extra` of an endpoint that takes this kind of body."""
     schema = _schema(body.adapter)
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    _definitions[schema["title"]] = as_union(schema, _definitions)
+    content = {"application/json": {"schema": {"$ref": REF + schema["title"]}}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 _definitions: dict[str, Any] = {}
@@ -19,8 +29,9 @@ _definitions: dict[str, Any] = {}
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """Return the schema of a type; keep the definitions that it refers to for `add_definitions`."""
-    schema = adapter.json_schema(ref_template="#/components/schemas/{model}")
-    _definitions.update(schema.pop("$defs", {}))
+    schema = adapter.json_schema(ref_template=REF + "{model}")
+    for name, definition in schema.pop("$defs", {}).items():
+        _definitions[name] = as_union(definition, _definitions)
     return schema
 
 
@@ -32,6 +43,11 @@ def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
     schemas = components.setdefault("schemas", {})
     for name, definition in _definitions.items():
         schemas.setdefault(name, definition)
+    for operations in openapi["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] in PARAMETERS:
+                    parameter.setdefault("description", PARAMETERS[parameter["name"]])
     return openapi
 
 
@@ -54,5 +70,5 @@ def documented(answers: dict[int, Any], *problems: int) -> dict[int | str, Any]:
 
 # by the middleware; 422 also for a query parameter that the route does not take
 OF_EVERY_ENDPOINT = (400, 401, 403, 408, 413, 415, 422, 429, 503)
-PROBLEM_REF = {"$ref": "#/components/schemas/ProblemAnswer"}
+PROBLEM_REF = {"$ref": REF + "ProblemAnswer"}
 _definitions["ProblemAnswer"] = _schema(TypeAdapter(ProblemAnswer))

@@ -9,11 +9,10 @@ from service.agent_cache import deciding
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.response_types import (
-    EpochAnswer,
+    EpochPage,
     EstimateAnswer,
-    FitAnswer,
+    FitPage,
     NoEstimateAnswer,
-    Page,
 )
 from service.api.sessions import names_answer, read_session, timestamp
 from service.due_fits import DueFit, OpenWindow, window_to_json
@@ -80,7 +79,7 @@ async def get_estimate(session_id: str, request: Request) -> Response:
 @router.get(
     "/v1/sessions/{session_id}/estimates",
     summary="List fits",
-    responses=documented({200: Page[FitAnswer]}, 404),
+    responses=documented({200: FitPage}, 404),
 )
 async def get_estimates(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
@@ -147,7 +146,7 @@ def _unfinished_answers(session: SessionRow) -> list[dict[str, Any]]:
 @router.get(
     "/v1/sessions/{session_id}/epochs",
     summary="List the schedule of fits",
-    responses=documented({200: Page[EpochAnswer]}, 404),
+    responses=documented({200: EpochPage}, 404),
 )
 async def get_epochs(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT

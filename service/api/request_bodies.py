@@ -5,6 +5,7 @@ into these types, and /openapi.json shows their schema.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import (
@@ -59,7 +60,56 @@ ContextRows = TypeAliasType(
 ArmIds = TypeAliasType("ArmIds", Annotated[list[Key], FailFast()])
 
 
-@with_config(STRICT)
+def _union_kind(
+    title: str, meaning: str, *required: str, absent: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return one kind of a body, for `unions.as_union`: its members beside those of all kinds.
+
+    Parameters
+    ----------
+    title, meaning : str
+    *required : str
+        Members that are present, and not null.
+    absent : sequence of str
+        Members that this kind has not, beside those that other kinds require.
+    """
+    return {
+        "title": title,
+        "description": meaning,
+        "required": [*required],
+        "x-absent": [*absent],
+        # what a validator needs of it, beside the members that are described once
+        "properties": {name: {"not": {"type": "null"}} for name in required},
+    }
+
+
+def _strict(*examples: Mapping[str, Any], kinds: Sequence[dict[str, Any]] = ()) -> ConfigDict:
+    """Return `STRICT` with examples, and with the kinds that a body is exactly one of."""
+    schema: dict[str, Any] = {"examples": [*examples]}
+    if kinds:
+        schema["oneOf"] = [*kinds]
+    return ConfigDict(**STRICT, json_schema_extra=schema)
+
+
+SESSION_DEFAULTS: dict[str, Any] = {
+    "algorithm": "anytime",
+    "name": None,
+    "seed": None,
+    "options": {},
+    "reward_mode": "single",
+    "reward_wait_seconds": 0.0,
+    "default_reward": None,
+    "refit": "background",
+}
+
+
+def _describe_session(schema: dict[str, Any]) -> None:
+    for name, default in SESSION_DEFAULTS.items():
+        schema["properties"][name]["default"] = default
+    schema["examples"] = [{"name": "shop", "dim": 5, "horizon": 100, "seed": 1}]
+
+
+@with_config(ConfigDict(**STRICT, json_schema_extra=_describe_session))
 class SessionBody(TypedDict, total=False):
     """The settings of a new session."""
 
@@ -108,7 +158,7 @@ class SessionBody(TypedDict, total=False):
     ]
 
 
-@with_config(STRICT)
+@with_config(_strict({"archived": True}))
 class SessionPatch(TypedDict, total=False):
     """The changes to a session."""
 
@@ -116,17 +166,14 @@ class SessionPatch(TypedDict, total=False):
     archived: bool
 
 
-def _requires(*names: str) -> dict[str, Any]:
-    """Return a JSON schema: these members are present, and none of them is null."""
-    return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
-
-
-def _strict(**schema: Any) -> ConfigDict:
-    """Return `STRICT` with JSON schema keywords that types cannot express."""
-    return ConfigDict(**STRICT, json_schema_extra=schema)
-
-
-WAYS_TO_NAME_ROUNDS = (("round",), ("event_id",), ("first_round", "last_round"), ("at",))
+REWARD_KINDS = (
+    _union_kind("RewardOfRound", "A value measured during a round.", "value", "round"),
+    _union_kind(
+        "RewardOfEvent", "A value measured during a decision's round.", "value", "event_id"
+    ),
+    _union_kind("RewardOfSpan", "A value over some rounds.", "value", "first_round", "last_round"),
+    _union_kind("RewardAtTime", "A value measured at a time.", "value", "at"),
+)
 
 
 class RewardFields(TypedDict, total=False):
@@ -144,16 +191,24 @@ class RewardFields(TypedDict, total=False):
     reward_id: Annotated[EventId | None, Field(description="idempotency key of the reward")]
 
 
-@with_config(_strict(oneOf=[_requires(*names) for names in WAYS_TO_NAME_ROUNDS]))
+@with_config(_strict({"round": 3, "value": 0.5}, kinds=REWARD_KINDS))
 class RewardItem(RewardFields, total=False):
     """A value, and exactly one of: round, event_id, first_round with last_round, at."""
 
     value: Required[Number]
 
 
+REWARD_LIST = _union_kind(
+    *("RewardList", "Rewards that are stored all or nothing.", "rewards"),
+    absent=[name for name in RewardFields.__annotations__ if name != "trajectory"],
+)
+
+
 @with_config(
     _strict(
-        oneOf=[_requires("rewards"), *(_requires("value", *names) for names in WAYS_TO_NAME_ROUNDS)]
+        {"round": 3, "value": 0.5, "trajectory": "ann"},
+        {"rewards": [{"first_round": 1, "last_round": 7, "value": 12.5}]},
+        kinds=(REWARD_LIST, *REWARD_KINDS),
     )
 )
 class RewardsBody(RewardFields, total=False):
@@ -206,12 +261,17 @@ Contexts = Annotated[
 ]
 
 
+SKIP = _union_kind(
+    *("SkippedDecision", "A round without action.", "skip"), absent=("arm_ids", "forced_arm")
+)
+SKIP["properties"] = {"skip": {"const": True}}
+
+
 @with_config(
     _strict(
-        anyOf=[
-            _requires("contexts"),
-            {**_requires("skip"), "properties": {"skip": {"const": True}}},
-        ]
+        {"contexts": [[0.3, -0.1], [0.2, 0.9]], "event_id": "visit-17"},
+        {"skip": True, "trajectory": "ann"},
+        kinds=(_union_kind("DecisionOfContexts", "A choice of one of K arms.", "contexts"), SKIP),
     )
 )
 class DecisionBody(TypedDict, total=False):
@@ -235,7 +295,7 @@ class DecisionBody(TypedDict, total=False):
 ImportId = Annotated[Name, Field(max_length=200)]
 
 
-@with_config(STRICT)
+@with_config(_strict({"contexts": [[0.1, 0.4], [0.3, -0.2]], "rewards": [0.2, None]}))
 class HistoryBody(TypedDict, total=False):
     """Logged rounds in order: selected contexts, and rewards."""
 
@@ -252,7 +312,7 @@ class HistoryBody(TypedDict, total=False):
     import_id: Annotated[ImportId | None, Field(description="idempotency key of the body")]
 
 
-@with_config(STRICT)
+@with_config(_strict({"contexts": [[0.3, -0.1], [0.2, 0.9]], "arm_ids": ["news", "sport"]}))
 class RankBody(TypedDict, total=False):
     """Contexts to score."""
 
@@ -263,7 +323,15 @@ class RankBody(TypedDict, total=False):
     arm_ids: ArmIds | None
 
 
-@with_config(_strict(oneOf=[_requires("decision"), _requires("reward")]))
+@with_config(
+    _strict(
+        {"session_id": "shop", "reward": {"round": 3, "value": 0.5}},
+        kinds=(
+            _union_kind("BatchDecision", "A decision of a session.", "decision"),
+            _union_kind("BatchReward", "One reward, or several, of a session.", "reward"),
+        ),
+    )
+)
 class BatchItem(TypedDict, total=False):
     """A decision or a reward of one session: exactly one of `decision` and `reward`."""
 
@@ -272,7 +340,7 @@ class BatchItem(TypedDict, total=False):
     reward: RewardsBody
 
 
-@with_config(STRICT)
+@with_config(_strict({"items": [{"session_id": "shop", "decision": {"skip": True}}]}))
 class BatchBody(TypedDict):
     """Decisions and rewards of many sessions."""
 

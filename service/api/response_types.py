@@ -242,3 +242,19 @@ class Page(BaseModel, Generic[Item]):
 
     items: list[Item]
     next: str | None
+
+
+class SessionPage(Page[SessionAnswer]):
+    """A page of sessions."""
+
+
+class FitPage(Page[FitAnswer]):
+    """A page of fits."""
+
+
+class EpochPage(Page[EpochAnswer]):
+    """A page of the schedule of fits."""
+
+
+class AlgorithmPage(Page[AlgorithmAnswer]):
+    """A page of algorithms."""

@@ -84,3 +84,11 @@ class CreditPage(Page[CreditAnswer]):
 
     model_version: int
     deciding: Deciding
+
+
+class RoundPage(Page[RoundAnswer]):
+    """A page of rounds."""
+
+
+class TrajectoryPage(Page[TrajectoryAnswer]):
+    """A page of trajectories."""

@@ -7,8 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.response_types import Page
-from service.api.round_types import RoundAnswer
+from service.api.round_types import RoundPage
 from service.api.sessions import read_session, timestamp
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.records import DecisionRow, MeasurementRow, SessionRow
@@ -54,7 +53,7 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
 @router.get(
     "/v1/sessions/{session_id}/rounds",
     summary="List rounds with their rewards",
-    responses=documented({200: Page[RoundAnswer]}, 404),
+    responses=documented({200: RoundPage}, 404),
 )
 async def get_rounds(
     session_id: str,

@@ -12,7 +12,8 @@ from service.agent_cache import deciding
 from service.api.body_parsing import PATCH, SESSION
 from service.api.documentation import documented, takes
 from service.api.paging import LIMIT, cut, page
-from service.api.response_types import Page, SessionAnswer
+from service.api.request_bodies import SESSION_DEFAULTS
+from service.api.response_types import SessionAnswer, SessionPage
 from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
 from service.names import ONE_HOT, names_of
@@ -21,16 +22,6 @@ from service.runtime import Service, service_of, tenant_of
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["sessions"])
-DEFAULTS: dict[str, Any] = {
-    "algorithm": "anytime",
-    "name": None,
-    "seed": None,
-    "options": {},
-    "reward_mode": "single",
-    "reward_wait_seconds": 0.0,
-    "default_reward": None,
-    "refit": "background",
-}
 # the same body, said or not said; a session from before there were names has none of them
 NO_NAMES: dict[str, Any] = {"features": None, "categories": ONE_HOT, "arms": None}
 NOTHING = object()
@@ -144,7 +135,7 @@ async def post_session(request: Request) -> Response:
     asked = {name: value for name, value in given.items() if NO_NAMES.get(name, NOTHING) != value}
     create = CreateSession(
         tenant_of(request),
-        {**DEFAULTS, **asked},
+        {**SESSION_DEFAULTS, **asked},
         service.settings.allow_oracles,
         allowed_cost(service.settings),
     )
@@ -154,9 +145,7 @@ async def post_session(request: Request) -> Response:
     return json_response(answer, 201 if is_new else 200, location=location)
 
 
-@router.get(
-    "/v1/sessions", summary="List sessions", responses=documented({200: Page[SessionAnswer]})
-)
+@router.get("/v1/sessions", summary="List sessions", responses=documented({200: SessionPage}))
 async def get_sessions(
     request: Request,
     cursor: str = Query("", max_length=64, description="`next` of the previous page"),

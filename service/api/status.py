@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse
 
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.documentation import documented
-from service.api.response_types import AlgorithmAnswer, AliveAnswer, Page, ReadyAnswer
+from service.api.response_types import AlgorithmPage, AliveAnswer, ReadyAnswer
 from service.api.sessions import json_response, timestamp
 from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue
@@ -47,7 +47,7 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
 @router.get(
     "/v1/algorithms",
     summary="List algorithms and their options",
-    responses=documented({200: Page[AlgorithmAnswer]}),
+    responses=documented({200: AlgorithmPage}),
 )
 async def get_algorithms(request: Request) -> Response:
     """List the algorithms that a session can name, with the JSON schema of their options."""

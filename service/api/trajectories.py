@@ -6,8 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from service.api.documentation import documented
 from service.api.paging import LIMIT, page
-from service.api.response_types import Page
-from service.api.round_types import TrajectoryAnswer
+from service.api.round_types import TrajectoryPage
 from service.api.sessions import read_session, timestamp
 from service.field_types import NO_ZERO_BYTE
 from service.problems import Problem, ProblemCode
@@ -78,7 +77,7 @@ def cut_by_rounds(rows: list[TrajectoryRow], limit: int) -> tuple[list[Trajector
 @router.get(
     "/v1/sessions/{session_id}/trajectories",
     summary="List trajectories",
-    responses=documented({200: Page[TrajectoryAnswer]}, 404),
+    responses=documented({200: TrajectoryPage}, 404),
 )
 async def get_trajectories(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT

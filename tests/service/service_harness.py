@@ -7,7 +7,7 @@ import numpy as np
 
 from lhb_engine.estimate import Estimate
 from service.agent_cache import Agents
-from service.api.sessions import DEFAULTS
+from service.api.request_bodies import SESSION_DEFAULTS
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import ReceiveRewards
@@ -74,7 +74,14 @@ class ServiceHarness:
 
     def create(self, **body: Any) -> SessionRow:
         """A new session, which the other methods then mean."""
-        request = {**DEFAULTS, "algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1, **body}
+        request = {
+            **SESSION_DEFAULTS,
+            "algorithm": "ad_lasso",
+            "dim": 2,
+            "horizon": 4,
+            "seed": 1,
+            **body,
+        }
         session, _ = self.run(CreateSession("", request, True))
         self.key = session.key
         return self.session

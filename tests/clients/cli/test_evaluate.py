@@ -16,7 +16,7 @@ from clients.simulator import SimulationSettings, play_session
 from lhb import Client
 from lhb_engine.evaluation.log_replay import Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from service.api.sessions import DEFAULTS
+from service.api.request_bodies import SESSION_DEFAULTS
 
 N, K, DIM = 400, 3, 2
 
@@ -96,7 +96,7 @@ def test_an_evaluation_from_the_command_line(rounds: list[dict], tmp_path: Path)
     assert "no estimate" in found["uniform"]["skill"]["refused"]
     table = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12"])
     assert table.exit_code == 0
-    assert DEFAULTS["algorithm"] == DEFAULT_ALGORITHM  # the service's
+    assert SESSION_DEFAULTS["algorithm"] == DEFAULT_ALGORITHM  # the service's
     assert DEFAULT_ALGORITHM in table.output
 
 

@@ -218,7 +218,8 @@ async def test_health_metrics_schema_and_unknown_routes(serve: Serve) -> None:
         problem(await client.put("/v1/sessions"), 405, "method_not_allowed")
         schema = await client.read("/openapi.json")
         body = schema["paths"]["/v1/sessions/{session_id}/decisions"]["post"]["requestBody"]
-        properties = body["content"]["application/json"]["schema"]["properties"]
+        assert body["content"]["application/json"]["schema"]["$ref"].endswith("/DecisionBody")
+        properties = schema["components"]["schemas"]["DecisionOfContexts"]["properties"]
         assert {"contexts", "rewards", "event_id", "arm_ids"} <= set(properties)
         assert schema["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
         references = str(schema)

@@ -1,0 +1,104 @@
+"""What code generators make of /openapi.json: names, types, descriptions, unions."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from service.api import body_parsing
+from service.api.request_bodies import SESSION_DEFAULTS
+from service.app import create_app
+from service.settings import Settings
+
+SCHEMA: dict[str, Any] = create_app(Settings()).openapi()
+SCHEMAS: dict[str, Any] = SCHEMA["components"]["schemas"]
+TEXTS = {"get_metrics", "get_events", "get_changes"}  # what they answer is no JSON
+BODIES = {
+    "SessionBody": body_parsing.SESSION,
+    "SessionPatch": body_parsing.PATCH,
+    "DecisionBody": body_parsing.DECISION,
+    "RewardsBody": body_parsing.REWARDS,
+    "BatchBody": body_parsing.BATCH,
+    "HistoryBody": body_parsing.HISTORY,
+    "RankBody": body_parsing.RANK,
+}
+
+
+def operations() -> Iterator[Any]:
+    for methods in SCHEMA["paths"].values():
+        yield from methods.values()
+
+
+def test_operations_are_named_without_their_routes() -> None:
+    names = [one["operationId"] for one in operations()]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"(get|post|patch|delete)_[a-z]+", name) for name in names)
+
+
+def test_operations_and_parameters_are_described() -> None:
+    for one in operations():
+        assert one["summary"], one
+        assert one["description"], one
+        for parameter in one.get("parameters", ()):
+            assert parameter["description"], (one["operationId"], parameter["name"])
+
+
+def test_every_answer_and_every_item_of_a_page_is_typed() -> None:
+    for one in operations():
+        for status, answer in one["responses"].items():
+            if status[0] == "2" and status != "204" and one["operationId"] not in TEXTS:
+                schema = answer["content"]["application/json"]["schema"]
+                assert all("$ref" in part for part in schema.get("anyOf", [schema])), one
+    for name, schema in SCHEMAS.items():
+        assert "_" not in name
+        assert schema.get("type") == "array" or schema["description"], name
+        if name.endswith("Page"):
+            assert SCHEMAS[name.replace("Page", "Answer")]
+            assert schema["properties"]["items"]["items"]["$ref"].endswith(
+                name.replace("Page", "Answer")
+            )
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_has_a_name_and_an_example_that_is_taken(name: str) -> None:
+    used = [one["requestBody"]["content"] for one in operations() if "requestBody" in one]
+    ref = {"$ref": f"#/components/schemas/{name}"}
+    assert sum(body.get("application/json") == {"schema": ref} for body in used) == 1
+    assert SCHEMAS[name]["examples"]
+    for example in SCHEMAS[name]["examples"]:
+        BODIES[name].read(json.dumps(example).encode())
+
+
+def test_defaults_of_a_session_are_said() -> None:
+    properties = SCHEMAS["SessionBody"]["properties"]
+    said = {name: one["default"] for name, one in properties.items() if "default" in one}
+    assert said == SESSION_DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("RewardItem", {"RewardOfRound", "RewardOfEvent", "RewardOfSpan", "RewardAtTime"}),
+        ("DecisionBody", {"DecisionOfContexts", "SkippedDecision"}),
+        ("BatchItem", {"BatchDecision", "BatchReward"}),
+    ],
+)
+def test_a_union_names_its_kinds(name: str, kinds: set[str]) -> None:
+    refs = {one["$ref"].rpartition("/")[2] for one in SCHEMAS[name]["oneOf"]}
+    assert refs == kinds
+    for kind in kinds:
+        assert SCHEMAS[kind]["additionalProperties"] is False
+
+
+def test_a_kind_requires_its_members_and_has_no_others() -> None:
+    span = SCHEMAS["RewardOfSpan"]
+    assert span["required"] == ["first_round", "last_round", "value"]
+    assert span["properties"]["first_round"]["type"] == "integer"  # and not null
+    assert span["properties"]["event_id"]["type"] == "null"
+    assert set(SCHEMAS["RewardList"]["properties"]) == {"rewards", "trajectory"}
+    skipped = SCHEMAS["SkippedDecision"]["properties"]
+    assert skipped["skip"]["const"] is True
+    assert skipped["contexts"]["type"] == "null"
+    assert not {"arm_ids", "forced_arm"} & set(skipped)

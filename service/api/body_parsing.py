@@ -23,9 +23,8 @@ from service.api.request_bodies import (
     HistoryBody,
     RankBody,
     RewardsBody,
-    SessionBody,
-    SessionPatch,
 )
+from service.api.session_bodies import SessionBody, SessionPatch
 from service.field_types import field_name
 from service.problems import Problem, ProblemCode
 

@@ -5,13 +5,11 @@ into these types, and /openapi.json shows their schema.
 """
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import (
     AwareDatetime,
     BeforeValidator,
-    ConfigDict,
     Discriminator,
     FailFast,
     Field,
@@ -20,21 +18,14 @@ from pydantic import (
 )
 from typing_extensions import TypeAliasType, TypedDict
 
+from service.api.unions import strict, union_kind
 from service.field_types import (
     STRICT,
-    Dim,
     EventId,
-    Feature,
-    Horizon,
     Key,
     Name,
     Number,
-    Refit,
-    RewardMode,
-    Seed,
-    WaitSeconds,
 )
-from service.names import MOST_COLUMNS
 
 MAX_ARMS = 100_000
 MAX_FEATURES = 10_000  # of a context with names
@@ -60,119 +51,11 @@ ContextRows = TypeAliasType(
 ArmIds = TypeAliasType("ArmIds", Annotated[list[Key], FailFast()])
 
 
-def _union_kind(
-    title: str, meaning: str, *required: str, absent: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Return one kind of a body, for `unions.as_union`: its members beside those of all kinds.
-
-    Parameters
-    ----------
-    title, meaning : str
-    *required : str
-        Members that are present, and not null.
-    absent : sequence of str
-        Members that this kind has not, beside those that other kinds require.
-    """
-    return {
-        "title": title,
-        "description": meaning,
-        "required": [*required],
-        "x-absent": [*absent],
-        # what a validator needs of it, beside the members that are described once
-        "properties": {name: {"not": {"type": "null"}} for name in required},
-    }
-
-
-def _strict(*examples: Mapping[str, Any], kinds: Sequence[dict[str, Any]] = ()) -> ConfigDict:
-    """Return `STRICT` with examples, and with the kinds that a body is exactly one of."""
-    schema: dict[str, Any] = {"examples": [*examples]}
-    if kinds:
-        schema["oneOf"] = [*kinds]
-    return ConfigDict(**STRICT, json_schema_extra=schema)
-
-
-SESSION_DEFAULTS: dict[str, Any] = {
-    "algorithm": "anytime",
-    "name": None,
-    "seed": None,
-    "options": {},
-    "reward_mode": "single",
-    "reward_wait_seconds": 0.0,
-    "default_reward": None,
-    "refit": "background",
-}
-
-
-def _describe_session(schema: dict[str, Any]) -> None:
-    for name, default in SESSION_DEFAULTS.items():
-        schema["properties"][name]["default"] = default
-    schema["examples"] = [{"name": "shop", "dim": 5, "horizon": 100, "seed": 1}]
-
-
-@with_config(ConfigDict(**STRICT, json_schema_extra=_describe_session))
-class SessionBody(TypedDict, total=False):
-    """The settings of a new session."""
-
-    name: Annotated[
-        Name | None,
-        Field(description="unique name; with it, repeating the request creates no second session"),
-    ]
-    algorithm: Annotated[
-        str, Field(description='name of an algorithm, see GET /v1/algorithms; default "anytime"')
-    ]
-    dim: Required[Dim]
-    horizon: Required[Horizon]
-    seed: Annotated[
-        Seed | None,
-        Field(description="seed of the session's random draws; default: drawn at random"),
-    ]
-    options: Annotated[
-        dict[str, Any], Field(max_length=100, description="options of the algorithm")
-    ]
-    reward_mode: RewardMode
-    reward_wait_seconds: WaitSeconds
-    default_reward: Annotated[
-        Number | None, Field(description="reward of a round that has none after the wait")
-    ]
-    refit: Refit
-    features: Annotated[
-        list[Feature] | None,
-        Field(
-            min_length=1,
-            max_length=MOST_COLUMNS,
-            description="names of the first columns of a context; by default they are named by the "
-            "first contexts with names",
-        ),
-        FailFast(),
-    ]
-    categories: Annotated[
-        Literal["one_hot", "hashed"],
-        Field(
-            description="where the categories of a feature go: each into a free column, or into "
-            "columns that they share"
-        ),
-    ]
-    arms: Annotated[
-        ArmIds | None,
-        Field(min_length=1, max_length=MOST_COLUMNS, description="arm_ids of a decision without"),
-    ]
-
-
-@with_config(_strict({"archived": True}))
-class SessionPatch(TypedDict, total=False):
-    """The changes to a session."""
-
-    name: Name
-    archived: bool
-
-
 REWARD_KINDS = (
-    _union_kind("RewardOfRound", "A value measured during a round.", "value", "round"),
-    _union_kind(
-        "RewardOfEvent", "A value measured during a decision's round.", "value", "event_id"
-    ),
-    _union_kind("RewardOfSpan", "A value over some rounds.", "value", "first_round", "last_round"),
-    _union_kind("RewardAtTime", "A value measured at a time.", "value", "at"),
+    union_kind("RewardOfRound", "A value measured during a round.", "value", "round"),
+    union_kind("RewardOfEvent", "A value measured during a decision's round.", "value", "event_id"),
+    union_kind("RewardOfSpan", "A value over some rounds.", "value", "first_round", "last_round"),
+    union_kind("RewardAtTime", "A value measured at a time.", "value", "at"),
 )
 
 
@@ -191,21 +74,21 @@ class RewardFields(TypedDict, total=False):
     reward_id: Annotated[EventId | None, Field(description="idempotency key of the reward")]
 
 
-@with_config(_strict({"round": 3, "value": 0.5}, kinds=REWARD_KINDS))
+@with_config(strict({"round": 3, "value": 0.5}, kinds=REWARD_KINDS))
 class RewardItem(RewardFields, total=False):
     """A value, and exactly one of: round, event_id, first_round with last_round, at."""
 
     value: Required[Number]
 
 
-REWARD_LIST = _union_kind(
+REWARD_LIST = union_kind(
     *("RewardList", "Rewards that are stored all or nothing.", "rewards"),
     absent=[name for name in RewardFields.__annotations__ if name != "trajectory"],
 )
 
 
 @with_config(
-    _strict(
+    strict(
         {"round": 3, "value": 0.5, "trajectory": "ann"},
         {"rewards": [{"first_round": 1, "last_round": 7, "value": 12.5}]},
         kinds=(REWARD_LIST, *REWARD_KINDS),
@@ -261,17 +144,17 @@ Contexts = Annotated[
 ]
 
 
-SKIP = _union_kind(
+SKIP = union_kind(
     *("SkippedDecision", "A round without action.", "skip"), absent=("arm_ids", "forced_arm")
 )
 SKIP["properties"] = {"skip": {"const": True}}
 
 
 @with_config(
-    _strict(
+    strict(
         {"contexts": [[0.3, -0.1], [0.2, 0.9]], "event_id": "visit-17"},
         {"skip": True, "trajectory": "ann"},
-        kinds=(_union_kind("DecisionOfContexts", "A choice of one of K arms.", "contexts"), SKIP),
+        kinds=(union_kind("DecisionOfContexts", "A choice of one of K arms.", "contexts"), SKIP),
     )
 )
 class DecisionBody(TypedDict, total=False):
@@ -295,7 +178,7 @@ class DecisionBody(TypedDict, total=False):
 ImportId = Annotated[Name, Field(max_length=200)]
 
 
-@with_config(_strict({"contexts": [[0.1, 0.4], [0.3, -0.2]], "rewards": [0.2, None]}))
+@with_config(strict({"contexts": [[0.1, 0.4], [0.3, -0.2]], "rewards": [0.2, None]}))
 class HistoryBody(TypedDict, total=False):
     """Logged rounds in order: selected contexts, and rewards."""
 
@@ -312,7 +195,7 @@ class HistoryBody(TypedDict, total=False):
     import_id: Annotated[ImportId | None, Field(description="idempotency key of the body")]
 
 
-@with_config(_strict({"contexts": [[0.3, -0.1], [0.2, 0.9]], "arm_ids": ["news", "sport"]}))
+@with_config(strict({"contexts": [[0.3, -0.1], [0.2, 0.9]], "arm_ids": ["news", "sport"]}))
 class RankBody(TypedDict, total=False):
     """Contexts to score."""
 
@@ -324,11 +207,11 @@ class RankBody(TypedDict, total=False):
 
 
 @with_config(
-    _strict(
+    strict(
         {"session_id": "shop", "reward": {"round": 3, "value": 0.5}},
         kinds=(
-            _union_kind("BatchDecision", "A decision of a session.", "decision"),
-            _union_kind("BatchReward", "One reward, or several, of a session.", "reward"),
+            union_kind("BatchDecision", "A decision of a session.", "decision"),
+            union_kind("BatchReward", "One reward, or several, of a session.", "reward"),
         ),
     )
 )
@@ -340,7 +223,7 @@ class BatchItem(TypedDict, total=False):
     reward: RewardsBody
 
 
-@with_config(_strict({"items": [{"session_id": "shop", "decision": {"skip": True}}]}))
+@with_config(strict({"items": [{"session_id": "shop", "decision": {"skip": True}}]}))
 class BatchBody(TypedDict):
     """Decisions and rewards of many sessions."""
 

@@ -12,8 +12,8 @@ from service.agent_cache import deciding
 from service.api.body_parsing import PATCH, SESSION
 from service.api.documentation import documented, takes
 from service.api.paging import LIMIT, cut, page
-from service.api.request_bodies import SESSION_DEFAULTS
 from service.api.response_types import SessionAnswer, SessionPage
+from service.api.session_bodies import SESSION_DEFAULTS
 from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
 from service.names import ONE_HOT, names_of

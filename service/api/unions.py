@@ -5,10 +5,46 @@ exact, but generators make of it types in which everything is optional. `as_unio
 a schema of its own.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from pydantic import ConfigDict
+
+from service.field_types import STRICT
 
 REF = "#/components/schemas/"
 NULL = {"type": "null"}
+
+
+def union_kind(
+    title: str, meaning: str, *required: str, absent: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return one kind of a body, for `unions.as_union`: its members beside those of all kinds.
+
+    Parameters
+    ----------
+    title, meaning : str
+    *required : str
+        Members that are present, and not null.
+    absent : sequence of str
+        Members that this kind has not, beside those that other kinds require.
+    """
+    return {
+        "title": title,
+        "description": meaning,
+        "required": [*required],
+        "x-absent": [*absent],
+        # what a validator needs of it, beside the members that are described once
+        "properties": {name: {"not": {"type": "null"}} for name in required},
+    }
+
+
+def strict(*examples: Mapping[str, Any], kinds: Sequence[dict[str, Any]] = ()) -> ConfigDict:
+    """Return `STRICT` with examples, and with the kinds that a body is exactly one of."""
+    schema: dict[str, Any] = {"examples": [*examples]}
+    if kinds:
+        schema["oneOf"] = [*kinds]
+    return ConfigDict(**STRICT, json_schema_extra=schema)
 
 
 def as_union(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
@@ -18,7 +54,7 @@ def as_union(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, A
     ----------
     schema : dict
         An object with all members in `properties`, and its kinds in `oneOf`
-        (`request_bodies._union_kind`).
+        (`union_kind`).
     definitions : dict
         Gets the schema of each kind, by its title.
     """

@@ -7,7 +7,7 @@ import numpy as np
 
 from lhb_engine.estimate import Estimate
 from service.agent_cache import Agents
-from service.api.request_bodies import SESSION_DEFAULTS
+from service.api.session_bodies import SESSION_DEFAULTS
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import ReceiveRewards

@@ -16,7 +16,7 @@ from clients.simulator import SimulationSettings, play_session
 from lhb import Client
 from lhb_engine.evaluation.log_replay import Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from service.api.request_bodies import SESSION_DEFAULTS
+from service.api.session_bodies import SESSION_DEFAULTS
 
 N, K, DIM = 400, 3, 2
 

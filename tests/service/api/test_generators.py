@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.api import body_parsing
-from service.api.request_bodies import SESSION_DEFAULTS
+from service.api.session_bodies import SESSION_DEFAULTS
 from service.app import create_app
 from service.settings import Settings
 

@@ -132,7 +132,7 @@ def test_an_unannounced_row_is_not_waited_for(harness: ServiceHarness, postgres_
 
 
 def _request() -> dict[str, Any]:
-    from service.api.request_bodies import SESSION_DEFAULTS
+    from service.api.session_bodies import SESSION_DEFAULTS
 
     return {**SESSION_DEFAULTS, "algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1}
 

@@ -1,0 +1,101 @@
+"""The types of the request bodies that create and change a session (`request_bodies.py`)."""
+
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import (
+    ConfigDict,
+    FailFast,
+    Field,
+    with_config,
+)
+from typing_extensions import TypedDict
+
+from service.api.request_bodies import ArmIds
+from service.api.unions import strict
+from service.field_types import (
+    STRICT,
+    Dim,
+    Feature,
+    Horizon,
+    Name,
+    Number,
+    Refit,
+    RewardMode,
+    Seed,
+    WaitSeconds,
+)
+from service.names import MOST_COLUMNS
+
+SESSION_DEFAULTS: dict[str, Any] = {
+    "algorithm": "anytime",
+    "name": None,
+    "seed": None,
+    "options": {},
+    "reward_mode": "single",
+    "reward_wait_seconds": 0.0,
+    "default_reward": None,
+    "refit": "background",
+}
+
+
+def _describe_session(schema: dict[str, Any]) -> None:
+    for name, default in SESSION_DEFAULTS.items():
+        schema["properties"][name]["default"] = default
+    schema["examples"] = [{"name": "shop", "dim": 5, "horizon": 100, "seed": 1}]
+
+
+@with_config(ConfigDict(**STRICT, json_schema_extra=_describe_session))
+class SessionBody(TypedDict, total=False):
+    """The settings of a new session."""
+
+    name: Annotated[
+        Name | None,
+        Field(description="unique name; with it, repeating the request creates no second session"),
+    ]
+    algorithm: Annotated[
+        str, Field(description='name of an algorithm, see GET /v1/algorithms; default "anytime"')
+    ]
+    dim: Required[Dim]
+    horizon: Required[Horizon]
+    seed: Annotated[
+        Seed | None,
+        Field(description="seed of the session's random draws; default: drawn at random"),
+    ]
+    options: Annotated[
+        dict[str, Any], Field(max_length=100, description="options of the algorithm")
+    ]
+    reward_mode: RewardMode
+    reward_wait_seconds: WaitSeconds
+    default_reward: Annotated[
+        Number | None, Field(description="reward of a round that has none after the wait")
+    ]
+    refit: Refit
+    features: Annotated[
+        list[Feature] | None,
+        Field(
+            min_length=1,
+            max_length=MOST_COLUMNS,
+            description="names of the first columns of a context; by default they are named by the "
+            "first contexts with names",
+        ),
+        FailFast(),
+    ]
+    categories: Annotated[
+        Literal["one_hot", "hashed"],
+        Field(
+            description="where the categories of a feature go: each into a free column, or into "
+            "columns that they share"
+        ),
+    ]
+    arms: Annotated[
+        ArmIds | None,
+        Field(min_length=1, max_length=MOST_COLUMNS, description="arm_ids of a decision without"),
+    ]
+
+
+@with_config(strict({"archived": True}))
+class SessionPatch(TypedDict, total=False):
+    """The changes to a session."""
+
+    name: Name
+    archived: bool

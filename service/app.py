@@ -120,6 +120,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
             await service.fits.close()
             await service.writer.close()
             await service.parsing.close()
+            await service.playground.close()
             service.readers.shutdown()
             service.store.close()
             log.info("stop", program="server")

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from service.agent_cache import Agents
 from service.metrics import Metrics
 from service.parsing_processes import ParsingProcesses
+from service.playground import Playground
 from service.records import FitQueue, SessionKey
 from service.settings import Settings
 from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
@@ -58,6 +59,7 @@ class Service:
     metrics: Metrics
     abandon: Callable[[SessionKey, str], None]  # sweeps what a large write has hidden and left
     parsing: ParsingProcesses = field(default_factory=ParsingProcesses)
+    playground: Playground = field(default_factory=Playground)
     monotonic: Callable[[], float] = time.monotonic
     readers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(MAX_READS, thread_name_prefix="reader")

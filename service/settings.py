@@ -138,6 +138,11 @@ class Settings(BaseSettings):
     max_batch: int = Field(
         default=512, gt=0, description="maximum number of commands in one transaction"
     )
+    playground: bool = Field(
+        default=False,
+        description="open the dashboard's playground, which simulates small worlds: up to 20 s of "
+        "one processor at a time, for whoever may use the server",
+    )
     metrics_host: str = Field(
         default="127.0.0.1", description="address on which a worker serves its metrics"
     )

@@ -243,12 +243,24 @@ class BinAnswer(TypedDict):
     explored: float | None
 
 
+class ArrivalsAnswer(TypedDict):
+    """How long values took to come, from the decision of their last round."""
+
+    n_values: int
+    n_late: int
+    median_seconds: float
+    nine_tenths_seconds: float
+    longest_seconds: float
+
+
 class SeriesAnswer(TypedDict):
     """A session's last rounds in bins, and whether the estimate in use raised an alarm."""
 
     first_round: int
     last_round: int
     alarm: bool | None
+    reason: str | None
+    arrivals: ArrivalsAnswer | None
     items: list[BinAnswer]
 
 

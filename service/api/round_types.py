@@ -70,12 +70,24 @@ class BinAnswer(BaseModel):
     explored: float | None
 
 
+class ArrivalsAnswer(BaseModel):
+    """How long values took to come, from the decision of their last round."""
+
+    n_values: int
+    n_late: int
+    median_seconds: float
+    nine_tenths_seconds: float
+    longest_seconds: float
+
+
 class SeriesAnswer(BaseModel):
     """A session's last rounds in bins, and whether the estimate in use raised an alarm."""
 
     first_round: int
     last_round: int
     alarm: bool | None
+    reason: str | None
+    arrivals: ArrivalsAnswer | None
     items: list[BinAnswer]
 
 

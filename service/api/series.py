@@ -1,13 +1,18 @@
-"""GET /v1/sessions/{id}/series: rewards over time, beside what the estimate expects of them."""
+"""GET /v1/sessions/{id}/series: rewards over time, beside what the estimate expects of them.
+
+What one answer reads is bounded: a constant number of statements, the rounds asked for, and for the
+expectation at most `MOST_EARLIER` rounds before them.
+"""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
 from lhb_engine.evaluation.expected_rewards import expected_rewards
-from lhb_engine.history import FitWindow, Floats, Ints
+from lhb_engine.history import FitWindow, Floats, Ints, Measurements
 from service.agent_cache import deciding
 from service.api.documentation import documented
 from service.api.round_types import SeriesAnswer
@@ -17,6 +22,11 @@ from service.records import SessionRow
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
+MOST_EARLIER = (
+    50_000  # rounds before the window, over all trajectories, that are read for their lags
+)
+TOO_MANY = "What is expected is left out: too many earlier rounds would have to be read."
+Columns = tuple[Ints, Ints, Floats, Floats]
 
 
 @router.get(
@@ -29,43 +39,35 @@ async def get_series(
     request: Request,
     rounds: int = Query(2000, ge=1, le=100_000, description="of the session, the last ones"),
     bins: int = Query(100, ge=1, le=1000, description="items, of equally many rounds"),
+    brief: bool = Query(False, description="rewards only: all else is null, and costs nothing"),
 ) -> Response:
     """Summarise the session's last rounds, all trajectories together, in bins of rounds.
 
     `reward` is the mean reward of a measured round, `expected` what the estimate in use expects of
     the same rounds, `explored` the share of decisions that were not greedy. A value over a span
-    counts in the bin of its last round.
+    counts in the bin of its last round. `arrivals` says how long the values took to come; one is
+    late if it came after its trajectory's next round had begun.
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         last = session.n_rounds
         first = max(1, last - rounds + 1)
+        found: dict[str, Any] = {"first_round": first, "last_round": last, "items": []}
+        found |= {"alarm": None, "reason": None, "arrivals": None}
         if last == 0:
-            return {"first_round": 1, "last_round": 0, "alarm": None, "items": []}
+            return found
+        estimate = None if brief else _estimate_in_use(reader, session)
+        if estimate is not None:
+            found["alarm"] = (estimate["diagnostics"] or {}).get("alarm")
+            if _n_earlier(session, estimate, last - first + 1) > MOST_EARLIER:
+                estimate, found["reason"] = None, TOO_MANY
         edges = np.unique(np.linspace(first, last + 1, bins + 1).astype(np.int64))
-        estimate = _estimate_in_use(reader, session)
-        position, n_rounds, value, expected = _measured(reader, session, first, last, estimate)
-        taken = np.array(reader.explored(session.key, first, last), dtype=np.int64).reshape(-1, 2)
-        n = np.histogram(position, edges, weights=n_rounds)[0]
-        decided = np.histogram(taken[:, 0], edges)[0]
-        items = zip(
-            edges[:-1].tolist(),
-            (edges[1:] - 1).tolist(),
-            n.astype(int).tolist(),
-            _mean(np.histogram(position, edges, weights=value)[0], n),
-            [None] * len(n)
-            if estimate is None
-            else _mean(np.histogram(position, edges, weights=expected)[0], n),
-            _mean(np.histogram(taken[:, 0], edges, weights=taken[:, 1])[0], decided),
-            strict=True,
-        )
-        names = ("first_round", "last_round", "n_measured", "reward", "expected", "explored")
-        return {
-            "first_round": first,
-            "last_round": last,
-            "alarm": None if estimate is None else (estimate["diagnostics"] or {}).get("alarm"),
-            "items": [dict(zip(names, item, strict=True)) for item in items],
-        }
+        explored = None if brief else reader.explored(session.key, first, last)
+        columns = _measured(reader, session, first, last, estimate)
+        found["items"] = _items(edges, columns, explored, has_expected=estimate is not None)
+        if not brief:
+            found["arrivals"] = _arrivals(reader.arrivals(session.key, first, last))
+        return found
 
     return await read_session(request, session_id, answer)
 
@@ -77,35 +79,88 @@ def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | No
     if record is None or record.estimate is None:
         return None
     found: dict[str, Any] = json.loads(record.estimate)
-    return found
+    weights = np.trim_zeros(np.array(found["lag_weights"]), "b")  # lags beyond pay nothing
+    return {**found, "lag_weights": weights if len(weights) else np.zeros(1)}
+
+
+def _n_earlier(session: SessionRow, estimate: dict[str, Any], n_rounds: int) -> int:
+    """Return how many rounds before the window the expectation needs, at most."""
+    n_before = min(len(estimate["lag_weights"]) - 1, session.n_rounds - n_rounds)
+    return min(n_before * min(session.n_trajectories, n_rounds), session.n_rounds - n_rounds)
 
 
 def _measured(
     reader: Reader, session: SessionRow, first: int, last: int, estimate: dict[str, Any] | None
-) -> tuple[Ints, Ints, Floats, Floats]:
-    """Return of each measurement: position of its last round, its rounds, value, expectation."""
+) -> Columns:
+    """Return of each measurement: position of its last round, its rounds, value, expectation.
+
+    In sum mode, the values of a round are one measurement.
+    """
     n_lags = 1 if estimate is None else len(estimate["lag_weights"])
-    history = read_history(reader, session, FitWindow(1, first, last, n_lags, last))
-    positions, lengths, values, expectations = [], [], [], []
-    for part in history.trajectories.values():
+    as_they_came = replace(session, reward_mode="single", default_reward=None)
+    history = read_history(reader, as_they_came, FitWindow(1, first, last, n_lags, last))
+    parts: list[Columns] = [(np.zeros(0, np.int64),) * 2 + (np.zeros(0),) * 2]
+    for one in history.trajectories.values():
+        part = one
+        if session.reward_mode == "sum":
+            part = replace(one, measurements=_summed(one.measurements))
         measured = part.measurements
-        positions.append(part.numbering[measured.last - part.first_round])
-        lengths.append(measured.last - measured.first + 1)
-        values.append(measured.value)
-        if estimate is None:
-            expectations.append(np.zeros(len(measured)))
-        else:
-            theta, weights = np.array(estimate["theta"]), np.array(estimate["lag_weights"])
-            expectations.append(
-                expected_rewards(part, theta, weights, estimate["intercept"] or 0.0)
-            )
-    return (
-        np.concatenate([np.zeros(0, np.int64), *positions]),
-        np.concatenate([np.zeros(0, np.int64), *lengths]),
-        np.concatenate([np.zeros(0), *values]),
-        np.concatenate([np.zeros(0), *expectations]),
-    )
+        expected = np.zeros(len(measured))
+        if estimate is not None:
+            theta, intercept = np.array(estimate["theta"]), estimate["intercept"] or 0.0
+            expected = expected_rewards(part, theta, estimate["lag_weights"], intercept)
+        positions = part.numbering[measured.last - part.first_round]
+        parts.append((positions, measured.last - measured.first + 1, measured.value, expected))
+    position, n_rounds, value, expectation = map(np.concatenate, zip(*parts, strict=True))
+    return position, n_rounds, value, expectation
+
+
+def _summed(measured: Measurements) -> Measurements:
+    rounds, places = np.unique(measured.first, return_inverse=True)
+    return Measurements.single(rounds, np.bincount(places, measured.value).astype(np.float64))
+
+
+def _items(
+    edges: Ints,
+    columns: Columns,
+    explored: list[tuple[int, bool]] | None,
+    *,
+    has_expected: bool,
+) -> list[dict[str, Any]]:
+    """Return the members of each `BinAnswer`."""
+    position, n_rounds, value, expectation = columns
+    n_bins = len(edges) - 1
+    n = np.histogram(position, edges, weights=n_rounds)[0]
+    expected: list[float | None] = [None] * n_bins
+    if has_expected:
+        expected = _mean(np.histogram(position, edges, weights=expectation)[0], n)
+    shares: list[float | None] = [None] * n_bins
+    if explored is not None:
+        taken = np.array(explored, dtype=np.int64).reshape(-1, 2)
+        n_taken = np.histogram(taken[:, 0], edges)[0]
+        shares = _mean(np.histogram(taken[:, 0], edges, weights=taken[:, 1])[0], n_taken)
+    reward = _mean(np.histogram(position, edges, weights=value)[0], n)
+    names = ("first_round", "last_round", "n_measured", "reward", "expected", "explored")
+    counts = n.astype(int).tolist()
+    columns_of_bins = (edges[:-1].tolist(), (edges[1:] - 1).tolist(), counts, reward)
+    rows = zip(*columns_of_bins, expected, shares, strict=True)
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _mean(sums: Floats, counts: Ints) -> list[float | None]:
     return [float(s) / int(n) if n else None for s, n in zip(sums, counts, strict=True)]
+
+
+def _arrivals(found: list[tuple[float, bool]]) -> dict[str, Any] | None:
+    """Return the members of `ArrivalsAnswer`."""
+    if not found:
+        return None
+    seconds = np.maximum(0.0, np.array([one for one, _ in found]))
+    median, nine_tenths = np.quantile(seconds, [0.5, 0.9]).tolist()
+    return {
+        "n_values": len(found),
+        "n_late": sum(bool(is_late) for _, is_late in found),
+        "median_seconds": median,
+        "nine_tenths_seconds": nine_tenths,
+        "longest_seconds": float(seconds.max()),
+    }

@@ -1,11 +1,16 @@
-"""The routes of the dashboard: its page at /, and the page's scripts and styles."""
+"""The routes of the dashboard: its page at /, the page's scripts and styles, and the playground."""
 
 from fastapi import APIRouter, Request, Response
 
+from service.api.body_parsing import BodyParser
+from service.api.sessions import json_response
 from service.dashboard.assets import ASSETS, PAGE, media_type
+from service.playground import PlaygroundBody, limits
 from service.problems import Problem, ProblemCode
+from service.runtime import service_of
 
 router = APIRouter(include_in_schema=False)
+PLAYED = BodyParser(PlaygroundBody)
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -20,6 +25,24 @@ HEADERS = {
 async def get_page() -> Response:
     """Return the dashboard."""
     return Response(PAGE, headers=HEADERS, media_type="text/html")
+
+
+@router.get("/dashboard/playground")
+async def get_playground(request: Request) -> Response:
+    """Say whether the playground is open, and its limits."""
+    is_open = service_of(request).settings.playground
+    return json_response({"is_open": is_open, "limits": limits()})
+
+
+@router.post("/dashboard/playground")
+async def post_playground(request: Request) -> Response:
+    """Play a small world; 404 where the playground is closed."""
+    service = service_of(request)
+    if not service.settings.playground:
+        raise Problem(
+            ProblemCode.UNKNOWN_ROUTE, "the playground is closed; LHB_PLAYGROUND opens it"
+        )
+    return json_response(await service.playground.run(PLAYED.read(await request.body())))
 
 
 @router.get("/dashboard/{name:path}")

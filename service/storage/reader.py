@@ -255,6 +255,13 @@ class Reader(ABC):
         """Return position, and whether it explored, of each choice at positions first..last."""
         return self._all(*self._window("explored", key, first, last))
 
+    def arrivals(self, key: SessionKey, first: int, last: int) -> list[tuple[float, bool]]:
+        """Return of each measurement at positions first..last how long it took, and if it was late.
+
+        Seconds are from the decision of its last round; it is late if the next round had begun.
+        """
+        return self._all(*self._window("arrivals", key, first, last))
+
     def selected_contexts(
         self, key: TrajectoryKey, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:

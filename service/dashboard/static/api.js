@@ -40,6 +40,11 @@ export async function get(path, parameters = {}, signal) {
   return (await ask(query ? `${path}?${query}` : path, { signal })).json()
 }
 
+export async function post(path, body, signal) {
+  const sent = { method: "POST", body: JSON.stringify(body), headers: { ...headers(), "content-type": "application/json" }, signal }
+  return (await ask(path, sent)).json()
+}
+
 // All items of a listing, page by page.
 export async function all(path, parameters = {}, signal) {
   const items = []

@@ -1,11 +1,14 @@
 // The page: where we are, who may see it, and what to say when something fails.
 
-import { forgetKey, hasKey, keepKey } from "./api.js"
-import { make } from "./dom.js"
+import { forgetKey, get, hasKey, keepKey } from "./api.js"
+import { showComparison } from "./compare.js"
+import { make, notice } from "./dom.js"
+import { showPlayground } from "./playground.js"
 import { showSession } from "./session.js"
 import { showSessions } from "./sessions.js"
 
 const main = document.getElementById("main")
+const play = document.getElementById("play")
 const leave = document.getElementById("leave")
 let current = new AbortController()
 
@@ -14,10 +17,13 @@ async function show() {
   current = new AbortController()
   const { signal } = current
   leave.hidden = !hasKey()
-  const [, room, id] = location.hash.split("/")
+  const [, room, ...ids] = location.hash.split("/")
   try {
-    if (room === "sessions" && id) await showSession(main, decodeURIComponent(id), signal)
+    if (room === "sessions" && ids[0]) await showSession(main, decodeURIComponent(ids[0]), signal)
+    else if (room === "compare" && ids[0]) await showComparison(main, ids.map(decodeURIComponent), signal)
+    else if (room === "playground") await showPlayground(main, signal)
     else await showSessions(main, signal)
+    if (play.hidden) play.hidden = !(await get("/dashboard/playground", {}, signal)).is_open
   } catch (error) {
     if (error.name === "AbortError" || signal.aborted) return
     if (error.status === 401) login(hasKey() ? "This key is not known, or it was revoked." : "")
@@ -39,11 +45,18 @@ function login(problem) {
   key.focus()
 }
 
+const FAILURES = {
+  0: ["The server does not answer.", "It may be starting, or the network is down."],
+  403: ["You may not see this.", "This key, or this address, has no permission here."],
+  404: ["There is no such session.", "It may be deleted or renamed, or it belongs to a tenant whose data this key may not see."],
+  429: ["Too many requests.", "This key has used up its share for the moment."],
+}
+
 function fail(error) {
-  const words = error.status === 404 ? "There is no such session, or this key may not see it."
-    : error.status ? error.message : error.message || "Something on this page failed."
-  main.replaceChildren(make("h1", {}, "That did not work"), make("p", { class: "error", role: "alert" }, words),
-    make("p", {}, make("button", { onclick: show }, "Try again"), " ", make("a", { href: "#/" }, "All sessions")))
+  const [heading, words] = FAILURES[error.status] || ["That did not work.", "Something on this page failed."]
+  const said = error.status === 404 ? "" : error.message
+  main.replaceChildren(notice(heading, make("p", { class: "error", role: "alert" }, said || heading), make("p", { class: "soft" }, words),
+    make("p", {}, make("button", { onclick: show }, "Try again"), " ", make("a", { href: "#/" }, "All sessions"))))
 }
 
 leave.addEventListener("click", () => {

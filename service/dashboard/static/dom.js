@@ -16,11 +16,26 @@ export const number = (value, digits = 3) =>
     : Number.isInteger(value) ? value.toLocaleString("en")
       : Number(value.toPrecision(digits)).toString()
 
+export function duration(seconds) {
+  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]]
+  const [size, unit] = units.find(([size]) => seconds >= size) || [0.001, "ms"]
+  return `${number(seconds / size, 2)} ${unit}`
+}
+
 export const time = text => (text ? new Date(text).toLocaleString() : "–")
 
 export function announce(text) {
   document.getElementById("announce").textContent = text
 }
+
+// What a page shows while it waits, and where there is nothing to show.
+export const loading = words => make("div", { class: "notice", role: "status", "aria-busy": "true" },
+  make("span", { class: "bones", "aria-hidden": "true" }), make("p", { class: "soft" }, words))
+
+export const notice = (heading, ...more) => make("div", { class: "notice" }, make("h1", {}, heading), ...more)
+
+// The names of the columns of a session's contexts; a column without a name has its number.
+export const features = session => Array.from({ length: session.dim }, (_, i) => session.features?.[i] ?? String(i))
 
 // A table; columns are [heading, row => content, isNumber].
 export function table(caption, columns, rows) {

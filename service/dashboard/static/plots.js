@@ -1,35 +1,58 @@
-// Plots on uPlot: lines over rounds, bars over lags or features, and their PNG and CSV.
+// Plots on uPlot: lines over rounds or lags, bars over lags or features, and their PNG and CSV.
 
 import uPlot from "/dashboard/vendor/uplot.js"
 
 import { make } from "./dom.js"
 
+const HEIGHT = 240
+const MOST_LETTERS = 14 // of a label under an axis
 const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 
-function axes(x, y) {
-  const style = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } }
-  return [{ ...style, label: x }, { ...style, label: y, size: 60 }]
-}
-
-function options(host, x, y, series, more = {}) {
+// Whole numbers, at most one every `width / room` pixels; `labels` are shown in their place.
+function wholeNumbers(labels, room) {
+  const text = value => labels?.[value] ?? (Number.isInteger(value) ? String(value) : "")
+  const short = value => (text(value).length > MOST_LETTERS ? `${text(value).slice(0, MOST_LETTERS - 1)}…` : text(value))
   return {
-    width: Math.max(260, host.clientWidth), height: 240, scales: { x: { time: false } },
-    axes: axes(x, y), series: [{ label: x }, ...series], ...more,
+    splits: (plot, _, low, high) => {
+      const step = Math.max(1, Math.ceil((high - low) / Math.max(2, plot.width / room)))
+      const first = Math.ceil(low / step) * step
+      return Array.from({ length: Math.max(0, Math.floor((high - first) / step) + 1) }, (_, i) => first + i * step)
+    },
+    values: (_, splits) => splits.map(short),
   }
 }
 
+function axes(x, y, labels) {
+  const style = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } }
+  const isLong = labels?.some(label => label.length > 3)
+  const below = labels ? { ...wholeNumbers(labels, isLong ? 26 : 40), ...(isLong ? { rotate: -40, size: 84 } : {}) } : {}
+  return [{ ...style, label: x, ...below }, { ...style, label: y, size: 60 }]
+}
+
+function options(host, x, y, series, labels, more = {}) {
+  const value = labels ? { value: (_, at) => labels[at] ?? at } : {}
+  return {
+    width: Math.max(260, host.clientWidth), height: HEIGHT, scales: { x: { time: false } },
+    axes: axes(x, y, labels), series: [{ label: x, ...value }, ...series], ...more,
+  }
+}
+
+// One table of columns for tables [xs, ys], whose xs may differ.
+export const joined = tables => uPlot.join(tables)
+
 const bars = uPlot.paths.bars({ size: [0.7, 40] })
 
-// series: [{label, color, dash}]; columns: [xs, ys, ...]
+// series: [{label, color, dash, dots, hollow}]; columns: [xs, ys, ...]; labels stand for the xs.
 export function lines(x, y, series) {
-  return host => columns => new uPlot(options(host, x, y, series.map(one => ({
-    label: one.label, stroke: color(one.color), width: 1.6, dash: one.dash, spanGaps: true, points: { show: false },
-  }))), columns, host)
+  return host => (columns, labels) => new uPlot(options(host, x, y, series.map(one => ({
+    label: one.label, stroke: color(one.color), width: one.dots ? 0 : 1.6, dash: one.dash, spanGaps: true,
+    points: one.dots ? { show: true, size: one.hollow ? 12 : 7, fill: one.hollow ? "transparent" : color(one.color) } : { show: false },
+  })), labels, labels && columns[0].length ? { scales: { x: { time: false, range: [-0.6, labels.length - 0.4] } } } : {}), columns, host)
 }
 
 // Bars with intervals, where there are any: columns are [xs, ys, low, high].
 export function barsOver(x, y) {
-  return host => columns => {
+  return host => (columns, labels) => {
     const hasBand = columns.length === 4
     const whiskers = { hooks: { draw: [plot => hasBand && drawWhiskers(plot)] } }
     const shown = { label: y, stroke: color("--one"), fill: color("--band"), paths: bars, points: { show: false } }
@@ -38,7 +61,7 @@ export function barsOver(x, y) {
     const low = Math.min(0, ...columns.slice(1).flat().filter(Number.isFinite))
     const high = Math.max(0, ...columns.slice(1).flat().filter(Number.isFinite))
     const room = (high - low || 1) * 0.06
-    return new uPlot(options(host, x, y, [shown, ...band], {
+    return new uPlot(options(host, x, y, [shown, ...band], labels, {
       ...whiskers,
       scales: { x: { time: false, range: [Math.min(...columns[0]) - 0.6, Math.max(...columns[0]) + 0.6] }, y: { range: [low - (low < 0 ? room : 0), high + room] } },
     }), columns, host)
@@ -54,11 +77,29 @@ function drawWhiskers(plot) {
   xs.forEach((x, i) => {
     if (low[i] === null || high[i] === null) return
     const at = plot.valToPos(x, "x", true)
-    plot.ctx.moveTo(at, plot.valToPos(low[i], "y", true))
-    plot.ctx.lineTo(at, plot.valToPos(high[i], "y", true))
+    const [from, to] = [low[i], high[i]].map(value => plot.valToPos(value, "y", true))
+    plot.ctx.moveTo(at, from)
+    plot.ctx.lineTo(at, to)
+    for (const end of [from, to]) {
+      plot.ctx.moveTo(at - 3 * devicePixelRatio, end)
+      plot.ctx.lineTo(at + 3 * devicePixelRatio, end)
+    }
   })
   plot.ctx.stroke()
   plot.ctx.restore()
+}
+
+// An estimate's values with their 95% intervals: columns for `barsOver`. `places` says whose they are.
+export function withIntervals(values, intervals, places) {
+  const columns = [values.map((_, i) => i), values]
+  if (!intervals?.length) return columns
+  const low = values.map(() => null), high = values.map(() => null)
+  intervals.forEach(([from, to], i) => {
+    const place = places ? places[i] : i
+    low[place] = from
+    high[place] = to
+  })
+  return [...columns, low, high]
 }
 
 function save(name, blob) {
@@ -67,29 +108,35 @@ function save(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000)
 }
 
+const cell = value => (/[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value)
+
 // A titled plot that can be redrawn and saved. `draw` comes from `lines` or `barsOver`.
 export function plotCard(title, name, heads, draw, note = "") {
-  const host = make("div", { role: "img", "aria-label": title })
+  const host = make("div", { class: "plot", role: "img", "aria-label": title })
   const words = make("p", { class: "soft" }, note)
   let plot = null, shown = null
-  const redraw = columns => {
-    shown = columns
+  const redraw = (columns, labels) => {
+    shown = [columns, labels]
     plot?.destroy()
-    plot = columns[0].length ? draw(host)(columns) : null
+    plot = columns[0].length ? draw(host)(columns, labels) : null
+    for (const button of buttons) button.disabled = plot === null
   }
   const csv = () => {
-    const rows = shown[0].map((_, i) => shown.map(column => column[i] ?? "").join(","))
-    save(`${name}.csv`, new Blob([[heads.slice(0, shown.length).join(","), ...rows].join("\n")], { type: "text/csv" }))
+    const [columns, labels] = shown
+    const rows = columns[0].map((x, i) => [cell(labels?.[x] ?? String(x)), ...columns.slice(1).map(column => column[i] ?? "")].join(","))
+    save(`${name}.csv`, new Blob([[heads.slice(0, columns.length).map(cell).join(","), ...rows].join("\n")], { type: "text/csv" }))
   }
   const png = () => plot?.ctx.canvas.toBlob(blob => save(`${name}.png`, blob))
-  const again = () => shown && redraw(shown)
+  const again = () => shown && redraw(...shown)
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again)
   new ResizeObserver(([entry]) => plot && Math.abs(entry.contentRect.width - plot.width) > 2
-    && entry.contentRect.width > 0 && plot.setSize({ width: entry.contentRect.width, height: 240 })).observe(host)
-  const tools = make("span", { class: "tools" },
-    make("button", { onclick: png, "aria-label": `Save ${title} as PNG` }, "PNG"),
-    make("button", { onclick: csv, "aria-label": `Save ${title} as CSV` }, "CSV"))
-  return { node: make("section", { class: "card" }, tools, make("h2", {}, title), host, words), redraw, say: text => { words.textContent = text } }
+    && entry.contentRect.width > 0 && plot.setSize({ width: entry.contentRect.width, height: HEIGHT })).observe(host)
+  const buttons = [
+    make("button", { onclick: png, disabled: true, "aria-label": `Save ${title} as PNG` }, "PNG"),
+    make("button", { onclick: csv, disabled: true, "aria-label": `Save ${title} as CSV` }, "CSV"),
+  ]
+  const node = make("section", { class: "card" }, make("span", { class: "tools" }, ...buttons), make("h2", {}, title), host, words)
+  return { node, redraw, say: text => { words.textContent = text } }
 }
 
 export function sparkline(canvas, values) {

@@ -1,15 +1,17 @@
 // One session: what it earns, what it has learned, how that came about, and what is due.
 
 import { all, get, watch } from "./api.js"
-import { badge, make, number, state, table, time } from "./dom.js"
-import { barsOver, lines, plotCard } from "./plots.js"
+import { badge, duration, features, loading, make, number, state, table, time } from "./dom.js"
+import { barsOver, lines, plotCard, withIntervals } from "./plots.js"
 
 const LAST_DECISIONS = 12
 const LAST_FITS = 8
+const MOST_FITS = 500 // that the slider walks through
+const WHISKERS = "Whiskers: 95% intervals."
 const STATUS = { ok: "new estimate", zero: "no new estimate", insufficient_data: "too few data", waiting_for_rewards: "waits for rewards" }
 
 export async function showSession(main, id, signal) {
-  main.replaceChildren(make("p", { class: "soft" }, "Loading …"))
+  main.replaceChildren(loading("Loading the session …"))
   const path = `/v1/sessions/${encodeURIComponent(id)}`
   const session = await get(path, {}, signal)
   const page = layout(session)
@@ -57,14 +59,17 @@ function layout(session) {
   const nodes = [title, status, live, facts,
     make("div", { class: "grid" }, rewards.node, lags.node, theta.node, explored.node, credit, quality, fits)]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
-  let learned = [], isFollowing = true
+  let learned = [], labels = features(session), newest = 0, missing = new Map(), isFollowing = true
   const showFit = i => {
     const fit = learned[i]
     if (!fit) return
+    const { intervals } = fit
     which.textContent = `${i + 1} of ${learned.length}, after round ${number(fit.due)}`
-    lags.redraw(withIntervals(fit.lag_weights, fit.lag_weight_intervals))
-    theta.redraw(withIntervals(fit.theta, fit.theta_intervals))
-    lags.say(fit.reason || "")
+    history.setAttribute("aria-valuetext", which.textContent)
+    lags.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags))
+    theta.redraw(withIntervals(fit.theta, intervals?.theta), labels)
+    lags.say([fit.reason, intervals ? WHISKERS : fit.no_intervals].filter(Boolean).join(" "))
+    theta.say(intervals ? WHISKERS : "")
   }
   history.addEventListener("input", () => {
     isFollowing = Number(history.value) === learned.length
@@ -73,38 +78,37 @@ function layout(session) {
 
   const update = async (now, path, signal) => {
     const [series, estimates, epochs] = await Promise.all([
-      get(`${path}/series`, { rounds: 2000, bins: 100 }, signal), all(`${path}/estimates`, {}, signal), all(`${path}/epochs`, {}, signal),
+      get(`${path}/series`, { rounds: 2000, bins: 100 }, signal), all(`${path}/estimates`, { cursor: newest }, signal),
+      all(`${path}/epochs`, { cursor: Math.max(0, newest - LAST_FITS) }, signal),
     ])
+    labels = features(now)
     status.replaceChildren(badge(state(now, series.alarm)))
     facts.replaceChildren(...Object.entries({
       algorithm: now.algorithm, rounds: number(now.n_rounds), trajectories: number(now.n_trajectories), features: number(now.dim),
       horizon: number(now.horizon), "model version": number(now.model_version), made: time(now.created_at), id: now.id,
     }).map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value))))
     drawRewards(rewards, explored, series)
-    learned = estimates.filter(fit => fit.theta && fit.lag_weights)
+    newest = estimates.at(-1)?.number ?? newest
+    learned = [...learned, ...estimates.filter(fit => fit.theta && fit.lag_weights)].slice(-MOST_FITS)
     history.max = Math.max(1, learned.length)
     history.disabled = learned.length < 2
     if (learned.length === 0) {
       lags.say("Nothing has been learned yet: the session explores until a fit finds a direction.")
+      theta.say("Nothing has been learned yet.")
       which.textContent = "none yet"
     } else if (isFollowing) {
       history.value = learned.length
       showFit(learned.length - 1)
     }
-    fits.replaceChildren(fits.firstChild, fitTable(epochs))
+    for (const fit of estimates) missing.set(fit.number, fit.n_missing)
+    fits.replaceChildren(fits.firstChild, fitTable(epochs, missing))
     quality.replaceChildren(quality.firstChild, dataFacts(now, series))
     credit.replaceChildren(credit.firstChild, await creditTable(now, path, signal))
   }
   return { nodes, update, say }
 }
 
-function withIntervals(values, intervals) {
-  const columns = [values.map((_, i) => i), values]
-  if (intervals) columns.push(intervals.map(pair => pair?.[0] ?? null), intervals.map(pair => pair?.[1] ?? null))
-  return columns
-}
-
-function drawRewards(rewards, explored, { items }) {
+function drawRewards(rewards, explored, { items, reason }) {
   const middle = items.map(item => (item.first_round + item.last_round) / 2)
   const wanted = ["reward", "expected"].map(name => items.map(item => item[name]))
   rewards.redraw([middle, ...wanted])
@@ -112,10 +116,10 @@ function drawRewards(rewards, explored, { items }) {
   if (items.length === 0) rewards.say("No round yet.")
   else if (items.every(item => item.reward === null)) rewards.say("No reward yet. Rewards may come at any time.")
   else rewards.say(items.every(item => item.expected === null)
-    ? "No estimate is in use, so nothing is expected." : "Dashed: what the estimate in use expects of the same choices.")
+    ? reason || "No estimate is in use, so nothing is expected." : "Dashed: what the estimate in use expects of the same choices.")
 }
 
-function fitTable(epochs) {
+function fitTable(epochs, missing) {
   const last = epochs.slice(-LAST_FITS).reverse()
   if (last.length === 0) return make("p", { class: "soft" }, "No fit yet, and none is due.")
   return table("Fits, newest first", [
@@ -140,12 +144,20 @@ async function creditTable(session, path, signal) {
   ], items.reverse())
 }
 
+// Missing values, late ones, and how long they take to come.
 function dataFacts(session, series) {
-  const measured = series.items.reduce((sum, item) => sum + item.n_measured, 0)
+  const { arrivals } = series
   const rounds = series.last_round - series.first_round + 1
-  const words = rounds < 1 ? "No round yet."
-    : `Of the last ${number(rounds)} rounds, ${number(measured)} are measured (${Math.round((100 * measured) / rounds)}%). `
-      + "The newest may still be on their way: a reward may come at any time."
+  if (rounds < 1) return make("p", { class: "soft" }, "No round yet.")
+  const measured = series.items.reduce((sum, item) => sum + item.n_measured, 0)
+  const share = (part, whole) => (whole ? `${number(part)} (${Math.round((100 * part) / whole)}%)` : "–")
+  const rows = [["rounds looked at", number(rounds)], ["measured", share(measured, rounds)], ["missing", share(rounds - measured, rounds)]]
+  if (arrivals) {
+    rows.push(["came after the next round had begun", share(arrivals.n_late, arrivals.n_values)],
+      ["half of the values came within", duration(arrivals.median_seconds)],
+      ["nine of ten came within", duration(arrivals.nine_tenths_seconds)], ["the slowest took", duration(arrivals.longest_seconds)])
+  }
   const mode = session.reward_mode === "sum" ? "Values of a round add up." : "A round has one value."
-  return make("p", {}, `${words} ${mode}`)
+  return make("div", {}, make("dl", { class: "pairs" }, ...rows.map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value)))),
+    make("p", { class: "soft" }, `${mode} The newest may still be on their way: a reward may come at any time.`))
 }

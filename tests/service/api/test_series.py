@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from service.api import changes
+from service.api import changes, series
+from service.storage.reader import Reader
 from tests.service.conftest import Client, Serve
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +67,77 @@ async def test_what_is_expected_is_the_models_sum(serve: Serve) -> None:
             )
             assert item["expected"] == pytest.approx(expected, abs=1e-9)
             assert abs(item["expected"] - item["reward"]) < 0.2
+
+
+async def test_values_of_a_round_add_up_in_sum_mode(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", reward_mode="sum")
+        for round, values in enumerate(([1.0, 2.0], [5.0], []), 1):
+            await client.decide(session)
+            for i, value in enumerate(values):
+                await client.reward(session, round=round, value=value, reward_id=f"{round}-{i}")
+        found = await read(client, session, bins=3)
+        assert [item["reward"] for item in found] == [3.0, 5.0, None]
+        assert [item["n_measured"] for item in found] == [1, 1, 0]
+
+
+async def test_arrivals_say_which_values_are_late(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create()
+        for key in ("a", "a", "b", "a"):
+            await client.decide(session, trajectory=key)
+        for key, round in (("a", 3), ("a", 1), ("b", 1)):  # of these, only the second is late
+            await client.reward(session, trajectory=key, round=round, value=1.0)
+        found = (await client.read(f"/v1/sessions/{session}/series"))["arrivals"]
+        assert (found["n_values"], found["n_late"]) == (3, 1)
+        assert 0 <= found["median_seconds"] <= found["longest_seconds"] < 60
+        brief = await client.read(f"/v1/sessions/{session}/series?brief=true&bins=1")
+        assert brief["arrivals"] is None
+        assert (brief["items"][0]["reward"], brief["items"][0]["explored"]) == (1.0, None)
+
+
+async def test_what_one_answer_reads_is_bounded(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many statements for many trajectories as for one; no more earlier rounds than allowed."""
+    statements: list[str] = []
+    monkeypatch.setattr(
+        Reader, "_window", lambda *given: (statements.append(given[1]), window(*given))[1]
+    )
+    async with serve() as client:
+        alone = await learned(client, [""])
+        many = await learned(client, ["a", "b", "c", "d", "e"])
+        counts = []
+        for session in (alone, many):
+            statements.clear()
+            whole = await client.read(f"/v1/sessions/{session}/series?rounds=5")
+            assert whole["items"][-1]["expected"] is not None
+            counts.append(len(statements))
+        assert counts[0] == counts[1] <= 4
+        monkeypatch.setattr(series, "MOST_EARLIER", 0)
+        bounded = await client.read(f"/v1/sessions/{many}/series?rounds=5")
+        assert {item["expected"] for item in bounded["items"]} == {None}
+        assert "too many" in bounded["reason"]
+        assert [item["reward"] for item in bounded["items"]] == [
+            item["reward"] for item in whole["items"]
+        ]
+
+
+window = Reader._window
+
+
+async def learned(client: Client, keys: list[str]) -> str:
+    """A session with an estimate in use: what was chosen a round ago pays."""
+    session = await client.create(algorithm="anytime", refit="blocking", horizon=3)
+    rng, past = np.random.default_rng(2), dict.fromkeys(keys, 0.0)
+    for t in range(60):
+        key, contexts = keys[t % len(keys)], rng.uniform(-1, 1, (3, 2))
+        taken = await client.decide(session, contexts.tolist(), trajectory=key)
+        round, value = taken["round"], past[key]
+        await client.reward(session, trajectory=key, round=round, value=value)
+        past[key] = float(contexts[taken["arm"]][0])
+    assert (await client.read(f"/v1/sessions/{session}/estimate"))["status"] == "ok"
+    return session
 
 
 async def test_no_round_is_no_bin(serve: Serve) -> None:

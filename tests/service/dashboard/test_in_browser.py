@@ -4,7 +4,8 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -37,12 +38,24 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with Client(address) as client:
             play(client, "newsletter", 60)
             client.create_session("without a round", dim=2, horizon=5)
+            play(client, "named / shop", 24, features=["price", "a feature with a long name"])
+            log(client, "logged", 200)
         yield address
 
 
-def play(client: Client, name: str, n_rounds: int) -> None:
-    """What was chosen a round ago pays, by its first feature."""
+def log(client: Client, name: str, n_rounds: int) -> None:
+    """A session whose first fit has enough rounds to say intervals: a round ago pays."""
     session = client.create_session(name, dim=2, horizon=4, refit="blocking", seed=1)
+    numbers = random.Random(1)
+    chosen = [[numbers.uniform(-1, 1), numbers.uniform(-1, 1)] for _ in range(n_rounds)]
+    paid = [0.0] + [one for one, _ in chosen[:-1]]
+    session.history(chosen, [1 + one + numbers.gauss(0, 0.3) for one in paid])
+    session.decide(chosen[:3])
+
+
+def play(client: Client, name: str, n_rounds: int, **settings: Any) -> None:
+    """What was chosen a round ago pays, by its first feature."""
+    session = client.create_session(name, dim=2, horizon=4, refit="blocking", seed=1, **settings)
     numbers, past = random.Random(1), 0.0
     for _ in range(n_rounds):
         contexts = [[numbers.uniform(-1, 1), numbers.uniform(-1, 1)] for _ in range(4)]
@@ -84,10 +97,10 @@ def test_the_list_and_a_session_open(page: Page, url: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(url)
     page.get_by_role("link", name="newsletter").wait_for()
-    assert "2 sessions" in page.inner_text("main")
+    assert "4 sessions" in page.inner_text("main")
     assert serious(page) == []
     page.get_by_label("Search").fill("newsl")
-    assert "1 of 2 sessions" in page.inner_text("main")
+    assert "1 of 4 sessions" in page.inner_text("main")
     page.get_by_role("link", name="newsletter").click()
     page.get_by_text("decides by what it learned").wait_for()
     page.get_by_text("Live: this page follows the session.").wait_for()
@@ -136,6 +149,78 @@ def test_the_fits_can_be_walked_through_and_saved(page: Page, url: str) -> None:
     with page.expect_download() as png:
         page.get_by_role("button", name="Save Reward, and what was expected of it as PNG").click()
     assert Path(png.value.path()).read_bytes().startswith(b"\x89PNG")
+
+
+def test_intervals_are_whiskers_around_the_weights(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/sessions/logged")
+    page.get_by_text("Whiskers: 95% intervals.").first.wait_for()
+    with page.expect_download() as csv:
+        page.get_by_role("button", name="Save Lag weights: which past rounds pay as CSV").click()
+    rows = [line.split(",") for line in Path(csv.value.path()).read_text().splitlines()]
+    assert rows[0] == ["lag", "weight", "low", "high"]
+    bounded = [[float(cell) for cell in row[1:]] for row in rows[1:] if row[2]]
+    assert bounded
+    assert all(low <= weight <= high for weight, low, high in bounded)
+
+
+def test_theta_has_the_names_of_features_and_a_page_the_name_of_its_session(
+    page: Page, url: str
+) -> None:
+    page.goto(f"{url}/#/sessions/{quote('named / shop', safe='')}")
+    page.locator(".uplot").nth(3).wait_for()
+    assert page.get_by_role("heading", level=1).inner_text() == "named / shop"
+    assert "came after the next round had begun" in page.inner_text("main")
+    with page.expect_download() as csv:
+        page.get_by_role("button", name="Save Theta: what makes a choice good as CSV").click()
+    rows = Path(csv.value.path()).read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == [
+        *("feature", "price"),
+        "a feature with a long name",
+    ]
+
+
+def test_sessions_are_compared(page: Page, url: str) -> None:
+    page.goto(url)
+    page.get_by_label("Compare newsletter").check()
+    assert page.get_by_role("button", name="Tick two or more to compare").is_disabled()
+    page.get_by_label("Compare named / shop").check()
+    page.get_by_role("button", name="Compare 2 sessions").click()
+    page.locator(".uplot").nth(2).wait_for()
+    assert "strongest lag" in page.inner_text("main")
+    assert serious(page) == []
+    with page.expect_download() as csv:
+        page.get_by_role("button", name="Save Theta: what makes a choice good as CSV").click()
+    rows = [line.split(",") for line in Path(csv.value.path()).read_text().splitlines()]
+    assert sorted(rows[0][1:]) == ["named / shop", "newsletter"]
+    features = {row[0]: row[1:] for row in rows[1:]}
+    assert set(features) == {"price", "a feature with a long name", "0", "1"}
+    assert all(cells.count("") == 1 for cells in features.values())  # each is one session's own
+
+
+def test_the_playground_is_closed_unless_it_is_opened(
+    page: Page, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page.goto(f"{url}/#/playground")
+    page.get_by_text("The playground is closed.").wait_for()
+    assert page.get_by_role("link", name="Playground").count() == 0
+    monkeypatch.setenv("LHB_PLAYGROUND", "true")
+    page.emulate_media(reduced_motion="reduce")
+    with server(tmp_path / "play.db") as opened:
+        page.origin[0] = opened  # type: ignore[attr-defined]
+        page.goto(opened)
+        page.get_by_text("There is no session yet.").wait_for()
+        assert serious(page) == []
+        page.get_by_role("link", name="Playground").click()
+        page.get_by_label("When a choice pays").select_option("two rounds later")
+        page.get_by_label("Rounds", exact=True).fill("200")
+        page.get_by_role("button", name="Play", exact=True).click()
+        page.locator("form").get_by_text("After 200 rounds the agent's regret is").wait_for()
+        assert serious(page) == []
+        with page.expect_download() as csv:
+            page.get_by_role("button", name="Save Lag weights as CSV").click()
+        lags = [line.split(",") for line in Path(csv.value.path()).read_text().splitlines()][1:]
+        assert [float(true) for _, _, true in lags] == [0.0, 0.0, 1.0]
+        assert max(lags, key=lambda row: float(row[1]))[0] == "2"
 
 
 def test_what_is_not_there_is_said(page: Page, url: str) -> None:

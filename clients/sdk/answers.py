@@ -113,6 +113,19 @@ class IntervalsAnswer(TypedDict):
     theta: list[tuple[float, float]]
     lags: list[int]
     lag_weights: list[tuple[float, float]]
+    effects: NotRequired[list[tuple[float, float]] | None]
+
+
+class EffectsAnswer(TypedDict):
+    """What seasons and a trend do.
+
+    `values` is the change of the reward by one unit of each column; `included` the probability
+    that each group of columns has an effect; `share` its share of the rewards' variance.
+    """
+
+    values: list[float]
+    included: list[float]
+    share: list[float]
 
 
 class FitAnswer(TypedDict):
@@ -152,6 +165,7 @@ class FitAnswer(TypedDict):
     candidates: NotRequired[list[list[float]] | None]
     intervals: NotRequired[IntervalsAnswer | None]
     no_intervals: NotRequired[str | None]
+    effects: NotRequired[EffectsAnswer | None]
 
 
 class EstimateAnswer(FitAnswer):

@@ -21,6 +21,7 @@ from service.records import (
 from service.storage.sql.columns import COLUMNS
 
 FOR_EVER = 2**62
+Selected = tuple[int, int, bytes]  # round, position, and the context's bytes
 PAGE_BYTES = 2**20  # a paged read stops one row after it exceeds this size
 
 
@@ -88,14 +89,12 @@ class Reader(ABC):
         """Return at most `limit` trajectories, in key order, from the key `first` on."""
         return [TrajectoryRow(*row) for row in self._all("trajectories_from", *key, first, limit)]
 
-    def measured_of_last(
-        self, key: SessionKey, first: str, last: str, n_rounds: int
-    ) -> dict[str, int]:
-        """Return how many of each trajectory's last `n_rounds` rounds are measured.
+    def measured_of_last(self, key: SessionKey, first: str, last: str, n: int) -> dict[str, int]:
+        """Return how many of each trajectory's last `n` rounds are measured.
 
         Trajectories with keys in first..last are counted.
         """
-        rows = self._all("measured_of_last", *key, first, last, n_rounds)
+        rows = self._all("measured_of_last", *key, first, last, n)
         return {name: int(n) for name, n in rows}
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
@@ -262,9 +261,7 @@ class Reader(ABC):
         """
         return self._all(*self._window("arrivals", key, first, last))
 
-    def selected_contexts(
-        self, key: TrajectoryKey, first: int, last: int
-    ) -> list[tuple[int, int, bytes]]:
+    def selected_contexts(self, key: TrajectoryKey, first: int, last: int) -> list[Selected]:
         """Return round, position and selected context (bytes) of each decision of first..last."""
         return self._all("selected_contexts", *key, first, last)
 

@@ -132,6 +132,7 @@ class Middleware:
             self._metrics.observe_request(scope, status, seconds)
             if status >= 500 and "lhb.problem" in scope:
                 log_failure(scope["lhb.problem"], **self._request(scope))
+            scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
             if self._settings.log_requests:
                 log.info(
                     "request",

@@ -182,8 +182,10 @@ class Story:
         answer = self.client.post("/v1/sessions/import", content=events)
         assert answer.status_code == 201, answer.text
         other = Story(self.client, self.rng, answer.json()["id"], self.is_sum, self.is_learner)
-        for what in ("estimates", "rounds"):
-            assert other.pages(what) == self.pages(what)
+        assert other.pages("estimates") == self.pages("estimates")
+        for name in self.n:
+            ours, theirs = (story.pages("rounds", trajectory=name) for story in (self, other))
+            assert ours == theirs
         here, there = (story.pages("epochs") for story in (self, other))
         assert [e["epoch"] for e in here] == [e["epoch"] for e in there]
         for name in self.n:

@@ -238,10 +238,11 @@ def test_a_late_fit_leaves_time_for_another_before_its_direction_lapses(memory):
         assert third <= agent._lapse(first)
 
 
+@pytest.mark.slow
 def test_pure_noise_is_explored_on():
     """No direction from noise is played for good: of 1000 rounds the second half is explored."""
     explored, last = [], []
-    for seed in range(8):
+    for seed in range(28):
         world = LongHorizonEnvironment(THETA, np.zeros(HORIZON), n_arms=4, noise=1.0, seed=seed)
         played: list[bool] = []
         plain = Anytime.choose_block
@@ -256,7 +257,7 @@ def test_pure_noise_is_explored_on():
         explored.append(np.mean(played[500:]))
         last.append(played[-1])
     assert np.mean(explored) > 0.8
-    assert sum(last) >= 7
+    assert np.mean(last) >= 7 / 8
 
 
 def test_a_direction_that_the_last_rounds_speak_against_is_not_installed(monkeypatch):

@@ -10,7 +10,8 @@ from tests.service.conftest import Client, Serve, problem
 pytestmark = pytest.mark.anyio
 BODY = {"algorithm": "uniform", "dim": 2, "horizon": 4, "seed": 1}
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
-READS = ("", "/estimate", "/estimates", "/epochs", "/rounds", "/credit", "/series", "/events")
+OF_ONE = ("/rounds?trajectory=", "/credit?trajectory=")
+READS = ("", "/estimate", "/estimates", "/epochs", *OF_ONE, "/series", "/events")
 
 
 async def make(client: Client, name: str) -> str:

@@ -63,6 +63,7 @@ def as_0005(url: str) -> None:
             "drop index measurements_by_position",
             "alter table measurements drop column position",
             f"alter table {counters} drop column n_measurements",
+            "alter table sessions drop column names",
             "update alembic_version set version_num = '0005'",
         ):
             connection.execute(text(statement))

@@ -1,9 +1,7 @@
 """The client against a real server, and through a proxy that loses answers."""
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import numpy as np
@@ -18,42 +16,6 @@ CONTEXTS = [[0.3, -0.1], [0.2, 0.9]]
 def client(url: str) -> Iterator[Client]:
     with Client(url) as client:
         yield client
-
-
-@pytest.fixture
-def lossy_url(url: str) -> Iterator[str]:
-    """Forwards every request, and drops every other answer to a write after it was carried out."""
-    n_writes = 0
-
-    class Lossy(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def forward(self) -> None:
-            nonlocal n_writes
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            headers = {"content-type": self.headers.get("Content-Type", "")}
-            answer = httpx.request(self.command, url + self.path, content=body, headers=headers)
-            n_writes += self.command != "GET"
-            if self.command != "GET" and n_writes % 2:
-                self.close_connection = True
-                return
-            self.send_response(answer.status_code)
-            self.send_header("Content-Length", str(len(answer.content)))
-            self.end_headers()
-            self.wfile.write(answer.content)
-
-        do_GET = do_POST = do_DELETE = forward
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
-
-    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Lossy)
-    thread = threading.Thread(target=proxy.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{proxy.server_port}"
-    proxy.shutdown()
-    thread.join()
-    proxy.server_close()
 
 
 def test_a_loop_of_decisions_and_rewards(client: Client) -> None:

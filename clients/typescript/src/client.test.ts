@@ -1,0 +1,118 @@
+// Against a live server at LHB_URL; LHB_LOSSY_URL leads there and loses every other answer to a write.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { after, before, test } from "node:test";
+
+import { ApiError, Client, type Estimate } from "./index.js";
+
+const url = process.env["LHB_URL"] as string;
+const lossyUrl = process.env["LHB_LOSSY_URL"] as string;
+const contexts = [
+  [0.3, -0.1],
+  [0.2, 0.9],
+];
+const client = new Client({ url });
+
+async function listed<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
+  const found = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+async function refusal(call: Promise<unknown>): Promise<ApiError> {
+  const error = await call.then(() => null, (error: unknown) => error);
+  assert.ok(error instanceof ApiError, String(error));
+  return error;
+}
+
+test("a loop of decisions and rewards", async () => {
+  const session = await client.createSession({ algorithm: "uniform", dim: 2, horizon: 5 });
+  const first = await session.decide({ contexts, arm_ids: ["a", "b"] });
+  assert.equal(first.round, 1);
+  assert.equal(first.arm_id, ["a", "b"][first.arm as number]);
+  assert.deepEqual(await session.reward({ round: 1, value: 0.5 }), { accepted: 1, repeated: 0 });
+  const second = await session.decide({ contexts, rewards: [{ event_id: first.event_id, value: 0.5 }] });
+  assert.equal((await session.skip()).arm, null);
+  await session.rewards([{ first_round: second.round, last_round: 3, value: 1.5 }]);
+  const log = await listed(session.rounds({ limit: 2 })); // two pages
+  assert.deepEqual(log.map((one) => one.reward), [0.5, null, null]);
+  assert.deepEqual(log[1]?.spans, [{ first_round: 2, last_round: 3, value: 1.5 }]);
+  assert.equal((await session.read()).n_rounds, 3);
+  assert.equal(session.info.n_rounds, 3);
+  await session.delete();
+  assert.equal((await refusal(session.read())).code, "unknown_session");
+});
+
+test("what was learned from a history", async () => {
+  const session = await client.createSession({ dim: 2, horizon: 4, refit: "blocking" });
+  const angles = Array.from({ length: 200 }, (_, i) => i * i);
+  const shown = angles.map((angle) => [Math.cos(angle), Math.sin(angle)]);
+  const rewards = shown.map((_, i) => (i < 2 ? null : (shown[i - 2]?.[0] as number)));
+  const history = await session.history({ contexts: shown, rewards });
+  assert.deepEqual(history, { first_round: 1, last_round: 200, rewards: 198 });
+  await session.decide({ contexts }); // waits for the fit
+  const found: Estimate = await session.estimate();
+  assert.ok("theta" in found);
+  const weights = found.lag_weights as number[];
+  assert.equal(weights.indexOf(Math.max(...weights)), 2);
+  assert.equal((await session.rank({ contexts })).ranking[0], 0);
+  const fits = await listed(session.estimates());
+  assert.deepEqual(fits.filter((fit) => fit.in_use).map((fit) => fit.number), [found.number]);
+});
+
+test("a session is found or made", async () => {
+  const asked = { name: "from / node", dim: 2, horizon: 5 };
+  const made = await Promise.all([client.getOrCreate(asked), client.getOrCreate(asked)]);
+  const other = await client.getOrCreate({ ...asked, dim: 3 });
+  assert.deepEqual([made[1].id, other.id], [made[0].id, made[0].id]);
+  assert.equal((await client.session("from / node")).id, made[0].id);
+  assert.equal((await listed(client.sessions({ name: "from / node" }))).length, 1);
+});
+
+test("a refusal has its code and field", async () => {
+  const session = await client.createSession({ dim: 2, horizon: 5 });
+  const { round } = await session.decide({ contexts });
+  await session.reward({ round, value: 0.5 });
+  const conflict = await refusal(session.reward({ round, value: 0.6 }));
+  assert.deepEqual([conflict.status, conflict.code, conflict.field], [409, "reward_conflict", "value"]);
+  await assert.rejects(session.history({ contexts, rewards: [NaN, 1] }), RangeError);
+});
+
+test("lost answers lose and double nothing", async () => {
+  const lossy = new Client({ url: lossyUrl });
+  const session = await lossy.createSession({ dim: 2, horizon: 5, reward_mode: "sum" });
+  for (let round = 1; round <= 3; round++) {
+    const rewards = round === 1 ? [] : [{ round: round - 1, value: 1 }];
+    assert.equal((await session.decide({ contexts, rewards })).round, round);
+    await session.reward({ round, value: 0.5 });
+  }
+  const items = await lossy.batch([{ session_id: session.id, decision: { contexts } }]);
+  assert.equal(items[0]?.decision?.round, 4);
+  const log = await listed(session.rounds());
+  assert.deepEqual(log.map((one) => one.reward), [1.5, 1.5, 0.5, null]);
+  await session.delete();
+});
+
+// a service that is too busy for the first requests, and one that stays so
+const statuses: number[] = [];
+const busy = createServer((_, response) => {
+  const status = statuses.shift() ?? 503;
+  response.writeHead(status, { "retry-after": "0" });
+  response.end(status === 200 ? '{"items": [], "next": null}' : '{"code": "overloaded", "detail": "busy"}');
+});
+before(() => new Promise<void>((resolve) => busy.listen(0, "127.0.0.1", resolve)));
+after(() => busy.close());
+
+test("a refusal that passes is asked again, one that stays is said", async () => {
+  const address = busy.address() as AddressInfo;
+  const patient = new Client({ url: `http://127.0.0.1:${address.port}/`, retries: 2 });
+  statuses.push(503, 429, 200);
+  assert.deepEqual(await listed(patient.sessions()), []);
+  const refused = await refusal(patient.session("any"));
+  assert.deepEqual([refused.status, refused.code], [503, "overloaded"]);
+  statuses.push(422, 200);
+  assert.equal((await refusal(patient.session("any"))).status, 422);
+  assert.equal(statuses.length, 1); // it was not asked again
+});

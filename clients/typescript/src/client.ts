@@ -1,0 +1,60 @@
+import { randomUUID } from "node:crypto";
+
+import { ApiError, Connection, type Settings } from "./connection.js";
+import { pathOf, Session, withEventId } from "./session.js";
+import type { Query, Schemas, SessionBody, SessionInfo } from "./types.js";
+
+/** A connection to one service. */
+export class Client {
+  readonly #connection: Connection;
+
+  constructor(settings: Settings = {}) {
+    this.#connection = new Connection(settings);
+  }
+
+  /** Create a session, or find the one that has this name and these settings. */
+  async createSession(body: SessionBody): Promise<Session> {
+    const named = { ...body, name: body.name ?? `session-${randomUUID()}` };
+    return this.#session(await this.#connection.call<SessionInfo>("POST", "/v1/sessions", named));
+  }
+
+  /** An existing session, by its id or its name. */
+  async session(session: string): Promise<Session> {
+    return this.#session(await this.#connection.call<SessionInfo>("GET", pathOf(session)));
+  }
+
+  /** The session of this name, whatever its settings; it is created if there is none. */
+  async getOrCreate(body: SessionBody & { name: string }): Promise<Session> {
+    try {
+      return await this.session(body.name);
+    } catch (error) {
+      if (!(error instanceof ApiError && error.code === "unknown_session")) throw error;
+    }
+    try {
+      return await this.createSession(body);
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 409)) throw error;
+      return await this.session(body.name); // another program has just made it
+    }
+  }
+
+  /** All sessions, in order of creation. */
+  async *sessions(query: Query<"get_sessions"> = {}): AsyncGenerator<Session, void, undefined> {
+    for await (const info of this.#connection.list<SessionInfo>("/v1/sessions", query)) {
+      yield this.#session(info);
+    }
+  }
+
+  /** Decisions and rewards of many sessions in one transaction; each item has its own answer. */
+  async batch(items: Schemas["BatchItem"][]): Promise<Schemas["ItemAnswer"][]> {
+    const asked = items.map((item) =>
+      "decision" in item ? { ...item, decision: withEventId(item.decision) } : item,
+    );
+    const body = { items: asked };
+    return (await this.#connection.call<Schemas["BatchAnswer"]>("POST", "/v1/batch", body)).items;
+  }
+
+  #session(info: SessionInfo): Session {
+    return new Session(this.#connection, info);
+  }
+}

@@ -1,0 +1,133 @@
+import { randomUUID } from "node:crypto";
+
+import type { Connection } from "./connection.js";
+import type {
+  Accepted,
+  Decision,
+  DecisionBody,
+  Estimate,
+  Query,
+  Reward,
+  Schemas,
+  SessionInfo,
+  SkipBody,
+} from "./types.js";
+
+type Items<Item> = AsyncGenerator<Item, void, undefined>;
+
+/** One durable agent on the service. */
+export class Session {
+  readonly #connection: Connection;
+  #info: SessionInfo;
+
+  constructor(connection: Connection, info: SessionInfo) {
+    this.#connection = connection;
+    this.#info = info;
+  }
+
+  get id(): string {
+    return this.#info.id;
+  }
+
+  /** The session as last read. */
+  get info(): SessionInfo {
+    return this.#info;
+  }
+
+  /** Read the session as it is now; `info` keeps it. */
+  async read(): Promise<SessionInfo> {
+    this.#info = await this.#connection.call("GET", pathOf(this.id));
+    return this.#info;
+  }
+
+  /** Choose one of the contexts. Without an `event_id` the client makes one. */
+  decide(body: DecisionBody): Promise<Decision> {
+    return this.#decision(body);
+  }
+
+  /** Record a round without action. */
+  skip(body: SkipBody = {}): Promise<Decision> {
+    return this.#decision({ ...body, skip: true });
+  }
+
+  /** Store one reward. In sum mode, the client makes a `reward_id` where none is given. */
+  reward(reward: Reward): Promise<Accepted> {
+    return this.#post("rewards", this.#withRewardId(reward));
+  }
+
+  /** Store several rewards, all or nothing. */
+  rewards(rewards: Reward[]): Promise<Accepted> {
+    return this.#post("rewards", { rewards: rewards.map((one) => this.#withRewardId(one)) });
+  }
+
+  /** Append logged rounds, to start warm. */
+  history(body: Schemas["HistoryBody"]): Promise<Schemas["HistoryAnswer"]> {
+    return this.#post("history", { ...body, import_id: body.import_id ?? randomUUID() });
+  }
+
+  /** Score contexts without making a decision. */
+  rank(body: Schemas["RankBody"]): Promise<Schemas["RankAnswer"]> {
+    return this.#post("rank", body);
+  }
+
+  /** The estimate in use, or why there is none: `"theta" in estimate` tells which. */
+  estimate(): Promise<Estimate> {
+    return this.#connection.call("GET", `${pathOf(this.id)}/estimate`);
+  }
+
+  /** The fits, oldest first. */
+  estimates(query: Query<"get_estimates"> = {}): Items<Schemas["FitAnswer"]> {
+    return this.#list("estimates", query);
+  }
+
+  /** The schedule: what was fitted, what is due and why, what is next. */
+  epochs(query: Query<"get_epochs"> = {}): Items<Schemas["EpochAnswer"]> {
+    return this.#list("epochs", query);
+  }
+
+  trajectories(query: Query<"get_trajectories"> = {}): Items<Schemas["TrajectoryAnswer"]> {
+    return this.#list("trajectories", query);
+  }
+
+  /** A trajectory's log: one item a round, oldest first. */
+  rounds(query: Query<"get_rounds"> = {}): Items<Schemas["RoundAnswer"]> {
+    return this.#list("rounds", query);
+  }
+
+  /** Past decisions: what each has earned, and is still expected to earn. */
+  credit(query: Query<"get_credit"> = {}): Items<Schemas["CreditAnswer"]> {
+    return this.#list("credit", query);
+  }
+
+  /** Delete the session and all its data. */
+  async delete(): Promise<void> {
+    await this.#connection.call("DELETE", pathOf(this.id));
+  }
+
+  #decision(body: Schemas["DecisionBody"]): Promise<Decision> {
+    const rewards = body.rewards?.map((reward) => this.#withRewardId(reward));
+    return this.#post("decisions", withEventId(rewards ? { ...body, rewards } : body));
+  }
+
+  #post<Answer>(resource: string, body: unknown): Promise<Answer> {
+    return this.#connection.call("POST", `${pathOf(this.id)}/${resource}`, body);
+  }
+
+  #list<Item>(resource: string, query: object): Items<Item> {
+    return this.#connection.list(`${pathOf(this.id)}/${resource}`, query);
+  }
+
+  #withRewardId(reward: Reward): Reward {
+    if (this.#info.reward_mode === "single") return reward;
+    return { ...reward, reward_id: reward.reward_id ?? randomUUID() };
+  }
+}
+
+export function pathOf(session: string): string {
+  return `/v1/sessions/${encodeURIComponent(session)}`;
+}
+
+/** With an idempotency key, a retry gets the first answer. */
+export function withEventId<Body extends { event_id?: string | null }>(body: Body): Body {
+  return { ...body, event_id: body.event_id ?? randomUUID() };
+}

@@ -48,8 +48,14 @@ class World(NamedTuple):
 WORLDS = (
     World(seeds=40),
     *(World(50, w_0=w_0, labels=(POOLED, LIN_UCB), seeds=40) for w_0 in (0.0, 0.05)),
-    *(World(50, 40, spread=spread, labels=(POOLED, ALONE)) for spread in (0.1, 0.3, 1.0)),
-    *(World(50, 200, spread=spread, labels=(POOLED, ALONE)) for spread in (0.1, 0.3, 1.0)),
+    *(
+        World(50, rounds, spread=spread, labels=(POOLED, ALONE), seeds=40)
+        for rounds, spread in ((40, 0.1), (200, 0.1), (200, 1.0))
+    ),
+    *(
+        World(50, rounds, spread=spread, labels=(POOLED, ALONE))
+        for rounds, spread in ((40, 0.3), (40, 1.0), (200, 0.3))
+    ),
     *(World(n) for n in (10, 100, 1000)),
     *(World(rounds=n) for n in (5, 20, 200)),
     World(horizon=100),

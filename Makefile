@@ -33,8 +33,9 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 test: lint
 	$(PYTEST) -m "not slow"
 
-test-all: lint
-	$(PYTEST)
+# the tests of `test`, then those that take long
+test-all: test
+	$(PYTEST) -m slow
 
 # the solver's rivals in an environment of their own: adelie needs numpy < 2, skglm compiles
 bench-peers:

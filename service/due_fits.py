@@ -75,8 +75,8 @@ class Schedule:
     """The fits of a session that are not done.
 
     `open` holds the fits that are not due yet, in order of due round; only the last one may be due
-    after a round that is still to come. `current` is the running fit (the due mark). `waiting`
-    holds the due fits that wait for it, or for their next attempt.
+    after a round that is still to come. `current` is the fit that is due, running
+    or not (the due mark). `waiting` holds the due fits that wait for it, or for their next attempt.
     """
 
     open: list[OpenWindow] = field(default_factory=list)

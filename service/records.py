@@ -72,12 +72,12 @@ class SessionRow:
 
     @property
     def fit_due(self) -> int | None:
-        """The due round of the running fit, or None."""
+        """The due round of the fit that is due (`Schedule.current`), or None."""
         return None if self.schedule.current is None else self.schedule.current.key
 
     @property
     def fit_due_at(self) -> float | None:
-        """When the running fit became due, or None."""
+        """When that fit became due, or None."""
         return None if self.schedule.current is None else self.schedule.current.due_at
 
     @property

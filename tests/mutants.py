@@ -32,17 +32,17 @@ SKIPPED = re.compile(
     r".*(Bit(Or|And|Xor)|(L|R)Shift|_Pow|_FloorDiv|_Mod|_Is|_IsNot)(_|$)"
     r"|.*(ExceptionReplacer|RemoveDecorator)"
 )
-Place = tuple[str, int]  # a function's qualified name and first line
+EraseCursor = tuple[str, int]  # a function's qualified name and first line
 
 
 class Mutant(NamedTuple):
     """A module's source with one change, and the code of the functions that differ."""
 
     source: str
-    functions: dict[Place, CodeType]
+    functions: dict[EraseCursor, CodeType]
 
 
-def functions_in(code: CodeType) -> dict[Place, CodeType]:
+def functions_in(code: CodeType) -> dict[EraseCursor, CodeType]:
     """Code of every function, class body and comprehension in `code`."""
     out = {}
     for constant in code.co_consts:
@@ -82,7 +82,7 @@ class MutantRun:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.callers: dict[tuple[str, Place], set[pytest.Item]] = defaultdict(set)
+        self.callers: dict[tuple[str, EraseCursor], set[pytest.Item]] = defaultdict(set)
         self.seconds: dict[pytest.Item, float] = {}
         self.failed: list[str] = []
 

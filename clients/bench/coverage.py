@@ -21,7 +21,7 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 DIM, N_ARMS, HORIZON = 3, 3, 12
 FRESH = 20_000  # rounds of contexts that a policy's true value is computed on
-EXPLORED = 2000  # of them while it explores: these are played one by one
+EXPLORED = 2000  # of them where it does not rank by theta: these are played one by one
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,14 @@ def _value(agent: Agent, fresh: Floats, worth: Floats, first: int, last: int) ->
     known: dict[bytes, float] = {}
     for i, t in enumerate(range(first, last + 1)):
         draw = Draw(0, "", t)
-        # an agent that explores ranks by one feature after another
-        probe = agent.ranking(fresh[0], draw).tobytes()
+        # rounds that rank alike are worth alike: by one feature, one candidate, or theta
+        ranking = agent.ranking(fresh[0], draw)
+        probe = ranking.tobytes()
         if probe not in known:
-            if agent.deciding(t - 1) == "exploring":
-                ranked = np.array([agent.ranking(c, draw) for c in fresh[:EXPLORED]])
-            else:
+            if np.array_equal(ranking, agent.scores(fresh[0])):
                 ranked = agent.scores(fresh)
+            else:
+                ranked = np.array([agent.ranking(c, draw) for c in fresh[:EXPLORED]])
             best = ranked == ranked.max(axis=1, keepdims=True)
             greedy = best / best.sum(axis=1, keepdims=True)
             epsilon = getattr(agent.options, "epsilon", 0.0)

@@ -75,7 +75,7 @@ def _from_server(url: str, session: str, move: bool) -> Iterator[bytes]:
 def _from_database(session: str, move: bool) -> Iterator[bytes]:
     from service.settings import read_settings
     from service.storage.database_url import open_reader
-    from service.transfer.ndjson import export_session
+    from service.transfer.file_format import export_session
     from service.without_server import archive, find
 
     url = read_settings().database_url

@@ -2,7 +2,8 @@
 
 With a buffer, a reward is on disk before it is sent, and leaves it when the service has answered.
 What is sent again after a lost answer, or after a crash of this program, counts once: the service
-knows it by its `reward_id`, or by its rounds and value.
+knows it by its `reward_id`, or by its rounds and value. Retries of one request are those of
+`connection.Connection.call`.
 """
 
 import logging

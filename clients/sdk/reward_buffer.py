@@ -58,7 +58,7 @@ class RewardBuffer:
     def __init__(self, path: Path, limit: int) -> None:
         self._limit = limit
         self._lock = Lock()
-        # each statement is a transaction, but where one is begun
+        # autocommit, except between begin and commit
         self._file = sqlite3.connect(
             path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -128,7 +128,7 @@ class RewardBuffer:
         return n
 
     def refused(self, *, forget: bool = False) -> list[RefusedReward]:
-        """Return what the service refused, oldest first; `forget` makes room of it."""
+        """Return what the service refused, oldest first; `forget` deletes them."""
         with self._lock:
             self._file.execute("begin immediate")
             rows = self._file.execute(

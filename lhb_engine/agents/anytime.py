@@ -138,7 +138,7 @@ class Anytime(Agent):
         """Return what the decision after `n_rounds` rounds of the session is based on."""
         if self.theta is None:
             return "exploring"
-        if self.prediction is None or n_rounds < self._lapse(self.prediction.last_round):
+        if self.prediction is None or n_rounds < self._used_until(self.prediction.last_round):
             return "in_use"
         return "lapsed"
 
@@ -146,7 +146,7 @@ class Anytime(Agent):
         """Whether this round's choice is by the installed direction."""
         return self.deciding(_position(draw) - 1) == "in_use"
 
-    def _lapse(self, last_round: int) -> float:
+    def _used_until(self, last_round: int) -> float:
         """Return the last round of the session in which an unconfirmed direction is used.
 
         This is docs/model.md (7.13): a direction is used for as many further rounds as its fit had
@@ -203,7 +203,7 @@ class Anytime(Agent):
             return "exploring"
         if self.prediction is None:
             return "the last direction stays"
-        until = self._lapse(self.prediction.last_round)
+        until = self._used_until(self.prediction.last_round)
         limit = f"up to round {until:.0f} of the session if no fit confirms it"
         return f"the last direction stays, {limit}"
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lhb_engine.lasso.fit import BlockLasso
 
 LambdaRule = Literal["noise_adaptive", "theory"]
-LEVEL = 0.25  # a of docs/model.md (5.1): half the estimator's, since only theta is used
+LEVEL = 0.25  # a of docs/model.md (5.1): half of `regularization.LEVEL`, since only theta is used
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class DoublingLasso(Agent):
     @property
     def first_quarter(self) -> int:
         """L of docs/model.md (3.1): the quarters of the first epoch have L rounds."""
-        return self.options.L or fit_windows.default_first_epoch(self.horizon)
+        return self.options.L or fit_windows.default_first_quarter(self.horizon)
 
     def windows(self) -> Iterator[FitWindow]:
         """Yield the windows of all fits, endlessly; see docs/model.md (3.1)."""

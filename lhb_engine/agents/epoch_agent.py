@@ -44,7 +44,7 @@ class OnEpochs(Agent):
 
     def windows(self) -> Iterator[FitWindow]:
         """Yield AD-Lasso's windows, endlessly, on the rows that the option `rows` names."""
-        length = self.options.L or fit_windows.default_first_epoch(self.horizon)
+        length = self.options.L or fit_windows.default_first_quarter(self.horizon)
         for window in fit_windows.ad_windows(self.horizon, length):
             if self.options.rows == "epoch":
                 window = fit_windows.whole_epoch(window, self.horizon)

@@ -20,8 +20,8 @@ from lhb_engine.posterior.settings import AnytimeSettings
 FIRST_FIT = 8  # round of the first fit of `anytime`
 
 
-def default_first_epoch(horizon: int) -> int:
-    """Return L = max(1, h // 12), the default."""
+def default_first_quarter(horizon: int) -> int:
+    """Return L = max(1, h // 12), the default; the first epoch has 4 L rounds."""
     return max(1, horizon // 12)
 
 

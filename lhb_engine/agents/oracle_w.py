@@ -65,7 +65,7 @@ class OracleW(Agent):
         """Yield the windows of all fits, endlessly; every fit has all lags."""
         if self.options.schedule == "growing":
             yield from fit_windows.growing_windows(self.horizon)
-        length = self.options.L or fit_windows.default_first_epoch(self.horizon)
+        length = self.options.L or fit_windows.default_first_quarter(self.horizon)
         for window in fit_windows.ad_windows(self.horizon, length):
             yield replace(window, n_lags=self.horizon)
 

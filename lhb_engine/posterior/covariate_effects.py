@@ -2,8 +2,7 @@
 
 Covariates move the reward whatever is chosen: the constant, a season, a trend. Each group of them
 has a spike at zero or a normal slab. Given the groups that a chain includes, its b is normal, and
-the other draws need what is left of the products of columns: those with the covariates, reduced by
-a root L of the posterior precision's inverse, are subtracted.
+the other draws use products of columns from which the covariates' part is subtracted (7.23).
 """
 
 import numpy as np
@@ -42,8 +41,8 @@ class CovariateEffects:
         self.unit, self._n_rows = unit, n_rows
         # prior variances of b: an effect as large as the rewards
         size = np.maximum(np.diag(unit) / n_rows, _FLOOR)
-        size[0] = min(1.0, size[0])
-        self.wide = square / size
+        size[0] = min(1.0, size[0])  # no narrower where rows are spans of rounds
+        self.prior_variance = square / size
         self.included: Floats = np.zeros((n_chains, 1 + len(groups)))
         self._group_of = np.repeat(np.arange(1 + len(groups)), (1, *groups))
 
@@ -94,7 +93,7 @@ class CovariateEffects:
         root = self.root(noise2)
         return np.asarray(root @ (level[:, None, :] @ root).transpose(0, 2, 1))[:, :, 0]
 
-    def log_width(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
+    def log_prior_cost(self, noise2: Floats, of: Ints | slice = slice(None)) -> Floats:
         """Return what some chains' evidence pays for the width of the priors of b, (n,)."""
         return self._root(noise2, of)[1]
 
@@ -106,9 +105,9 @@ class CovariateEffects:
 
     def _root(self, noise2: Floats, of: Ints | slice) -> tuple[Floats, Floats]:
         on = self.included[of][:, self._group_of]
-        ridge = noise2[of, None] / self.wide
+        ridge = noise2[of, None] / self.prior_variance
         precision = self.unit * (on[:, :, None] * on[:, None, :])
-        precision += np.eye(len(self.wide)) * np.where(on, ridge, 1.0)[:, :, None]
+        precision += np.eye(len(self.prior_variance)) * np.where(on, ridge, 1.0)[:, :, None]
         lower = np.linalg.cholesky(precision)
         width = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
         width -= 0.5 * np.where(on, np.log(ridge), 0.0).sum(axis=1)

@@ -279,4 +279,4 @@ class Chains:
             sd = np.sqrt(self.noise2[of][:, None] * (inverse**2).sum(axis=1))
             above = log_ndtr((half[:, None, :] @ inverse)[:, 0] / sd)
             mass += (above * used).sum(axis=1)
-        return np.asarray(mass - self.covariates.log_width(self.noise2, of))
+        return np.asarray(mass - self.covariates.log_prior_cost(self.noise2, of))

@@ -15,7 +15,7 @@ from service.problems import Problem, ProblemCode
 from service.runtime import Service, service_of, tenant_of
 
 router = APIRouter(tags=["rewards"])
-_WAYS = ("round", "event_id", "at")
+NAMES_ITS_ROUNDS_BY = ("round", "event_id", "at")
 
 
 def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str) -> Reward:
@@ -40,7 +40,7 @@ def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str)
         422 unless exactly one of round, event_id, first_round with last_round, and at is given.
     """
     value = item["value"] + 0.0  # -0.0 becomes 0.0: databases do not keep the sign
-    n_ways = sum(item.get(name) is not None for name in _WAYS)
+    n_ways = sum(item.get(name) is not None for name in NAMES_ITS_ROUNDS_BY)
     first, last = item.get("first_round"), item.get("last_round")
     if (first is None) != (last is None):
         missing = "last_round" if last is None else "first_round"

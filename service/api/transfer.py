@@ -25,9 +25,9 @@ from service.parsing_processes import PARSED_HERE_BYTES
 from service.problems import Problem, ProblemCode
 from service.runtime import Service, service_of, tenant_of
 from service.tenant_shares import NoPlace
+from service.transfer.file_format import export_session
 from service.transfer.import_file import prepare_import
 from service.transfer.import_session import import_session
-from service.transfer.ndjson import export_session
 
 router = APIRouter(tags=["sessions"])
 NDJSON = "application/x-ndjson"

@@ -66,7 +66,7 @@ class Log:
     digest: bytes | None = None
 
     @property
-    def place(self) -> TrajectoryKey:
+    def trajectory_key(self) -> TrajectoryKey:
         """The key of the trajectory."""
         return (*self.key, self.trajectory)
 
@@ -122,10 +122,10 @@ class AppendSlice(Command[Appended | Appending]):
         """Add the rows that this slice reads."""
         log = self.log
         keys.sessions.add(log.key)
-        keys.trajectories.add(log.place)
+        keys.trajectories.add(log.trajectory_key)
         if log.import_id is not None:
             named = log.slice_from(self.done.n if self.done else 0)
-            names = [(log.place, log.name(i)) for i in named]
+            names = [(log.trajectory_key, log.name(i)) for i in named]
             keys.events.update(names)
             keys.rewards.update(names)
 
@@ -153,7 +153,7 @@ class AppendSlice(Command[Appended | Appending]):
             refuse_archived(session)
             contexts, names = numbers_of(session, log.contexts)
             assert contexts is not None
-            first, n = uow.trajectory(log.place).n_rounds + 1, 0
+            first, n = uow.trajectory(log.trajectory_key).n_rounds + 1, 0
         else:
             contexts = done.contexts
             if uow.session(log.key) is None:
@@ -185,7 +185,7 @@ class AppendSlice(Command[Appended | Appending]):
         log, n = self.log, len(self.log.contexts)
         if log.import_id is None:
             return None
-        known = uow.decision_by_event(log.place, log.name(0))
+        known = uow.decision_by_event(log.trajectory_key, log.name(0))
         if known is None:
             return None
         if known.digest != log.digest:
@@ -197,12 +197,12 @@ class AppendSlice(Command[Appended | Appending]):
     def _refuse_known_ids(self, uow: UnitOfWork, rounds: range, first: int) -> None:
         log = self.log
         for i in rounds:
-            if log.import_id is not None and uow.decision_by_event(log.place, log.name(i)):
+            if log.import_id is not None and uow.decision_by_event(log.trajectory_key, log.name(i)):
                 detail = f"event {log.name(i)!r} of this import was decided already"
                 raise Problem(ProblemCode.EVENT_CONFLICT, detail, "import_id")
             reward = log.reward(i, first)
             name = None if reward is None else reward.reward_id
-            known = None if name is None else uow.measurement_by_id(log.place, name)
+            known = None if name is None else uow.measurement_by_id(log.trajectory_key, name)
             if known is not None:
                 detail = f"reward {name!r} exists already, for round {known.first_round}"
                 raise Problem(ProblemCode.REWARD_CONFLICT, detail, f"rewards[{i}].reward_id")
@@ -211,7 +211,7 @@ class AppendSlice(Command[Appended | Appending]):
         """Copy the session's rows, and build an agent of this append's own."""
         stored = uow.agent_state(session.key)
         agent = LiveAgent(build_agent(session, stored), session.n_estimates, stored)
-        trajectory = replace(uow.trajectory(self.log.place))
+        trajectory = replace(uow.trajectory(self.log.trajectory_key))
         return WorkState(copied_session(session), trajectory, agent, uow.now)
 
     def _append(

@@ -12,7 +12,7 @@ from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
 from service.storage.ports import Keys
 from service.writer.command import Command
-from service.writer.round_spans import Spans
+from service.writer.pending_spans import Spans
 from service.writer.unit_of_work import UnitOfWork
 
 MAX_BRIEF_REWARDS = 32

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from service.records import HiddenRows, SessionKey
-from service.storage.ports import Place
+from service.storage.ports import EraseCursor
 from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
@@ -14,7 +14,7 @@ class Erased(NamedTuple):
     """The note of the rows that a sweep erases, and where its last slice ended."""
 
     note: HiddenRows
-    place: Place
+    cursor: EraseCursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class EraseSlice(SessionCommand[Erased | None]):
         # another note hides other rows: since the slice before, the session was deleted, or another
         # sweep has come to its end and another log was begun
         done = self.done
-        place = uow.erase(hidden, done.place if done and done.note == hidden else None)
-        if place is not None:
-            return Erased(hidden, place)
+        cursor = uow.erase(hidden, done.cursor if done and done.note == hidden else None)
+        if cursor is not None:
+            return Erased(hidden, cursor)
         uow.forget_hidden(self.key)
         session = uow.session(self.key)
         if session is not None:

@@ -1,9 +1,9 @@
 """The schedule of a session's fits.
 
-It is part of the session's row: the windows of fits that are not due yet (`open`), the running fit
-(`current`, the due mark) and the due fits that wait (`waiting`). This module changes the row inside
-a transaction; `processes` runs the fits. A boundary is a round after which a fit is due. A window
-is complete when all its rounds have their reward.
+It is part of the session's row: the windows of fits that are not due yet (`open`), the fit that
+is due, running or not (`current`, the due mark) and the due fits that wait for it (`waiting`). This
+module changes the row inside a transaction; `processes` runs the fits. A boundary is a round after
+which a fit is due. A window is complete when all its rounds have their reward.
 """
 
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ from service.records import (
 from service.storage.reader import Reader
 
 EventKey = tuple[TrajectoryKey, str]  # a trajectory, and a client's event id or reward id
-Place = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
+EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
 NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and the number or the round of a decision
 
 
@@ -203,19 +203,19 @@ class Transaction(Protocol):
             None also if another process holds it.
         """
 
-    def erase(self, hidden: HiddenRows, place: Place | None) -> Place | None:
-        """Delete some hidden rows, from `place` on, and return where to go on; it may block.
+    def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
+        """Delete some hidden rows, from `cursor` on, and return where to go on; it may block.
 
         Parameters
         ----------
         hidden : HiddenRows
             The rows.
-        place : Place or None
+        cursor : EraseCursor or None
             What the last call returned; None begins anew.
 
         Returns
         -------
-        Place or None
+        EraseCursor or None
             None if no row is left.
         """
 

@@ -1,4 +1,5 @@
 """Export a session to an NDJSON file, and import it on this or another server.
 
-Begin with `ndjson`, the format and the export; `import_session` is the command that imports.
+Begin with `file_format`, which writes and reads the file. `import_session` is the command that
+imports.
 """

@@ -16,9 +16,9 @@ from pydantic_core import to_json
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow, TrajectoryRow
 from service.storage.reader import n_bytes
+from service.transfer.file_format import read_lines
 from service.transfer.import_check import ImportCheck, ImportedSession
 from service.transfer.import_records import InvalidRecord
-from service.transfer.ndjson import read_lines
 
 OpenFile = Callable[[], BinaryIO]
 Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow

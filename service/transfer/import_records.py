@@ -19,7 +19,7 @@ from service.field_types import (
     field_name,
 )
 from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow
-from service.transfer.ndjson import NOT_EXPORTED, ROW_OWNER
+from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]

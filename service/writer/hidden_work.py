@@ -34,7 +34,7 @@ class WorkState:
     has_learned: bool = False
 
     @property
-    def place(self) -> TrajectoryKey:
+    def trajectory_key(self) -> TrajectoryKey:
         """The key of the trajectory."""
         return (*self.session.key, self.trajectory.key)
 
@@ -81,34 +81,34 @@ class HiddenWork(UnitOfWork):
         uow.flush()
         known = copy(uow._known)
         known.sessions = {state.session.key: state.session}
-        known.trajectories = {state.place: state.trajectory}
+        known.trajectories = {state.trajectory_key: state.trajectory}
         super().__init__(uow._transaction, known, state.now)
         self._measured = uow._measured
-        self._whole = uow
+        self._batch_uow = uow
         self._state = state
         self.effects = state.effects
         self.agents = {state.session.key: state.agent}
 
     def count(self, session: SessionRow) -> None:
-        """Keep the session's counters."""
+        """Write nothing: `end` stores the session."""
 
     def save(self, session: SessionRow) -> None:
-        """Keep the session."""
+        """Write nothing: `end` stores the session."""
 
     def save_agent(self, key: SessionKey) -> None:
-        """Keep the agent."""
+        """Note that the agent has learned; `end` stores it."""
         self._state.has_learned = True
 
     def end(self, *, is_whole: bool) -> None:
         """Write what is pending; show all of the work if it is whole, and none of it otherwise."""
         self.save_trajectory(self._state.trajectory)
         self.flush()
-        uow, state = self._whole, self._state
+        uow, state = self._batch_uow, self._state
         if not is_whole:
-            uow.save_trajectory(uow.trajectory(state.place))
+            uow.save_trajectory(uow.trajectory(state.trajectory_key))
             uow.flush()
             return
-        uow._known.trajectories[state.place] = state.trajectory
+        uow._known.trajectories[state.trajectory_key] = state.trajectory
         session = uow.session(state.session.key)
         assert session is not None
         for each in fields(session):  # the row is in caches: it has to stay the same object

@@ -14,10 +14,18 @@ from service.records import (
     TrajectoryRow,
     number_in,
 )
-from service.storage.ports import Changes, Keys, KnownRows, MustWait, Place, Steps, Transaction
+from service.storage.ports import (
+    Changes,
+    EraseCursor,
+    Keys,
+    KnownRows,
+    MustWait,
+    Steps,
+    Transaction,
+)
 from service.storage.reader import Reader
 from service.writer.effects import Effects, LiveAgent
-from service.writer.round_spans import Spans
+from service.writer.pending_spans import Spans
 
 
 class UnitOfWork:
@@ -244,11 +252,11 @@ class UnitOfWork:
         self.n_writes += 1
         self._changes.hidden.append(hidden)
 
-    def erase(self, hidden: HiddenRows, place: Place | None) -> Place | None:
+    def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
         """Delete some hidden rows; see `Transaction.erase`."""
         self.flush()
         self.n_writes += 1
-        return self._transaction.erase(hidden, place)
+        return self._transaction.erase(hidden, cursor)
 
     def forget_hidden(self, key: SessionKey) -> None:
         """Drop the note of a session's hidden rows: they are erased, or every reader sees them."""

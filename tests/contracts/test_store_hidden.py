@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.records import HiddenRows
-from service.storage.ports import Changes, Place, Store
+from service.storage.ports import Changes, EraseCursor, Store
 from service.storage.sql import erasing
 from tests.contracts.sample_rows import (
     S1,
@@ -33,7 +33,7 @@ def n_rows(store: Store) -> dict[str, int]:
 
 def erase(store: Store, hidden: HiddenRows) -> list[int]:
     """Erase all; how many rows each call took, each in a transaction of its own."""
-    place: Place | None = None
+    place: EraseCursor | None = None
     taken = []
     while True:
         before = sum(n_rows(store).values())

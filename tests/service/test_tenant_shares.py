@@ -9,7 +9,7 @@ from service.api import changes
 from service.storage.ports import MAX_EXPORTS, MAX_READS
 from service.tenant_shares import NoPlace, Places, TenantLimit
 from tests.service.conftest import Serve, problem
-from tests.service.transfer.test_ndjson import SlowExport
+from tests.service.transfer.test_file_format import SlowExport
 from tests.service.web.test_api_keys import bearer, make_key
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from typing import Any
 from service.records import HiddenRows, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.server import run
 from service.settings import Settings
-from service.storage.ports import Changes, InThread, Keys, KnownRows, Place, Steps
+from service.storage.ports import Changes, EraseCursor, InThread, Keys, KnownRows, Steps
 
 
 class NothingStored:
@@ -74,7 +74,7 @@ class ForgetfulTransaction:
     def hidden_rows(self, key: SessionKey) -> None:
         """Return None: no row is kept."""
 
-    def erase(self, hidden: HiddenRows, place: Place | None) -> None:
+    def erase(self, hidden: HiddenRows, place: EraseCursor | None) -> None:
         """Do nothing: no row is kept."""
 
     def rollback(self) -> None:

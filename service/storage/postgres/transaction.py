@@ -19,7 +19,7 @@ from service.records import (
     SessionRow,
     TrajectoryRow,
 )
-from service.storage.ports import Changes, Contended, InThread, Keys, KnownRows, Place, Steps
+from service.storage.ports import Changes, Contended, EraseCursor, InThread, Keys, KnownRows, Steps
 from service.storage.postgres.array_literals import columns
 from service.storage.postgres.errors import translated
 from service.storage.postgres.pipeline import Pipeline, Statement
@@ -119,9 +119,9 @@ class PostgresTransaction:
         rows = self._read("hidden_rows", *key)
         return HiddenRows(*rows[0]) if rows else None
 
-    def erase(self, hidden: HiddenRows, place: Place | None) -> Place | None:
-        """Delete some hidden rows, from `place` on; return where to go on, None at the end."""
-        return erase_some(self._read, self._execute, hidden, place)
+    def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
+        """Delete some hidden rows, from `cursor` on; return where to go on, None at the end."""
+        return erase_some(self._read, self._execute, hidden, cursor)
 
     def _execute(self, name: str, *values: Any) -> "Cursor[TupleRow]":
         with translated():

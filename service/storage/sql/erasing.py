@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from service.records import HiddenRows
-from service.storage.ports import Place
+from service.storage.ports import EraseCursor
 from service.storage.reader import FOR_EVER
 
 # key columns of each table, after the session's, and the bytes of a row. Tables of rounds come
@@ -40,15 +40,15 @@ def statements() -> dict[str, str]:
 
 
 def erase_some(
-    read: Read, execute: Execute, hidden: HiddenRows, place: Place | None
-) -> Place | None:
+    read: Read, execute: Execute, hidden: HiddenRows, cursor: EraseCursor | None
+) -> EraseCursor | None:
     """Delete the next hidden rows, up to MAX_ROWS or MAX_BYTES; see `Transaction.erase`."""
     tables = [*ROUNDS, "trajectories"] if hidden.trajectory is not None else list(TABLES)
     if hidden.after_round:
         tables.remove("trajectories")  # it has rounds that are seen
     owner, n, n_bytes = (hidden.tenant, hidden.session_id), 0, 0
-    for table in tables[tables.index(place[0]) if place else 0 :]:
-        after = place[1] if place and place[0] == table else _before(hidden, table)
+    for table in tables[tables.index(cursor[0]) if cursor else 0 :]:
+        after = cursor[1] if cursor and cursor[0] == table else _before(hidden, table)
         last = after
         for *key, size in read(f"next_{table}", *owner, *after, MAX_ROWS - n):
             is_outside = hidden.trajectory is not None and key[0] != hidden.trajectory

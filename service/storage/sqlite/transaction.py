@@ -18,7 +18,7 @@ from service.records import (
     TrajectoryKey,
     TrajectoryRow,
 )
-from service.storage.ports import Changes, InThread, Keys, KnownRows, Place, Steps
+from service.storage.ports import Changes, EraseCursor, InThread, Keys, KnownRows, Steps
 from service.storage.sql.columns import CHANGING, COUNTERS, session_values, trajectory_values
 from service.storage.sql.erasing import erase_some
 from service.storage.sqlite.bulk import execute_rows
@@ -89,25 +89,25 @@ class SqliteTransaction:
         reader, store = self.reader, self._store
         for key in keys.sessions:
             known.sessions[key] = _cached(store.sessions, self._used, key, reader.session)
-        for place in keys.trajectories:
-            known.trajectories[place] = _cached(
-                store.trajectories, self._used_trajectories, place, reader.trajectory
+        for trajectory in keys.trajectories:
+            known.trajectories[trajectory] = _cached(
+                store.trajectories, self._used_trajectories, trajectory, reader.trajectory
             )
         if keys.events:
             asked = [(*key, event) for key, event in keys.events]
             for row in execute_rows(self.connection, SQL["decisions_by_events"], asked):
                 known.add_decision(DecisionRow(*row))
-        for place, number in keys.numbers:
-            known.numbers[place, number] = reader.decision_by_number(place, number)
-        for place, round in keys.rounds:
-            known.rounds[place, round] = reader.decision_by_round(place, round)
+        for trajectory, number in keys.numbers:
+            known.numbers[trajectory, number] = reader.decision_by_number(trajectory, number)
+        for trajectory, round in keys.rounds:
+            known.rounds[trajectory, round] = reader.decision_by_round(trajectory, round)
         if keys.rewards:
             asked = [(*key, reward) for key, reward in keys.rewards]
             for row in execute_rows(self.connection, SQL["measurements_by_ids"], asked):
                 found = MeasurementRow(*row)
                 known.rewards[found[:3], str(found.reward_id)] = found
-        for place, round in keys.measured:
-            known.measured[place, round] = reader.measurement_over(place, round, round)
+        for trajectory, round in keys.measured:
+            known.measured[trajectory, round] = reader.measurement_over(trajectory, round, round)
         yield from ()
 
     def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
@@ -115,10 +115,10 @@ class SqliteTransaction:
         row = self._execute("hidden_rows", *key).fetchone()
         return None if row is None else HiddenRows(*row)
 
-    def erase(self, hidden: HiddenRows, place: Place | None) -> Place | None:
-        """Delete some hidden rows, from `place` on; return where to go on, None at the end."""
+    def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
+        """Delete some hidden rows, from `cursor` on; return where to go on, None at the end."""
         with translated(self._store.path):
-            return erase_some(self._read, self._execute, hidden, place)
+            return erase_some(self._read, self._execute, hidden, cursor)
 
     def _execute(self, name: str, *values: Any) -> sqlite3.Cursor:
         return self.connection.execute(SQL[name], values)

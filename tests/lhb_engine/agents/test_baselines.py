@@ -194,7 +194,7 @@ def test_oracle_w_finds_theta_without_noise_and_says_when_it_cannot():
 def test_the_growing_schedule_is_fixed():
     windows = growing_windows(7)
     assert [next(windows).due for _ in range(8)] == [8, 10, 12, 14, 17, 20, 24, 29]
-    assert fit_windows.default_first_epoch(100) == 8
+    assert fit_windows.default_first_quarter(100) == 8
 
 
 @pytest.mark.parametrize("name", ["ucb_mp", "lin_ucb"])

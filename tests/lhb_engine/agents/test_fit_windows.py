@@ -5,7 +5,7 @@ import pytest
 from lhb_engine.agents import make_agent
 from lhb_engine.agents.fit_windows import (
     ad_windows,
-    default_first_epoch,
+    default_first_quarter,
     doubling_windows,
     quarter_of,
 )
@@ -23,7 +23,7 @@ def test_doubling_epochs_have_the_paper_s_boundaries():
 
 
 def test_ad_lasso_with_L_8_and_h_100():
-    assert default_first_epoch(100) == 8
+    assert default_first_quarter(100) == 8
     assert list(islice(ad_windows(100, 8), 5)) == [
         FitWindow(1, 9, 32, 8, 32),
         FitWindow(2, 49, 96, 16, 96),  # T_3 = 224 > 100: rounds 97..100 give no estimate
@@ -35,7 +35,7 @@ def test_ad_lasso_with_L_8_and_h_100():
 
 @pytest.mark.parametrize("horizon", [1, 2, 7, 33, 101, 999])
 def test_odd_horizons(horizon):
-    L = default_first_epoch(horizon)
+    L = default_first_quarter(horizon)
     assert max(1, horizon // 12) == L
     windows = list(islice(ad_windows(horizon, L), 12))
     assert [w.epoch for w in windows] == list(range(1, 13))

@@ -14,7 +14,7 @@ from service.commands.sweep import EraseSlice, sweep
 from service.problems import Problem
 from service.storage.database_url import open_store
 from service.storage.sql import erasing
-from service.transfer.ndjson import export_session
+from service.transfer.file_format import export_session
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.commands.test_append_history import log
 from tests.service.service_harness import ServiceHarness
@@ -224,7 +224,7 @@ def test_a_sweep_that_is_overtaken_erases_what_is_due_and_no_more(
     begun(both, 3, abandoned)[0].close()
     [(key, writer)] = abandoned
     done: Any = None
-    while done is None or done.place[0] != "measurements":
+    while done is None or done.cursor[0] != "measurements":
         done = both.run(EraseSlice(key, done, writer))
     if then == "deleted":
         both.run(DeleteSession(key))

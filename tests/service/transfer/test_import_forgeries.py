@@ -12,8 +12,8 @@ import pytest
 
 from service.problems import Problem
 from service.records import SessionRow
+from service.transfer.file_format import export_session
 from service.transfer.import_file import check_import
-from service.transfer.ndjson import export_session
 from tests.service.conftest import Serve, problem
 from tests.service.service_harness import ServiceHarness
 

@@ -1,4 +1,6 @@
-"""The file format of a session: NDJSON of a header, records, and an end with count and digest.
+"""The file format of a session, written (`export_session`) and read (`read_lines`).
+
+The file is NDJSON: a header, records, and an end with count and digest.
 
 Floats are written so that they are read back exactly. The digest is BLAKE2b with 128 bits over all
 lines before the end, newlines included. A truncated or changed file is refused.

@@ -50,11 +50,14 @@ class Measurements:
         First and last round of each span, in the trajectory's rounds.
     value : (n,) array
         Sum of the rewards of the span's rounds.
+    position : (n,) array or None
+        Number of each in the session, in order of arrival; None where that is not known.
     """
 
     first: Ints
     last: Ints
     value: Floats
+    position: Ints | None = None
 
     @classmethod
     def single(cls, rounds: Ints, value: Floats) -> "Measurements":
@@ -66,8 +69,12 @@ class Measurements:
 
     def between(self, first: int, last: int) -> "Measurements":
         """Return those whose whole span is within rounds first..last."""
-        keep = (self.first >= first) & (self.last <= last)
-        return Measurements(self.first[keep], self.last[keep], self.value[keep])
+        return self.chosen((self.first >= first) & (self.last <= last))
+
+    def chosen(self, which: np.ndarray | slice) -> "Measurements":
+        """Return some of them, by a mask or a slice."""
+        position = None if self.position is None else self.position[which]
+        return Measurements(self.first[which], self.last[which], self.value[which], position)
 
 
 @dataclass(frozen=True)

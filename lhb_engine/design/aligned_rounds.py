@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lhb_engine.design.window_rows import checked_window
-from lhb_engine.history import Floats, History, Ints, Trajectory
+from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ class AlignedRounds:
         Session number of the first round of the row; zero where there is no row.
     last : (n_places,) array
         Session number of the last round of the row; zero where there is no row.
+    position : (n_places,) array
+        Number of the row's measurement in order of arrival, from 1; zero where there is no row.
+        Where arrivals are not known, rows count in the order of their last rounds.
+    round : (n_places,) array
+        Number of the row's last round in its trajectory; zero where there is no row.
     before : (n_places,) array
         The place m rounds earlier in the same trajectory; -1 where there is none.
     n_lags : int
@@ -47,6 +52,8 @@ class AlignedRounds:
     intercept: Floats
     number: Ints
     last: Ints
+    position: Ints
+    round: Ints
     before: Ints
     n_lags: int
     n_rows: int
@@ -77,15 +84,17 @@ class AlignedRounds:
             intercept=np.where(kept, self.intercept[here], 0.0),
             number=np.where(kept, self.number[here], 0),
             last=np.where(kept, self.last[here], 0),
+            position=np.where(kept, self.position[here], 0),
+            round=np.where(kept, self.round[here], 0),
             before=np.maximum(self.before[here] - start, -1),
             n_rows=len(places),
             covariates=np.where(kept[:, None], self.covariates[here], 0.0),
         )
 
     def in_order(self) -> Ints:
-        """Return the places of all rows, in the session's order of their last rounds."""
+        """Return the places of all rows, in order of arrival."""
         places = np.flatnonzero(self.number > 0)
-        return places[np.argsort(self.last[places], kind="stable")]
+        return places[np.argsort(self.position[places], kind="stable")]
 
     def followers(self) -> Ints:
         """Return the places of rows directly after a row of the same trajectory and span length."""
@@ -113,7 +122,7 @@ def align(history: History) -> AlignedRounds:
     inside = (rounds.numbering >= window.first) & (rounds.numbering <= window.last)
     kept = rounds.measured_inside(inside)
     spans = kept.last - kept.first + 1
-    n_lags = max(1, min(window.n_lags, int(rounds.lengths.max())))
+    n_lags = max(1, min(window.n_lags, max(part.last_round for part in rounds.parts)))
     sequences, sequence = _sequences(kept.owner, spans, len(rounds.lengths))
     lengths = rounds.lengths[sequences.owner]
     starts = np.cumsum(lengths + n_lags - 1) - (lengths + n_lags - 1)
@@ -122,6 +131,8 @@ def align(history: History) -> AlignedRounds:
         np.zeros((n_places, history.dim)),
         np.zeros(n_places),
         np.zeros(n_places),
+        np.zeros(n_places, np.int64),
+        np.zeros(n_places, np.int64),
         np.zeros(n_places, np.int64),
         np.zeros(n_places, np.int64),
         np.full(n_places, -1),
@@ -147,6 +158,8 @@ def align(history: History) -> AlignedRounds:
     out.intercept[place] = np.sqrt(spans)
     out.number[place] = rounds.numbering[kept.first]
     out.last[place] = rounds.numbering[kept.last]
+    out.round[place] = kept.last - rounds.starts[kept.owner] + rounds.first_rounds[kept.owner]
+    out.position[place] = _ranks(out.last[place]) if kept.position is None else kept.position
     out.covariates[out.number == 0] = 0.0
     return out
 
@@ -167,12 +180,13 @@ def _covariates(parts: list[Trajectory], n_covariates: int) -> Floats:
 
 
 class _Kept(NamedTuple):
-    """Measurements: their trajectories, their first and last rounds by index, their values."""
+    """Measurements: trajectories, first and last rounds by index, values, and order of arrival."""
 
     owner: Ints
     first: Ints
     last: Ints
     value: Floats
+    position: Ints | None
 
 
 class _Sequences(NamedTuple):
@@ -191,8 +205,8 @@ class _Rounds:
     contexts : (n_rounds, dim) array
     numbering : (n_rounds,) array
         Session numbers.
-    starts, lengths : (n_trajectories,) arrays
-        Where each trajectory starts, and its rounds.
+    starts, lengths, first_rounds : (n_trajectories,) arrays
+        Where each trajectory starts, its rounds, and the number of its first one.
     parts : list of Trajectory
     """
 
@@ -200,6 +214,7 @@ class _Rounds:
     numbering: Ints
     starts: Ints
     lengths: Ints
+    first_rounds: Ints
     parts: list[Trajectory]
 
     @classmethod
@@ -210,20 +225,24 @@ class _Rounds:
             raise ValueError("contexts must be finite")
         lengths = np.array([len(part.contexts) for part in parts])
         numbering = np.concatenate([part.numbering for part in parts])
-        return cls(contexts, numbering, np.cumsum(lengths) - lengths, lengths, parts)
+        first_rounds = np.array([part.first_round for part in parts])
+        starts = np.cumsum(lengths) - lengths
+        return cls(contexts, numbering, starts, lengths, first_rounds, parts)
 
     def measured_inside(self, inside: np.ndarray) -> _Kept:
         """Return the measurements all of whose rounds are marked by `inside`, (n_rounds,) bool."""
         measured = [part.measurements for part in self.parts]
         owner = np.repeat(np.arange(len(measured)), [len(m) for m in measured])
-        shift = (self.starts - np.array([part.first_round for part in self.parts]))[owner]
+        shift = (self.starts - self.first_rounds)[owner]
         first = np.concatenate([m.first for m in measured]) + shift
         last = np.concatenate([m.last for m in measured]) + shift
         there = (first >= self.starts[owner]) & (last < (self.starts + self.lengths)[owner])
         before = np.concatenate([[0], np.cumsum(inside)])
         there[there] = (before[last[there] + 1] - before[first[there]]) == (last - first + 1)[there]
         value = np.concatenate([m.value for m in measured])
-        return _Kept(owner[there], first[there], last[there], value[there])
+        return _Kept(
+            owner[there], first[there], last[there], value[there], _arrivals(measured, there)
+        )
 
 
 def _sequences(owner: Ints, spans: Ints, n_trajectories: int) -> tuple[_Sequences, Ints]:
@@ -237,7 +256,41 @@ def _sequences(owner: Ints, spans: Ints, n_trajectories: int) -> tuple[_Sequence
     return _Sequences(*unique), sequence.reshape(-1)[: len(owner)]
 
 
+def _arrivals(measured: list[Measurements], there: np.ndarray) -> Ints | None:
+    """Return the positions of those measurements that are `there`; None where one has none."""
+    known = [m.position for m in measured if len(m)]
+    if not known or any(position is None for position in known):
+        return None
+    positions: Ints = np.concatenate([p for p in known if p is not None])[there]
+    return positions
+
+
+def _ranks(last: Ints) -> Ints:
+    """Return the places in ascending order, from 1; of equal values the first comes first."""
+    ranks = np.empty(len(last), np.int64)
+    ranks[np.argsort(last, kind="stable")] = np.arange(1, len(last) + 1)
+    return ranks
+
+
 def _summed(values: Floats, span: int) -> Floats:
-    """Return the sums over `span` rounds, (n_rounds, n), over sqrt(span)."""
-    total = np.cumsum(np.concatenate([np.zeros((span, values.shape[1])), values]), axis=0)
-    return np.asarray((total[span:] - total[:-span]) * (1.0 / np.sqrt(span)))
+    """Return the sums over `span` rounds, (n_rounds, n), over sqrt(span).
+
+    They are added up from sums over 1, 2, 4, ... rounds. So a sum depends on its own rounds alone,
+    to the bit, and not on where the rounds begin.
+    """
+    out, done = np.zeros_like(values), 0
+    block, size = values, 1
+    while True:
+        if span & size:
+            out = _plus_later(block, out, size) if done else block.copy()
+            done += size
+        if done == span:
+            return np.asarray(out * (1.0 / np.sqrt(span)))
+        block, size = _plus_later(block, block, size), 2 * size
+
+
+def _plus_later(values: Floats, earlier: Floats, delay: int) -> Floats:
+    """Return values plus `earlier` ones, `delay` rounds later."""
+    out = values.copy()
+    out[delay:] += earlier[: max(0, len(earlier) - delay)]
+    return out

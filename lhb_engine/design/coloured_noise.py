@@ -11,7 +11,7 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.moments import Moments
-from lhb_engine.history import Floats
+from lhb_engine.history import Floats, Ints
 
 FEWEST = 25  # pairs of consecutive rows, below which the noise is taken to be white
 LEAST, MOST = 0.15, 0.99  # a smaller rho counts as 0, a larger one as 0.99
@@ -105,11 +105,12 @@ def whitened(rows: AlignedRounds, rho: float) -> AlignedRounds:
     contexts = rows.contexts.copy()
     contexts[has_last] -= rho * rows.contexts[rows.before[has_last]]
     plain = rows.contexts[start:stop] * np.sqrt(1.0 - rho**2)
-    first = np.where(is_alone, rows.number[start:stop], 0)
-    rest = np.where(is_later, rows.number, 0)
-    number = np.concatenate([first, np.zeros(gap, np.int64), rest])
-    ends = np.where(is_alone, rows.last[start:stop], 0)
-    last = np.concatenate([ends, np.zeros(gap, np.int64), np.where(is_later, rows.last, 0)])
+
+    def parted(values: Ints) -> Ints:
+        alone, rest = np.where(is_alone, values[start:stop], 0), np.where(is_later, values, 0)
+        return np.concatenate([alone, np.zeros(gap, np.int64), rest])
+
+    number = parted(rows.number)
     return replace(
         rows,
         contexts=np.concatenate([plain, np.zeros((gap, plain.shape[1])), contexts]),
@@ -117,6 +118,8 @@ def whitened(rows: AlignedRounds, rho: float) -> AlignedRounds:
         intercept=joined(rows.intercept),
         covariates=joined(rows.covariates),
         number=number,
-        last=last,
+        last=parted(rows.last),
+        position=parted(rows.position),
+        round=parted(rows.round),
         before=np.full(len(number), -1),
     )

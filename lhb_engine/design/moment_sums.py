@@ -18,45 +18,80 @@ from lhb_engine.history import Floats, Ints
 
 GRAIN = 4096  # measurements in a partial sum
 LEAST_RUN = 16  # mean run of consecutive rounds from which the recursion over blocks is faster
+_NONE = np.zeros(0, np.int64)
 _AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
 
 
 def session_moments(rows: AlignedRounds, places: Ints | None = None) -> Moments:
-    """Add up the moments of rows, in the order of their measurements.
+    """Add up the moments of rows, in order of arrival.
 
-    Partial sums hold 4096 measurements each, from the first one on, and are added in order. So the
-    bits depend on the rows alone, not on who added which of them, or when.
+    A grain is 4096 measurements with consecutive positions, from the first one on. Each grain is
+    summed for itself, and the sums are added in order. So the bits depend on the rows alone, not on
+    who added which of them, or when.
 
     Parameters
     ----------
     rows : AlignedRounds
     places : (n_chosen,) array, optional
-        Places of the rows, in order; by default all rows. Pairs with rows before them count.
+        Places of the rows; by default all rows. A pair counts if the later of its two measurements
+        is among them.
     """
     total = None
     for part in partial_sums(rows, places):
-        total = part if total is None else total + part
-    return total or Moments.zero(rows.n_lags, rows.contexts.shape[1], rows.groups)
+        total = part if total is None else added(total, part)
+    if total is None:
+        return Moments.zero(rows.n_lags, rows.contexts.shape[1], rows.groups)
+    return total.widened(rows.n_lags)
+
+
+def added(one: Moments, other: Moments) -> Moments:
+    """Return the sum of moments whose rows may see different numbers of lags."""
+    n_lags = max(one.n_lags, other.n_lags)
+    return one.widened(n_lags) + other.widened(n_lags)
 
 
 def partial_sums(rows: AlignedRounds, places: Ints | None = None) -> Iterator[Moments]:
-    """Yield the partial sums of `session_moments`."""
-    places = rows.in_order() if places is None else places
+    """Yield the moments of each grain that has rows, at the lags that these see."""
+    chosen = rows.number > 0
+    if places is not None:
+        chosen = np.zeros(len(chosen), bool)
+        chosen[places] = True
     columns = _Columns.of(rows)
-    for start in range(0, len(places), GRAIN):
-        yield _moments(rows, columns, places[start : start + GRAIN])
+    later, counted = _pairs(rows)
+    later, counted = later[chosen[counted]], counted[chosen[counted]]
+    own, pairs = np.flatnonzero(chosen), _by_grain(rows, counted)
+    for grain, here in _by_grain(rows, own).items():
+        yield _moments(rows, columns, own[here], later[pairs.get(grain, _NONE)])
+
+
+def _by_grain(rows: AlignedRounds, places: Ints) -> dict[int, Ints]:
+    """Return the indices of those places that belong to each grain, in ascending order."""
+    grain = (rows.position[places] - 1) // GRAIN
+    order = np.argsort(grain, kind="stable")
+    found, starts = np.unique(grain[order], return_index=True)
+    stops = np.append(starts[1:], len(order))
+    return {g: order[a:b] for g, a, b in zip(found.tolist(), starts, stops, strict=False)}
 
 
 def moments_of(rows: AlignedRounds, places: Ints) -> Moments:
-    """Return the moments of some rows, and of the pairs of these with the rows before them.
+    """Return the moments of some rows in one sum, with the pairs that `session_moments` counts.
 
     Parameters
     ----------
     rows : AlignedRounds
     places : (n_chosen,) array
-        Places of rows, each once. The row before a chosen one need not be chosen.
+        Places of rows, each once. The other row of a pair need not be chosen.
     """
-    return _moments(rows, _Columns.of(rows), places)
+    later, counted = _pairs(rows)
+    found = _moments(rows, _Columns.of(rows), places, later[np.isin(counted, places)])
+    return found.widened(rows.n_lags)
+
+
+def _pairs(rows: AlignedRounds) -> tuple[Ints, Ints]:
+    """Return the later row of each pair, and that of its two rows which was measured later."""
+    later = rows.followers()
+    before = rows.before[later]
+    return later, np.where(rows.position[before] > rows.position[later], before, later)
 
 
 class _Columns(NamedTuple):
@@ -83,25 +118,31 @@ class _Columns(NamedTuple):
         )
 
 
-def _moments(rows: AlignedRounds, columns: _Columns, places: Ints) -> Moments:
-    padded, values = columns
-    places = np.sort(places)
-    before = rows.before[places]
-    follows = (before >= 0) & (rows.number[before] > 0)
-    dim = rows.contexts.shape[1]
-    sums = Moments.zero(rows.n_lags, dim, rows.groups).sums
-    for span in np.unique((places - before)[follows]).tolist():
-        later = places[follows & (places - before == span)]
-        now, last, both = _followers(padded, values, later, rows.n_lags, span)
-        sums[0] += now
-        sums[1] += both + both.T
-        sums[2] += now + last
-    alone = places[~follows]
+def _moments(rows: AlignedRounds, columns: _Columns, places: Ints, pairs: Ints) -> Moments:
+    """Return the moments of the rows at `places`, and of pairs by the places of their later rows.
+
+    They are at the lags that these rows see, which do not depend on what else was read.
+    """
+    seen = max(int(rows.round[places].max(initial=1)), int(rows.round[pairs].max(initial=1)))
+    n_lags, dim = min(rows.n_lags, seen), rows.contexts.shape[1]
+    padded, values = columns.padded[rows.n_lags - n_lags :], columns.values
+    places, is_own = np.sort(places), np.isin(pairs, places)
+    sums = Moments.zero(n_lags, dim, rows.groups).sums
+    span = pairs - rows.before[pairs]
+    for size in np.unique(span).tolist():
+        for own in (True, False):
+            later = pairs[(span == size) & (is_own == own)]
+            if len(later):
+                now, last, both = _followers(padded, values, later, n_lags, size)
+                sums[0] += now if own else 0.0
+                sums[1] += both + both.T
+                sums[2] += now + last
+    alone = np.setdiff1d(places, pairs)
     if len(alone):
-        lags = np.arange(rows.n_lags)
-        sums[0] += _multiplied(padded, [values], [alone], alone, rows.n_lags, lags)
-    n_pairs = int(follows.sum())
-    return Moments(sums, len(places), n_pairs, rows.n_lags, dim, rows.groups)
+        alone = alone[np.argsort(rows.position[alone], kind="stable")]
+        lags = np.arange(n_lags)
+        sums[0] += _multiplied(padded, [values], [alone], alone, n_lags, lags)
+    return Moments(sums, len(places), len(pairs), n_lags, dim, rows.groups)
 
 
 def _followers(

@@ -185,6 +185,8 @@ class Moments:
 
     def widened(self, n_lags: int) -> "Moments":
         """Return the moments of the same rows with more lags, in which they have no contexts."""
+        if n_lags == self.n_lags:
+            return self
         old, more = self.n_lags * self.dim, n_lags * self.dim
         p = self.sums.shape[1]
         at = np.append(np.arange(old), np.arange(more, more + p - old))

@@ -48,4 +48,4 @@ def measured_inside(
     whole = before[last + 1] - before[first] == last - first + 1
     if group is not None:
         whole &= group[first] == group[last]
-    return Measurements(m.first[whole], m.last[whole], m.value[whole])
+    return m.chosen(whole)

@@ -59,23 +59,23 @@ def read_history(
     return History(session.dim, trajectories, window)
 
 
-_NONE = Measurements(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+_NO_INTS = np.zeros(0, np.int64)
+_NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
 
 
-def _measured(rows: Iterable[tuple[str, int, int, float]]) -> dict[str, Measurements]:
+def _measured(rows: Iterable[tuple[str, int, int, float, int]]) -> dict[str, Measurements]:
     """Return the measurements of each trajectory, given in order of trajectories."""
     names = _Names()
-    first, last, value = array("q"), array("q"), array("d")
-    for name, start, end, number in rows:
+    first, last, value, position = array("q"), array("q"), array("d"), array("q")
+    for name, start, end, number, place in rows:
         names.add(name, len(first))
         first.append(start)
         last.append(end)
         value.append(number)
-    whole = Measurements(np.array(first, np.int64), np.array(last, np.int64), np.array(value))
-    return {
-        name: Measurements(whole.first[here], whole.last[here], whole.value[here])
-        for name, here in names.slices(len(first))
-    }
+        position.append(place)
+    first_rounds, last_rounds, places = (np.array(a, np.int64) for a in (first, last, position))
+    whole = Measurements(first_rounds, last_rounds, np.array(value), places)
+    return {name: whole.chosen(here) for name, here in names.slices(len(first))}
 
 
 class _Names:

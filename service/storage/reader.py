@@ -224,7 +224,7 @@ class Reader(ABC):
 
     def window_measurements(
         self, key: SessionKey, first: int, last: int, n_before: int, known: int
-    ) -> Iterator[tuple[str, int, int, float]]:
+    ) -> Iterator[tuple[str, int, int, float, int]]:
         """Iterate over the measurements that begin in the rounds of `window_rounds`.
 
         Those with positions beyond `known` are left out. There may be others around these rounds:
@@ -233,7 +233,7 @@ class Reader(ABC):
 
         Yields
         ------
-        trajectory, first round, last round, value
+        trajectory, first round, last round, value, position
             In order of trajectory and round.
         """
         if first <= 1:

@@ -94,7 +94,7 @@ select trajectory, round, position, context from decisions
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, round, number
 
 -- name: measurements_until
-select trajectory, first_round, last_round, value from measurements
+select trajectory, first_round, last_round, value, position from measurements
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, first_round, number
 
 -- name: selected_contexts

@@ -12,7 +12,8 @@ order by d.trajectory, d.round, d.number
 -- name: measurements
 -- measurements with positions up to $6 that begin in the rounds above, and the one before them in
 -- each trajectory, which may reach into them
-select m.trajectory, m.first_round, m.last_round, m.value from {spans} w cross join measurements m
+select m.trajectory, m.first_round, m.last_round, m.value, m.position
+from {spans} w cross join measurements m
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
     and m.first_round <= w.last and m.first_round >= coalesce((
         select max(b.first_round) from measurements b

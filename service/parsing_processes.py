@@ -1,20 +1,22 @@
 """Processes that parse what is large, so that no request beside it waits for the GIL."""
 
 import asyncio
-import multiprocessing
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pebble import ProcessExpired, ProcessPool
+from pebble import ProcessExpired
 
 from service.problems import Problem, ProblemCode
+from service.process_pool import NotBegun, Processes
 from service.transfer.import_file import PreparedImport, prepare_import
 
 Found = TypeVar("Found")
 PARSED_HERE_BYTES = 2**17  # a smaller text is parsed faster than it is sent to another process
 N_PROCESSES = 2  # one of them is always free of imports
+ATTEMPTS = 2
+START_SECONDS = 30.0  # until a process begins; it may have to be started first
 TIMEOUT_SECONDS = 600.0
 NICENESS = 5  # parsing gives way to decisions
 
@@ -23,7 +25,8 @@ class ParsingProcesses:
     """A pool of processes that starts with the first large text."""
 
     def __init__(self) -> None:
-        self._pool: ProcessPool | None = None
+        self._processes = Processes(N_PROCESSES, os.nice, (NICENESS,), START_SECONDS)
+        self._parsing = asyncio.Semaphore(N_PROCESSES)
         self._importing = asyncio.Semaphore(N_PROCESSES - 1)
 
     async def import_file(self, given: tuple[Path, Path, str, str | None, bool]) -> PreparedImport:
@@ -39,21 +42,14 @@ class ParsingProcesses:
         Problem
             What the function raises, or 503 overloaded: no process came to its end.
         """
-        for is_last in (False, True):
-            if self._pool is None or not self._pool.active:
-                context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPool(
-                    max_workers=N_PROCESSES,
-                    initializer=os.nice,
-                    initargs=(NICENESS,),
-                    context=context,
-                )
-            future = self._pool.schedule(work, args=arguments, timeout=TIMEOUT_SECONDS)
+        for _ in range(ATTEMPTS):
             try:
-                return await asyncio.wrap_future(future)
-            except ProcessExpired:  # it was killed, perhaps for its memory
-                if is_last:
-                    break
+                async with self._parsing:
+                    run = self._processes.run
+                    found: Found = await run(work, *arguments, seconds=TIMEOUT_SECONDS)
+                return found
+            except (NotBegun, ProcessExpired):
+                continue  # it was frozen, or killed, perhaps for its memory
             except TimeoutError:
                 break
         detail = "no process could read this body to its end; try again, or send less at once"
@@ -61,6 +57,4 @@ class ParsingProcesses:
 
     async def close(self) -> None:
         """Stop the processes."""
-        if self._pool is not None:
-            self._pool.stop()  # type: ignore[no-untyped-call]
-            await asyncio.to_thread(self._pool.join, 5)
+        await self._processes.close()

@@ -45,7 +45,7 @@ class FitPool(FitProcesses):
         The number of processes is 0 after a fit that no process began in time.
         """
         oldest = min((since for _, since in list(self._due.values())), default=None)
-        n_workers = 0 if self._is_stalled else self._settings.fit_workers
+        n_workers = 0 if self.is_stalled else self._settings.fit_workers
         return FitQueue(len(self._due), oldest, n_workers)
 
     def start(self, writer: GroupCommit, store: Store) -> None:

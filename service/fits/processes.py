@@ -2,15 +2,12 @@
 
 import asyncio
 import json
-import multiprocessing
 import time
 from collections.abc import Callable
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import structlog
-from pebble import ProcessExpired, ProcessPool
-from pebble.pool.process import WORKERS_NAME
+from pebble import ProcessExpired
 
 from service.agent_cache import Agents
 from service.fits.cost import time_limit
@@ -18,18 +15,15 @@ from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import STARVED, prepare_process, run_fit
 from service.fits.record import Fitted
 from service.fits.slots import Slot, Slots
+from service.process_pool import NoProcess, NotBegun, Processes
 from service.settings import Settings
 from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()
 Job = Callable[[str, str, str, int, float], str | None]
 MAX_DEATHS = 3  # of a fit whose process dies, before the fit counts as failed
-PAUSE_SECONDS = 0.5  # until the pool notices that its processes were killed
+LONGEST_PAUSE_SECONDS = 30.0  # between two looks whether processes begin work again
 BUSY_SECONDS = 60.0  # after a fit that got too little idle time, in which no fit runs in idle time
-
-
-class NotBegun(Exception):
-    """No process began the fit in time: all are frozen or still starting."""
 
 
 class FitProcesses:
@@ -50,6 +44,8 @@ class FitProcesses:
         Called with the status and the seconds of every recorded fit.
     """
 
+    is_alone = True  # nobody else runs a fit that no process of this pool begins
+
     def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
         self.job = job
         self.on_finish: Callable[[str, float], None] = lambda status, seconds: None
@@ -57,15 +53,21 @@ class FitProcesses:
         self._agents = agents
         self._retry = RetryPolicy(settings.fit_attempts, settings.fit_retry_seconds)
         self._writer: GroupCommit | None = None
-        self._pools: dict[bool, ProcessPool] = {}  # by whether it is the spare process
+        self._processes = self._new_processes(settings.fit_workers)
+        self._spare = self._new_processes(1)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._slots = Slots(settings.fit_workers)
         self._busy_until = 0.0
-        self._is_stalled = False  # no process began the last fit
+        self._watching: asyncio.Task[None] | None = None
 
-    def warm_up(self) -> None:
-        """Create the pool of processes before the first fit."""
-        self._processes(is_spare=False)
+    def _new_processes(self, n: int) -> Processes:
+        given = (self._settings.fit_niceness, self._settings.fit_memory_mb)
+        return Processes(n, prepare_process, given, self._settings.fit_start_seconds)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether no process, but for the spare one, began the last work."""
+        return self._processes.is_stalled
 
     async def close(self) -> None:
         """Stop the processes. Due marks stay, and the next start takes the fits up."""
@@ -73,20 +75,8 @@ class FitProcesses:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for pool in self._pools.values():
-            pool.stop()  # type: ignore[no-untyped-call]
-            await asyncio.to_thread(pool.join, 5)
-
-    def _processes(self, is_spare: bool) -> ProcessPool:
-        pool = self._pools.get(is_spare)
-        if pool is None or not pool.active:
-            pool = self._pools[is_spare] = ProcessPool(
-                max_workers=1 if is_spare else self._settings.fit_workers,
-                initializer=prepare_process,
-                initargs=(self._settings.fit_niceness, self._settings.fit_memory_mb),
-                context=multiprocessing.get_context("spawn"),
-            )
-        return pool
+        for processes in (self._processes, self._spare):
+            await processes.close()
 
     def _spawn(self, work: Any) -> "asyncio.Task[Any]":
         task = asyncio.get_running_loop().create_task(work)
@@ -132,24 +122,20 @@ class FitProcesses:
         key, limit = slot.key, time_limit(slot.seconds, self._settings)
         is_busy = time.monotonic() < self._busy_until
         idle_seconds, n_died = 0.0 if is_busy else self._settings.fit_idle_seconds, 0
+        processes = self._spare if slot.is_spare else self._processes
+        given = (self._settings.database_url, *key, due)
         while True:
             try:
-                future = self._processes(slot.is_spare).schedule(
-                    self.job,
-                    args=(self._settings.database_url, *key, due, idle_seconds),
-                    timeout=limit,
-                )
-                text = await self._result(future)
+                text = await processes.run(self.job, *given, idle_seconds, seconds=limit)
             except NotBegun as error:
                 log.warning("fit_not_begun", session=key[1], due=due, reason=str(error))
+                self._watch()
+                if not self.is_alone:
+                    return None
                 n_died += 1
-                if n_died == MAX_DEATHS:
+                if n_died == MAX_DEATHS or isinstance(error, NoProcess):
                     return Fitted(None, reason=str(error))
                 continue
-            except BrokenProcessPool as error:  # the operating system refuses new processes
-                self._is_stalled = True
-                self._pools.pop(slot.is_spare, None)
-                return Fitted(None, reason=f"no process could be started: {error.__cause__}")
             except ProcessExpired as error:
                 if error.exitcode == STARVED and idle_seconds:
                     log.info("fit_begun_anew", session=key[1], due=due, reason="no idle time")
@@ -169,25 +155,18 @@ class FitProcesses:
                 return Fitted(None, reason=f"{type(error).__name__}: {error}")
             return None if text is None else Fitted(**{"estimate": None, **json.loads(text)})
 
-    async def _result(self, future: Any) -> str | None:
-        """Wait for a process's result.
+    def _watch(self) -> None:
+        """Use no stalled processes until they begin work again."""
+        self._slots.has_spare = not self._spare.is_stalled
+        if self._watching is None or self._watching.done():
+            self._watching = self._spawn(self._probe_stalled())
 
-        Raises
-        ------
-        NotBegun
-            No process began it within `fit_start_seconds`; all processes have been killed.
-        """
-        result, seconds = asyncio.wrap_future(future), self._settings.fit_start_seconds
-        try:
-            await asyncio.wait([result], timeout=seconds)
-            self._is_stalled = not (future.running() or future.done())
-            if not self._is_stalled:
-                text: str | None = await result
-                return text
-        finally:
-            result.cancel()  # no effect if it is done
-        for process in multiprocessing.active_children():
-            if process.name == WORKERS_NAME:
-                process.kill()  # the pool replaces it
-        await asyncio.sleep(PAUSE_SECONDS)
-        raise NotBegun(f"no process began the fit within {seconds} s")
+    async def _probe_stalled(self) -> None:
+        pause = self._settings.fit_retry_seconds
+        while self._processes.is_stalled or self._spare.is_stalled:
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_PAUSE_SECONDS, 2 * pause)
+            for processes in (self._processes, self._spare):
+                await processes.probe()
+            self._slots.has_spare = not self._spare.is_stalled
+        self._freed()

@@ -38,12 +38,18 @@ class Slots:
     ----------
     n_processes : int
         Without the spare one.
+
+    Attributes
+    ----------
+    has_spare : bool
+        Whether the spare process may be used.
     """
 
     def __init__(self, n_processes: int) -> None:
         self._n_processes = n_processes
         self._taken: list[Slot] = []
         self._turns = Turns()
+        self.has_spare = True
 
     @property
     def room(self) -> float:
@@ -52,7 +58,8 @@ class Slots:
         if n_used < self._n_processes:
             return inf
         has_long = any(slot.seconds > SHORT_SECONDS for slot in self._taken)
-        return SHORT_SECONDS if has_long and len(self._taken) == n_used else -1.0
+        is_free = self.has_spare and len(self._taken) == n_used
+        return SHORT_SECONDS if has_long and is_free else -1.0
 
     def take(self, waiting: Mapping[SessionKey, float]) -> Slot | None:
         """Take a slot for the fit whose turn it is; None if none waits or there is no process.

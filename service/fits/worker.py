@@ -2,6 +2,8 @@
 
 A fit is due if the session's row has a due mark. A notification of a new mark wakes a worker. A
 periodic sweep finds the others: marks left by dead workers, and fits that became due by time alone.
+A worker whose processes do not begin a fit gives it back for others to claim. It claims nothing
+more, and readiness does not count it, until its processes begin again.
 """
 
 import asyncio
@@ -50,6 +52,8 @@ class Worker(FitProcesses):
         The function that a process runs, with the signature of `run_fit`.
     """
 
+    is_alone = False
+
     def __init__(self, settings: Settings, store: PostgresStore, job: Job = run_fit) -> None:
         super().__init__(settings, Agents(), job)
         self._url = settings.database_url
@@ -91,7 +95,8 @@ class Worker(FitProcesses):
         for key in [key for key, task in self._running.items() if task.done()]:
             del self._running[key]
             await claims.release(key)
-        if self._slots.room > 0:
+        await claims.show(self.is_stalled)
+        if self._slots.room > 0 and not self.is_stalled:
             await self._claim(claims)
         assert self._writer is not None
         now = self._writer.clock()
@@ -186,7 +191,6 @@ async def _run(worker: Worker) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
-    worker.warm_up()
     print("working", flush=True)
     try:
         await worker.run()

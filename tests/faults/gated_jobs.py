@@ -1,8 +1,11 @@
 """What a worker's fitting processes run in tests."""
 
+import errno
+import multiprocessing.util
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from service.fits.job import run_fit
 from service.storage.database_url import open_reader
@@ -35,3 +38,15 @@ def failing_fit(
 ) -> str | None:
     """Cannot read its data."""
     raise OSError("on fire")
+
+
+def refuse_processes() -> None:
+    """From now on, let the system refuse to start processes while the gate is there."""
+    start, gate = multiprocessing.util.spawnv_passfds, Path(os.environ["LHB_TEST_GATE"])
+
+    def refuse(*arguments: Any) -> int:
+        if gate.exists():
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return int(start(*arguments))
+
+    setattr(multiprocessing.util, "spawnv_passfds", refuse)  # noqa: B010

@@ -5,6 +5,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,71 @@ def test_readiness_says_that_fits_are_late(postgres_url: str) -> None:
         worker.process.send_signal(signal.SIGCONT)
         assert not wait_for_fits(client, session)["fit_due"]
         assert fits() == "ok"
+
+
+class RefusedWorker(WorkerProcess):
+    """The system refuses to start its processes while the gate is there."""
+
+    code = (
+        "from service.fits.worker import run; from tests.faults.gated_jobs import refuse_processes;"
+        " refuse_processes(); run()"
+    )
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_worker_without_processes_gives_its_fits_back(postgres_url: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+
+    def ready(**wanted: Any) -> bool:
+        return bool(client.get("/readyz").json().items() >= wanted.items())
+
+    with (
+        Server(postgres_url, LHB_FIT_LATE_SECONDS="1") as server,
+        server.client() as client,
+        RefusedWorker(postgres_url, LHB_TEST_GATE=str(gate), LHB_FIT_RETRY_SECONDS="0.1"),
+    ):
+        until(lambda: ready(workers=1))
+        session = due_session(client)
+        until(lambda: ready(workers=0, fits="late"))
+        with WorkerProcess(postgres_url):
+            assert not wait_for_fits(client, session)["fit_due"]
+            until(lambda: ready(workers=1, fits="ok"))
+        assert "failed" not in [item["status"] for item in estimates(client, session)]
+        second = due_session(client)
+        assert client.get(f"/v1/sessions/{second}").json()["fit_due"]
+        gate.unlink()
+        assert not wait_for_fits(client, second)["fit_due"]
+        assert ready(workers=1, fits="ok")
+        assert "failed" not in [item["status"] for item in estimates(client, second)]
+
+
+@pytest.mark.slow
+def test_a_worker_whose_processes_are_frozen_gives_its_fits_back(postgres_url: str) -> None:
+    """Its idle processes are stopped; they are replaced meanwhile."""
+    settings = {"LHB_FIT_START_SECONDS": "8", "LHB_FIT_RETRY_SECONDS": "60"}
+    with (
+        Server(postgres_url) as server,
+        server.client() as client,
+        WorkerProcess(postgres_url, **settings) as worker,
+    ):
+        assert not wait_for_fits(client, due_session(client))["fit_due"]
+        assert worker.process is not None
+        children = Path(f"/proc/{worker.process.pid}/task/{worker.process.pid}/children")
+        for pid in map(int, children.read_text().split()):
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGSTOP)
+        session = due_session(client)
+        until(lambda: bool(client.get("/readyz").json()["workers"] == 0))
+        with WorkerProcess(postgres_url):
+            assert not wait_for_fits(client, session)["fit_due"]
+        assert "failed" not in [item["status"] for item in estimates(client, session)]
 
 
 class FailingWorker(WorkerProcess):

@@ -97,6 +97,7 @@ class Claims:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._is_stalled = False
 
     @classmethod
     @asynccontextmanager
@@ -114,6 +115,12 @@ class Claims:
         except TimeoutError:
             detail = "the database does not answer"
             raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, detail) from None
+
+    async def show(self, is_stalled: bool) -> None:
+        """Let readiness count this worker, or not while its processes do not begin fits."""
+        if is_stalled != self._is_stalled:
+            await self._all("name_connection", f"lhb worker {'stalled' if is_stalled else CLAIMS}")
+            self._is_stalled = is_stalled
 
     async def due(self) -> list[ClaimableFit]:
         """Return due fits, claimed or not: at most 1024, the oldest of every tenant first."""

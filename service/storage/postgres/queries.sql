@@ -114,10 +114,13 @@ from pg_settings
 where name in ('fsync', 'full_page_writes', 'synchronous_commit')
 
 -- name: queue
--- the number of due fits, when the oldest became due, the number of connected workers
+-- the number of due fits, when the oldest became due, the number of workers that can fit
 select count(*), min(fit_due_at), (select count(*) from pg_stat_activity
     where datname = current_database() and application_name = 'lhb worker claims')
 from sessions where fit_due is not null
+
+-- name: name_connection
+select set_config('application_name', $1, false)
 
 -- name: due_fits
 -- the oldest of every tenant, so that no tenant hides another's

@@ -63,6 +63,9 @@ def test_behind_long_fits_only_short_ones_get_the_spare_process() -> None:
         del waiting[slot.key]
     assert slots.take(waiting) is None  # two long ones run
     waiting |= {("b", "0"): 1.0, ("b", "1"): 1.0}
+    slots.has_spare = False
+    assert slots.take(waiting) is None
+    slots.has_spare = True
     spare = slots.take(waiting)
     assert spare is not None
     assert (spare.key[0], spare.is_spare) == ("b", True)

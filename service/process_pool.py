@@ -1,0 +1,160 @@
+"""A pool of processes that says so in time when no process begins a piece of work."""
+
+import asyncio
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from pebble import ProcessExpired, ProcessPool
+
+log = structlog.get_logger()
+PAUSE_SECONDS = 0.5  # until the pool notices that its processes were killed
+
+
+class NotBegun(Exception):
+    """No process began the work: all are frozen or still starting."""
+
+
+class NoProcess(NotBegun):
+    """The operating system refuses to start processes."""
+
+
+class Processes:
+    """Processes that start with the first work and live on.
+
+    Parameters
+    ----------
+    n : int
+        Number of processes. No more pieces of work may be under way at once: one that waits behind
+        another would seem not to begin.
+    prepare : callable
+        Called in every process when it has started.
+    arguments : tuple
+        Of `prepare`.
+    start_seconds : float
+        Maximum time until a process begins a piece of work.
+
+    Attributes
+    ----------
+    is_stalled : bool
+        Whether no process began the last piece of work.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        prepare: Callable[..., object],
+        arguments: tuple[Any, ...],
+        start_seconds: float,
+    ) -> None:
+        self._n, self._prepare, self._arguments = n, prepare, arguments
+        self._start_seconds = start_seconds
+        self._pool: ProcessPool | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._n_running = 0
+        self.is_stalled = False
+
+    async def run(self, work: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+        """Run a function in a process, and return what it returns or raise what it raises.
+
+        Parameters
+        ----------
+        work : callable
+            The function.
+        *arguments
+            Its arguments.
+        seconds : float
+            Maximum time from its beginning.
+
+        Raises
+        ------
+        NotBegun
+            No process began it within `start_seconds`; all processes have been killed.
+        NoProcess
+            No process can be started.
+        pebble.ProcessExpired
+            Its process died.
+        TimeoutError
+            It took longer than `seconds`.
+        """
+        self._n_running += 1
+        try:
+            return await self._run(work, arguments, seconds)
+        finally:
+            self._n_running -= 1
+
+    async def probe(self) -> None:
+        """Find out, if a process is free, whether processes begin work again."""
+        if not self.is_stalled or self._n_running >= self._n:
+            return
+        try:
+            await self.run(os.getpid, seconds=self._start_seconds)
+        except (NotBegun, ProcessExpired, TimeoutError) as error:
+            log.warning("processes_stalled", reason=str(error))
+
+    async def _run(
+        self, work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float
+    ) -> Any:
+        pool = self._current()
+        try:
+            future = pool.schedule(work, args=arguments, timeout=seconds)  # starts the processes
+        except (BrokenProcessPool, RuntimeError, OSError) as error:
+            raise self._refused(pool, error) from error
+        result = asyncio.wrap_future(future)
+        try:
+            await asyncio.wait([result], timeout=self._start_seconds)
+            self.is_stalled = not (future.running() or future.done())
+            if not self.is_stalled:
+                return await result
+        except BrokenProcessPool as error:
+            raise self._refused(pool, error) from error
+        finally:
+            result.cancel()  # no effect if it is done
+        for process in list(pool._pool_manager.worker_manager.workers.values()):
+            process.kill()  # the pool replaces it
+        await asyncio.sleep(PAUSE_SECONDS)
+        raise NotBegun(f"no process began the work within {self._start_seconds:g} s")
+
+    async def close(self) -> None:
+        """Stop the processes."""
+        if self._pool is not None:
+            self._end(self._pool)
+            self._pool = None
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def _current(self) -> ProcessPool:
+        if self._pool is not None and not self._pool.active:  # its idle processes were killed
+            self._end(self._pool)
+            self._pool = None
+        if self._pool is None:
+            self._pool = ProcessPool(
+                max_workers=self._n,
+                initializer=self._prepare,
+                initargs=self._arguments,
+                context=multiprocessing.get_context("spawn"),
+            )
+        return self._pool
+
+    def _refused(self, pool: ProcessPool, error: Exception) -> NoProcess:
+        """Replace a pool that cannot start its processes or threads, unless that is done."""
+        self.is_stalled = True
+        if self._pool is pool:
+            self._pool = None
+            self._end(pool)
+        return NoProcess(f"no process could be started: {error.__cause__ or error}")
+
+    def _end(self, pool: ProcessPool) -> None:
+        """End a pool's processes and threads, in a thread of its own."""
+        pool.stop()  # type: ignore[no-untyped-call]
+        task = asyncio.get_running_loop().create_task(self._join(pool))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _join(self, pool: ProcessPool) -> None:
+        with suppress(RuntimeError):  # no thread can be started either
+            await asyncio.to_thread(pool.join, 5)

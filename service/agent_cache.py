@@ -1,7 +1,6 @@
 """Cache of the sessions' agents, rebuilt from stored state whenever that has changed."""
 
 import json
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,8 @@ from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from lhb_engine.agents.base import Deciding
 from lhb_engine.history import History, Measurements
 from lhb_engine.history import Trajectory as Rounds
-from service.records import SessionKey, SessionRow, TrajectoryRow
+from service.byte_bounded import ByteBounded
+from service.records import NUMBER_BYTES, SessionKey, SessionRow, TrajectoryRow
 from service.storage.reader import Reader
 from service.writer.effects import LiveAgent
 from service.writer.unit_of_work import UnitOfWork
@@ -56,10 +56,11 @@ def deciding(reader: Reader, session: SessionRow) -> Deciding:
 
 
 def held_bytes(live: LiveAgent) -> int:
-    """Return the bytes of an agent's arrays, those of its parts included, and of its state."""
+    """Return the bytes of an agent's arrays and lists, its parts' included, and of its state."""
     parts = [live.agent, *(part for part in vars(live.agent).values() if hasattr(part, "__dict__"))]
-    arrays = (value for part in parts for value in vars(part).values())
-    held = sum(value.nbytes for value in arrays if isinstance(value, np.ndarray))
+    values = [value for part in parts for value in vars(part).values()]
+    held = sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+    held += NUMBER_BYTES * sum(len(value) for value in values if isinstance(value, list))
     return LEAST_BYTES + held + len(live.state or "")
 
 
@@ -77,9 +78,7 @@ class Agents:
     """
 
     def __init__(self, most: int = MOST_BYTES) -> None:
-        self._agents: OrderedDict[SessionKey, LiveAgent] = OrderedDict()
-        self._most = most
-        self.n_bytes = 0
+        self._agents: ByteBounded[SessionKey, LiveAgent] = ByteBounded(most)
 
     def get(self, uow: UnitOfWork, session: SessionRow) -> Agent:
         """Return the session's agent as of this transaction."""
@@ -89,20 +88,10 @@ class Agents:
             before = self._agents.get(key)
             live = uow.agents[key] = self._current(uow, session)
             if before is not live or live.counted is not live.state:
-                self._keep(key, live)
-            self._agents.move_to_end(key)
+                live.counted = live.state
+                self._agents.keep(key, live, held_bytes(live))
+                self._agents.trim()
         return live.agent
-
-    def _keep(self, key: SessionKey, live: LiveAgent) -> None:
-        """Cache an agent at its present size, and remove others while there are too many bytes."""
-        before = self._agents.pop(key, None)
-        if before is not None:
-            self.n_bytes -= before.n_bytes
-        live.n_bytes, live.counted = held_bytes(live), live.state
-        self._agents[key] = live
-        self.n_bytes += live.n_bytes
-        while self.n_bytes > self._most and len(self._agents) > 1:
-            self.n_bytes -= self._agents.popitem(last=False)[1].n_bytes
 
     def has(self, session: SessionRow) -> bool:
         """Return whether the session's agent is cached and known to be current without a read."""
@@ -156,4 +145,3 @@ class Agents:
     def forget(self) -> None:
         """Clear the cache: after a rollback, agents may be ahead of the stored state."""
         self._agents.clear()
-        self.n_bytes = 0

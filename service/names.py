@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from threading import Lock
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from lhb_engine.history import Floats
+from service.byte_bounded import ByteBounded
 from service.field_types import FEATURE, MOST_LETTERS, NO_ZERO_BYTE, STRICT, Key
 from service.problems import Problem, ProblemCode
 
@@ -29,6 +31,8 @@ ONE_HOT, HASHED = "one_hot", "hashed"
 CATEGORY = "="  # between a feature and its category in the label of a column; no feature has it
 MOST_COLUMNS = 4096  # that have a label: the session's row holds them
 MOST_NUMBERS = 2**22  # of a context set made from objects
+MOST_BYTES = 2**25  # of parsed names in memory
+LABEL_BYTES = 256  # of a label in memory, without its letters
 MOST_SHOWN = 8  # labels in the detail of a problem
 
 
@@ -167,12 +171,26 @@ class StoredNames(TypedDict):
 
 
 STORED = TypeAdapter(StoredNames)
+NO_NAMES = Names()
 
 
-@lru_cache(256)
+_parsed: ByteBounded[str, Names] = ByteBounded(MOST_BYTES)
+_lock = Lock()  # of `_parsed`: the event loop and threads that read use it
+
+
 def names_of(text: str | None) -> Names:
     """Return the names that a session's row holds; `None`: it has none yet."""
-    return Names() if text is None else Names(**json.loads(text))
+    if text is None:
+        return NO_NAMES
+    with _lock:
+        found = _parsed.get(text)
+    if found is None:
+        found = Names(**json.loads(text))
+        labels = [*found.columns, *(found.arms or ())]
+        with _lock:
+            _parsed.keep(text, found, 2 * len(text) + LABEL_BYTES * (1 + len(labels)))
+            _parsed.trim()
+    return found
 
 
 @lru_cache(2**14)

@@ -27,6 +27,8 @@ from service.field_types import (
 
 SessionKey = tuple[str, str]  # tenant, session id
 TrajectoryKey = tuple[str, str, str]  # tenant, session id, trajectory
+ROW_BYTES = 4096  # of a session's row without its texts and lists, about
+NUMBER_BYTES = 32  # of a number in a list
 SERVER_EVENT = "~"  # a server-made event id is this and the decision's number, and is not stored
 
 
@@ -69,6 +71,12 @@ class SessionRow:
     def key(self) -> SessionKey:
         """Tenant and id."""
         return self.tenant, self.id
+
+    @property
+    def n_bytes(self) -> int:
+        """About how many bytes of memory the row takes."""
+        lists = sum(len(value) for value in self.options.values() if isinstance(value, list))
+        return ROW_BYTES + len(self.request) + len(self.names or "") + NUMBER_BYTES * lists
 
     @property
     def fit_due(self) -> int | None:

@@ -25,11 +25,10 @@ class Effects:
 class LiveAgent:
     """An agent in memory, and the stored state that it was built from or saved as.
 
-    `n_bytes` is what both held when the state was `counted`, in the cache of agents.
+    `counted` is the state whose size the cache of agents knows.
     """
 
     agent: Agent
     n_estimates: int
     state: str | None
-    n_bytes: int = 0
     counted: str | None = None

@@ -7,7 +7,6 @@ order. These locks protect the sessions' trajectories, decisions and rewards.
 import select
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -16,8 +15,9 @@ import psycopg
 from psycopg import IsolationLevel, RawCursor
 from psycopg.conninfo import conninfo_to_dict
 
+from service.byte_bounded import ByteBounded
 from service.problems import ProblemCode, Unavailable
-from service.records import FitQueue, SessionKey, SessionRow
+from service.records import FitQueue
 from service.storage.ports import MAX_EXPORTS, MAX_READS, Refused
 from service.storage.postgres.deadlines import BoundedConnection
 from service.storage.postgres.durability import check_settings, may_lose
@@ -25,7 +25,11 @@ from service.storage.postgres.errors import translated
 from service.storage.postgres.pipeline import Pipeline
 from service.storage.postgres.reader import Connection, PostgresReader
 from service.storage.postgres.statements import SQL
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.postgres.transaction import (
+    MOST_SESSION_BYTES,
+    CachedSessions,
+    PostgresTransaction,
+)
 from service.storage.reader import Reader
 from service.storage.schema import check_revision
 
@@ -133,7 +137,7 @@ class PostgresStore:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.sessions: OrderedDict[SessionKey, tuple[int, SessionRow]] = OrderedDict()
+        self.sessions: CachedSessions = ByteBounded(MOST_SESSION_BYTES)
         self._writer: Pipeline | None = None
         self._idle: list[Connection] = []
         self._slots = threading.BoundedSemaphore(N_READERS)

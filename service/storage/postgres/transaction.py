@@ -3,7 +3,6 @@
 The announced rows take one round trip or two. Writes and the commit together take one more.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from psycopg import Cursor
 from psycopg.rows import TupleRow
 
+from service.byte_bounded import ByteBounded
 from service.records import (
     DecisionRow,
     HiddenRows,
@@ -29,7 +29,8 @@ from service.storage.reader import session_of
 from service.storage.sql.columns import COUNTERS, session_values, trajectory_values
 from service.storage.sql.erasing import erase_some
 
-N_CACHED_SESSIONS = 4096
+MOST_SESSION_BYTES = 2**26  # of the cached sessions
+CachedSessions = ByteBounded[SessionKey, tuple[int, SessionRow]]  # with their revisions
 DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds")
 counters = attrgetter(*COUNTERS)
 
@@ -41,14 +42,12 @@ class PostgresTransaction:
     ----------
     pipeline : Pipeline
         The writer's pipeline, with no open transaction.
-    cache : OrderedDict
+    cache : ByteBounded
         Sessions as this process last saw them, with their revisions. It saves parsing: a locked row
         with the same revision has not changed since.
     """
 
-    def __init__(
-        self, pipeline: Pipeline, cache: OrderedDict[SessionKey, tuple[int, SessionRow]]
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, cache: CachedSessions) -> None:
         self.connection = pipeline.connection
         self.reader = PostgresReader(pipeline.connection)
         self._pipeline = pipeline
@@ -138,7 +137,7 @@ class PostgresTransaction:
     def _statements(self, changes: Changes) -> Iterator[Statement]:
         for key in changes.deleted:
             yield "delete_session", key
-            self._cache.pop(key, None)
+            self._cache.remove(key)
             self._held.pop(key, None)
         for new in changes.new_sessions:
             yield "insert_session", session_values(new, SESSION_COLUMNS)
@@ -174,13 +173,11 @@ class PostgresTransaction:
         with translated(is_commit=True):
             yield from self._pipeline.exchange([*self._statements(changes), ("commit", ())])
         for key, held in self._held.items():
-            self._cache[key] = held
-            self._cache.move_to_end(key)
-        while len(self._cache) > N_CACHED_SESSIONS:
-            self._cache.popitem(last=False)
+            self._cache.keep(key, held, held[1].n_bytes)
+        self._cache.trim()
 
     def rollback(self) -> None:
         """Roll back, and remove every session that this transaction held from the cache."""
         for key in self._held:
-            self._cache.pop(key, None)
+            self._cache.remove(key)
         self._pipeline.rollback()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from service.byte_bounded import ByteBounded
 from service.problems import ProblemCode, Unavailable, outcome_unknown
 from service.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.reader import Reader
@@ -27,8 +28,8 @@ from service.storage.sqlite.write_ahead_log import (
     log_bytes,
 )
 
-N_CACHED_SESSIONS = 4096
-N_CACHED_TRAJECTORIES = 65_536
+MOST_SESSION_BYTES = 2**26  # of the cached sessions
+N_CACHED_TRAJECTORIES = 65_536  # at most about 1 KB each
 BUSY_SECONDS = 5.0
 IN_DOUBT = "a sync of the disk failed, and the file is not read again yet; nothing was written"
 
@@ -68,7 +69,7 @@ class SqliteStore:
         except BaseException:
             self._lock.release()
             raise
-        self.sessions: OrderedDict[SessionKey, SessionRow] = OrderedDict()
+        self.sessions: ByteBounded[SessionKey, SessionRow] = ByteBounded(MOST_SESSION_BYTES)
         self.trajectories: OrderedDict[TrajectoryKey, TrajectoryRow] = OrderedDict()
         self._readers: list[sqlite3.Connection] = []
         self._n_begun = 0
@@ -211,8 +212,7 @@ class SqliteStore:
 
     def trim(self) -> None:
         """Remove the least recently used rows from the caches."""
-        while len(self.sessions) > N_CACHED_SESSIONS:
-            self.sessions.popitem(last=False)
+        self.sessions.trim()
         while len(self.trajectories) > N_CACHED_TRAJECTORIES:
             self.trajectories.popitem(last=False)
 

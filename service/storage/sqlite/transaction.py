@@ -2,12 +2,12 @@
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
+from service.byte_bounded import ByteBounded
 from service.problems import ProblemCode, Unavailable
 from service.records import (
     DecisionRow,
@@ -27,8 +27,6 @@ from service.storage.sqlite.errors import translated
 from service.storage.sqlite.reader import SqliteReader
 from service.storage.sqlite.statements import SESSION_COLUMNS, SQL
 
-CacheKey = TypeVar("CacheKey")
-CachedRow = TypeVar("CachedRow")
 counters = attrgetter(*COUNTERS)
 # rows that a deleted session loses at once
 SESSION_TABLES = (
@@ -42,7 +40,7 @@ class Kept(Protocol):
     """The store: the rows that it keeps from one batch to the next, and its file."""
 
     path: Path
-    sessions: OrderedDict[SessionKey, SessionRow]
+    sessions: ByteBounded[SessionKey, SessionRow]
     trajectories: OrderedDict[TrajectoryKey, TrajectoryRow]
 
     def trim(self) -> None:
@@ -86,13 +84,11 @@ class SqliteTransaction:
     def fetch(self, keys: Keys, known: KnownRows) -> Steps:
         """Add the rows of these keys to `known`; clients' ids take one statement for each kind."""
         known.expect(keys)
-        reader, store = self.reader, self._store
+        reader = self.reader
         for key in keys.sessions:
-            known.sessions[key] = _cached(store.sessions, self._used, key, reader.session)
+            known.sessions[key] = self._session(key)
         for trajectory in keys.trajectories:
-            known.trajectories[trajectory] = _cached(
-                store.trajectories, self._used_trajectories, trajectory, reader.trajectory
-            )
+            known.trajectories[trajectory] = self._trajectory(trajectory)
         if keys.events:
             asked = [(*key, event) for key, event in keys.events]
             for row in execute_rows(self.connection, SQL["decisions_by_events"], asked):
@@ -109,6 +105,34 @@ class SqliteTransaction:
         for trajectory, round in keys.measured:
             known.measured[trajectory, round] = reader.measurement_over(trajectory, round, round)
         yield from ()
+
+    def _session(self, key: SessionKey) -> SessionRow | None:
+        """Return a session from the cache, or read it, and note that this transaction uses it."""
+        found = self._store.sessions.get(key)
+        if found is None:
+            found = self.reader.session(key)
+            if found is None:
+                return None
+            self._keep(found)
+        self._used.append(key)
+        return found
+
+    def _keep(self, session: SessionRow) -> None:
+        self._store.sessions.keep(session.key, session, session.n_bytes)
+
+    def _trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
+        """Do for a trajectory what `_session` does for a session."""
+        cache = self._store.trajectories
+        found = cache.get(key)
+        if found is None:
+            found = self.reader.trajectory(key)
+            if found is None:
+                return None
+            cache[key] = found
+        else:
+            cache.move_to_end(key)
+        self._used_trajectories.append(key)
+        return found
 
     def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
         """Return the note of a session's hidden rows, or None."""
@@ -141,10 +165,12 @@ class SqliteTransaction:
             self._forget(key)
         for session in changes.new_sessions:
             execute(SQL["insert_session"], session_values(session, SESSION_COLUMNS))
-            self._store.sessions[session.key] = session
+            self._keep(session)
             self._used.append(session.key)
         for key, session in changes.sessions.items():
             execute(SQL["update_session"], (*key, *session_values(session, CHANGING)))
+            if key in self._store.sessions:
+                self._keep(session)  # its names may have grown
         counted = {s.key: s for s in changes.new_sessions} | changes.sessions | changes.counts
         if counted:
             many(SQL["count_session"], [(*key, *counters(s)) for key, s in counted.items()])
@@ -191,32 +217,13 @@ class SqliteTransaction:
     def rollback(self) -> None:
         """Roll back, and remove every row that this transaction used from the caches."""
         for key in self._used:
-            self._store.sessions.pop(key, None)
+            self._store.sessions.remove(key)
         for place in self._used_trajectories:
             self._store.trajectories.pop(place, None)
         if self.connection.in_transaction:
             self.connection.execute("rollback")
 
     def _forget(self, key: SessionKey) -> None:
-        self._store.sessions.pop(key, None)
+        self._store.sessions.remove(key)
         for place in [t for t in self._store.trajectories if t[:2] == key]:
             del self._store.trajectories[place]
-
-
-def _cached(
-    cache: OrderedDict[CacheKey, CachedRow],
-    used: list[CacheKey],
-    key: CacheKey,
-    read: Callable[[CacheKey], CachedRow | None],
-) -> CachedRow | None:
-    """Return a row from the cache, or read it, and note that this transaction uses it."""
-    found = cache.get(key)
-    if found is None:
-        found = read(key)
-        if found is None:
-            return None
-        cache[key] = found
-    else:
-        cache.move_to_end(key)
-    used.append(key)
-    return found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.agent_cache import LEAST_BYTES, Agents
-from service.records import SessionKey
+from service.records import ROW_BYTES, SessionKey
 from service.storage.sqlite import store
 from tests.service.service_harness import ServiceHarness
 
@@ -38,7 +38,7 @@ def test_decisions_are_the_same_where_a_cache_holds_two_of_them(
 ) -> None:
     harness, _, expected = played(tmp_path / "whole", Agents())
     harness.close()
-    monkeypatch.setattr(store, "N_CACHED_SESSIONS", 2)
+    monkeypatch.setattr(store, "MOST_SESSION_BYTES", 3 * ROW_BYTES)
     monkeypatch.setattr(store, "N_CACHED_TRAJECTORIES", 2)
     harness, keys, rows = played(tmp_path / "small", Agents(2 * LEAST_BYTES + LEAST_BYTES // 2))
     assert rows == expected

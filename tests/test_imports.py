@@ -16,10 +16,10 @@ OURS = ("lhb_engine", "service", "clients")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "lhb_engine": ("lhb_engine",),
     "service": ("service", "lhb_engine"),
-    # adapters know the records and the problems, never a use case
+    # adapters know the records, the problems and their cache, never a use case
     "service.storage": (
         *("service.storage", "service.records", "service.due_fits"),
-        *("service.problems", "lhb_engine"),
+        *("service.problems", "service.byte_bounded", "lhb_engine"),
     ),
     "lhb": ("clients", "lhb_engine"),
     "clients.__init__": ("clients.sdk",),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.fits.embedded import FitPool
+from service.process_pool import Processes
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.fits.fit_gate import ARMS, close_gate, installed, play
 from tests.service.fits.fit_jobs import failing_fit, gated_fit
@@ -152,17 +152,16 @@ async def test_a_commit_after_the_end_of_fits_starts_none(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     """Clients that hung up leave commands behind, which are committed after the pool has closed."""
-    asked: list[FitPool] = []
+    asked: list[Processes] = []
 
-    def ask(pool: FitPool) -> None:
-        asked.append(pool)
-        raise RuntimeError("closed")
+    async def ask(processes: Processes, *work: Any, **limit: Any) -> None:
+        asked.append(processes)
 
     async with serve() as client:
         session = await client.create(algorithm="ad_lasso", reward_wait_seconds=0.2)
         await play(client, session, 3)
         await client.service.fits.close()
-        monkeypatch.setattr(FitPool, "_processes", ask)
+        monkeypatch.setattr(Processes, "run", ask)
         await client.decide(session, ARMS)
         if by == "reward":
             await client.reward(session, value=1.0, round=4)

@@ -175,9 +175,20 @@ class Anytime(Agent):
             greedy = Agent(self.dim, self.horizon, self.options)
             greedy.theta = self.candidates[(_position(draw) - 1) % len(self.candidates)]
             return greedy.scores(contexts)
-        turn, feature = divmod((draw.round - 1) // self._held, self.dim)
+        begun = (draw.round - 1) // self._held + self._first_turn(draw)
+        turn, feature = divmod(begun, self.dim)
         up = turn % 2 == 0 if self.theta is None else self.theta[feature] >= 0.0
         return contexts[:, feature] * (1.0 if up else -1.0)
+
+    def _first_turn(self, draw: Draw) -> int:
+        """Return which of the 2 dim signed features this round's trajectory explores first.
+
+        It is a hash of the trajectory, so that those that begin together explore all features at
+        once. The default trajectory is mostly alone, and begins with the first feature.
+        """
+        if not draw.trajectory:
+            return 0
+        return draw._replace(round=0).below(2 * self.dim, "turn")
 
     def next_fit(self, n_rounds: int) -> FitWindow | None:
         """Return the first window that is due after more than `n_rounds` rounds."""

@@ -64,6 +64,9 @@ class Estimate:
         What covariates do: `values`, the change of the reward by one unit of each; `included`, the
         probability of each group that it has an effect; `share`, its share of the rewards'
         variance. None without covariates.
+    findings : list of dict
+        What checks of the model find on the latest rows: `code`, `message`, `period`, `features`
+        and `lags` (docs/model.md 12). Only `Agent.checked_fit` checks.
     """
 
     status: Status
@@ -91,6 +94,7 @@ class Estimate:
     intervals: dict[str, Any] | None = None
     no_intervals: str | None = None
     effects: dict[str, Any] | None = None
+    findings: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; `from_json` restores its floats to the bit."""

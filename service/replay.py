@@ -161,8 +161,9 @@ def _refit(
     window = FitWindow(**manifest["window"])
     known = manifest["measured"], manifest["decided"], manifest["closed_at"]
     due = DueFit(window, *known, manifest["reason"], 0.0)
-    again = agent.fit(read_history(reader, session, window, due)).to_json()
-    before = stored.to_json()
+    again = agent.checked_fit(read_history(reader, session, window, due)).to_json()
+    said = json.loads(record.estimate or "{}")
+    before = {name: value for name, value in stored.to_json().items() if name in said}
     is_exact = record.fingerprint == json.dumps(fingerprint())
     replay.n_elsewhere += not is_exact
     for name in before:

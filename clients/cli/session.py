@@ -1,6 +1,7 @@
 """`lhb session show`: what a session has learned, drawn in the terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from clients.cli.refusals import CommandGroup
 session = typer.Typer(cls=CommandGroup, help="One session of a server.", no_args_is_help=True)
 BAR = 40  # columns of the longest bar
 LABEL = 24  # of the longest name of a feature: a line has 80 columns
+WIDTH = 80  # of a line
 MOST_LAGS = 24  # with more of them, the largest weights alone are drawn
 
 
@@ -25,7 +27,7 @@ def show_session(
     url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
     as_json: AsJson = False,
 ) -> None:
-    """Show theta and draw the lag weights that decide now.
+    """Show what checks find, theta, and draw the lag weights that decide now.
 
     Example: lhb session show tutorial
     """
@@ -44,6 +46,8 @@ def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str
     deciding = info["deciding"].replace("_", " ")
     rounds = f"{info['algorithm']}, {info['n_rounds']} rounds, {deciding}"
     yield f"{info['name'] or info['id']}: {rounds}"
+    for finding in estimate.get("findings") or ():
+        yield from wrap(f"! {finding['message']}", WIDTH, subsequent_indent="  ")
     if estimate.get("theta") is None:
         yield "No estimate is in use yet."
         return

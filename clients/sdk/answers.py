@@ -8,6 +8,15 @@ from typing import Any, Literal, NotRequired, TypedDict
 from .problem_codes import ProblemCode
 
 Deciding = Literal["in_use", "lapsed", "exploring", "none"]
+FindingCode = Literal[
+    "season",
+    "trend",
+    "errors_correlated",
+    "features_alike",
+    "known_before",
+    "horizon_short",
+    "lags_change",
+]
 
 
 class DecisionAnswer(TypedDict):
@@ -120,12 +129,24 @@ class EffectsAnswer(TypedDict):
     """What seasons and a trend do.
 
     `values` is the change of the reward by one unit of each column; `included` the probability
-    that each group of columns has an effect; `share` its share of the rewards' variance.
+    that each group of columns has an effect; `share` its share of the rewards' variance; `groups`
+    the groups' names.
     """
 
     values: list[float]
     included: list[float]
     share: list[float]
+    groups: list[str]
+
+
+class FindingAnswer(TypedDict):
+    """A check of the model that failed on the latest rows: what was seen, and what to do."""
+
+    code: FindingCode
+    message: str
+    period: float | None
+    features: list[int]
+    lags: list[int]
 
 
 class FitAnswer(TypedDict):
@@ -166,6 +187,7 @@ class FitAnswer(TypedDict):
     intervals: NotRequired[IntervalsAnswer | None]
     no_intervals: NotRequired[str | None]
     effects: NotRequired[EffectsAnswer | None]
+    findings: NotRequired[list[FindingAnswer] | None]
 
 
 class EstimateAnswer(FitAnswer):
@@ -181,6 +203,7 @@ class NoEstimateAnswer(TypedDict):
     status: Literal["none", "lapsed"]
     deciding: Deciding
     last: NotRequired[FitAnswer | None]
+    findings: list[FindingAnswer]
 
 
 class EpochAnswer(TypedDict):

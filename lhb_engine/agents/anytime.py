@@ -207,6 +207,14 @@ class Anytime(Agent):
 
         return AnytimeFit(self, history, self._goes_on(history)).estimate()
 
+    def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
+        """Return what the checks of docs/model.md 12 find with the direction that decides next."""
+        from lhb_engine.diagnostics.findings import findings, latest
+
+        told = self.options.covariates.told(latest(history, self.horizon))
+        known = Predictor.of(estimate) or self.prediction
+        return [found.to_json() for found in findings(told, known, self.horizon)]
+
     def _goes_on(self, history: History) -> str:
         """Return how the agent decides if this fit installs nothing, for the message."""
         assert history.window is not None
@@ -222,6 +230,11 @@ class Anytime(Agent):
     def covariate_groups(self) -> tuple[int, ...]:
         """Numbers of columns of the groups of covariates that its options tell fits of."""
         return self.options.covariates.groups
+
+    @property
+    def covariate_labels(self) -> tuple[str, ...]:
+        """A name for each of `covariate_groups`."""
+        return self.options.covariates.labels
 
     def install(self, estimate: Estimate) -> None:
         """Decide by `estimate`, and keep its prediction, which the next fit checks."""

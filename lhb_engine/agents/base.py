@@ -6,7 +6,7 @@ agent keeps no decisions: a late reward finds the data of its own round in the h
 
 from collections.abc import Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -152,6 +152,11 @@ class Agent:
         """Numbers of columns of the groups of covariates that its options tell fits of."""
         return ()
 
+    @property
+    def covariate_labels(self) -> tuple[str, ...]:
+        """A name for each of `covariate_groups`."""
+        return ()
+
     def scores(self, contexts: Floats) -> Floats:
         """Return the score of every arm, (..., K, dim) -> (..., K), always finite.
 
@@ -262,6 +267,23 @@ class Agent:
             The algorithm does not fit.
         """
         raise TypeError(f"{self.name} does not fit")
+
+    def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
+        """Return what checks of the model find on the latest rows, as JSON objects.
+
+        Parameters
+        ----------
+        history : History
+            What the fit read.
+        estimate : Estimate
+            The fit's result, which is not installed yet.
+        """
+        return []
+
+    def checked_fit(self, history: History) -> Estimate:
+        """Return the estimate of `fit` with its findings."""
+        estimate = self.fit(history)
+        return replace(estimate, findings=self.findings(history, estimate))
 
     def install(self, estimate: Estimate) -> None:
         """Use `estimate` from now on; without a finite direction theta stays as it is."""

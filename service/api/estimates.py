@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.agent_cache import deciding
+from service.agent_cache import build_agent, deciding
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.response_types import (
@@ -16,23 +16,28 @@ from service.api.response_types import (
 )
 from service.api.sessions import names_answer, read_session, timestamp
 from service.due_fits import DueFit, OpenWindow, window_to_json
+from service.fits.schedule import MAX_WAITING
 from service.records import EstimateRow, SessionRow
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
+LOOK_BACK = MAX_WAITING + 8  # fits: all that wait may be skipped at once
 
 
-def estimate_answer(record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
+def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
     """Return the members of `FitAnswer`.
 
     Parameters
     ----------
+    session : SessionRow
     record : EstimateRow
-        A fit, successful or not.
+        One of its fits, successful or not.
     is_in_use : bool
         Whether decisions are made by this estimate now.
     """
     estimate = {} if record.estimate is None else json.loads(record.estimate)
+    if estimate.get("effects"):
+        estimate["effects"]["groups"] = list(build_agent(session, None).covariate_labels)
     manifest = json.loads(record.manifest)
     return {
         **estimate,
@@ -59,21 +64,34 @@ async def get_estimate(session_id: str, request: Request) -> Response:
     """Return the estimate that decisions are made by.
 
     Status is "none" if there is no estimate yet, and "lapsed" if the last one is too old to decide
-    by; `last` is then that estimate.
+    by; `last` is then that estimate. `findings` are those of the last fit, whether it gave an
+    estimate or not.
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         decides = deciding(reader, session)
         if session.estimate == 0:
-            return {"status": "none", "deciding": decides}
+            findings = last_findings(reader, session)
+            return {"status": "none", "deciding": decides, "findings": findings}
         record = reader.estimate(session.key, session.estimate)
         assert record is not None
-        found = estimate_answer(record, decides == "in_use")
+        found = estimate_answer(session, record, decides == "in_use")
+        shown = {"deciding": decides, "findings": last_findings(reader, session)}
         if decides == "in_use":
-            return {**found, "deciding": decides, "features": names_answer(session)["features"]}
-        return {"status": "lapsed", "deciding": decides, "last": found}
+            return {**found, **shown, "features": names_answer(session)["features"]}
+        return {"status": "lapsed", "last": found, **shown}
 
     return await read_session(request, session_id, answer)
+
+
+def last_findings(reader: Reader, session: SessionRow) -> list[dict[str, Any]]:
+    """Return the findings of the last fit that neither failed nor was skipped."""
+    last = session.n_estimates
+    for number in range(last, max(0, last - LOOK_BACK), -1):
+        record = reader.estimate(session.key, number)
+        if record is not None and record.estimate is not None:
+            return list(json.loads(record.estimate).get("findings", []))
+    return []
 
 
 @router.get(
@@ -90,7 +108,7 @@ async def get_estimates(
         records = reader.estimates(session.key, int(cursor), limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
         current = session.estimate if deciding(reader, session) == "in_use" else 0
-        return page([estimate_answer(r, r.number == current) for r in shown], following)
+        return page([estimate_answer(session, r, r.number == current) for r in shown], following)
 
     return await read_session(request, session_id, answer)
 

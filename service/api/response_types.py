@@ -5,6 +5,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel
 
 from lhb_engine.agents.base import Deciding
+from lhb_engine.diagnostics.finding import Code
 from service.field_types import Refit, RewardMode
 from service.problems import ProblemCode
 
@@ -127,12 +128,24 @@ class EffectsAnswer(BaseModel):
     """What seasons and a trend do.
 
     `values` is the change of the reward by one unit of each column; `included` the probability
-    that each group of columns has an effect; `share` its share of the rewards' variance.
+    that each group of columns has an effect; `share` its share of the rewards' variance; `groups`
+    the groups' names.
     """
 
     values: list[float]
     included: list[float]
     share: list[float]
+    groups: list[str]
+
+
+class FindingAnswer(BaseModel):
+    """A check of the model that failed on the latest rows: what was seen, and what to do."""
+
+    code: Code
+    message: str
+    period: float | None
+    features: list[int]
+    lags: list[int]
 
 
 class FitAnswer(BaseModel):
@@ -173,6 +186,7 @@ class FitAnswer(BaseModel):
     intervals: IntervalsAnswer | None = None
     no_intervals: str | None = None
     effects: EffectsAnswer | None = None
+    findings: list[FindingAnswer] | None = None
 
 
 class EstimateAnswer(FitAnswer):
@@ -188,6 +202,7 @@ class NoEstimateAnswer(BaseModel):
     status: Literal["none", "lapsed"]
     deciding: Deciding
     last: FitAnswer | None = None
+    findings: list[FindingAnswer]
 
 
 class EpochAnswer(BaseModel):

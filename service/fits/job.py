@@ -74,9 +74,9 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
     began = time.perf_counter()
     try:
         if idle_seconds and session.refit != "blocking":
-            estimate = in_idle_time(agent.fit, history, idle_seconds).to_json()
+            estimate = in_idle_time(agent.checked_fit, history, idle_seconds).to_json()
         else:
-            estimate = agent.fit(history).to_json()
+            estimate = agent.checked_fit(history).to_json()
     except MemoryError:
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process

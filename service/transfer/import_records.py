@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from lhb_engine.diagnostics.finding import Code
 from lhb_engine.estimate import Estimate, Status
 from service.field_types import (
     STRICT,
@@ -115,6 +116,17 @@ class Effects(TypedDict):
     share: list[Number]
 
 
+@with_config(ConfigDict(extra="forbid", strict=True))
+class FoundByCheck(TypedDict):
+    """What a check of the model found."""
+
+    code: Code
+    message: Text
+    period: Number | None
+    features: list[Count]
+    lags: list[Count]
+
+
 # the object that `Estimate.to_json` returns; numbers that are only shown may be infinite or NaN
 _SHOWN = {float | None: AnyFloat, int: Count, str: Text}
 _estimate = {name: NotRequired[_SHOWN.get(h, h)] for name, h in get_type_hints(Estimate).items()}
@@ -133,6 +145,7 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "intervals": NotRequired[Intervals | None],
             "no_intervals": NotRequired[Text | None],
             "effects": NotRequired[Effects | None],
+            "findings": NotRequired[list[FoundByCheck]],
         },
     )
 )

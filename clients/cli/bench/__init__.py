@@ -2,7 +2,7 @@
 
 import typer
 
-from clients.cli.bench.agents import certainty, coverage, decide
+from clients.cli.bench.agents import certainty, coverage, decide, findings
 from clients.cli.bench.fits import fit
 from clients.cli.bench.server import neighbours, serve, soak, start, users
 from clients.cli.bench.solver import costs, solver
@@ -19,6 +19,7 @@ for command in (
     users,
     decide,
     certainty,
+    findings,
     coverage,
 ):
     bench.command()(command)

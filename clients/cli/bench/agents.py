@@ -111,6 +111,40 @@ def certainty(
     show({"algorithm": algorithm, "worlds": rows}, as_json, ())
 
 
+def findings(
+    world: Annotated[
+        list[str] | None, typer.Option(help="Play only this world; repeatable.")
+    ] = None,
+    plain: Annotated[bool, typer.Option(help="Also play worlds with nothing to find.")] = True,
+    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 10,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """How often checks of the model find what is the matter, and nothing where nothing is.
+
+    Example: lhb bench findings --seeds 2
+    """
+    from clients.bench import findings as table
+
+    every = [*(w for _, w in table.MATTERS), *(table.PLAIN if plain else ())]
+    worlds = [w for w in every if not world or w.name in world]
+    if not worlds:
+        raise typer.BadParameter(f"no such world; there are {[w.name for w in every]}")
+    if not as_json:
+        typer.echo(table.HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = table.run(worlds, range(first_seed, first_seed + seeds), jobs=jobs, progress=progress)
+    show({"worlds": rows}, as_json, _findings_lines(rows))
+
+
+def _findings_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    plain = [row for row in rows if row["expected"] is None]
+    if plain:
+        n, runs = (sum(row[name] for row in plain) for name in ("runs_with_findings", "runs"))
+        yield f"nothing to find: {n} of {runs} runs find something"
+
+
 def coverage(
     logs: Annotated[int, typer.Option(help="Number of logs of each case.", min=1)] = 200,
     rounds: Annotated[int, typer.Option(help="Number of rounds of a log.", min=100)] = 2000,

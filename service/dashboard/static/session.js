@@ -40,6 +40,7 @@ function layout(session) {
   const name = session.name || session.id
   const title = make("h1", {}, name)
   const status = make("p")
+  const advice = make("ul", { "aria-label": "What checks of the model find" })
   const live = make("span", { class: "soft" })
   const facts = make("dl", { class: "facts" })
   const rewards = plotCard("Reward, and what was expected of it", `${name} rewards`, ["round", "reward", "expected"],
@@ -56,7 +57,7 @@ function layout(session) {
   const fits = make("section", { class: "card wide" }, make("h2", {}, "Fits, and why"))
   const credit = make("section", { class: "card" }, make("h2", {}, "What the last decisions earned"))
   const quality = make("section", { class: "card" }, make("h2", {}, "Data"))
-  const nodes = [title, status, live, facts,
+  const nodes = [title, status, advice, live, facts,
     make("div", { class: "grid" }, rewards.node, lags.node, theta.node, explored.node, credit, quality, fits)]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
   let learned = [], labels = features(session), newest = 0, missing = new Map(), isFollowing = true
@@ -89,6 +90,8 @@ function layout(session) {
     }).map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value))))
     drawRewards(rewards, explored, series)
     newest = estimates.at(-1)?.number ?? newest
+    const checked = estimates.filter(fit => fit.findings).at(-1)
+    if (checked) advice.replaceChildren(...checked.findings.map(found => make("li", {}, found.message)))
     learned = [...learned, ...estimates.filter(fit => fit.theta && fit.lag_weights)].slice(-MOST_FITS)
     history.max = Math.max(1, learned.length)
     history.disabled = learned.length < 2

@@ -6,15 +6,16 @@ from clients.cli.session import show_session
 from lhb import Client
 
 
-def learned(url: str, name: str) -> None:
+def learned(url: str, name: str, n_rounds: int = 40, *, alike: bool = False) -> None:
     """A session whose reward is the chosen first feature of two rounds before."""
     with Client(url) as client:
         named = {"features": ["a feature with a very long name", "cold"]}
         session = client.create_session(name, dim=2, horizon=5, refit="blocking", seed=1, **named)
         past = [0.0, 0.0]
-        for t in range(40):
+        for t in range(n_rounds):
             first = 1.0 if t % 3 else -1.0
-            arm = session.decide([[first, 0.3], [-first, -0.3]]).arm
+            second = first if alike else 0.3
+            arm = session.decide([[first, second], [-first, -second]]).arm
             past.append(first if arm == 0 else -first)
             session.reward(past[-3] + 0.01 * (t % 2), round=t + 1)
 
@@ -33,6 +34,15 @@ def test_it_draws_lag_weights(url: str, capsys: pytest.CaptureFixture[str]) -> N
     assert longest.split()[0] == "2"
     assert len(lags) == 5
     assert all(len(line) <= 80 for line in lags)
+
+
+def test_what_checks_find_is_said_first(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    learned(url, "told", 60, alike=True)
+    show_session("told", url)
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].startswith("! Features 0 and 1 hardly vary apart from each other")
+    assert said[2].startswith("  ")
+    assert all(len(line) <= 80 for line in said[:3])
 
 
 def test_a_session_is_found_by_its_id_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,8 @@ async def test_a_session_learns_its_season_and_trend(serve: Serve) -> None:
         effects = found["effects"]
         np.testing.assert_allclose(effects["values"], [2, 0, 0, 0, 0.01], atol=0.05)
         assert [p > 0.5 for p in effects["included"]] == [True, False, True]
+        assert effects["groups"] == ["season 24, harmonic 1", "season 24, harmonic 2", "trend"]
+        assert found["findings"] == []
         assert len(found["intervals"]["effects"]) == 5
         replay = replayed(client, session)
         assert replay.differences == []

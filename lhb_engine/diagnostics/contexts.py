@@ -1,0 +1,92 @@
+"""Checks of the selected contexts: features that cannot be told apart, and rewards known before."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.diagnostics.finding import Finding
+from lhb_engine.history import Floats
+
+ROWS_A_FEATURE = 8
+LEAST_ROWS = 40
+MOST_FEATURES = 300  # the test costs their cube
+ALIKE = 0.005  # least eigenvalue of the features' second moments, each scaled to 1
+INVOLVED = 0.3  # of the direction that does not vary: a feature with less takes no part in it
+LEAST_SHARE = 0.05  # of rounds with an action, and of those without
+ACTING = 0.25  # of the rewards' variance that acting or not explains
+SURE = 4.0  # standard errors
+
+
+def check_features(rows: AlignedRounds) -> Iterator[Finding]:
+    """Look for features whose selected values cannot be told apart, or are always 0."""
+    dim, acted = rows.contexts.shape[1], rows.acted
+    n = int(acted.sum())
+    if dim > MOST_FEATURES or n < max(LEAST_ROWS, ROWS_A_FEATURE * dim):
+        return
+    selected = rows.contexts[acted]
+    size = np.sqrt((selected**2).mean(axis=0))
+    unused = np.flatnonzero(size == 0.0)
+    if len(unused):
+        yield Finding(
+            "features_alike",
+            f"{_named(unused.tolist())} is 0 in every chosen context: nothing is learned of it.",
+            features=tuple(unused.tolist()),
+        )
+    used = np.flatnonzero(size > 0.0)
+    scaled = selected[:, used] / size[used]
+    values, axes = np.linalg.eigh(scaled.T @ scaled / n)
+    involved = np.flatnonzero((np.abs(axes[:, values < ALIKE]) > INVOLVED).any(axis=1))
+    alike = used[involved].tolist()
+    if alike:
+        yield Finding(
+            "features_alike",
+            f"{_named(alike)} hardly vary apart from each other in the chosen contexts: their "
+            "effects cannot be told apart. Leave one out, or let arms differ in them.",
+            features=tuple(alike),
+        )
+
+
+def check_actions(rows: AlignedRounds) -> Iterator[Finding]:
+    """Look for rewards that tell whether there was an action, and not which.
+
+    A reward that is known before its round's decision, such as a visit, decides whether there is an
+    action. It looks like an effect at lag 0, and is one of earlier rounds.
+    """
+    is_row = (rows.number > 0) & (np.rint(rows.intercept**2) == 1)
+    acted = rows.contexts[is_row].any(axis=1)
+    y, contexts = rows.y[is_row], rows.contexts[is_row][acted]
+    n, share = len(y), float(acted.mean()) if len(acted) else 0.0
+    few = n < LEAST_ROWS or min(share, 1.0 - share) < LEAST_SHARE
+    if few or contexts.shape[1] * ROWS_A_FEATURE > len(contexts):
+        return
+    between = share * (1.0 - share) * float(y[acted].mean() - y[~acted].mean()) ** 2
+    if between < ACTING * float(y.var()):
+        return
+    if _depends(y[acted] - y[acted].mean(), contexts - contexts.mean(axis=0)):
+        return
+    yield Finding(
+        "known_before",
+        "Rewards differ between rounds with and without an action, and not between the actions. "
+        "If a reward is known before its round's decision, as a visit is, earlier rounds caused "
+        "it: report it for the round before.",
+        lags=(0,),
+    )
+
+
+def _depends(y: Floats, contexts: Floats) -> bool:
+    """Whether rewards depend on the contexts of their own round: an F statistic far above 1."""
+    n, dim = contexts.shape
+    if float(np.abs(y).max()) <= 1e-9:
+        return False
+    by, *_ = np.linalg.lstsq(contexts, y)
+    left = y - contexts @ by
+    explained, rest = float(y @ y - left @ left), float(left @ left)
+    ratio = explained / dim / max(rest / max(n - dim - 1, 1), 1e-300)
+    return bool(ratio > 1.0 + SURE * float(np.sqrt(2.0 / dim)))
+
+
+def _named(features: list[int]) -> str:
+    if len(features) == 1:
+        return f"Feature {features[0]}"
+    return f"Features {', '.join(map(str, features[:-1]))} and {features[-1]}"

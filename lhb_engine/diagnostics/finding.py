@@ -1,0 +1,44 @@
+"""What a check of the model says."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Code = Literal[
+    "season",
+    "trend",
+    "errors_correlated",
+    "features_alike",
+    "known_before",
+    "horizon_short",
+    "lags_change",
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check that failed.
+
+    Attributes
+    ----------
+    code : str
+        Which check.
+    message : str
+        What was seen and what to do, in a sentence or two.
+    period : float or None
+        Of a season, in rounds of a trajectory.
+    features : tuple of int
+        The features concerned, from 0.
+    lags : tuple of int
+        The lags concerned, from 0.
+    """
+
+    code: Code
+    message: str
+    period: float | None = None
+    features: tuple[int, ...] = ()
+    lags: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a JSON object."""
+        out = asdict(self)
+        return out | {"features": list(self.features), "lags": list(self.lags)}

@@ -1,0 +1,107 @@
+"""All checks of a fit, on the latest rows alone, so that their cost does not grow."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.design.scaling import Units, power_of_two
+from lhb_engine.diagnostics.contexts import check_actions, check_features
+from lhb_engine.diagnostics.finding import Finding
+from lhb_engine.diagnostics.lags import check_halves, check_horizon
+from lhb_engine.diagnostics.series import Series, check_correlation, check_series
+from lhb_engine.history import Floats, History, Trajectory
+from lhb_engine.posterior.prediction_check import Predictor, residuals
+
+LATEST = 2**15  # rounds of the session, all trajectories together
+ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
+DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors last
+MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories included
+
+
+def latest(history: History, horizon: int) -> History:
+    """Return what the checks of a fit read of its history: the last rounds, and twice the lags.
+
+    Of many trajectories the longest are kept, as many as are cheap.
+    """
+    window = history.window
+    assert window is not None
+    n_rounds = max(1, min(LATEST, MOST_NUMBERS // history.dim))
+    first = max(window.first, window.last - n_rounds + 1)
+    cut = history.over(replace(window, first=first, n_lags=min(2 * horizon, window.last)))
+    parts = cut.trajectories
+    names = sorted(parts, key=lambda name: (-len(parts[name].contexts), name))
+    gap = min(2 * horizon, len(parts[names[0]].contexts)) if names else 0
+    kept: dict[str, Trajectory] = {}
+    numbers = 0
+    for name in names:
+        numbers += (len(parts[name].contexts) + gap) * history.dim
+        if kept and numbers > 2 * MOST_NUMBERS:
+            break
+        kept[name] = parts[name]
+    return replace(cut, trajectories=dict(sorted(kept.items())))
+
+
+def findings(history: History, known: Predictor | None, horizon: int) -> tuple[Finding, ...]:
+    """Return what the checks of docs/model.md 12 find, in a fixed order.
+
+    Parameters
+    ----------
+    history : History
+        The `latest` part of a fit's, with the covariates that the fit was told.
+    known : Predictor or None
+        The estimate's prediction; None before there is a direction.
+    horizon : int
+        Number of lags h that the agent fits.
+
+    Raises
+    ------
+    ValueError
+        As `align`.
+    """
+    rows = align(history)
+    units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
+    known = known and known.in_units(units)
+    rows = _scaled(rows, units)
+    if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
+        return ()
+    longest = _scaled(align(_longest(history)), units)
+    series = Series.of(longest, _errors(longest, known))
+    return tuple(_all(rows, series, known, horizon))
+
+
+def _all(
+    rows: AlignedRounds, series: Series | None, known: Predictor | None, horizon: int
+) -> Iterator[Finding]:
+    errors = _errors(rows, known)
+    of_time = [*(check_correlation(rows, errors) if series is None else check_series(series))]
+    yield from of_time
+    yield from check_features(rows)
+    yield from check_actions(rows)
+    codes = {found.code for found in of_time}
+    if rows.n_rows < ROWS_A_LAG * horizon or not errors.any() or codes & {"season", "trend"}:
+        return  # what moves rewards over time looks like effects at many lags
+    yield from check_horizon(rows, errors, horizon, DOUBT if codes else 1.0)
+    if known is not None and not codes:
+        yield from check_halves(rows, errors, known, horizon)
+
+
+def _scaled(rows: AlignedRounds, units: Units) -> AlignedRounds:
+    return replace(rows, contexts=rows.contexts / units.contexts, y=rows.y / units.rewards)
+
+
+def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:
+    """Return what the prediction leaves of the rewards, about its mean, (n_places,)."""
+    left = rows.y
+    if known is not None:
+        left = residuals(rows, known.theta, known.lag_weights, known.beside)
+    level = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
+    return np.asarray(left - level * rows.intercept)
+
+
+def _longest(history: History) -> History:
+    """Return the history of the trajectory with most measurements alone."""
+    parts = history.trajectories
+    key = max(parts, key=lambda name: len(parts[name].measurements))
+    return replace(history, trajectories={key: parts[key]})

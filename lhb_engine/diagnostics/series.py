@@ -1,0 +1,191 @@
+"""Checks of the errors over time: a trend, a season, and correlation that neither explains."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy import fft
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.diagnostics.finding import Finding
+from lhb_engine.history import Floats, Ints
+
+LEAST_ROWS = 100
+SURE = 4.5  # standard errors of a slope, or of a correlation
+LEAST_TREND = 0.15  # of the errors' variance
+LEAST_SEASON = 0.05  # of the errors' variance
+LEAST_CORRELATION = 0.25
+MOST_RHO = 0.99
+LEAST_CYCLES = 4  # of a season
+PEAK = 20.0  # of a season's power over that of its neighbours; 1 is the mean of white noise
+OVERSAMPLED = 2  # frequencies in each 1 / n
+BESIDE = 40  # frequencies, in all, whose median is the power around a peak
+HARMONICS = 3  # of a season that is taken out before the correlation is judged
+
+
+@dataclass(frozen=True)
+class Series:
+    """Errors of rows of one length in one trajectory, one after the other.
+
+    Attributes
+    ----------
+    places : (n_rows,) array
+        Where the rows are in time, in rounds, in ascending order.
+    errors : (n_rows,) array
+    span : int
+        Rounds of a row.
+    """
+
+    places: Ints
+    errors: Floats
+    span: int
+
+    @classmethod
+    def of(cls, rows: AlignedRounds, errors: Floats) -> Self | None:
+        """Return the errors of the commonest row length of one trajectory; None if too few."""
+        places = np.flatnonzero(rows.number > 0)
+        spans = np.rint(rows.intercept[places] ** 2).astype(np.int64)
+        lengths, counts = np.unique(spans, return_counts=True)
+        span = int(lengths[counts.argmax()])
+        places = places[spans == span]
+        if len(places) < LEAST_ROWS or not errors[places].any():
+            return None
+        return cls(places - places[0], errors[places], span)
+
+    @property
+    def pairs(self) -> Ints:
+        """Indices of rows that are directly followed by the next one."""
+        return np.flatnonzero(np.diff(self.places) == self.span)
+
+    @property
+    def rho(self) -> float:
+        """Correlation of errors with those of the row before; 0 with few pairs."""
+        pairs = self.pairs
+        now, then = self.errors[pairs + 1], self.errors[pairs]
+        size = float(now @ now + then @ then) / 2
+        return float(now @ then) / size if size > 0 and len(pairs) >= LEAST_ROWS / 2 else 0.0
+
+    def without(self, columns: Floats) -> "Series":
+        """Return the series less its least-squares fit by some columns, (n_rows, n)."""
+        by, *_ = np.linalg.lstsq(columns, self.errors)
+        return replace(self, errors=self.errors - columns @ by)
+
+    def waves(self, period: float, harmonics: int) -> Floats:
+        """Return a constant, and sine and cosine of each harmonic, (n_rows, 1 + 2 harmonics)."""
+        j = np.arange(1, harmonics + 1)
+        angles = 2.0 * np.pi * self.places[:, None] * j / period
+        ones = np.ones((len(self.places), 1))
+        return np.concatenate([ones, np.sin(angles), np.cos(angles)], axis=1)
+
+    def explained(self, less: "Series") -> float:
+        """Return the share of the variance that `less` no longer has."""
+        return 1.0 - float(less.errors.var() / self.errors.var())
+
+
+def check_series(series: Series) -> Iterator[Finding]:
+    """Look for a trend, then for a season in the rest, then for correlation in what is left."""
+    time = series.places / max(1, int(series.places[-1]))
+    line = np.column_stack([np.ones_like(time), time])
+    level = series.without(line)
+    if _is_trend(series, level, time):
+        yield Finding(
+            "trend",
+            "Rewards grow or fall steadily, whatever is chosen: set the option `trend`.",
+        )
+    rest = level
+    period = _season(level)
+    if period is not None:
+        n_harmonics = min(HARMONICS, int(period // 2))
+        rest = level.without(level.waves(period, n_harmonics))
+        yield Finding(
+            "season",
+            f"Rewards repeat every {period:g} rounds, whatever is chosen: "
+            f'add {{"period": {period:g}}} to the option `seasonality`.',
+            period=period,
+        )
+    if _is_correlated(rest.rho, len(rest.pairs)):
+        yield _correlated(rest.rho)
+
+
+def check_correlation(rows: AlignedRounds, errors: Floats) -> Iterator[Finding]:
+    """Look for correlation of consecutive rows where no trajectory is long."""
+    later = rows.followers()
+    now, then = errors[later], errors[rows.before[later]]
+    size = float(now @ now + then @ then) / 2
+    if size > 0 and len(later) >= LEAST_ROWS:
+        rho = float(now @ then) / size
+        if _is_correlated(rho, len(later)):
+            yield _correlated(rho)
+
+
+def _is_correlated(rho: float, n_pairs: int) -> bool:
+    return n_pairs > 0 and rho >= max(LEAST_CORRELATION, SURE / np.sqrt(n_pairs))
+
+
+def _correlated(rho: float) -> Finding:
+    return Finding(
+        "errors_correlated",
+        f"Rewards that follow each other err alike (correlation {rho:.2f}): something that lasts "
+        "moves them. The fit allows for it; a season, a trend or a level that is known should be "
+        "taken out, or told.",
+    )
+
+
+def _is_trend(series: Series, level: Series, time: Floats) -> bool:
+    """Whether a line explains much, and more than errors correlated like these do by chance."""
+    if series.explained(level) < LEAST_TREND:
+        return False
+    around = time - time.mean()
+    slope = float(around @ series.errors) / float(around @ around)
+    rho = min(max(level.rho, 0.0), MOST_RHO)
+    longer = (1.0 + rho) / (
+        1.0 - rho
+    )  # by which the variance of a mean exceeds that of white noise
+    error = float(np.sqrt(level.errors.var() / float(around @ around) * longer))
+    return abs(slope) > SURE * error
+
+
+def _season(level: Series) -> float | None:
+    """Return the period of the clearest season, in rounds; None if there is none.
+
+    The errors are whitened first, so that neighbouring frequencies have like power.
+    """
+    rho, pairs = min(max(level.rho, 0.0), MOST_RHO), level.pairs
+    white = replace(
+        level,
+        places=level.places[pairs + 1],
+        errors=level.errors[pairs + 1] - rho * level.errors[pairs],
+    )
+    n = int(level.places[-1]) + 1
+    if len(white.places) < LEAST_ROWS or not white.errors.any():
+        return None
+    n_fft = fft.next_fast_len(OVERSAMPLED * n, real=True)
+    signal = np.zeros(n)
+    signal[white.places] = white.errors - white.errors.mean()
+    power = np.abs(fft.rfft(signal * np.hanning(n), n_fft)) ** 2  # without a peak's side lobes
+    lowest = int(np.ceil(LEAST_CYCLES * n_fft / n))
+    power = power[lowest : n_fft // (2 * level.span)]
+    if len(power) <= BESIDE:
+        return None
+    padded = np.pad(power, BESIDE // 2, mode="reflect")
+    around = np.median(sliding_window_view(padded, BESIDE + 1), axis=1) / np.log(2.0)
+    ratios = power / np.maximum(around, 1e-300)
+    peak = int(ratios.argmax())
+    if ratios[peak] < PEAK:
+        return None
+    period = _refined(white, (lowest + peak) / n_fft, 1.0 / n_fft)
+    most = int(min(HARMONICS, period // 2))
+    explained = level.explained(level.without(level.waves(period, most)))
+    return period if explained >= LEAST_SEASON else None
+
+
+def _refined(white: Series, frequency: float, step: float) -> float:
+    """Return the period of the wave that fits best near a frequency, rounded to what shows."""
+    near = frequency + step * np.linspace(-1.0, 1.0, 65)
+    waves = np.exp(-2j * np.pi * np.outer(near, white.places))
+    best = float(1.0 / near[np.abs(waves @ white.errors).argmax()])
+    n = int(white.places[-1]) + 1
+    whole = round(best)
+    return float(whole) if abs(best - whole) <= best * best / (20.0 * n) else round(best, 1)

@@ -1,0 +1,217 @@
+"""Checks of the model on logs whose truth is known: what is the matter is found, and nothing else.
+
+How often they are right where an agent plays is measured by `lhb bench findings`.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lhb_engine.diagnostics import findings as checks
+from lhb_engine.diagnostics.findings import findings, latest
+from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.posterior.prediction_check import Predictor
+
+DIM, HORIZON, ROUNDS = 3, 12, 800
+THETA = np.array([0.6, 0.8, 0.0])
+WEIGHTS = np.zeros(2 * HORIZON)
+WEIGHTS[[1, 4]] = 0.6, 0.4
+KNOWN = Predictor(WEIGHTS[:HORIZON], THETA, 0.0, 0.1, ROUNDS, True)
+TIME = np.arange(1, ROUNDS + 1)
+
+
+def numbers(seed=0):
+    return np.random.default_rng(seed)
+
+
+def contexts_of(n=ROUNDS, seed=0):
+    return numbers(seed).uniform(-1, 1, (n, DIM))
+
+
+def paid(contexts, weights=WEIGHTS, seed=0):
+    signal = np.convolve(contexts @ THETA, weights)[: len(contexts)]
+    return signal + 0.1 * numbers(seed + 1).standard_normal(len(contexts))
+
+
+def over(parts, n_rounds=ROUNDS):
+    window = FitWindow(1, 1, n_rounds, HORIZON, n_rounds)
+    return History(DIM, parts).over(window)
+
+
+def one(contexts, rewards):
+    n = len(contexts)
+    measured = Measurements.single(np.arange(1, n + 1), np.asarray(rewards, np.float64))
+    return over({"": Trajectory(contexts, measured)}, n)
+
+
+def found(history, known=KNOWN):
+    return findings(latest(history, HORIZON), known, HORIZON)
+
+
+def codes(history, known=KNOWN):
+    return [each.code for each in found(history, known)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_is_found_where_nothing_is_the_matter(seed):
+    contexts = contexts_of(seed=seed)
+    assert codes(one(contexts, 7 + paid(contexts, seed=seed))) == []
+
+
+@pytest.mark.parametrize("period", [7, 24, 50.5])
+@pytest.mark.parametrize("known", [KNOWN, None])
+def test_a_season_is_found_with_its_period(period, known):
+    contexts = contexts_of()
+    season = np.sin(2 * np.pi * TIME / period) + 0.3 * np.cos(4 * np.pi * TIME / period)
+    [season_found] = found(one(contexts, paid(contexts) + season), known)
+    assert season_found.code == "season"
+    assert season_found.period == pytest.approx(period, rel=0.005)
+    assert f'{{"period": {season_found.period:g}}}' in season_found.message
+
+
+def test_a_season_that_the_fit_takes_out_is_not_found():
+    contexts = contexts_of()
+    season = np.sin(2 * np.pi * TIME / 24)
+    history = one(contexts, paid(contexts) + season)
+    column = season[:, None]
+    told = replace(
+        history,
+        trajectories={"": replace(history.trajectories[""], covariates=column)},
+        groups=(1,),
+    )
+    assert codes(told, replace(KNOWN, effects=np.ones(1))) == []
+
+
+def test_a_season_shows_in_weekly_sums_and_where_rewards_are_missing():
+    contexts = contexts_of(2100)
+    time = np.arange(1, 2101)
+    rewards = paid(contexts) + np.sin(2 * np.pi * time / 84)
+    first = np.arange(1, 2101, 7)
+    sums = Measurements(first, first + 6, rewards.reshape(-1, 7).sum(axis=1))
+    assert [f.period for f in found(over({"": Trajectory(contexts, sums)}, 2100))] == [84]
+    seen = np.flatnonzero(numbers().random(2100) < 0.6)
+    some = Measurements.single(seen + 1, rewards[seen])
+    assert [f.period for f in found(over({"": Trajectory(contexts, some)}, 2100))] == [84]
+
+
+def test_a_trend_is_found():
+    contexts = contexts_of()
+    assert codes(one(contexts, paid(contexts) - TIME / 1000)) == ["trend"]
+
+
+def test_errors_that_last_are_found_in_one_trajectory_and_in_many():
+    contexts = contexts_of()
+    noise = np.zeros(ROUNDS)
+    for t, drawn in enumerate(numbers(3).standard_normal(ROUNDS)):
+        noise[t] = 0.8 * noise[t - 1] + 0.1 * drawn
+    assert codes(one(contexts, paid(contexts) + noise)) == ["errors_correlated"]
+
+    def users(sd):
+        """Eighty of ten rounds, each with a level of its own."""
+        parts = {}
+        for user, level in enumerate(sd * numbers(4).standard_normal(80)):
+            own = contexts_of(10, user)
+            measured = Measurements.single(np.arange(1, 11), level + paid(own, seed=user))
+            places = np.arange(10) * 80 + user + 1
+            parts[f"user-{user}"] = Trajectory(own, measured, positions=places)
+        return over(parts)
+
+    assert codes(users(1.0)) == ["errors_correlated"]
+    assert codes(users(0.0)) == []
+
+
+def test_features_that_cannot_be_told_apart_are_named():
+    contexts = contexts_of()
+    contexts[:, 2] = 2 * contexts[:, 0] + 0.01 * contexts[:, 2]
+    [alike] = found(one(contexts, paid(contexts)))
+    assert (alike.code, alike.features) == ("features_alike", (0, 2))
+    assert alike.message.startswith("Features 0 and 2 hardly vary")
+    contexts[:, 2] = 0.0
+    [unused] = found(one(contexts, paid(contexts)))
+    assert (unused.code, unused.features) == ("features_alike", (2,))
+    assert unused.message.startswith("Feature 2 is 0")
+
+
+def test_a_reward_that_is_known_before_its_decision_is_found():
+    """Somebody comes or not, and only to those who come something is shown."""
+    came = numbers(5).random(ROUNDS) < 0.4
+    contexts = np.where(came[:, None], contexts_of(), 0.0)
+    assert codes(one(contexts, came), None) == ["known_before"]
+    noisy = came + 0.2 * numbers(6).standard_normal(ROUNDS)
+    assert codes(one(contexts, noisy), None) == ["known_before"]
+    acting = came * (1 + contexts @ THETA) + 0.2 * numbers(6).standard_normal(ROUNDS)
+    assert "known_before" not in codes(one(contexts, acting), None)
+
+
+@pytest.mark.parametrize("known", [KNOWN, None])
+def test_effects_beyond_the_horizon_are_found_with_their_lags(known):
+    contexts, weights = contexts_of(), WEIGHTS.copy()
+    weights[[15, 20]] = 0.4
+    [short] = found(one(contexts, paid(contexts, weights)), known)
+    assert (short.code, short.lags) == ("horizon_short", (15, 20))
+
+
+def test_many_small_effects_beyond_the_horizon_are_found_together():
+    contexts, weights = contexts_of(8000), WEIGHTS.copy()
+    weights[HORIZON:] = 0.007
+    assert codes(one(contexts, paid(contexts, weights))) == ["horizon_short"]
+
+
+def test_lag_weights_that_change_are_found_with_their_lags():
+    contexts, after = contexts_of(), np.zeros(2 * HORIZON)
+    after[[4, 9]] = 0.4, 0.6
+    late = TIME > ROUNDS / 2
+    rewards = np.where(late, paid(contexts, after), paid(contexts))
+    for w in (WEIGHTS, after, (WEIGHTS + after) / 2):
+        [changed] = found(one(contexts, rewards), replace(KNOWN, lag_weights=w[:HORIZON]))
+        assert (changed.code, changed.lags) == ("lags_change", (1, 9))
+
+
+def test_units_change_nothing():
+    contexts = contexts_of()
+    rewards = paid(contexts) + np.sin(2 * np.pi * TIME / 24) + TIME / 200
+    plain = found(one(contexts, rewards))
+    large = replace(KNOWN, lag_weights=KNOWN.lag_weights * 1e9, noise=KNOWN.noise * 1e6)
+    assert found(one(contexts * 1e-3, rewards * 1e6), large) == plain
+    assert [each.code for each in plain] == ["trend", "season"]
+
+
+def test_few_equal_or_no_rewards_say_nothing():
+    contexts = contexts_of()
+    for history in (
+        one(contexts[:1], [1.0]),
+        one(contexts[:20], paid(contexts)[:20]),
+        one(contexts, np.zeros(ROUNDS)),
+        one(contexts, np.ones(ROUNDS)),
+        one(0 * contexts, paid(contexts)),
+        over({"": Trajectory(contexts, Measurements.single(TIME[:0], TIME[:0] * 1.0))}),
+    ):
+        assert codes(history) == codes(history, None) == []
+
+
+def test_only_the_latest_rounds_are_read():
+    n = checks.LATEST + 5000
+    contexts = contexts_of(n)
+    rewards = paid(contexts) + 5.0 * (np.arange(n) < 5000)
+    history = one(contexts, rewards)
+    read = latest(history, HORIZON).trajectories[""]
+    assert len(read.measurements) == checks.LATEST
+    assert read.first_round == 5001 - (2 * HORIZON - 1)
+    assert codes(history) == []
+
+
+def test_of_many_trajectories_as_many_are_read_as_are_cheap(monkeypatch):
+    monkeypatch.setattr(checks, "MOST_NUMBERS", 2500)
+    parts, last = {}, 0
+    for user in range(60):
+        n = 100 if user == 7 else 12
+        measured = Measurements.single(np.arange(1, n + 1), paid(contexts_of(n, user)))
+        parts[f"{user:02}"] = Trajectory(
+            contexts_of(n, user), measured, positions=np.arange(last + 1, last + n + 1)
+        )
+        last += n
+    read = latest(over(parts, last), HORIZON)
+    assert "07" in read.trajectories
+    assert 20 < len(read.trajectories) < 60
+    assert list(read.trajectories) == sorted(read.trajectories)

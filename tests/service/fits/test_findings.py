@@ -1,0 +1,71 @@
+"""What checks of the model find: answered, exported, imported, and found again by a replay."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.service.conftest import Client, Serve, problem, until
+from tests.service.test_replay import replayed
+from tests.service.transfer.test_import_forgeries import resealed
+
+pytestmark = pytest.mark.anyio
+TYPED = {"content-type": "application/x-ndjson"}
+
+
+def log(n: int) -> dict:
+    """Rewards of the round before, and a daily season that the session is not told of."""
+    rng = np.random.default_rng(0)
+    rounds, contexts = np.arange(1, n + 1), rng.uniform(-1, 1, (n, 2))
+    paid = np.convolve(contexts @ [0.6, 0.8], [0.0, 1.0])[:n]
+    rewards = paid + np.sin(2 * np.pi * rounds / 24) + rng.normal(0, 0.1, n)
+    return {"contexts": contexts.tolist(), "rewards": rewards.tolist()}
+
+
+async def found(client: Client, session: str) -> list | None:
+    """The session's findings, as soon as there are some."""
+    return (await client.read(f"/v1/sessions/{session}/estimate"))["findings"] or None
+
+
+async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", dim=2, horizon=4)
+        before = await client.read(f"/v1/sessions/{session}/estimate")
+        assert before["findings"] == []
+        await client.post(f"/v1/sessions/{session}/history", json=log(400))
+        [season] = await until(lambda: found(client, session), 90)
+        assert (season["code"], season["period"]) == ("season", 24)
+        assert 'add {"period": 24} to the option `seasonality`' in season["message"]
+        fits = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+        assert [fit["findings"] for fit in fits if "findings" in fit][-1] == [season]
+        replay = replayed(client, session)
+        assert (replay.differences, replay.n_estimates > 0) == ([], True)
+
+        lines = (await client.get(f"/v1/sessions/{session}/events")).content
+        made = await client.post("/v1/sessions/import", content=lines, headers=TYPED)
+        assert made.status_code == 201, made.text
+        copy = made.json()["id"]
+        assert (await client.read(f"/v1/sessions/{copy}/estimate"))["findings"] == [season]
+
+
+async def test_what_fits_of_before_did_not_look_for_is_no_difference(serve: Serve) -> None:
+    """The estimate of a session from before there were findings has none, and replays equal."""
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", dim=2, horizon=4)
+        await client.post(f"/v1/sessions/{session}/history", json=log(200))
+        await until(lambda: found(client, session), 90)
+        lines = (await client.get(f"/v1/sessions/{session}/events")).content.splitlines()
+        records = [json.loads(line) for line in lines[:-1]]
+        for record in records:
+            if record["record"] == "estimate" and record["estimate"]:
+                del record["estimate"]["findings"]
+        made = await client.post("/v1/sessions/import", content=resealed(records), headers=TYPED)
+        assert made.status_code == 201, made.text
+        assert (await client.read(f"/v1/sessions/{made.json()['id']}/estimate"))["findings"] == []
+        assert replayed(client, made.json()["id"]).differences == []
+
+        for record in records:
+            if record["record"] == "estimate" and record["estimate"]:
+                record["estimate"]["findings"] = [{"code": "weather", "message": "it rains"}]
+        answer = await client.post("/v1/sessions/import", content=resealed(records), headers=TYPED)
+        problem(answer, 422, "bad_import", "estimate.estimate.findings[0].code")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lhb_engine.design.window_rows import checked_window
-from lhb_engine.history import Flags, Floats, History, Ints, Measurements, Trajectory
+from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,6 @@ class AlignedRounds:
     def beside(self) -> Floats:
         """Z: the column of the baseline and the covariates, (n_places, 1 + n_covariates)."""
         return np.column_stack([self.intercept, self.covariates])
-
-    @property
-    def acted(self) -> Flags:
-        """Whether there was an action at each place, (n_places,)."""
-        return np.asarray(self.contexts.any(axis=1))
 
     def rows(self, first: int, last: int) -> "AlignedRounds":
         """Return the rows whose first round is in the session's rounds first..last.

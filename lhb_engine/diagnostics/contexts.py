@@ -6,7 +6,7 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.diagnostics.finding import Finding
-from lhb_engine.history import Floats
+from lhb_engine.history import Flags, Floats
 
 ROWS_A_FEATURE = 8
 LEAST_ROWS = 40
@@ -18,9 +18,14 @@ ACTING = 0.25  # of the rewards' variance that acting or not explains
 SURE = 4.0  # standard errors
 
 
+def actions(rows: AlignedRounds) -> Flags:
+    """Return whether there was an action at each place, (n_places,)."""
+    return np.asarray(rows.contexts.any(axis=1))
+
+
 def check_features(rows: AlignedRounds) -> Iterator[Finding]:
     """Look for features whose selected values cannot be told apart, or are always 0."""
-    dim, acted = rows.contexts.shape[1], rows.acted
+    dim, acted = rows.contexts.shape[1], actions(rows)
     n = int(acted.sum())
     if dim > MOST_FEATURES or n < max(LEAST_ROWS, ROWS_A_FEATURE * dim):
         return

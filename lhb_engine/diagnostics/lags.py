@@ -8,6 +8,7 @@ from scipy.special import chdtri, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, innovations
+from lhb_engine.diagnostics.contexts import actions
 from lhb_engine.diagnostics.finding import Finding
 from lhb_engine.history import Flags, Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor
@@ -27,7 +28,7 @@ def check_horizon(
     if dim > MOST_FEATURES or rows.n_lags <= horizon:
         return
     left = innovations(rows, errors, autocorrelation(rows, errors))
-    acted = rows.acted
+    acted = actions(rows)
     signals = _centred(rows.contexts, acted)
     scale = _whitening(signals[acted])
     if scale is None:
@@ -65,7 +66,7 @@ def check_halves(
     if len(order) < 2 * LEAST_ROWS:
         return
     left = innovations(rows, errors, autocorrelation(rows, errors))
-    acted, n_lags = rows.acted, min(horizon, rows.n_lags)
+    acted, n_lags = actions(rows), min(horizon, rows.n_lags)
     signal = _centred((rows.contexts @ known.theta)[:, None], acted)
     effects, variances = [], []
     for half in np.array_split(order, 2):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import Agent, make_agent
-from lhb_engine.agents.base import best_arms, scores_of
+from lhb_engine.agents.scores import best_arms, scores_of
 from lhb_engine.evaluation.batch_ratio import Interval, Refusal
 from lhb_engine.evaluation.log_replay import Block, LogReplay
 from lhb_engine.history import Floats

@@ -2,18 +2,9 @@
 
 from typing import Any
 
-from .answers import (
-    CreditAnswer,
-    EpochAnswer,
-    EstimateAnswer,
-    FitAnswer,
-    NoEstimateAnswer,
-    RoundAnswer,
-    SeriesAnswer,
-    SessionAnswer,
-    TrajectoryAnswer,
-)
+from .answers import CreditAnswer, RoundAnswer, SeriesAnswer, SessionAnswer, TrajectoryAnswer
 from .connection import Connection
+from .fit_answers import EpochAnswer, EstimateAnswer, FitAnswer, NoEstimateAnswer
 from .steps import Listing, Steps, listing, operation
 from .wire import given, path_of
 

@@ -6,9 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options, best_arms
+from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import FIRST_FIT, anytime_windows
+from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.covariates import MOST_HARMONICS, Seasonality, TimeCovariates
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
@@ -211,7 +212,7 @@ class Anytime(Agent):
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
         from lhb_engine.diagnostics.findings import findings, latest
 
-        told = self.options.covariates.told(latest(history, self.horizon))
+        told = self.covariates.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
         return [found.to_json() for found in findings(told, known, self.horizon)]
 
@@ -227,14 +228,9 @@ class Anytime(Agent):
         return f"the last direction stays, {limit}"
 
     @property
-    def covariate_groups(self) -> tuple[int, ...]:
-        """Numbers of columns of the groups of covariates that its options tell fits of."""
-        return self.options.covariates.groups
-
-    @property
-    def covariate_labels(self) -> tuple[str, ...]:
-        """A name for each of `covariate_groups`."""
-        return self.options.covariates.labels
+    def covariates(self) -> TimeCovariates:
+        """What its options tell fits of each round."""
+        return self.options.covariates
 
     def install(self, estimate: Estimate) -> None:
         """Decide by `estimate`, and keep its prediction, which the next fit checks."""

@@ -7,12 +7,13 @@ agent keeps no decisions: a late reward finds the data of its own round in the h
 from collections.abc import Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
 from lhb_engine.agents.fit_cost import FitCost, lasso_cost
+from lhb_engine.agents.scores import best_arms, is_finite, scores_of
+from lhb_engine.design.covariates import TimeCovariates
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
@@ -74,31 +75,6 @@ class Options:
     """
 
 
-def scores_of(contexts: Floats, theta: Floats) -> Floats:
-    """Return <x, theta> of every arm, (..., K, dim) -> (..., K).
-
-    The order of additions depends on `dim` alone, so that equal arms get equal scores in a batch of
-    any shape and memory layout. BLAS and einsum do not promise that; numpy's pairwise sum along a
-    C-ordered array does.
-    """
-    return np.asarray(np.add.reduce(np.multiply(contexts, theta, order="C"), axis=-1))
-
-
-def best_arms(scores: Floats) -> Sequence[int]:
-    """Return the arms of the highest of (K,) scores, in ascending order.
-
-    It works on a list, which is faster than numpy for few arms.
-    """
-    values: list[float] = scores.tolist()
-    highest = max(values)
-    n_best = values.count(highest)
-    if n_best == 1:
-        return (values.index(highest),)
-    if n_best == len(values):
-        return range(n_best)
-    return [arm for arm, score in enumerate(values) if score == highest]
-
-
 class Agent:
     """An agent that is greedy in a direction theta, by docs/model.md (1.2).
 
@@ -148,14 +124,9 @@ class Agent:
         self.theta: Floats | None = None
 
     @property
-    def covariate_groups(self) -> tuple[int, ...]:
-        """Numbers of columns of the groups of covariates that its options tell fits of."""
-        return ()
-
-    @property
-    def covariate_labels(self) -> tuple[str, ...]:
-        """A name for each of `covariate_groups`."""
-        return ()
+    def covariates(self) -> TimeCovariates:
+        """What its options tell fits of each round."""
+        return TimeCovariates()
 
     def scores(self, contexts: Floats) -> Floats:
         """Return the score of every arm, (..., K, dim) -> (..., K), always finite.
@@ -174,7 +145,7 @@ class Agent:
     def _finite_scores(self, contexts: Floats) -> Floats:
         scores = self._scores(contexts)
         # finite scores imply finite contexts, but without theta no products are formed
-        if _is_finite(scores) and (self.theta is not None or _is_finite(contexts)):
+        if is_finite(scores) and (self.theta is not None or is_finite(contexts)):
             return scores
         if not np.isfinite(contexts).all():
             raise ValueError("contexts must be finite")
@@ -269,15 +240,7 @@ class Agent:
         raise TypeError(f"{self.name} does not fit")
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
-        """Return what checks of the model find on the latest rows, as JSON objects.
-
-        Parameters
-        ----------
-        history : History
-            What the fit read.
-        estimate : Estimate
-            The fit's result, which is not installed yet.
-        """
+        """Return what checks of the model find on what a fit read, beside its result, as JSON."""
         return []
 
     def checked_fit(self, history: History) -> Estimate:
@@ -310,9 +273,3 @@ class Agent:
         theta = state["theta"]
         agent.theta = None if theta is None else np.array(theta, dtype=np.float64)
         return agent
-
-
-def _is_finite(x: Floats) -> bool:
-    """Whether all numbers are finite; a finite sum of squares shows it in a single pass."""
-    flat = x.ravel()
-    return isfinite(flat.dot(flat)) or bool(np.isfinite(x).all())

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from lhb_engine.agents.base import scores_of
+from lhb_engine.agents.scores import scores_of
 from lhb_engine.history import Floats
 
 CHUNK_NUMBERS = 2**20  # products held at a time: 8 MB

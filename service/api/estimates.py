@@ -37,7 +37,7 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
     """
     estimate = {} if record.estimate is None else json.loads(record.estimate)
     if estimate.get("effects"):
-        estimate["effects"]["groups"] = list(build_agent(session, None).covariate_labels)
+        estimate["effects"]["groups"] = list(build_agent(session, None).covariates.labels)
     manifest = json.loads(record.manifest)
     return {
         **estimate,

@@ -197,7 +197,7 @@ class ImportCheck:
             fit = drawn is None or (drawn and {len(one) for one in drawn} == {session.dim})
             check(bool(fit), "estimate.candidates", "not of this dim")
             sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
-            groups = self._agent.covariate_groups
+            groups = self._agent.covariates.groups
             fit = sizes == [sum(groups), len(groups), len(groups)]
             check(fit, "estimate.effects", "not those of the session's covariates")
             session.model_version += 1

@@ -17,7 +17,7 @@ from typing import (
 import pytest
 from pydantic import BaseModel
 
-from clients.sdk import answers
+from clients.sdk import answers, fit_answers
 from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
 from lhb_engine.estimate import Estimate
 from service.api import request_bodies, response_types, round_types
@@ -79,7 +79,8 @@ def test_an_estimate_is_answered_with_all_its_fields() -> None:
     assert {f.name for f in fields(Estimate)} <= set(FitAnswer.model_fields)
 
 
-ANSWERS = [name for name in vars(answers) if name.endswith("Answer")]
+READ = {**vars(answers), **vars(fit_answers)}
+ANSWERS = [name for name in READ if name.endswith("Answer")]
 
 
 def shape(kind: Any, *, may_be_null: bool = True) -> Any:
@@ -102,7 +103,7 @@ def shape(kind: Any, *, may_be_null: bool = True) -> Any:
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_client_has_the_types_that_the_service_answers(name: str) -> None:
-    ours = getattr(answers, name)
+    ours = READ[name]
     model: Any = getattr(response_types, name, None) or getattr(round_types, name)
     hints, found = get_type_hints(ours), model.model_fields
     assert list(hints) == list(found)

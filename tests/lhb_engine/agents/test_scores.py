@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lhb_engine.agents.base import scores_of
+from lhb_engine.agents.scores import scores_of
 
 DIMS = [1, 5, 10, 33]
 

@@ -1,4 +1,5 @@
-"""Off-policy evaluation: what a log says of an agent that did not make it.
+"""Off-policy evaluation, what a log says of an agent that did not make it; credit; and lift.
 
-Begin with `log_replay`; `importance_weights` estimates what the agent would have earned.
+Begin with `log_replay`; `importance_weights` estimates what the agent would have earned. `lift`
+compares an agent with a control group.
 """

@@ -2,7 +2,7 @@
 
 import typer
 
-from clients.cli.bench.agents import certainty, coverage, decide, findings
+from clients.cli.bench.agents import certainty, coverage, decide, findings, lift
 from clients.cli.bench.fits import fit
 from clients.cli.bench.server import neighbours, serve, soak, start, users
 from clients.cli.bench.solver import costs, solver
@@ -21,5 +21,6 @@ for command in (
     certainty,
     findings,
     coverage,
+    lift,
 ):
     bench.command()(command)

@@ -1,4 +1,4 @@
-"""`lhb bench decide`, `certainty` and `coverage`: regret and honest uncertainty."""
+"""`lhb bench decide`, `certainty`, `coverage` and `lift`: regret and honest uncertainty."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -163,3 +163,22 @@ def coverage(
         typer.echo(HEADER)
     rows = run(logs, rounds, case or (), (lambda line: None) if as_json else typer.echo)
     show({"logs": logs, "rounds": rounds, "cases": rows}, as_json, ())
+
+
+def lift(
+    experiments: Annotated[int, typer.Option(help="Number of experiments a world.", min=1)] = 1000,
+    users: Annotated[int, typer.Option(help="Number of users of an experiment.", min=100)] = 400,
+    first_seed: Annotated[int, typer.Option(help="Seed of the first experiment.", min=0)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """How often the intervals of lift hold the truth when they are looked at every day.
+
+    Example: lhb bench lift --experiments 100
+    """
+    from clients.bench.lift import HEADER, WORLDS, run
+
+    if not as_json:
+        typer.echo(HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = run(WORLDS, experiments, users, first_seed, progress)
+    show({"experiments": experiments, "first_seed": first_seed, "worlds": rows}, as_json, ())

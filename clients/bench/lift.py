@@ -1,0 +1,143 @@
+"""How often the intervals of `lift` hold the truth at every look, and how wide the last one is.
+
+An experiment has users who arrive over its first half and stay. Its groups are looked at every day
+from the day on which both have enough users. It holds if the truth is inside on all days.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.evaluation.batch_ratio import Refusal
+from lhb_engine.evaluation.lift import GroupSums, lift
+from lhb_engine.history import Floats
+
+DAYS, CONTROL = 60, 0.3
+FIXED = 1.959964  # normal quantile of a fixed sample's 95% interval
+
+
+@dataclass(frozen=True)
+class LiftWorld:
+    """A world of users.
+
+    Attributes
+    ----------
+    name : str
+    effect : float
+        What the agent adds to a round's reward, at the end of a drift if there is one.
+    drifts : bool
+        Whether the effect grows from 0 on the first day, and everybody's reward with the season.
+    level : float
+        Standard deviation of the users' own means.
+    tail : float
+        Degrees of freedom of Student's noise; inf is normal noise.
+    growth : float
+        By what factor the noise grows from the first day to the last.
+    """
+
+    name: str
+    effect: float = 0.0
+    drifts: bool = False
+    level: float = 0.5
+    tail: float = np.inf
+    growth: float = 1.0
+
+
+WORLDS = (
+    LiftWorld("no effect"),
+    LiftWorld("an effect", effect=0.1),
+    LiftWorld("users alike", level=0.0),
+    LiftWorld("drift", effect=0.2, drifts=True),
+    LiftWorld("heavy tails", effect=0.1, tail=2.5),
+    LiftWorld("noise grows tenfold", growth=10.0),
+)
+
+
+def run(
+    worlds: Iterable[LiftWorld],
+    n_experiments: int,
+    n_users: int,
+    first_seed: int,
+    progress: Callable[[str], None] = lambda line: None,
+) -> list[dict[str, Any]]:
+    """Measure these worlds: coverage at all looks, and the width of the last interval."""
+    rows = []
+    for world in worlds:
+        found = np.array(
+            [_experiment(world, n_users, first_seed + i) for i in range(n_experiments)]
+        )
+        always, at_end, fixed, ratio, adjusted = found.T
+        row = {
+            "world": world.name,
+            "covered": float(always.mean()),
+            "covered_error": float(np.sqrt(always.mean() * (1 - always.mean()) / n_experiments)),
+            "covered_at_end": float(at_end.mean()),
+            "fixed_covered": float(fixed.mean()),
+            "width_ratio": float(np.median(ratio)),
+            "variance_taken": float(np.median(adjusted)),
+        }
+        rows.append(row)
+        progress(line(row))
+    return rows
+
+
+HEADER = (
+    "| world | covers at every look | at the end | fixed sample, every look | width over fixed "
+    "| variance taken |\n|-|-|-|-|-|-|"
+)
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row of the table in Markdown."""
+    return (
+        f"| {row['world']} | {row['covered']:.3f} ± {row['covered_error']:.3f} "
+        f"| {row['covered_at_end']:.3f} | {row['fixed_covered']:.3f} "
+        f"| {row['width_ratio']:.2f} | {row['variance_taken']:.2f} |"
+    )
+
+
+def _experiment(world: LiftWorld, n_users: int, seed: int) -> tuple[float, ...]:
+    """Return whether all, the last, and all fixed-sample intervals hold; width; variance taken."""
+    rng = np.random.default_rng([21, seed])
+    day = np.arange(DAYS)
+    arrives = rng.integers(DAYS // 2, size=n_users)
+    present = day >= arrives[:, None]
+    in_control = rng.random(n_users) < CONTROL
+    # what the model predicts of a round, whatever is chosen: it explains part of the reward
+    predicted = rng.standard_normal((n_users, DAYS)) * 0.5
+    effect = world.effect * (day / (DAYS - 1) if world.drifts else np.ones(DAYS))
+    common = np.sin(2 * np.pi * day / 7) if world.drifts else np.zeros(DAYS)
+    size = world.growth ** (day / (DAYS - 1))
+    noise = rng.standard_normal if np.isinf(world.tail) else _student(rng, world.tail)
+    rewards = 1.0 + common + predicted + size * noise((n_users, DAYS))
+    rewards += world.level * rng.standard_normal((n_users, 1))
+    rewards[~in_control] += effect
+    n = present.cumsum(axis=1)
+    totals = [np.where(present, x, 0.0).cumsum(axis=1) for x in (rewards, predicted)]
+    planned = float(n[:, -1].sum())
+    truth = (present.sum(axis=0) * effect).cumsum() / present.sum(axis=0).cumsum()
+    always = fixed = last = True
+    ratio = adjusted = np.nan
+    for t in day:
+        agent, control = (
+            GroupSums.of(n[g, t], *(total[g, t] for total in totals))
+            for g in (~in_control, in_control)
+        )
+        found = lift(agent, control, planned)
+        if isinstance(found, Refusal):
+            continue
+        off = abs(found.difference - truth[t])
+        last = bool(found.low <= truth[t] <= found.high)
+        always &= last
+        fixed &= bool(off <= FIXED * found.standard_error)
+        ratio = (found.high - found.low) / (2 * FIXED * found.standard_error)
+        adjusted = found.adjusted
+    return float(always), float(last), float(fixed), ratio, adjusted
+
+
+def _student(rng: np.random.Generator, tail: float) -> Callable[[tuple[int, int]], Floats]:
+    """Return a source of Student's noise with variance 1."""
+    size = np.sqrt((tail - 2.0) / tail)
+    return lambda shape: np.asarray(size * rng.standard_t(tail, shape))

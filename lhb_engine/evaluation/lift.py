@@ -1,0 +1,181 @@
+"""Lift: whether an agent earns more than a control group, with an interval that may be looked at.
+
+Trajectories are drawn into the two groups. Rounds of a trajectory depend on each other, so the
+trajectory is the unit: its rounds and its rewards are two totals, and a group is the sum of their
+products over its trajectories.
+"""
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+import numpy as np
+
+from lhb_engine.evaluation.always_valid import always_valid_quantile
+from lhb_engine.evaluation.batch_ratio import LEVEL, Refusal
+from lhb_engine.history import Floats
+
+MIN_TRAJECTORIES = 30  # of a group, below which its variance is not known
+POWER = 0.8415998  # normal quantile of 80%
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSums:
+    """Sums over a group's trajectories. Sums of disjoint sets of trajectories add up.
+
+    Attributes
+    ----------
+    n_trajectories : int
+    totals : (3,) array
+        Measured rounds, rewards, and predicted rewards. The prediction is the covariate that takes
+        variance away; it must not depend on the group.
+    products : (3, 3) array
+        Sum over trajectories of the products of their totals.
+    """
+
+    n_trajectories: int
+    totals: Floats
+    products: Floats
+
+    @classmethod
+    def of(cls, rounds: Floats, rewards: Floats, predicted: Floats | None = None) -> "GroupSums":
+        """Make the sums of trajectories with these totals, (n,) each; no prediction is zeros."""
+        covariate = np.zeros(len(rounds)) if predicted is None else predicted
+        rows = np.stack([rounds, rewards, covariate], axis=1).astype(np.float64)
+        measured = rows[rows[:, 0] > 0]
+        return cls(len(measured), measured.sum(axis=0), measured.T @ measured)
+
+    def __add__(self, other: "GroupSums") -> "GroupSums":
+        """Add the sums of other trajectories."""
+        return GroupSums(
+            self.n_trajectories + other.n_trajectories,
+            self.totals + other.totals,
+            self.products + other.products,
+        )
+
+    @property
+    def rounds(self) -> float:
+        """Number of measured rounds."""
+        return float(self.totals[0])
+
+    def means(self) -> Floats:
+        """Return the mean reward and the mean prediction a round, (2,)."""
+        return np.asarray(self.totals[1:] / self.totals[0])
+
+    def residuals(self) -> Floats:
+        """Return the products of totals less mean times rounds, (2, 2), by docs/model.md (13.1)."""
+        change = np.column_stack([-self.means(), np.eye(2)])
+        spread = change @ self.products @ change.T
+        return np.asarray(spread * self.n_trajectories / (self.n_trajectories - 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """What the agent's group earns beside the control group, a round.
+
+    Attributes
+    ----------
+    agent, control : float
+        Mean reward a round of each group, after adjustment.
+    difference, low, high : float
+        Agent less control, and its interval.
+    ratio, ratio_low, ratio_high : float or None
+        Agent over control, and its interval; None where control may be zero.
+    standard_error : float
+        Of the difference.
+    adjusted : float
+        Share of the variance that the prediction took away, 0 to 1.
+    share : float
+        Measured rounds over planned rounds.
+    level : float
+    """
+
+    agent: float
+    control: float
+    difference: float
+    low: float
+    high: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    standard_error: float
+    adjusted: float
+    share: float
+    level: float
+
+    def rounds_to_go(self, effect: float, rounds: float) -> float:
+        """Return how many more rounds show a difference of this size, in 80 of 100 experiments.
+
+        Parameters
+        ----------
+        effect : float
+            The difference, in rewards a round.
+        rounds : float
+            Measured rounds so far.
+        """
+        effect = abs(effect)
+        if effect == 0.0:
+            return inf
+        grid = np.geomspace(1.0, 1e8, 2000)
+        z = always_valid_quantile(self.share * grid, self.level)
+        shown = np.flatnonzero((z + POWER) * self.standard_error / np.sqrt(grid) <= effect)
+        return inf if not len(shown) else float(rounds * (grid[shown[0]] - 1.0))
+
+
+def lift(
+    agent: GroupSums, control: GroupSums, planned_rounds: float, level: float = LEVEL
+) -> Lift | Refusal:
+    """Return the lift with an interval that holds at every look, or why there is none.
+
+    This is docs/model.md (13.1) to (13.4).
+
+    Parameters
+    ----------
+    agent, control : GroupSums
+    planned_rounds : float
+        Measured rounds of both groups together at which the interval is to be narrowest. It has to
+        be chosen before one looks.
+    level : float
+        Probability with which all intervals that are ever looked at hold the truth together.
+    """
+    fewest = min(agent.n_trajectories, control.n_trajectories)
+    if fewest < MIN_TRAJECTORIES:
+        return Refusal(f"a group has {fewest} measured trajectories; {MIN_TRAJECTORIES} are needed")
+    n = np.array([agent.rounds, control.rounds])
+    spread = np.stack([agent.residuals(), control.residuals()])
+    scaled = spread / n[:, None, None] ** 2  # (2, 2, 2): by group, reward and prediction
+    both = scaled.sum(axis=0)
+    slope = both[0, 1] / both[1, 1] if both[1, 1] > 0.0 else 0.0
+    change = np.array([1.0, -slope])
+    variance = change @ scaled @ change  # (2,): of each group's adjusted mean
+    means = np.stack([agent.means(), control.means()])
+    middle = (agent.totals[2] + control.totals[2]) / n.sum()
+    adjusted = means[:, 0] - slope * (means[:, 1] - middle)
+    share = float(n.sum() / planned_rounds)
+    z = float(always_valid_quantile(np.array([share]), level)[0])
+    error = sqrt(float(variance.sum()))
+    difference = float(adjusted[0] - adjusted[1])
+    low, high = _ratio_interval(adjusted, z * np.sqrt(variance))
+    return Lift(
+        agent=float(adjusted[0]),
+        control=float(adjusted[1]),
+        difference=difference,
+        low=difference - z * error,
+        high=difference + z * error,
+        ratio=None if low is None else float(adjusted[0] / adjusted[1]),
+        ratio_low=low,
+        ratio_high=high,
+        standard_error=error,
+        adjusted=float(1.0 - variance.sum() / both[0, 0]) if both[0, 0] > 0.0 else 0.0,
+        share=share,
+        level=level,
+    )
+
+
+def _ratio_interval(means: Floats, half: Floats) -> tuple[float | None, float | None]:
+    """Return Fieller's interval: all ratios r at which m_a - r m_c is within its half width."""
+    squares = means**2 - half**2
+    if squares[1] <= 0.0:
+        return None, None
+    product = float(means[0] * means[1])
+    root = sqrt(max(product**2 - float(squares[0] * squares[1]), 0.0))
+    return (product - root) / float(squares[1]), (product + root) / float(squares[1])

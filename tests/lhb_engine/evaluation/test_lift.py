@@ -1,0 +1,105 @@
+"""Lift of an agent's group over a control group, by trajectories."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lhb_engine.evaluation.batch_ratio import Refusal
+from lhb_engine.evaluation.lift import GroupSums, Lift, lift
+from lhb_engine.history import Floats
+
+
+def made(seed: int, n: int, mean: float, slope: float = 0.0) -> tuple[Floats, Floats, Floats]:
+    """Return rounds, rewards and predictions of n trajectories, of unequal length."""
+    rng = np.random.default_rng(seed)
+    rounds = rng.integers(1, 40, size=n).astype(float)
+    predicted = rounds * rng.standard_normal(n)
+    own = rounds * rng.standard_normal(n)  # a trajectory's own level
+    rewards = mean * rounds + slope * predicted + own + np.sqrt(rounds) * rng.standard_normal(n)
+    return rounds, rewards, predicted
+
+
+def found(agent: GroupSums, control: GroupSums, planned: float = 1e4) -> Lift:
+    result = lift(agent, control, planned)
+    assert isinstance(result, Lift)
+    return result
+
+
+@given(st.integers(0, 1000), st.integers(2, 60))
+@settings(deadline=None, max_examples=50)
+def test_sums_of_parts_add_up(seed: int, cut: int) -> None:
+    rows = made(seed, 62, 1.0)
+    whole = GroupSums.of(*rows)
+    parts = GroupSums.of(*(r[:cut] for r in rows)) + GroupSums.of(*(r[cut:] for r in rows))
+    assert parts.n_trajectories == whole.n_trajectories
+    np.testing.assert_allclose(parts.totals, whole.totals)
+    np.testing.assert_allclose(parts.products, whole.products)
+
+
+def test_the_standard_error_is_that_of_trajectories_not_of_rounds() -> None:
+    groups = [made(seed, 400, 1.0) for seed in range(300)]
+    pairs = [
+        (GroupSums.of(*a), GroupSums.of(*c)) for a, c in zip(groups[::2], groups[1::2], strict=True)
+    ]
+    results = [found(a, c) for a, c in pairs]
+    spread = np.std([r.difference for r in results])
+    said = np.mean([r.standard_error for r in results])
+    assert said == pytest.approx(spread, rel=0.15)
+    # rounds taken as independent would say far less
+    rounds = np.mean([a.rounds for a, _ in pairs])
+    assert np.sqrt(2 * 2.0 / rounds) < 0.4 * spread
+
+
+def test_a_prediction_takes_variance_and_leaves_the_mean() -> None:
+    plain, adjusted = [], []
+    for seed in range(100):
+        a, c = made(2 * seed, 200, 1.3, slope=2.0), made(2 * seed + 1, 200, 1.0, slope=2.0)
+        plain.append(found(GroupSums.of(*a[:2]), GroupSums.of(*c[:2])))
+        adjusted.append(found(GroupSums.of(*a), GroupSums.of(*c)))
+    errors = np.array([r.difference - 0.3 for r in adjusted])
+    assert abs(errors.mean()) < 3 * errors.std() / 10
+    assert np.mean([r.adjusted for r in adjusted]) == pytest.approx(0.8, abs=0.06)
+    widths = [r.high - r.low for r in adjusted], [r.high - r.low for r in plain]
+    assert np.mean(widths[0]) < 0.6 * np.mean(widths[1])
+    assert {r.adjusted for r in plain} == {0.0}
+
+
+def test_the_ratio_is_that_of_the_means_and_unknown_where_control_may_be_zero() -> None:
+    agent, control = GroupSums.of(*made(1, 500, 6.0)), GroupSums.of(*made(2, 500, 3.0))
+    result = found(agent, control)
+    assert result.ratio == pytest.approx(result.agent / result.control)
+    assert result.ratio_low is not None
+    assert result.ratio_high is not None
+    assert result.ratio_low < result.ratio < result.ratio_high
+    for ratio in (result.ratio_low, result.ratio_high):  # zero lies on the interval's edge
+        scaled = GroupSums.of(*(np.array([1.0, ratio, ratio])[:, None] * made(2, 500, 3.0)))
+        edge = found(agent, scaled)
+        assert min(abs(edge.low), abs(edge.high)) < 0.02
+    small = found(agent, GroupSums.of(*made(2, 500, 0.0)))
+    assert (small.ratio, small.ratio_low, small.ratio_high) == (None, None, None)
+
+
+def test_few_trajectories_give_a_reason() -> None:
+    result = lift(GroupSums.of(*made(1, 500, 1.0)), GroupSums.of(*made(2, 29, 1.0)), 1e4)
+    assert isinstance(result, Refusal)
+    assert "29" in result
+    # a trajectory without a measured round does not count
+    rounds, rewards, _ = made(2, 40, 1.0)
+    rounds[:11] = rewards[:11] = 0.0
+    assert GroupSums.of(rounds, rewards).n_trajectories == 29
+
+
+def test_rounds_to_go_is_when_the_interval_has_shrunk_enough() -> None:
+    agent, control = GroupSums.of(*made(1, 300, 1.0)), GroupSums.of(*made(2, 300, 1.0))
+    rounds = agent.rounds + control.rounds
+    result = found(agent, control, planned=10 * rounds)
+    to_go = result.rounds_to_go(0.1, rounds)
+    then = (rounds + to_go) / rounds
+    later = replace(result, standard_error=result.standard_error / np.sqrt(then), share=0.1 * then)
+    assert later.rounds_to_go(0.1, rounds + to_go) < 0.03 * (rounds + to_go)
+    assert result.rounds_to_go(0.2, rounds) < to_go
+    assert result.rounds_to_go(1e9, rounds) == 0.0
+    assert result.rounds_to_go(0.0, rounds) == np.inf

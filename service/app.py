@@ -1,7 +1,5 @@
 """The composition root: creates the store, the writer, the fits and the web application."""
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,6 +16,7 @@ from service.api import (
     decisions,
     estimates,
     history,
+    keys,
     rank,
     rewards,
     rounds,
@@ -33,7 +32,6 @@ from service.dashboard import pages as dashboard
 from service.fits.embedded import FitPool
 from service.logs import configure_logs, log_start
 from service.metrics import Metrics
-from service.problems import Unavailable
 from service.runtime import Fits, Service
 from service.settings import Settings
 from service.storage.database_url import is_sqlite, open_store
@@ -41,7 +39,9 @@ from service.storage.ports import Store
 from service.sweeper import Sweeper
 from service.web.api_keys import Keyring
 from service.web.error_answers import ERROR_ANSWERS
+from service.web.key_watch import KeyWatch
 from service.web.middleware import Middleware
+from service.web.roles import refuse_by_role
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 from service.writer.slices import Slices
@@ -51,10 +51,9 @@ Decisions whose rewards come late, mixed together and without saying which actio
 A session is one durable agent: ask it for decisions, tell it what was measured.
 """
 log = structlog.get_logger()
-RELOAD_SECONDS = 5.0  # until every server on a shared database knows of a new or revoked key
 ROUTERS = (
     *(transfer, sessions, decisions, rewards, batch, history),
-    *(estimates, rank, trajectories, rounds, credit, series, changes, status, dashboard),
+    *(estimates, rank, trajectories, rounds, credit, series, changes, keys, status, dashboard),
 )
 
 
@@ -102,7 +101,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
     """
     settings = settings or Settings()
     configure_logs(settings.log_level)
-    metrics, keys = Metrics(), Keyring()
+    metrics, keyring = Metrics(), Keyring()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -110,12 +109,13 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         service = start_service(settings, metrics, sweeper, store)
         app.state.service = service
         sweeper.start(service)
-        reloading = await watch_keys(keys, service)
+        watch = app.state.key_watch = KeyWatch(keyring, service)
+        await watch.start()
         log_start("server", settings)
         try:
             yield
         finally:
-            reloading.cancel()
+            await watch.close()
             await sweeper.close()
             await service.fits.close()
             await service.writer.close()
@@ -135,10 +135,10 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         generate_unique_id_function=lambda route: route.name,
         docs_url=None,  # FastAPI's pages load their scripts from elsewhere
         redoc_url=None,
-        dependencies=[Depends(refuse_unknown_parameters)],
+        dependencies=[Depends(refuse_by_role), Depends(refuse_unknown_parameters)],
     )
     app.outer_middleware = Middleware(
-        app.framework, settings, metrics, keys, lambda: app.state.service
+        app.framework, settings, metrics, keyring, lambda: app.state.service
     )
     for module in ROUTERS:
         app.include_router(module.router)
@@ -176,23 +176,6 @@ def start_service(
     )
     metrics.fit_queue = fits.queue
     return Service(settings, store, agents, writer, Slices(writer), fits, metrics, sweeper.abandon)
-
-
-async def watch_keys(keys: Keyring, service: Service) -> "asyncio.Task[None]":
-    """Load the API keys; start a task that reloads them if others write the database."""
-
-    def read() -> None:
-        with service.store.reader() as reader:
-            keys.load(reader.api_keys())
-
-    async def read_again() -> None:
-        while not is_sqlite(service.settings.database_url):
-            await asyncio.sleep(RELOAD_SECONDS)
-            with contextlib.suppress(Unavailable):  # requests fail then too; try again later
-                await service.read(read)
-
-    await service.read(read)
-    return asyncio.create_task(read_again())
 
 
 def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics) -> Fits:

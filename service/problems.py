@@ -49,6 +49,7 @@ class ProblemCode(StrEnum):
     DUPLICATE_KEY = "duplicate_key", 400, "An object in the body has the same key twice."
     HTTP_ERROR = "http_error", 400, "Another HTTP error; see the status."
     UNAUTHORIZED = "unauthorized", 401, "The request carries no key that this server knows."
+    FORBIDDEN = "forbidden", 403, "The role or the tenant of the key does not allow this."
     UNKNOWN_ROUTE = "unknown_route", 404, "There is no such path."
     UNKNOWN_SESSION = (
         "unknown_session",
@@ -66,6 +67,7 @@ class ProblemCode(StrEnum):
         409,
         "The name belongs to a session that was created with another body.",
     )
+    KEY_NOT_IN_USE = "key_not_in_use", 409, "The key is revoked, or has expired."
     EVENT_CONFLICT = (
         "event_conflict",
         409,

@@ -217,3 +217,33 @@ class ApiKey(NamedTuple):
     label: str
     created_at: float
     revoked_at: float | None = None
+    role: str = "writer"
+    expires_at: float | None = None
+    last_used_at: float | None = None  # some seconds late: see `service.web.key_watch`
+
+    def is_in_use(self, now: float) -> bool:
+        """Return whether the key is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+class Actor(NamedTuple):
+    """Who asks for a change: the id of a key, and of the request."""
+
+    name: str | None  # None: a request that needed no key
+    request_id: str | None
+
+
+COMMAND_LINE = Actor("command line", None)
+
+
+class AuditRow(NamedTuple):
+    """One change of a key or a session."""
+
+    tenant: str  # whose key or session it is
+    id: str
+    at: float
+    actor: str | None
+    request_id: str | None
+    action: str
+    subject: str  # id of the key or the session
+    detail: str  # JSON object

@@ -13,7 +13,7 @@ from service.agent_cache import Agents
 from service.metrics import Metrics
 from service.parsing_processes import ParsingProcesses
 from service.playground import Playground
-from service.records import FitQueue, SessionKey
+from service.records import Actor, FitQueue, SessionKey
 from service.settings import Settings
 from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
 from service.tenant_shares import Places, TenantLimit
@@ -83,6 +83,11 @@ def service_of(request: Request) -> Service:
     """Return the running service."""
     service: Service = request.app.state.service
     return service
+
+
+def actor_of(request: Request) -> Actor:
+    """Return who asks, for the audit log."""
+    return Actor(request.scope["lhb.access"].key_id, request.scope["lhb.request_id"])
 
 
 def tenant_of(request: Request) -> str:

@@ -4,6 +4,7 @@ import gc
 import ipaddress
 import socket
 import sys
+import time
 from typing import Any
 
 import uvicorn
@@ -128,7 +129,7 @@ def check_bind(host: str, settings: Settings, store: Store) -> None:
     if settings.insecure_bind or is_loopback(host):
         return
     with store.reader() as reader:
-        if any(key.revoked_at is None for key in reader.api_keys()):
+        if any(key.is_in_use(time.time()) for key in reader.api_keys()):
             return
     raise BindRefused(
         f"refusing to listen on {host} without a key in the database: anybody who reaches it could "

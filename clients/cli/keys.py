@@ -1,7 +1,7 @@
-"""`lhb keys`: the API keys in the database of LHB_DATABASE_URL."""
+"""`lhb keys` and `lhb audit`: by a server, or in the database of LHB_DATABASE_URL itself."""
 
 import time
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +14,17 @@ keys = typer.Typer(
     help="API keys. Once a database has one, its servers refuse requests without a key.",
     no_args_is_help=True,
 )
-HEADS = ("id", "made", "state", "tenant", "label")
-WHILE_SERVED = "a server on SQLite reads its keys when it starts, one on PostgreSQL as they change"
+HEADS = ("id", "role", "made", "state", "last used", "tenant", "label")
+AUDIT_HEADS = ("at", "by", "action", "subject", "tenant", "detail")
+THROUGH_SERVER = "or give --url, with an admin's key in LHB_API_KEY"
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="URL of the server to ask, with an admin's key in LHB_API_KEY; default: the database "
+        "itself, which on SQLite needs its server stopped for changes."
+    ),
+]
+KeyId = Annotated[str, typer.Argument(help="Id of the key, as `lhb keys list` shows it.")]
 
 
 @keys.command()
@@ -23,79 +32,169 @@ def create(
     label: Annotated[
         str, typer.Option(help="Note on the key's use, shown by `lhb keys list`.")
     ] = "",
+    role: Annotated[
+        str,
+        typer.Option(
+            help="reader; writer: also decides, rewards, makes and deletes sessions; "
+            "admin: also manages keys."
+        ),
+    ] = "writer",
     tenant: Annotated[
         str,
         typer.Option(
             help="Tenant that the key gives access to; default: the one used without keys."
         ),
     ] = "",
+    days: Annotated[
+        float | None, typer.Option(min=0.0, help="Expires after so long; default: never.")
+    ] = None,
+    url: Url = None,
 ) -> None:
     """Create a key and print it. The database keeps only its digest: it cannot be shown again.
 
-    Example: lhb keys create --label "the shop"
+    Example: lhb keys create --label "the shop" --days 90
     """
-    from service.web.api_keys import SaveKey, new_key
-    from service.without_server import run
+    from service.commands.keys import SaveKey, new_key
+    from service.web.roles import ROLES
 
     if "\0" in tenant + label or max(len(tenant), len(label)) > 256:
         raise typer.BadParameter("tenant and label have at most 256 characters, and no zero byte")
-    key, row = new_key(tenant, label, time.time())
-    run(_url(), SaveKey(row), WHILE_SERVED)
-    typer.echo(f"key {row.id}; it is shown only once:", err=True)
-    typer.echo(key)
+    if role not in ROLES:
+        raise typer.BadParameter(f"a role is one of {', '.join(ROLES)}")
+    seconds = None if days is None else days * 86_400
+    if url is not None:
+        body = {"label": label, "role": role, "expires_in_seconds": seconds}
+        _show_new(_ask(url, "POST", "/v1/keys", {**body, **({"tenant": tenant} if tenant else {})}))
+        return
+    now = time.time()
+    key, row = new_key(tenant, label, now, role, None if seconds is None else now + seconds)
+    _run(SaveKey(row))
+    _show_new({"id": row.id, "key": key})
 
 
 @keys.command("list")
-def list_keys(as_json: AsJson = False) -> None:
+def list_keys(url: Url = None, as_json: AsJson = False) -> None:
     """List all keys, revoked ones too. Only a key's id is known, not the key.
 
     Example: lhb keys list
     """
-    rows = [_shown(key) for key in _read()]
+    rows = list(_pages(url, "/v1/keys")) if url is not None else _from_database()
     show({"keys": rows}, as_json, table(HEADS, map(_row, rows)))
 
 
 @keys.command()
-def revoke(
-    key_id: Annotated[str, typer.Argument(help="Id of the key, as `lhb keys list` shows it.")],
+def rotate(
+    key_id: KeyId,
+    hours: Annotated[float, typer.Option(min=0.0, help="How long the old key stays valid.")] = 24.0,
+    url: Url = None,
 ) -> None:
-    """Revoke a key.
+    """Create a key that takes the place of another, print it, and let the old one expire.
+
+    Example: lhb keys rotate ID --hours 1
+    """
+    from service.commands.keys import RotateKey
+
+    if url is not None:
+        body = {"overlap_seconds": hours * 3600}
+        _show_new(_ask(url, "POST", f"/v1/keys/{key_id}/rotation", body))
+        return
+    key, row = _run(RotateKey(key_id, hours * 3600))
+    _show_new({"id": row.id, "key": key})
+
+
+@keys.command()
+def revoke(key_id: KeyId, url: Url = None) -> None:
+    """Revoke a key. Through a server (--url) it is refused from then on, without a restart.
 
     Example: lhb keys revoke ID
     """
-    from service.web.api_keys import SaveKey, revoked
+    from service.commands.keys import RevokeKey
+
+    if url is not None:
+        _ask(url, "DELETE", f"/v1/keys/{key_id}")
+        return
+    _run(RevokeKey(key_id))
+
+
+def audit(url: Url = None, as_json: AsJson = False) -> None:
+    """List who changed keys and sessions, oldest first.
+
+    Example: lhb audit --json
+    """
+    rows = list(_pages(url, "/v1/audit")) if url is not None else _audit_of_database()
+    show({"entries": rows}, as_json, table(AUDIT_HEADS, map(_audit_row, rows)))
+
+
+def _run(command: Any) -> Any:
+    from service.settings import read_settings
     from service.without_server import run
 
-    run(_url(), SaveKey(revoked(_read(), key_id, time.time())), WHILE_SERVED)
+    return run(read_settings().database_url, command, THROUGH_SERVER)
 
 
-def _read() -> list[Any]:
+def _ask(url: str, method: str, path: str, body: Any = None) -> Any:
+    """Ask a server once: a repeated creation would make another key."""
+    from clients import Client
+
+    with Client(url, n_retries=0) as client:
+        return client.request(method, path, **({} if body is None else {"json": body}))
+
+
+def _pages(url: str, path: str) -> Iterator[dict[str, Any]]:
+    from clients import Client
+
+    cursor = ""
+    with Client(url) as client:
+        while cursor is not None:
+            page = client.request("GET", path, params={"cursor": cursor, "limit": 1000})
+            yield from page["items"]
+            cursor = page["next"]
+
+
+def _from_database() -> list[dict[str, Any]]:
+    from service.api.keys import key_answer
+    from service.settings import read_settings
     from service.storage.database_url import open_reader
 
-    with open_reader(_url()) as reader:
-        return reader.api_keys()
+    with open_reader(read_settings().database_url) as reader:
+        return [key_answer(key) for key in reader.api_keys()]
 
 
-def _shown(key: Any) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "tenant": key.tenant,
-        "label": key.label,
-        "created_at": _time(key.created_at),
-        "revoked_at": None if key.revoked_at is None else _time(key.revoked_at),
-    }
+def _audit_of_database() -> list[dict[str, Any]]:
+    from service.api.keys import audit_answer
+    from service.settings import read_settings
+    from service.storage.database_url import open_reader
+
+    rows: list[dict[str, Any]] = []
+    with open_reader(read_settings().database_url) as reader:
+        while page := reader.audit(None, rows[-1]["id"] if rows else "", 1000):
+            rows += map(audit_answer, page)
+    return rows
+
+
+def _show_new(made: dict[str, Any]) -> None:
+    typer.echo(f"key {made['id']}; it is shown only once:", err=True)
+    typer.echo(made["key"])
 
 
 def _row(key: dict[str, Any]) -> tuple[str, ...]:
-    state = f"revoked {key['revoked_at']}" if key["revoked_at"] else "in use"
-    return key["id"], key["created_at"], state, key["tenant"] or "-", key["label"]
+    expires = key["expires_at"]
+    if key["revoked_at"]:
+        state = f"revoked {_short(key['revoked_at'])}"
+    elif expires and expires <= time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()):
+        state = f"expired {_short(expires)}"
+    else:
+        state = f"until {_short(expires)}" if expires else "in use"
+    used, made = _short(key["last_used_at"]), _short(key["created_at"])
+    return key["id"], key["role"], made, state, used, key["tenant"] or "-", key["label"]
 
 
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+def _audit_row(entry: dict[str, Any]) -> tuple[str, ...]:
+    about = ", ".join(f"{name} {value}" for name, value in entry["detail"].items() if value)
+    who, tenant = entry["actor"] or "-", entry["tenant"] or "-"
+    return _short(entry["at"]), who, entry["action"], entry["subject"], tenant, about
 
 
-def _url() -> str:
-    from service.settings import read_settings
-
-    return read_settings().database_url
+def _short(at: str | None) -> str:
+    """Show a timestamp to the minute."""
+    return "-" if at is None else f"{at[:10]} {at[11:16]}"

@@ -9,7 +9,7 @@ from clients.cli.backup import backup, restore
 from clients.cli.bench import bench
 from clients.cli.demo import demo
 from clients.cli.evaluate import evaluate
-from clients.cli.keys import keys
+from clients.cli.keys import audit, keys
 from clients.cli.migrate import migrate
 from clients.cli.refusals import CommandGroup
 from clients.cli.replay import replay
@@ -43,6 +43,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce,
     "evaluate": evaluate,
     "settings": settings,
+    "audit": audit,
 }
 for name, command in COMMANDS.items():
     app.command(name)(command)

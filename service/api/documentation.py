@@ -10,6 +10,7 @@ from service.api.unions import REF, as_union
 
 PARAMETERS = {
     "session_id": "id or name of the session",
+    "key_id": "id of the API key",
     "event_id": "idempotency key of the decision",
     "trajectory": "whose decision it is",
     "name": "name of the new session",

@@ -18,7 +18,7 @@ from service.commands.sessions import ChangeSession, CreateSession, DeleteSessio
 from service.fits.cost import allowed_cost
 from service.names import ONE_HOT, names_of
 from service.records import SessionRow
-from service.runtime import Service, service_of, tenant_of
+from service.runtime import Service, actor_of, service_of, tenant_of
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["sessions"])
@@ -138,6 +138,7 @@ async def post_session(request: Request) -> Response:
         {**SESSION_DEFAULTS, **asked},
         service.settings.allow_oracles,
         allowed_cost(service.settings),
+        actor_of(request),
     )
     session, is_new = await service.writer.submit(create)
     location = f"/v1/sessions/{session.id}"
@@ -201,7 +202,8 @@ async def patch_session(session_id: str, request: Request) -> Response:
     """Rename, archive or unarchive. An archived session takes no decisions and no rewards."""
     service = service_of(request)
     changes = PATCH.read(await request.body())
-    change = ChangeSession((tenant_of(request), session_id), dict(changes))
+    key = (tenant_of(request), session_id)
+    change = ChangeSession(key, dict(changes), actor_of(request))
     session = await service.writer.submit(change)
     return json_response(await written_session(service, session))
 
@@ -215,5 +217,6 @@ async def patch_session(session_id: str, request: Request) -> Response:
 async def delete_session(session_id: str, request: Request) -> Response:
     """Delete the session and all its rows. This cannot be undone."""
     service = service_of(request)
-    await service.writer.submit(DeleteSession((tenant_of(request), session_id)))
+    key = (tenant_of(request), session_id)
+    await service.writer.submit(DeleteSession(key, actor_of(request)))
     return Response(status_code=204)

@@ -18,6 +18,7 @@ from service.api.sessions import json_response, timestamp
 from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue
 from service.runtime import Service, service_of
+from service.web.api_keys import STRANGER
 
 router = APIRouter(tags=["server"])
 ANSWER_SECONDS = 5.0  # the database's, to readiness
@@ -90,7 +91,7 @@ async def get_readyz(request: Request) -> Response:
     except Unavailable as error:
         log.warning("not_ready", code=error.code.value, reason=error.detail)
         raise Unavailable(error.code, "the database cannot be used now; the log says why") from None
-    if request.scope.get("lhb.is_stranger"):
+    if request.scope["lhb.access"] is STRANGER:
         return json_response({"status": "ok"})
     return json_response(
         {

@@ -23,7 +23,7 @@ from service.api.sessions import (
 from service.field_types import NO_ZERO_BYTE
 from service.parsing_processes import PARSED_HERE_BYTES
 from service.problems import Problem, ProblemCode
-from service.runtime import Service, service_of, tenant_of
+from service.runtime import Service, actor_of, service_of, tenant_of
 from service.tenant_shares import NoPlace
 from service.transfer.file_format import export_session
 from service.transfer.import_file import prepare_import
@@ -157,7 +157,7 @@ async def post_import(
             else:
                 prepared = await service.read(lambda: prepare_import(*given))
             session_answer(prepared.session, "none")  # a session that cannot be shown fails here
-            write = import_session(prepared, service.abandon)
+            write = import_session(prepared, service.abandon, actor_of(request))
             session, is_new = await service.slices.run(write)
     location = f"/v1/sessions/{session.id}"
     answer = await written_session(service, session)

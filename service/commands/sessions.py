@@ -11,12 +11,13 @@ from lhb_engine.agents import ALGORITHMS, Agent, OptionError
 from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.randomness import SEED_LIMIT
 from service.agent_cache import build_agent
+from service.commands.audit import note
 from service.commands.hidden_write import refuse_appending
 from service.fits.cost import refuse_costly
 from service.fits.schedule import open_schedule
 from service.names import ONE_HOT, Names, check_names
 from service.problems import Problem, ProblemCode
-from service.records import SessionKey, SessionRow
+from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
@@ -66,6 +67,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
     request: dict[str, Any]
     allow_oracles: bool
     allowed: FitCost | None = None  # what a fit may cost; None: anything
+    by: Actor = COMMAND_LINE
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session, and whether it is new."""
@@ -82,6 +84,8 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             refuse_costly(session, self.allowed)
         open_schedule(session, agent)
         uow.add_session(session)
+        about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
+        note(uow, session.tenant, self.by, "session_created", session.id, **about)
         return session, True
 
     def _known(self, uow: UnitOfWork, name: str, request: str) -> SessionRow | None:
@@ -133,6 +137,7 @@ class ChangeSession(SessionCommand[SessionRow]):
 
     key: SessionKey
     changes: dict[str, Any]
+    by: Actor = COMMAND_LINE
 
     def __call__(self, uow: UnitOfWork) -> SessionRow:
         """Change the session and return it."""
@@ -150,6 +155,7 @@ class ChangeSession(SessionCommand[SessionRow]):
             session.archived_at = None
             uow.effects.timed[session.key] = uow.now
         uow.save(session)
+        note(uow, session.tenant, self.by, "session_changed", session.id, **self.changes)
         return session
 
 
@@ -158,6 +164,7 @@ class DeleteSession(SessionCommand[None]):
     """Command: delete the session and all its rows."""
 
     key: SessionKey
+    by: Actor = COMMAND_LINE
 
     def __call__(self, uow: UnitOfWork) -> None:
         """Delete it; 404 where there is none."""
@@ -165,6 +172,7 @@ class DeleteSession(SessionCommand[None]):
         if session is None:
             raise unknown_session(self.key[1])
         uow.delete_session(session)
+        note(uow, session.tenant, self.by, "session_deleted", session.id, name=session.name)
 
 
 def check_modes(asked: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from service.records import (
     ApiKey,
+    AuditRow,
     DecisionRow,
     EstimateRow,
     HiddenRows,
@@ -122,7 +123,8 @@ class Changes:
     `counts` holds sessions of which only the counters changed (``COUNTERS`` in `sql.columns`);
     `sessions` holds those of which any other column changed. `states` are agents' states as JSON.
     `deleted` sessions lose their own row and state; their other rows are `hidden` until a sweep.
-    `swept` are sessions whose note of hidden rows goes.
+    `swept` are sessions whose note of hidden rows goes. `used_keys` are tenant and id of API keys,
+    with the time of their last use.
     """
 
     new_sessions: list[SessionRow] = field(default_factory=list)
@@ -137,6 +139,8 @@ class Changes:
     hidden: list[HiddenRows] = field(default_factory=list)
     swept: list[SessionKey] = field(default_factory=list)
     api_keys: list[ApiKey] = field(default_factory=list)
+    used_keys: list[tuple[str, str, float]] = field(default_factory=list)
+    audit: list[AuditRow] = field(default_factory=list)
 
 
 MAX_READS = 4  # concurrent reads in a process; each has a thread

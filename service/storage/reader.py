@@ -1,13 +1,12 @@
 """Reads by named statements, the same for every SQL database."""
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 from service.due_fits import Schedule
 from service.records import (
-    ApiKey,
     DecisionRow,
     EstimateRow,
     HiddenRows,
@@ -18,6 +17,7 @@ from service.records import (
     TrajectoryRow,
     number_in,
 )
+from service.storage.key_reader import KeyReader
 from service.storage.sql.columns import COLUMNS
 
 FOR_EVER = 2**62
@@ -25,16 +25,12 @@ Selected = tuple[int, int, bytes]  # round, position, and the context's bytes
 PAGE_BYTES = 2**20  # a paged read stops one row after it exceeds this size
 
 
-class Reader(ABC):
+class Reader(KeyReader):
     """Reads inside a transaction that the caller has begun; an adapter runs the statements.
 
     The reader of a store sees a snapshot of the committed rows. The reader of a transaction also
     sees the transaction's own writes.
     """
-
-    @abstractmethod
-    def _all(self, name: str, *values: Any) -> list[Any]:
-        """Return all rows of a named statement."""
 
     @abstractmethod
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
@@ -272,10 +268,6 @@ class Reader(ABC):
     def hidden(self) -> list[HiddenRows]:
         """Return the notes of rows that no reader sees, in order of `sweep_at`."""
         return [HiddenRows(*row) for row in self._all("hidden")]
-
-    def api_keys(self) -> list[ApiKey]:
-        """Return the API keys of all tenants, revoked ones too."""
-        return [ApiKey(*row) for row in self._all("api_keys")]
 
     def check(self) -> None:
         """Raise `Unavailable` unless the database answers."""

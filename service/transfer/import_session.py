@@ -5,11 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from service.commands.audit import note
 from service.commands.hidden_write import hide_for, own
 from service.commands.sessions import find_session, new_id
 from service.fits.schedule import announce
 from service.problems import Problem, ProblemCode
 from service.records import (
+    COMMAND_LINE,
+    Actor,
     DecisionRow,
     MeasurementRow,
     SessionKey,
@@ -127,6 +130,7 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
     mark: str
     writer: str
     state: str | None
+    by: Actor
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session and whether it is new; the name may have been given since.
@@ -142,6 +146,8 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
         if known is not None:
             return known, False
         uow.add_session(session)
+        about = {"name": session.name, "algorithm": session.algorithm, "options": session.options}
+        note(uow, session.tenant, self.by, "session_imported", session.id, **about)
         if self.state is not None:
             uow.save_state(session.key, self.state)
         uow.forget_hidden(session.key)
@@ -152,7 +158,9 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
 
 
 def import_session(
-    prepared: PreparedImport, abandon: Callable[[SessionKey, str], None]
+    prepared: PreparedImport,
+    abandon: Callable[[SessionKey, str], None],
+    by: Actor = COMMAND_LINE,
 ) -> LargeWrite[tuple[SessionRow, bool]]:
     """Yield the commands of an import; return the session and whether it is new.
 
@@ -163,6 +171,8 @@ def import_session(
     abandon : callable
         Called with the session's key and this import's token if rows were written that nobody will
         show.
+    by : Actor
+        Who imports.
     """
     writer = secrets.token_hex(8)
     session, is_new = yield BeginImport(prepared.session, prepared.mark, writer)
@@ -173,7 +183,7 @@ def import_session(
         offset: int | None = 0
         while offset is not None:
             offset = yield WriteSlice(session.key, writer, prepared.rows, offset)
-        found, is_shown = yield FinishImport(session, prepared.mark, writer, prepared.state)
+        found, is_shown = yield FinishImport(session, prepared.mark, writer, prepared.state, by)
         return found, is_shown
     finally:
         if not is_shown:

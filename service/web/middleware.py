@@ -15,11 +15,12 @@ from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem, ProblemCode, defect
 from service.runtime import Service
 from service.settings import Settings
-from service.web.api_keys import OPEN_PATHS, Keyring
+from service.web.api_keys import EVERYBODY, Keyring
 from service.web.browser_guard import BrowserGuard
 from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_ids import RequestIds, trace_of
+from service.web.roles import refuse_role
 
 log = structlog.get_logger()
 JSON_TYPE = (b"content-type", b"application/json")
@@ -88,13 +89,9 @@ class Middleware:
         try:
             if "\0" in scope["path"]:
                 raise Problem(ProblemCode.UNKNOWN_ROUTE, "a path holds no zero byte")
-            if self._keys.is_closed:
-                scope["lhb.tenant"] = self._keys.tenant_of(scope)
-                scope["lhb.is_stranger"] = scope["path"] in OPEN_PATHS and not self._keys.knows(
-                    scope
-                )
-            else:
-                scope["lhb.tenant"] = ""
+            access = scope["lhb.access"] = self._keys.access_of(scope)
+            scope["lhb.tenant"] = access.tenant
+            if access is EVERYBODY:
                 self._guard.check(scope)
             if self._rates is not None:
                 self._rates.count(scope, is_keyed=self._keys.is_closed)
@@ -108,6 +105,7 @@ class Middleware:
                 await self._app(scope, body.receive, answer)
             else:
                 handler, scope["lhb.route"], session_id = hot
+                refuse_role(access.rank, "POST", scope["lhb.route"])
                 if scope["query_string"]:
                     refuse_parameters(scope)
                 content = await body.read()

@@ -4,6 +4,7 @@ from pydantic_core import to_json
 
 from service.records import (
     ApiKey,
+    AuditRow,
     DecisionRow,
     EstimateRow,
     HiddenRows,
@@ -223,9 +224,19 @@ class UnitOfWork:
         self._changes.estimates.append(estimate)
 
     def save_api_key(self, key: ApiKey) -> None:
-        """Store a new API key, or its revocation."""
+        """Store a new API key, its revocation, or an earlier expiry."""
         self.n_writes += 1
         self._changes.api_keys.append(key)
+
+    def use_api_key(self, tenant: str, key_id: str, at: float) -> None:
+        """Store when an API key was last used."""
+        self.n_writes += 1
+        self._changes.used_keys.append((tenant, key_id, at))
+
+    def add_audit(self, entry: AuditRow) -> None:
+        """Store an entry of the audit log."""
+        self.n_writes += 1
+        self._changes.audit.append(entry)
 
     def delete_session(self, session: SessionRow) -> None:
         """Delete a session; its rows are hidden, and a sweep erases them."""

@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -60,12 +62,75 @@ def test_beside_a_server_keys_are_listed_and_not_changed(tmp_path: Path) -> None
             refused = lhb(database, "keys", *change)
             assert refused.returncode == 1
             assert f"pid {server.process.pid}); stop it first" in refused.stderr.decode()
+            assert b"or give --url, with an admin's key" in refused.stderr
             assert refused.stderr.count(b"\n") == 1
             assert refused.stdout == b""
     assert lhb(database, "keys", "revoke", "nobody").stderr == (
         b"lhb keys revoke: there is no key 'nobody'\n"
     )
     assert b"no such key" not in lhb(database, "keys", "revoke", row["id"]).stderr
+
+
+def test_a_leaked_key_is_replaced_and_revoked_while_its_server_runs(tmp_path: Path) -> None:
+    """All of it by the command line through the server, which is not restarted."""
+    database = tmp_path / "lhb.db"
+    with Server(database) as server:
+        url = ("--url", server.url)
+
+        def keys(*arguments: str, by: str = "") -> str:
+            done = lhb(database, *arguments, *url, LHB_API_KEY=by)
+            assert done.returncode == 0, done.stderr
+            return done.stdout.decode().strip()
+
+        def status(key: str) -> int:
+            headers = {"authorization": f"Bearer {key}"}
+            return httpx.get(f"{server.url}/v1/sessions", headers=headers).status_code
+
+        admin = keys("keys", "create", "--role", "admin", "--label", "me")
+        assert httpx.get(f"{server.url}/v1/sessions").status_code == 401  # closed from now on
+        shop = keys("keys", "create", "--label", "shop", "--days", "90", by=admin)
+        listed = json.loads(keys("keys", "list", "--json", by=admin))["keys"]
+        [leaked] = [row for row in listed if row["label"] == "shop"]
+        assert leaked["expires_at"] is not None
+        new = keys("keys", "rotate", leaked["id"], "--hours", "1", by=admin)
+        assert status(shop) == status(new) == 200
+        keys("keys", "revoke", leaked["id"], by=admin)
+        assert (status(shop), status(new)) == (401, 200)
+        refused = lhb(database, "keys", "revoke", leaked["id"], *url, LHB_API_KEY=new)
+        assert refused.returncode == 1
+        assert b"403 forbidden" in refused.stderr
+        said = json.loads(keys("audit", "--json", by=admin))["entries"]
+        actions = ["key_created", "key_created", "key_rotated", "key_revoked"]
+        assert [entry["action"] for entry in said] == actions
+        assert said[-1]["subject"] == leaked["id"]
+        assert said[0]["actor"] is None  # nobody had a key then
+        assert said[1]["actor"] == next(row["id"] for row in listed if row["label"] == "me")
+        server.kill()
+        offline = json.loads(lhb(database, "audit", "--json").stdout)["entries"]
+        assert offline == said
+        assert not any(key in database.read_bytes().decode("latin-1") for key in (shop, new))
+
+
+def test_a_key_revoked_by_one_process_is_refused_by_the_other(postgres_url: str) -> None:
+    with Server(postgres_url) as one, Server(postgres_url) as other:
+        made = httpx.post(f"{one.url}/v1/keys", json={"role": "admin"}).json()
+        headers = {"authorization": f"Bearer {made['key']}"}
+        wait_for(lambda: httpx.get(f"{other.url}/v1/keys", headers=headers).status_code == 200)
+        shop = httpx.post(f"{one.url}/v1/keys", json={}, headers=headers).json()
+        theirs = {"authorization": f"Bearer {shop['key']}"}
+        wait_for(lambda: httpx.get(f"{other.url}/v1/sessions", headers=theirs).status_code == 200)
+        gone = httpx.delete(f"{one.url}/v1/keys/{shop['id']}", headers=headers)
+        assert gone.status_code == 204
+        assert httpx.get(f"{one.url}/v1/sessions", headers=theirs).status_code == 401
+        wait_for(lambda: httpx.get(f"{other.url}/v1/sessions", headers=theirs).status_code == 401)
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Until it holds, for at most 20 seconds."""
+    until = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def test_the_client_and_the_command_line_present_their_key(tmp_path: Path) -> None:

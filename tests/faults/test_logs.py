@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from service.commands.keys import SaveKey, new_key
 from service.logs import configure_logs, log
 from service.storage.migrate import migrate
 from service.storage.schema import head
-from service.web.api_keys import SaveKey, new_key
 from service.without_server import run
 from tests.faults.server_process import Server, WorkerProcess
 

@@ -12,8 +12,10 @@ from tests.faults.test_kill import wait_for_fits
 ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
 
 
-def lhb(database: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "LHB_DATABASE_URL": f"sqlite:///{database}"}
+def lhb(
+    database: Path, *arguments: str, stdin: bytes = b"", **settings: str
+) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "LHB_DATABASE_URL": f"sqlite:///{database}", **settings}
     return subprocess.run(
         [sys.executable, "-m", "clients.cli.main", *arguments],
         env=environment,

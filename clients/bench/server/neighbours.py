@@ -97,7 +97,7 @@ def _beside(
 
 def _key(url: str, tenant: str) -> dict[str, str]:
     """Make a key for a tenant; return the header that presents it."""
-    from service.web.api_keys import SaveKey, new_key
+    from service.commands.keys import SaveKey, new_key
     from service.without_server import run as run_command
 
     key, row = new_key(tenant, "lhb bench neighbours", time.time())

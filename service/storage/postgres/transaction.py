@@ -165,6 +165,10 @@ class PostgresTransaction:
             yield "forget_hidden", key
         for api_key in changes.api_keys:
             yield "save_api_key", api_key
+        for used in changes.used_keys:
+            yield "use_api_key", used
+        for entry in changes.audit:
+            yield "insert_audit", entry
         for key, state in changes.states.items():
             yield "save_agent_state", (*key, state)
 

@@ -7,6 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from service.records import (
     ApiKey,
+    AuditRow,
     DecisionRow,
     EstimateRow,
     HiddenRows,
@@ -20,6 +21,7 @@ ROWS: dict[str, type] = {
     "measurements": MeasurementRow,
     "estimates": EstimateRow,
     "api_keys": ApiKey,
+    "audit": AuditRow,
     "hidden_rows": HiddenRows,
     "trajectories": TrajectoryRow,
     "sessions": SessionRow,
@@ -60,7 +62,7 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     kept = COLUMNS["trajectories"][3:]
     found["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
     found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
-    for table in ("estimates", "api_keys", "hidden_rows"):
+    for table in ("estimates", "api_keys", "audit", "hidden_rows"):
         found[f"{table}_values"] = numbered(len(COLUMNS[table]))
     return found
 

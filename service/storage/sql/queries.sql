@@ -137,7 +137,22 @@ select {api_keys} from api_keys order by tenant, created_at, id
 
 -- name: save_api_key
 insert into api_keys ({api_keys}) values ({api_keys_values})
-on conflict (tenant, id) do update set revoked_at = excluded.revoked_at
+-- nothing takes a revocation back, or puts an expiry off
+on conflict (tenant, id) do update set
+    revoked_at = coalesce(api_keys.revoked_at, excluded.revoked_at),
+    expires_at = coalesce({least}(api_keys.expires_at, excluded.expires_at),
+        api_keys.expires_at, excluded.expires_at)
+
+-- name: use_api_key
+update api_keys set last_used_at = $3 where tenant = $1 and id = $2
+
+-- name: insert_audit
+insert into audit ({audit}) values ({audit_values})
+
+-- name: audit
+-- of one tenant, or of all
+select {audit} from audit
+where ($1 or tenant = $2) and id > $3 order by id limit $4
 
 -- name: check
 select 1 from sessions limit 1

@@ -193,6 +193,10 @@ class SqliteTransaction:
             execute(SQL["forget_hidden"], key)
         for api_key in changes.api_keys:
             execute(SQL["save_api_key"], api_key)
+        for used in changes.used_keys:
+            execute(SQL["use_api_key"], used)
+        for entry in changes.audit:
+            execute(SQL["insert_audit"], entry)
         if changes.states:
             many(SQL["save_agent_state"], [(*k, state) for k, state in changes.states.items()])
 

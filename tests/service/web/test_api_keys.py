@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from service.app import RELOAD_SECONDS
+from service.commands.keys import PREFIX, RevokeKey, SaveKey, new_key
 from service.problems import Problem
 from service.records import ApiKey
-from service.web.api_keys import PREFIX, Keyring, SaveKey, new_key, revoked
+from service.web.api_keys import EVERYBODY, Keyring
+from service.web.key_watch import RELOAD_SECONDS
 from service.without_server import NotPossible, all_sessions, find
 from tests.service.conftest import Client, Serve, problem, until
 
@@ -109,9 +110,9 @@ async def test_a_revoked_key_lets_nobody_in_and_opens_nothing(serve: Serve) -> N
     async with serve() as client:
         key, row = await make_key(client)
         with pytest.raises(Problem, match="no key"):
-            revoked([row], "other", 1.0)
-        await client.service.writer.submit(SaveKey(revoked([row], row.id, 2000.0)))
-        assert revoked([revoked([row], row.id, 1.0)], row.id, 2.0).revoked_at == 1.0
+            await client.service.writer.submit(RevokeKey("other"))
+        first, again = [await client.service.writer.submit(RevokeKey(row.id)) for _ in range(2)]
+        assert first.revoked_at == again.revoked_at
     async with serve() as client:
         for headers in ({}, bearer(key)):
             answer = await client.get("/v1/sessions", headers=headers)
@@ -123,8 +124,8 @@ async def test_servers_on_a_shared_database_hear_of_keys(
 ) -> None:
     if database_url.startswith("sqlite"):
         return  # nobody else writes there
-    monkeypatch.setattr("service.app.RELOAD_SECONDS", 0.05)
-    assert RELOAD_SECONDS <= 5
+    monkeypatch.setattr("service.web.key_watch.RELOAD_SECONDS", 0.05)
+    assert RELOAD_SECONDS <= 1
     async with serve() as client:
         assert (await client.get("/v1/sessions")).status_code == 200
         key, row = await make_key(client)
@@ -134,7 +135,7 @@ async def test_servers_on_a_shared_database_hear_of_keys(
 
         await until(lambda: answers({}, 401))
         assert await answers(bearer(key), 200)
-        await client.service.writer.submit(SaveKey(revoked([row], row.id, 2000.0)))
+        await client.service.writer.submit(RevokeKey(row.id))
         await until(lambda: answers(bearer(key), 401))
 
 
@@ -143,8 +144,9 @@ async def test_a_door_once_closed_stays_closed() -> None:
     keys = Keyring()
     keys.load([new_key("", "", 0.0)[1]])
     keys.load([])
+    assert keys.access_of({"path": "/healthz", "headers": []}) is not EVERYBODY
     with pytest.raises(Problem):
-        keys.tenant_of({"path": "/v1/sessions", "headers": []})
+        keys.access_of({"path": "/v1/sessions", "headers": []})
 
 
 async def test_the_command_line_sees_every_tenants_sessions(serve: Serve) -> None:
@@ -165,3 +167,30 @@ async def test_the_command_line_sees_every_tenants_sessions(serve: Serve) -> Non
                 find(reader, "shop")
             with pytest.raises(NotPossible, match="no session"):
                 find(reader, "barn")
+
+
+def test_a_key_is_refused_from_the_second_of_its_expiry_on() -> None:
+    now = [50.0]
+    keys = Keyring(lambda: now[0])
+    key, row = new_key("a", "", 0.0, "reader", 100.0)
+    keys.load([row])
+    headers = [(b"authorization", f"Bearer {key}".encode())]
+    scope = {"path": "/v1/sessions", "headers": headers}
+    assert keys.access_of(scope).tenant == "a"
+    now[0] = 99.9
+    assert keys.access_of(scope).key_id == row.id
+    now[0] = 100.0
+    with pytest.raises(Problem, match="valid key"):
+        keys.access_of(scope)
+    assert keys.access_of({**scope, "path": "/readyz"}).rank < 0  # like a request without a key
+
+
+def test_uses_are_collected_once_a_key_until_they_are_stored() -> None:
+    keys = Keyring()
+    made = [new_key("a", "", 0.0) for _ in range(3)]
+    keys.load([row for _, row in made])
+    for _ in range(100):
+        for key, _ in made[:2]:
+            header = (b"authorization", f"Bearer {key}".encode())
+            keys.access_of({"path": "/v1/sessions", "headers": [header]})
+    assert set(keys.used) == {row.id for _, row in made[:2]}

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from service.commands.keys import SaveKey, new_key
 from service.problems import ProblemCode, Unavailable
 from service.storage.database_url import UnknownDatabase, is_sqlite, sqlite_path
 from service.storage.migrate import migrate
 from service.storage.sqlite.store import SqliteStore
-from service.web.api_keys import SaveKey, new_key
 from tests.service.conftest import Serve, problem
 
 SECRET = "it failed: host=db.internal port=5432 user=lhb"

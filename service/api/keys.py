@@ -1,0 +1,152 @@
+"""Endpoints that list, make, rotate and revoke API keys, and that show the audit log."""
+
+import json
+from typing import Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from service.api.body_parsing import KEY, ROTATION
+from service.api.documentation import documented, takes
+from service.api.key_bodies import DAY
+from service.api.paging import LIMIT, cut, page
+from service.api.response_types import AuditPage, KeyPage, NewKeyAnswer
+from service.api.sessions import json_response, timestamp
+from service.commands.keys import RevokeKey, RotateKey, SaveKey, may_manage, new_key
+from service.problems import Problem, ProblemCode
+from service.records import ApiKey, AuditRow
+from service.runtime import actor_of, service_of, tenant_of
+
+router = APIRouter(tags=["keys"])
+PLACE = Query("", max_length=64, description="`next` of the previous page")
+
+
+def key_answer(key: ApiKey) -> dict[str, Any]:
+    """Return the members of `KeyAnswer`."""
+    return {
+        "id": key.id,
+        "tenant": key.tenant,
+        "role": key.role,
+        "label": key.label,
+        "created_at": timestamp(key.created_at),
+        "expires_at": timestamp(key.expires_at),
+        "revoked_at": timestamp(key.revoked_at),
+        "last_used_at": timestamp(key.last_used_at),
+    }
+
+
+def audit_answer(entry: AuditRow) -> dict[str, Any]:
+    """Return the members of `AuditAnswer`."""
+    members = entry._asdict() | {"at": timestamp(entry.at), "detail": json.loads(entry.detail)}
+    return {name: members[name] for name in AuditRow._fields}
+
+
+@router.get("/v1/keys", summary="List API keys", responses=documented({200: KeyPage}))
+async def get_keys(request: Request, cursor: str = PLACE, limit: int = LIMIT) -> Response:
+    """List the keys of the tenant; an admin of the default tenant sees those of all tenants.
+
+    Revoked and expired keys are listed too. Of a key, only its id is known. `last_used_at` is
+    stored once a minute.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+
+    def read() -> dict[str, Any]:
+        with service.store.reader() as reader:
+            rows = sorted(reader.api_keys(), key=_place)
+        shown = [key for key in rows if may_manage(tenant, key.tenant) and _place(key) > cursor]
+        found, following = cut(shown[: limit + 1], limit, _place)
+        return page([key_answer(key) for key in found], following)
+
+    return json_response(await service.read_for(tenant, read))
+
+
+def _place(key: ApiKey) -> str:
+    """Return where a key stands in the listing: by creation."""
+    return f"{round(key.created_at * 1e6):016d}{key.id}"
+
+
+@router.post(
+    "/v1/keys",
+    status_code=201,
+    summary="Make an API key",
+    responses=documented({201: NewKeyAnswer}),
+    openapi_extra=takes(KEY),
+)
+async def post_key(request: Request) -> Response:
+    """Make a key, and show it: it is stored nowhere, and cannot be shown again.
+
+    With the first key, requests without a key are refused. So the first one has the role `admin`.
+    A request that is repeated makes another key.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+    asked = KEY.read(await request.body())
+    of = asked.get("tenant", tenant)
+    if not may_manage(tenant, of):
+        detail = "only admins of the default tenant make keys of other tenants"
+        raise Problem(ProblemCode.FORBIDDEN, detail, "tenant")
+    role = asked.get("role", "writer")
+    if role != "admin" and not request.app.state.key_watch.is_closed:
+        detail = "role: the first key is an admin's; without one, nobody could make others here"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "role")
+    now, lasts = service.writer.clock(), asked.get("expires_in_seconds")
+    expires_at = None if lasts is None else now + lasts
+    key, row = new_key(of, asked.get("label", ""), now, role, expires_at)
+    await service.writer.submit(SaveKey(row, actor_of(request)))
+    await request.app.state.key_watch.reload()
+    return json_response({"key": key, **key_answer(row)}, 201)
+
+
+@router.post(
+    "/v1/keys/{key_id}/rotation",
+    status_code=201,
+    summary="Replace an API key",
+    responses=documented({201: NewKeyAnswer}, 404, 409),
+    openapi_extra=takes(ROTATION),
+)
+async def post_rotation(key_id: str, request: Request) -> Response:
+    """Make a key of the same tenant, role and label, and show it; the old one soon expires.
+
+    Both are valid for `overlap_seconds`. The new one lasts as long as the old one was made to last.
+    """
+    service = service_of(request)
+    asked = ROTATION.read(await request.body())
+    overlap = asked.get("overlap_seconds", DAY)
+    rotate = RotateKey(key_id, overlap, tenant_of(request), actor_of(request))
+    key, row = await service.writer.submit(rotate)
+    await request.app.state.key_watch.reload()
+    return json_response({"key": key, **key_answer(row)}, 201)
+
+
+@router.delete(
+    "/v1/keys/{key_id}",
+    status_code=204,
+    summary="Revoke an API key",
+    responses=documented({}, 404),
+)
+async def delete_key(key_id: str, request: Request) -> Response:
+    """Revoke a key; it stays listed.
+
+    Once this is answered, this server refuses the key, and other servers on the same database do
+    within two seconds.
+    """
+    service = service_of(request)
+    await service.writer.submit(RevokeKey(key_id, tenant_of(request), actor_of(request)))
+    await request.app.state.key_watch.reload()
+    return Response(status_code=204)
+
+
+@router.get("/v1/audit", summary="Read the audit log", responses=documented({200: AuditPage}))
+async def get_audit(request: Request, cursor: str = PLACE, limit: int = LIMIT) -> Response:
+    """List who changed keys and sessions, in order of time.
+
+    An admin of the default tenant sees all tenants' entries. Of several servers on one database,
+    another one's entry may come into its place some seconds late.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+
+    def read() -> dict[str, Any]:
+        with service.store.reader() as reader:
+            rows = reader.audit(tenant or None, cursor, limit + 1)
+        found, following = cut(rows, limit, lambda entry: entry.id)
+        return page([audit_answer(entry) for entry in found], following)
+
+    return json_response(await service.read_for(tenant, read))

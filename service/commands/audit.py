@@ -1,0 +1,38 @@
+"""Entries of the audit log, written in the transaction of the change that they tell of."""
+
+import json
+import secrets
+from typing import Any
+
+from service.records import Actor, AuditRow
+from service.writer.unit_of_work import UnitOfWork
+
+MOST_DETAIL = 4096  # characters of an entry's detail
+MOST_MEMBER = 512  # of one of its members, where the whole is too long
+
+
+def note(uow: UnitOfWork, tenant: str, by: Actor, action: str, subject: str, **detail: Any) -> None:
+    """Add an entry.
+
+    Parameters
+    ----------
+    uow : UnitOfWork
+    tenant : str
+        Whose key or session is changed.
+    by : Actor
+    action : str
+        Like "key_revoked".
+    subject : str
+        Id of the key or the session.
+    **detail
+        What else is worth knowing. Where it is too long, long members are left out, and named in
+        `left_out`.
+    """
+    text = json.dumps(detail)
+    if len(text) > MOST_DETAIL:
+        short = {k: value for k, value in detail.items() if len(json.dumps(value)) < MOST_MEMBER}
+        text = json.dumps({**short, "left_out": sorted(detail.keys() - short.keys())})
+    # sorts by time, and within a transaction by what was written first
+    place = f"{round(uow.now * 1e6):014x}{uow.n_writes % 16**4:04x}"
+    entry_id = place + secrets.token_hex(3)[:5]
+    uow.add_audit(AuditRow(tenant, entry_id, uow.now, *by, action, subject, text))

@@ -1,0 +1,158 @@
+"""Commands that make, rotate and revoke API keys. Of a key itself only the SHA-256 is stored."""
+
+import secrets
+from dataclasses import dataclass
+from hashlib import sha256
+
+from service.commands.audit import note
+from service.problems import Problem, ProblemCode
+from service.records import COMMAND_LINE, Actor, ApiKey
+from service.writer.command import Command
+from service.writer.unit_of_work import UnitOfWork
+
+PREFIX = "lhb_"
+
+
+def new_key(
+    tenant: str,
+    label: str,
+    now: float,
+    role: str = "writer",
+    expires_at: float | None = None,
+) -> tuple[str, ApiKey]:
+    """Make a key.
+
+    Parameters
+    ----------
+    tenant, label : str
+        The tenant that the key gives access to, and a note for people.
+    now : float
+        Unix seconds.
+    role : str
+        What the key allows, see `service.web.roles`.
+    expires_at : float, optional
+        Until when it is valid; by default for ever.
+
+    Returns
+    -------
+    key : str
+        The key itself; it is stored nowhere.
+    row : ApiKey
+        The row to store, with the key's digest.
+    """
+    key = PREFIX + secrets.token_urlsafe(32)
+    digest = sha256(key.encode()).digest()
+    row = ApiKey(tenant, digest.hex()[:12], digest, label, now, None, role, expires_at)
+    return key, row
+
+
+def may_manage(manager: str, tenant: str) -> bool:
+    """Return whether an admin of the tenant `manager` manages the keys of `tenant`.
+
+    Those of the default tenant manage the keys of all tenants.
+    """
+    return manager in ("", tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class SaveKey(Command[None]):
+    """Command: store a new key."""
+
+    row: ApiKey
+    by: Actor = COMMAND_LINE
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        """Store the row. Nothing is checked, since ids are random."""
+        uow.save_api_key(self.row)
+        note_key(uow, self.by, "key_created", self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeKey(Command[ApiKey]):
+    """Command: revoke a key of a tenant that `manager` manages."""
+
+    key_id: str
+    manager: str = ""
+    by: Actor = COMMAND_LINE
+
+    def __call__(self, uow: UnitOfWork) -> ApiKey:
+        """Return the key, revoked now or, if it was revoked before, unchanged.
+
+        Raises
+        ------
+        Problem
+            404 unknown_key.
+        """
+        key = find_key(uow, self.manager, self.key_id)
+        if key.revoked_at is None:
+            key = key._replace(revoked_at=uow.now)
+            uow.save_api_key(key)
+            note_key(uow, self.by, "key_revoked", key)
+        return key
+
+
+@dataclass(frozen=True, slots=True)
+class RotateKey(Command[tuple[str, ApiKey]]):
+    """Command: make a key that takes the place of another, which expires `overlap` seconds later.
+
+    The new key has the tenant, the role and the label of the old one, and lasts as long as that was
+    made to last.
+    """
+
+    key_id: str
+    overlap: float
+    manager: str = ""
+    by: Actor = COMMAND_LINE
+
+    def __call__(self, uow: UnitOfWork) -> tuple[str, ApiKey]:
+        """Return the new key and its row.
+
+        Raises
+        ------
+        Problem
+            404 unknown_key; 409 key_not_in_use: it is revoked, or has expired.
+        """
+        old = find_key(uow, self.manager, self.key_id)
+        if not old.is_in_use(uow.now):
+            detail = f"the key {old.id!r} is revoked or has expired; make a new one"
+            raise Problem(ProblemCode.KEY_NOT_IN_USE, detail, "key_id")
+        lasts = None if old.expires_at is None else uow.now + old.expires_at - old.created_at
+        key, row = new_key(old.tenant, old.label, uow.now, old.role, lasts)
+        until = uow.now + self.overlap
+        until = until if old.expires_at is None else min(until, old.expires_at)
+        uow.save_api_key(row)
+        uow.save_api_key(old._replace(expires_at=until))
+        note_key(uow, self.by, "key_rotated", row, replaces=old.id, old_expires_at=until)
+        return key, row
+
+
+@dataclass(frozen=True, slots=True)
+class NoteUse(Command[None]):
+    """Command: store that keys, each given as tenant and id, were in use just now."""
+
+    keys_used: tuple[tuple[str, str], ...]  # in order: two processes must not lock crosswise
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        """Store it."""
+        for tenant, key_id in self.keys_used:
+            uow.use_api_key(tenant, key_id, uow.now)
+
+
+def find_key(uow: UnitOfWork, manager: str, key_id: str) -> ApiKey:
+    """Return a key of a tenant that `manager` manages.
+
+    Raises
+    ------
+    Problem
+        404 unknown_key.
+    """
+    for key in uow.stored.api_keys():
+        if key.id == key_id and may_manage(manager, key.tenant):
+            return key
+    raise Problem(ProblemCode.UNKNOWN_KEY, f"there is no key {key_id!r}", "key_id")
+
+
+def note_key(uow: UnitOfWork, by: Actor, action: str, key: ApiKey, **more: object) -> None:
+    """Add an entry about a key to the audit log."""
+    about = {"role": key.role, "label": key.label, "expires_at": key.expires_at, **more}
+    note(uow, key.tenant, by, action, key.id, **about)

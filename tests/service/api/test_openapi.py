@@ -36,11 +36,13 @@ async def test_every_route_that_reads_may_find_the_store_away(
                     "/v1/sessions": {"dim": 2, "horizon": 4},
                     "/v1/batch": {"items": [{"session_id": session, "decision": {"skip": True}}]},
                     "/v1/sessions/{session_id}": {"archived": True},
+                    "/v1/keys": {"role": "admin"},
+                    "/v1/keys/{key_id}/rotation": {},
                     "/v1/sessions/{session_id}/rewards": {"round": 1, "value": 1.0},
                 }
                 body = bodies.get(path, {"contexts": ARMS})
                 content = {} if method in ("get", "delete") else {"json": body}
-                asked = path.format(session_id=session, event_id="x")
+                asked = path.format(session_id=session, event_id="x", key_id="x")
                 answer = await client.request(method, asked, **content)
                 if path == "/v1/batch":
                     assert answer.json()["items"][0]["status"] == 503

@@ -33,6 +33,7 @@ from service.fits.embedded import FitPool
 from service.logs import configure_logs, log_start
 from service.metrics import Metrics
 from service.runtime import Fits, Service
+from service.scraped_metrics import ScrapedMetrics
 from service.settings import Settings
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
@@ -158,6 +159,7 @@ def start_service(
     def after_commit(effects: Effects) -> None:
         fits.after_commit(effects)
         sweeper.after_commit(effects)
+        metrics.after_commit(effects)
 
     writer = GroupCommit(
         store,
@@ -167,15 +169,11 @@ def start_service(
         max_queue=settings.max_queue,
     )
     fits.start(writer, store)
-    metrics.gauges.update(
-        {
-            "lhb_commands_waiting": ("Commands that wait for a commit", lambda: writer.n_waiting),
-            "lhb_commits_total": ("Transactions committed", lambda: writer.n_batches),
-            "lhb_commands_total": ("Commands committed", lambda: writer.n_commands),
-        }
-    )
-    metrics.fit_queue = fits.queue
-    return Service(settings, store, agents, writer, Slices(writer), fits, metrics, sweeper.abandon)
+    writer.on_batch = metrics.observe_commit
+    abandon = sweeper.abandon
+    service = Service(settings, store, agents, writer, Slices(writer), fits, metrics, abandon)
+    metrics.scraped.append(ScrapedMetrics(service))
+    return service
 
 
 def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics) -> Fits:

@@ -143,6 +143,10 @@ class Settings(BaseSettings):
         description="open the dashboard's playground, which simulates small worlds: up to 20 s of "
         "one processor at a time, for whoever may use the server",
     )
+    backup_folder: Path | None = Field(
+        default=None,
+        description="folder of backups; when its newest file was written is a metric",
+    )
     metrics_host: str = Field(
         default="127.0.0.1", description="address on which a worker serves its metrics"
     )

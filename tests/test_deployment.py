@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import generate_latest
 
-from service.metrics import Metrics
-from service.records import FitQueue
+from tests.faults.server_process import Server
 
 ROOT = Path(__file__).parent.parent
 
@@ -63,7 +61,7 @@ def test_the_compose_file_is_valid_confined_and_private() -> None:
         assert ready == "service_completed_successfully"
 
 
-def test_the_board_shows_metrics_that_exist() -> None:
+def test_the_board_shows_metrics_that_exist(tmp_path: Path) -> None:
     """Every series of the Grafana board is one that the server exports."""
     board = json.loads((ROOT / "deploy/grafana/boards/lhb.json").read_text())
     asked = {
@@ -72,15 +70,65 @@ def test_the_board_shows_metrics_that_exist() -> None:
         for target in panel["targets"]
         for name in re.findall(r"lhb_[a-z_]+", target["expr"])
     }
-    metrics = Metrics()
-    metrics.observe_request({"method": "GET"}, 200, 0.1)
-    metrics.observe_items([{"status": 404, "problem": {}}])
-    metrics.fit_queue = lambda: FitQueue(0, None, 0)  # as service/app.py does
-    for name in ("lhb_commands_waiting", "lhb_commits_total", "lhb_commands_total"):
-        metrics.gauges[name] = ("as service/app.py registers it", lambda: 0.0)
-    exported = set(re.findall(r"^(lhb_[a-z_]+)", generate_latest(metrics.registry).decode(), re.M))
-    assert len(asked) > 5
-    assert asked <= exported
+    with Server(tmp_path / "lhb.db") as server:
+        assert len(asked) > 5
+        assert asked <= exported_by(server)
+
+
+def exported_by(server: Server) -> set[str]:
+    """Names of the metrics of a server that was asked for something."""
+    assert server.process is not None
+    with server.client() as client:
+        body = {"algorithm": "uniform", "dim": 2, "horizon": 4}
+        session = client.post("/v1/sessions", json=body).json()["id"]
+        for event in ("a", "b"):
+            decision = {
+                "session_id": session,
+                "decision": {"contexts": [[1, 0]], "event_id": event},
+            }
+            reward = {"session_id": session, "reward": {"round": 1, "value": 1, "reward_id": "r"}}
+            decision = {"session_id": session, "decision": chosen}
+            client.post("/v1/batch", json={"items": [decision, reward]}).raise_for_status()
+        client.get("/v1/sessions/none")
+        text = client.get("/metrics").text
+    return set(re.findall(r"^([a-z_]+)", text, re.M)) | {"up", "process_resident_memory_bytes"}
+
+
+def alerts() -> list[dict[str, Any]]:
+    """The rules of deploy/alerts.yml."""
+    [group] = yaml.safe_load((ROOT / "deploy/alerts.yml").read_text())["groups"]
+    return list(group["rules"])
+
+
+def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
+    text = (ROOT / "docs/operations.md").read_text()
+    section = text.partition("## Alerts\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^### (\w+)$", section, re.M) == [rule["alert"] for rule in alerts()]
+    for entry in section.split("### ")[1:]:
+        assert len(entry.split()) > 20, entry
+    for rule in alerts():
+        assert rule["annotations"]["summary"]
+        assert rule["labels"]["severity"] in ("page", "ticket")
+
+
+def test_alerts_ask_for_metrics_that_a_running_server_has(tmp_path: Path) -> None:
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    with Server(tmp_path / "lhb.db", LHB_BACKUP_FOLDER=str(backups)) as server:
+        exported = exported_by(server)
+    for rule in alerts():
+        names = set(re.findall(r"\b(?:lhb|process)_[a-z_]+|\bup\b", rule["expr"]))
+        assert names, rule
+        assert names <= exported, rule["alert"]
+
+
+def test_prometheus_takes_the_rules() -> None:
+    """By its own tool where that is installed, and loaded by the composition anywhere."""
+    loaded = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())["rule_files"]
+    mounted = config("--profile", "monitoring")["services"]["prometheus"]["volumes"]
+    assert f"{ROOT}/deploy/alerts.yml:{loaded[0]}:ro" in mounted
+    if tool := shutil.which("promtool"):
+        subprocess.run([tool, "check", "rules", ROOT / "deploy/alerts.yml"], check=True)
 
 
 def test_the_image_runs_the_embedded_server_as_nobody_special() -> None:

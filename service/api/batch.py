@@ -105,7 +105,7 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
         waits = (_wait(service, one[1], one[2]) for one in blocked)
         for (i, *_), answer in zip(blocked, await asyncio.gather(*waits), strict=True):
             answers[i] = answer
-    service.metrics.observe_items(answers)
+    service.metrics.observe_items(answers, tenant)
     return 200, encode({"items": answers})
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import structlog
 from fastapi import APIRouter, Request, Response
-from prometheus_client import generate_latest
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, PlainTextResponse
 
@@ -17,7 +16,7 @@ from service.api.response_types import AlgorithmPage, AliveAnswer, ReadyAnswer
 from service.api.sessions import json_response, timestamp
 from service.problems import ProblemCode, Unavailable
 from service.records import FitQueue
-from service.runtime import Service, service_of
+from service.runtime import Service, service_of, tenant_of
 from service.web.api_keys import STRANGER
 
 router = APIRouter(tags=["server"])
@@ -129,7 +128,10 @@ async def get_docs() -> Response:
     responses=documented({}),
 )
 async def get_metrics(request: Request) -> Response:
-    """Return the metrics in Prometheus' text format."""
-    service = service_of(request)
-    text = await service.read(lambda: generate_latest(service.metrics.registry))
+    """Return the metrics in Prometheus' text format.
+
+    Series of a tenant are shown to its keys, and to those of the default tenant, which see all.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+    text = await service.read(lambda: service.metrics.text(tenant))
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -18,6 +18,7 @@ from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, SessionRow
 from service.storage.ports import Keys
 from service.writer.command import Command
+from service.writer.effects import count_one
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -162,6 +163,7 @@ class Decide(Command[Taken | Blocked]):
             at,
         )
         uow.add_decision(decision)
+        count_one(uow.effects.n_decisions, session.tenant)
         uow.count(session)
         uow.save_trajectory(trajectory)
         after_decision(uow, session, agent, at)

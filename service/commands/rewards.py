@@ -12,6 +12,7 @@ from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
 from service.storage.ports import Keys
 from service.writer.command import Command
+from service.writer.effects import count_one
 from service.writer.pending_spans import Spans
 from service.writer.unit_of_work import UnitOfWork
 
@@ -123,6 +124,9 @@ def apply_rewards(
     for trajectory, first, last, value, reward_id in planned:
         trajectory.n_measurements += 1
         session.n_measurements += 1
+        count_one(uow.effects.n_rewards, session.tenant)
+        if last < trajectory.n_rounds:
+            count_one(uow.effects.n_late, session.tenant)
         trajectory.measured_through = max(trajectory.measured_through, last)
         uow.add_measurement(
             MeasurementRow(

@@ -75,19 +75,19 @@ def record_fit(
         "due_at": due.due_at,
         "attempts": due.attempts,
     }
-    uow.add_estimate(
-        EstimateRow(
-            *session.key,
-            number=session.n_estimates,
-            epoch=due.window.epoch,
-            due=due.key,
-            status=status,
-            reason=reason or None,
-            manifest=json.dumps(manifest),
-            parent=session.estimate if parent is None else parent,
-            model_version=session.model_version,
-            fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),
-            estimate=None if fitted is None else json.dumps(fitted.estimate),
-            at=uow.now,
-        )
+    row = EstimateRow(
+        *session.key,
+        number=session.n_estimates,
+        epoch=due.window.epoch,
+        due=due.key,
+        status=status,
+        reason=reason or None,
+        manifest=json.dumps(manifest),
+        parent=session.estimate if parent is None else parent,
+        model_version=session.model_version,
+        fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),
+        estimate=None if fitted is None else json.dumps(fitted.estimate),
+        at=uow.now,
     )
+    uow.add_estimate(row)
+    uow.effects.fits.append(row)

@@ -9,6 +9,7 @@ more, and readiness does not count it, until its processes begin again.
 import asyncio
 import contextlib
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -23,11 +24,13 @@ from service.logs import configure_logs, log_start
 from service.metrics import Metrics
 from service.problems import Problem, Unavailable
 from service.records import SessionKey
+from service.scraped_metrics import build_info
 from service.settings import Settings
 from service.storage.database_url import is_sqlite
 from service.storage.ports import Refused
 from service.storage.postgres.fit_claims import Claims
 from service.storage.postgres.store import PostgresStore
+from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()
@@ -56,9 +59,12 @@ class Worker(FitProcesses):
 
     def __init__(self, settings: Settings, store: PostgresStore, job: Job = run_fit) -> None:
         super().__init__(settings, Agents(), job)
+        self.after_commit: Callable[[Effects], None] = lambda effects: None
         self._url = settings.database_url
         self._writer = GroupCommit(
-            store, after_commit=lambda effects: None, on_rollback=self._agents.forget
+            store,
+            after_commit=lambda effects: self.after_commit(effects),
+            on_rollback=self._agents.forget,
         )
         self._running: dict[SessionKey, asyncio.Task[Any]] = {}
         self._ticked: dict[SessionKey, float] = {}
@@ -180,7 +186,9 @@ def show_metrics(worker: Worker, host: str, port: int) -> None:
         The port cannot be opened.
     """
     metrics = Metrics()
+    metrics.scraped.append(build_info)
     worker.on_finish = metrics.observe_fit
+    worker.after_commit = metrics.after_commit
     try:
         start_http_server(port, host, metrics.registry)
     except OSError as error:

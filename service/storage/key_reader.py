@@ -13,6 +13,10 @@ class KeyReader(ABC):
     def _all(self, name: str, *values: Any) -> list[Any]:
         """Return all rows of a named statement."""
 
+    def n_bytes(self) -> int:
+        """Return the size of the database."""
+        return int(self._all("n_bytes")[0][0])
+
     def api_keys(self) -> list[ApiKey]:
         """Return the API keys of all tenants, revoked ones too."""
         return [ApiKey(*row) for row in self._all("api_keys")]

@@ -72,6 +72,10 @@ class Reader(KeyReader):
         """Return sessions with a due fit or a wake-up time: key, due round and time of each."""
         return [((tenant, id), due, at) for tenant, id, due, at in self._all("unfinished")]
 
+    def due_by_tenant(self) -> list[tuple[str, int, int]]:
+        """Return of each tenant with due fits their number, and the most rounds since one is."""
+        return self._all("due_by_tenant")
+
     def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
         """Return a trajectory, or None."""
         row = self._one("trajectory", *key)

@@ -12,7 +12,7 @@ from service.problems import MEDIA_TYPE, Problem, ProblemCode
 
 async def _problem(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, Problem)
-    request.scope["lhb.problem"] = problem  # of a 5xx, its cause is logged
+    request.scope["lhb.problem"] = problem  # it is counted, and of a 5xx, its cause is logged
     return Response(problem.body(), problem.status, problem.headers(), MEDIA_TYPE)
 
 
@@ -21,6 +21,7 @@ async def _http(request: Request, error: Exception) -> Response:
     codes = {404: ProblemCode.UNKNOWN_ROUTE, 405: ProblemCode.METHOD_NOT_ALLOWED}
     problem = Problem(codes.get(error.status_code, ProblemCode.HTTP_ERROR), str(error.detail))
     problem.status = error.status_code
+    request.scope["lhb.problem"] = problem
     headers = {**(error.headers or {})}
     return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
 
@@ -33,6 +34,7 @@ async def _parameters(request: Request, error: Exception) -> Response:
     ]
     top = errors[0]
     problem = Problem(ProblemCode.INVALID, f"{top['field']}: {top['detail']}", top["field"])
+    request.scope["lhb.problem"] = problem
     return Response(problem.body(), problem.status, media_type=MEDIA_TYPE)
 
 

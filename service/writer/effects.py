@@ -3,15 +3,19 @@
 from dataclasses import dataclass, field
 
 from lhb_engine.agents import Agent
-from service.records import SessionKey
+from service.records import EstimateRow, SessionKey
+
+Counts = dict[str, int]  # by tenant
 
 
 @dataclass(slots=True)
 class Effects:
-    """What the server has to act on once the batch is durable.
+    """What the server has to act on, and counts, once the batch is durable.
 
     Fits that became due (by due round) and the CPU seconds that each is expected to take, sessions
     with a newly installed estimate, sessions with a wake-up time, and deleted sessions.
+    `n_decisions`, `n_rewards` and `n_late` count new decisions, rewards, and the rewards that came
+    after their trajectory's next round had begun; `fits` are the recorded ones.
     """
 
     due: dict[SessionKey, int] = field(default_factory=dict)
@@ -19,6 +23,15 @@ class Effects:
     installed: set[SessionKey] = field(default_factory=set)
     timed: dict[SessionKey, float] = field(default_factory=dict)
     removed: set[SessionKey] = field(default_factory=set)
+    n_decisions: Counts = field(default_factory=dict)
+    n_rewards: Counts = field(default_factory=dict)
+    n_late: Counts = field(default_factory=dict)
+    fits: list[EstimateRow] = field(default_factory=list)
+
+
+def count_one(counts: Counts, tenant: str) -> None:
+    """Count one more for a tenant."""
+    counts[tenant] = counts.get(tenant, 0) + 1
 
 
 @dataclass(slots=True)

@@ -82,6 +82,7 @@ class GroupCommit:
         self._began: float | None = None
         self.n_batches = 0
         self.n_commands = 0
+        self.on_batch: Callable[[float, int], None] = lambda seconds, n_commands: None
 
     @property
     def n_waiting(self) -> int:
@@ -165,6 +166,7 @@ class GroupCommit:
                     start += n
                 self.n_batches += 1
                 self.n_commands += len(commands)
+                self.on_batch(monotonic() - self._began, len(commands))
                 for one in effects:
                     self._report(one)
                 if self._store.is_local:  # answer these before the next batch takes the event loop

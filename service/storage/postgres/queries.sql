@@ -142,3 +142,6 @@ order by wake_at limit $2
 
 -- name: next_wake
 select min(wake_at) from sessions where wake_at > $1
+
+-- name: n_bytes
+select pg_database_size(current_database())

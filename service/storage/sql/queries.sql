@@ -18,6 +18,11 @@ where tenant = $1 and id > $2 and ($3 or archived_at is null) order by id limit 
 select tenant, id, fit_due, wake_at from sessions
 where fit_due is not null or wake_at is not null
 
+-- name: due_by_tenant
+-- the first condition is that of the index
+select tenant, count(*), max(n_rounds - fit_due) from {all_of_sessions}
+where (fit_due is not null or wake_at is not null) and fit_due is not null group by tenant
+
 -- name: agent_state
 select state from agent_states where tenant = $1 and session_id = $2
 

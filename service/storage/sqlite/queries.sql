@@ -37,6 +37,9 @@ select {measurements} from (values (?,?,?,?)) as v cross join measurements m
 where m.tenant = v.column1 and m.session_id = v.column2 and m.trajectory = v.column3
     and m.reward_id = v.column4
 
+-- name: n_bytes
+select page_count * page_size from pragma_page_count, pragma_page_size
+
 -- name: hidden_rows
 select {hidden_rows} from hidden_rows where tenant = $1 and session_id = $2
 

@@ -115,7 +115,7 @@ class Metrics:
         self._refusals[self._shown(tenant), code] += 1
 
     def _shown(self, tenant: str) -> str:
-        """Return the label of a tenant. Its counts begin at 0: Prometheus sees no first increase."""
+        """Return the label of a tenant; its counts begin at 0, so that the first increase shows."""
         if tenant not in self._tenants:
             if len(self._tenants) >= MOST_TENANTS:
                 return OTHERS

@@ -87,7 +87,6 @@ def exported_by(server: Server) -> set[str]:
                 "decision": {"contexts": [[1, 0]], "event_id": event},
             }
             reward = {"session_id": session, "reward": {"round": 1, "value": 1, "reward_id": "r"}}
-            decision = {"session_id": session, "decision": chosen}
             client.post("/v1/batch", json={"items": [decision, reward]}).raise_for_status()
         client.get("/v1/sessions/none")
         text = client.get("/metrics").text

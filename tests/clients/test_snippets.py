@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clients.cli.demo import server
 from service.app import create_app
 from service.settings import Settings
 
@@ -27,22 +28,23 @@ def program(page: str, language: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_runs(page: str, url: str, tmp_path: Path) -> None:
-    """Its Python first, its shell after, as a tutorial's reader would."""
+def test_a_page_runs(page: str, tmp_path: Path) -> None:
+    """Its Python first, its shell after, as a tutorial's reader would; against a fresh server."""
     assert shutil.which("curl"), "curl is missing"
     # --fail-with-body turns a 4xx into a failure of the script
     shell = "set -euo pipefail\n" + program(page, "sh").replace(
         "curl -s", "curl -sS --fail-with-body"
     )
     commands = [[sys.executable, "-c", program(page, "python")], ["bash", "-c", shell]]
-    for *command, script in commands:
-        done = subprocess.run(
-            [*command, script.replace(DEFAULT_URL, url)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    with server(tmp_path / "server.db") as url:
+        for *command, script in commands:
+            done = subprocess.run(
+                [*command, script.replace(DEFAULT_URL, url)],
+                capture_output=True,
+                text=True,
+                cwd=tmp_path,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_page_with_snippets_is_run() -> None:

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request, Response
 from service.api.body_parsing import KEY, ROTATION
 from service.api.documentation import documented, takes
 from service.api.key_bodies import DAY
+from service.api.key_types import AuditPage, KeyPage, NewKeyAnswer
 from service.api.paging import LIMIT, cut, page
-from service.api.response_types import AuditPage, KeyPage, NewKeyAnswer
 from service.api.sessions import json_response, timestamp
 from service.commands.keys import RevokeKey, RotateKey, SaveKey, may_manage, new_key
 from service.problems import Problem, ProblemCode

@@ -252,38 +252,6 @@ class ReadyAnswer(AliveAnswer):
     workers: int | None = None
 
 
-class KeyAnswer(BaseModel):
-    """An API key, without the key itself."""
-
-    id: str
-    tenant: str
-    role: Literal["reader", "writer", "admin"]
-    label: str
-    created_at: str
-    expires_at: str | None
-    revoked_at: str | None
-    last_used_at: str | None
-
-
-class NewKeyAnswer(KeyAnswer):
-    """A new API key. This is the only time that `key` is shown."""
-
-    key: str
-
-
-class AuditAnswer(BaseModel):
-    """A change of a key or a session: whose, when, by which key and request, and what."""
-
-    tenant: str
-    id: str
-    at: str
-    actor: str | None
-    request_id: str | None
-    action: str
-    subject: str
-    detail: dict[str, Any]
-
-
 class Page(BaseModel, Generic[Item]):
     """One page of a listing; `next` is the cursor of the following page, or null."""
 
@@ -301,14 +269,6 @@ class FitPage(Page[FitAnswer]):
 
 class EpochPage(Page[EpochAnswer]):
     """A page of the schedule of fits."""
-
-
-class KeyPage(Page[KeyAnswer]):
-    """A page of API keys."""
-
-
-class AuditPage(Page[AuditAnswer]):
-    """A page of the audit log."""
 
 
 class AlgorithmPage(Page[AlgorithmAnswer]):

@@ -52,7 +52,7 @@ async def test_a_direction_found_in_noise_is_history_once_it_has_lapsed(serve: S
             await client.reward(session, round=round, value=rng.normal())
         estimates = (await client.read(f"{path}/estimates"))["items"]
         credit = (await client.read(f"{path}/credit?limit=1"))["items"][0]
-    assert seen["exploring"] == {"status": "none", "deciding": "exploring"}
+    assert seen["exploring"] == {"status": "none", "deciding": "exploring", "findings": []}
     assert seen["in_use"]["status"] == "ok"
     assert seen["in_use"]["in_use"] is True
     assert seen["lapsed"]["status"] == "lapsed"

@@ -15,8 +15,9 @@ from lag_plot import draw
 from lhb import Client
 
 PEOPLE, DAYS, HORIZON = 50, 60, 10
+HABIT = 5  # sessions a day of a person who is sent nothing
 FEATURES = ["sent", "personal", "useful", "urgent"]
-THETA = np.array([-0.5, 0.6, 0.9, -0.2])  # sessions; the service has to find it
+THETA = np.array([-0.5, 0.6, 0.9, -0.2])  # in shares of the habit; the service has to find it
 WEIGHTS = np.array([0.4, 0.2, 0.15, 0.1, 0.08, 0.07, 0, 0, 0, 0])  # today, tomorrow, ...
 NONE = np.zeros((1, len(FEATURES)))  # an arm of zeros: sending nothing
 
@@ -41,7 +42,7 @@ class People:
         """Return a person's sessions in the app on a day."""
         past = self.sent[person, day + HORIZON : day : -1]  # today, yesterday, ...
         caused = float(WEIGHTS @ (past @ THETA))
-        return float(self.rng.poisson(max(2 + 2 * caused, 0.05)))
+        return float(self.rng.poisson(HABIT * max(1 + caused, 0)))
 
 
 def play(url: str, name: str, algorithm: str) -> tuple[list[float], dict]:
@@ -82,7 +83,7 @@ def main(url: str, out: Path) -> None:
         out / "notifications.png",
         {"learned": means, "by chance": by_chance},
         estimate["lag_weights"],
-        2 * WEIGHTS * np.linalg.norm(THETA),
+        HABIT * WEIGHTS * np.linalg.norm(THETA),
         time="day",
         number="sessions a person",
         lag="days since it was sent",

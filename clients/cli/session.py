@@ -14,6 +14,10 @@ BAR = 40  # columns of the longest bar
 LABEL = 24  # of the longest name of a feature: a line has 80 columns
 WIDTH = 80  # of a line
 MOST_LAGS = 24  # with more of them, the largest weights alone are drawn
+WITHOUT = {
+    "none": "No estimate is in use yet.",
+    "lapsed": "The last direction has lapsed, as no later fit has confirmed it; decisions explore.",
+}
 
 
 @session.callback()
@@ -49,7 +53,7 @@ def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str
     for finding in estimate.get("findings") or ():
         yield from wrap(f"! {finding['message']}", WIDTH, subsequent_indent="  ")
     if estimate.get("theta") is None:
-        yield "No estimate is in use yet."
+        yield WITHOUT[estimate["status"]]
         return
     if estimate["reason"]:
         yield estimate["reason"]

@@ -32,6 +32,9 @@ async def post_rank(session_id: str, request: Request) -> Response:
 
     A tie for the first place is broken as that decision would break it; other ties are in the order
     of the arms. Nothing is written and no round begins.
+
+    A decision of a session with refit "blocking" waits for a fit that is due (`fit_due` of the
+    session) and scores by what it installs; a ranking does not wait. `model_version` tells.
     """
     asked = RANK.read(await request.body())
     given = read_contexts(asked["contexts"])

@@ -1,5 +1,6 @@
 """`lhb session show` draws what a session has learned."""
 
+import numpy as np
 import pytest
 
 from clients.cli.session import show_session
@@ -50,6 +51,21 @@ def test_a_session_is_found_by_its_id_too(url: str, capsys: pytest.CaptureFixtur
         one = client.create_session("by id", dim=2, horizon=5)
     show_session(one.id, url)
     assert "No estimate is in use yet." in capsys.readouterr().out
+
+
+def test_a_direction_that_has_lapsed_is_called_so(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(2)  # a direction is found in this noise, and not again
+    with Client(url) as client:
+        session = client.create_session("noise", dim=3, horizon=5, refit="blocking", seed=2)
+        for t in range(1, 26):
+            session.decide(rng.uniform(-1, 1, (4, 3)))
+            session.reward(float(rng.normal()), round=t)
+    show_session("noise", url)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].endswith(", lapsed")
+    assert said[1].startswith("The last direction has lapsed")
 
 
 def test_what_is_not_there_is_said(url: str) -> None:

@@ -5,9 +5,17 @@ Like the rows, this module uses no database, HTTP or clock.
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from lhb_engine.history import FitWindow
+
+# complete: all rewards are in. overdue: some are missing. never: it was skipped. asked: somebody
+# asked for it. stale: so many rewards came since the last fit. The last two are out of turn.
+DueReason = Literal["complete", "overdue", "never", "asked", "stale"]
+OUT_OF_TURN = ("asked", "stale")
+# What asking for a fit did. begun: a fit is due now. due: one was due already, and no other begins.
+# nothing_new: all rewards are in the last fit.
+Asked = Literal["begun", "due", "nothing_new"]
 
 
 @dataclass(slots=True)
@@ -31,7 +39,7 @@ class DueFit:
     measured: int  # position of the session's last measurement that the fit may use
     decided: int  # position of the session's last decision that the fit may know
     closed_at: float  # a round is closed if the next decision of its trajectory came by then
-    reason: str  # "complete"; "overdue": rewards are missing; "never": it was skipped
+    reason: DueReason
     due_at: float
     attempts: int = 0  # that failed
     retry_at: float | None = None  # earliest time of the next attempt
@@ -77,11 +85,14 @@ class Schedule:
     `open` holds the fits that are not due yet, in order of due round; only the last one may be due
     after a round that is still to come. `current` is the fit that is due, running
     or not (the due mark). `waiting` holds the due fits that wait for it, or for their next attempt.
+    `seen` counts the session's measurements that the last due fit may use; None in sessions from
+    before it was counted.
     """
 
     open: list[OpenWindow] = field(default_factory=list)
     current: DueFit | None = None
     waiting: list[DueFit] = field(default_factory=list)
+    seen: int | None = 0
 
     def dumps(self) -> str:
         """Return the stored JSON text."""
@@ -90,6 +101,7 @@ class Schedule:
                 "open": [[window_to_json(w.window), w.n_complete, w.overdue_at] for w in self.open],
                 "current": None if self.current is None else self.current.to_json(),
                 "waiting": [due.to_json() for due in self.waiting],
+                "seen": self.seen,
             },
             separators=(",", ":"),
         )
@@ -106,4 +118,5 @@ class Schedule:
             open=[OpenWindow(FitWindow(**w), n, at) for w, n, at in data["open"]],
             current=None if data["current"] is None else DueFit.from_json(data["current"]),
             waiting=[DueFit.from_json(due) for due in data["waiting"]],
+            seen=data.get("seen"),
         )

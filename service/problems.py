@@ -78,6 +78,7 @@ class ProblemCode(StrEnum):
         409,
         "The round, or the reward_id, already has another value.",
     )
+    FITS_BY_EPOCHS = "fits_by_epochs", 409, "The algorithm fits at the ends of its epochs only."
     DUPLICATE_ARM_IDS = "duplicate_arm_ids", 409, "Two arms of one decision have the same id."
     FOREIGN_HOST = (
         "foreign_host",

@@ -1,4 +1,4 @@
-"""`lhb session show`: what a session has learned, drawn in the terminal."""
+"""`lhb session show` and `fit`: what a session has learned, and a fit of it now."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
@@ -20,11 +20,6 @@ WITHOUT = {
 }
 
 
-@session.callback()
-def one_session() -> None:
-    """Keep `show` a command of its own while it is the only one."""
-
-
 @session.command("show")
 def show_session(
     name: Annotated[str, typer.Argument(help="Its name, or its id.")],
@@ -44,6 +39,33 @@ def show_session(
             raise SystemExit(f"lhb session show: there is no session {name!r}") from None
         estimate = found.estimate()
     show({"session": found.info, "estimate": estimate}, as_json, _lines(found.info, estimate))
+
+
+@session.command("fit")
+def ask_fit(
+    name: Annotated[str, typer.Argument(help="Its name, or its id.")],
+    url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
+    as_json: AsJson = False,
+) -> None:
+    """Have all rounds so far fitted now, out of turn.
+
+    Example: lhb session fit tutorial
+    """
+    from clients import ApiError, Client
+
+    with Client(url) as client:
+        try:
+            asked = client.session_handle(name).ask_fit()
+        except ApiError as error:
+            raise SystemExit(f"lhb session fit: {error}") from None
+    show({**asked}, as_json, [ASKED[asked["asked"]]])
+
+
+ASKED = {
+    "begun": "A fit of all rounds so far is due now.",
+    "due": "A fit is due already; no other one begins.",
+    "nothing_new": "All rewards are in the last fit: nothing to do.",
+}
 
 
 def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str]:

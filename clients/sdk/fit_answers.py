@@ -132,3 +132,14 @@ class EpochAnswer(TypedDict):
     n_complete: NotRequired[int | None]
     n_missing: NotRequired[int | None]
     overdue_at: NotRequired[str | None]
+
+
+class AskedFitAnswer(TypedDict):
+    """What asking for a fit did, and the fit that is due.
+
+    begun: it is due now. due: one was due already, and no other begins. nothing_new: all rewards
+    are in the last fit.
+    """
+
+    asked: Literal["begun", "due", "nothing_new"]
+    fit: EpochAnswer | None

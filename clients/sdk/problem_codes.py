@@ -21,6 +21,7 @@ ProblemCode = Literal[
     "key_not_in_use",
     "event_conflict",
     "reward_conflict",
+    "fits_by_epochs",
     "duplicate_arm_ids",
     "foreign_host",
     "foreign_origin",

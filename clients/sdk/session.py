@@ -8,6 +8,7 @@ from typing import Any
 from .answers import DecisionAnswer, HistoryAnswer, RankAnswer
 from .connection import AsyncConnection, SyncConnection
 from .delivery import Received
+from .fit_answers import AskedFitAnswer
 from .session_reads import SessionReads
 from .steps import Async, Steps, Sync, operation
 from .wire import Contexts, Decision, RewardItem, decision_body, encoded, given, reward_body
@@ -135,6 +136,13 @@ class SessionOperations(SessionReads):
     def rewards(self, rewards: Iterable[RewardItem | Mapping[str, Any]]) -> Steps[Received]:
         """Store several rewards, all or nothing."""
         return self._send_rewards({"rewards": [self._reward(one) for one in rewards]})
+
+    @operation
+    def ask_fit(self) -> Steps[AskedFitAnswer]:
+        """Have a fit of all rounds so far begun now; a repeat while it is due begins no other."""
+        answer: AskedFitAnswer
+        answer = yield from self._connection.call("POST", f"{self._path}/fits")
+        return answer
 
     @operation
     def history(

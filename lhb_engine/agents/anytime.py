@@ -17,6 +17,8 @@ from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
 
+MOST_STALE = 0.25
+
 
 @dataclass(frozen=True)
 class AnytimeOptions(Options):
@@ -36,6 +38,13 @@ class AnytimeOptions(Options):
             "description": "Number of the session's last rounds that a fit uses, "
             "all trajectories together; "
             "null: all rounds. For environments that change."
+        },
+    )
+    most_stale: float = field(
+        default=MOST_STALE,
+        metadata={
+            "description": "A fit is due out of turn when more than this share of the rewards came "
+            "since the last one, as when a month's rewards come at once; 1: never."
         },
     )
     signed: bool = field(default=False, metadata={"description": "Allow negative lag weights."})
@@ -66,6 +75,9 @@ class AnytimeOptions(Options):
             raise OptionError("epsilon", "must be a number from 0 to 1")
         if self.memory is not None and (type(self.memory) is not int or self.memory < FIRST_FIT):
             raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
+        stale = self.most_stale
+        if isinstance(stale, bool) or not isinstance(stale, int | float) or not 0.1 <= stale <= 1:
+            raise OptionError("most_stale", "must be a number from 0.1 to 1")
         if not isinstance(self.signed, bool):
             raise OptionError("signed", "must be true or false")
         if not isinstance(self.trend, bool):
@@ -195,6 +207,22 @@ class Anytime(Agent):
         """Return the first window that is due after more than `n_rounds` rounds."""
         memory = self.options.memory
         return next(anytime_windows(self.horizon, memory, n_rounds, self.settings))
+
+    def fit_now(self, n_rounds: int) -> FitWindow | None:
+        """Return the window of all rounds so far, or of the last `memory` of them."""
+        if n_rounds < 1:
+            return None
+        epoch = next(
+            anytime_windows(self.horizon, self.options.memory, n_rounds - 1, self.settings)
+        ).epoch
+        first = max(1, n_rounds - (self.options.memory or n_rounds) + 1)
+        return FitWindow(epoch, first, n_rounds, min(self.horizon, n_rounds), n_rounds)
+
+    @classmethod
+    def most_stale(cls, options: dict[str, Any]) -> float | None:
+        """Return the option, or its default."""
+        share = float(options.get("most_stale", MOST_STALE))
+        return share if share < 1 else None
 
     @classmethod
     def fit_cost(cls, dim: int, horizon: int, options: dict[str, Any], n_rounds: int) -> FitCost:

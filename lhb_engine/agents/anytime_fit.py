@@ -165,7 +165,8 @@ class AnytimeFit:
         if old is None or self.options.memory is not None or not old.settled:
             return False
         is_late = old.last_round >= self.settings.early * self.horizon
-        return is_late and due < self.settings.renewed * old.last_round
+        fresh = old.n_rows > 0 and self.rows.n_rows >= self.settings.renewed * old.n_rows
+        return is_late and due < self.settings.renewed * old.last_round and not fresh
 
     def _explains(self, found: Posterior, rho: float) -> bool:
         """Return whether the new fit explains the later rows too (docs/model.md (7.21)).

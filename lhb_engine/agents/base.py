@@ -224,6 +224,18 @@ class Agent:
         """Return the first fit that is due after more than `n_rounds` rounds, or None."""
         return None
 
+    def fit_now(self, n_rounds: int) -> FitWindow | None:
+        """Return the window of a fit after `n_rounds` rounds, beside the schedule.
+
+        None: the algorithm fits only at the ends of its epochs.
+        """
+        return None
+
+    @classmethod
+    def most_stale(cls, options: dict[str, Any]) -> float | None:
+        """Return the share of measurements above which unseen ones make a fit due; None: never."""
+        return None
+
     @classmethod
     def fit_cost(cls, dim: int, horizon: int, options: dict[str, Any], n_rounds: int) -> FitCost:
         """Return the cost of a fit after `n_rounds` rounds, by default the block lasso's."""

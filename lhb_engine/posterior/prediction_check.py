@@ -49,6 +49,8 @@ class Predictor:
         First round of the session that the fit used.
     effects : (n_covariates,) array
         Effects of the covariates.
+    n_rows : int
+        Rows that the fit used; 0: not known.
     """
 
     lag_weights: Floats
@@ -60,6 +62,7 @@ class Predictor:
     autocorrelation: float = 0.0
     since_round: int = 1
     effects: Floats = field(default_factory=lambda: np.zeros(0))
+    n_rows: int = 0
 
     @property
     def beside(self) -> Floats:
@@ -81,6 +84,7 @@ class Predictor:
             estimate.diagnostics.get("autocorrelation", 0.0),
             estimate.diagnostics.get("since_round", 1),
             np.array(estimate.effects["values"] if estimate.effects else [], np.float64),
+            estimate.n_rows,
         )
 
     def to_json(self) -> dict[str, Any]:

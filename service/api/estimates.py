@@ -9,15 +9,19 @@ from service.agent_cache import build_agent, deciding
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.response_types import (
+    AskedFitAnswer,
     EpochPage,
     EstimateAnswer,
     FitPage,
     NoEstimateAnswer,
 )
-from service.api.sessions import names_answer, read_session, timestamp
+from service.api.sessions import json_response, names_answer, read_session, timestamp
 from service.due_fits import DueFit, OpenWindow, window_to_json
+from service.fits.out_of_turn import AskFit
 from service.fits.schedule import MAX_WAITING
+from service.problems import Problem, ProblemCode
 from service.records import EstimateRow, SessionRow
+from service.runtime import service_of, tenant_of
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
@@ -111,6 +115,26 @@ async def get_estimates(
         return page([estimate_answer(session, r, r.number == current) for r in shown], following)
 
     return await read_session(request, session_id, answer)
+
+
+@router.post(
+    "/v1/sessions/{session_id}/fits",
+    status_code=202,
+    summary="Ask for a fit now",
+    responses=documented({202: AskedFitAnswer, 200: AskedFitAnswer}, 404, 409),
+)
+async def post_fit(session_id: str, request: Request) -> Response:
+    """Make a fit of all rounds so far due (202), unless one is due or nothing is new (200).
+
+    It waits for no reward. A repeat while it is due, or running, begins no other.
+    """
+    if (await request.body()).strip() not in (b"", b"{}"):
+        raise Problem(ProblemCode.UNKNOWN_FIELD, "asking for a fit takes no field", "body")
+    service = service_of(request)
+    ask = AskFit((tenant_of(request), session_id), service.agents)
+    asked, due = await service.writer.submit(ask)
+    fit = None if due is None else _due_answer(due, "due")
+    return json_response({"asked": asked, "fit": fit}, 202 if asked == "begun" else 200)
 
 
 def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:

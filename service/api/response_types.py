@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from lhb_engine.agents.base import Deciding
 from lhb_engine.diagnostics.finding import Code
+from service.due_fits import Asked
 from service.field_types import Refit, RewardMode
 from service.problems import ProblemCode
 
@@ -222,6 +223,17 @@ class EpochAnswer(BaseModel):
     n_complete: int | None = None
     n_missing: int | None = None
     overdue_at: str | None = None
+
+
+class AskedFitAnswer(BaseModel):
+    """What asking for a fit did, and the fit that is due.
+
+    begun: it is due now. due: one was due already, and no other begins. nothing_new: all rewards
+    are in the last fit.
+    """
+
+    asked: Asked
+    fit: EpochAnswer | None
 
 
 class AlgorithmAnswer(BaseModel):

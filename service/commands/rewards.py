@@ -7,6 +7,7 @@ from lhb_engine.agents import ALGORITHMS
 from service.agent_cache import Agents
 from service.commands.reward_rounds import Reward, field_of_rounds, of_trajectory, rounds_of
 from service.commands.sessions import find_session, refuse_archived
+from service.fits.out_of_turn import fit_now, is_stale
 from service.fits.schedule import after_measurement, is_between_boundaries
 from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
@@ -142,6 +143,8 @@ def apply_rewards(
     if planned:
         uow.count(session)
         after_measurement(uow, session, positions, now)
+        if is_stale(session):
+            fit_now(uow, session, agents.get(uow, session), "stale", now)
 
 
 def _measured(

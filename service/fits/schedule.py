@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
 from service.commands.hidden_write import refuse_appending
-from service.due_fits import DueFit, OpenWindow
+from service.due_fits import DueFit, DueReason, OpenWindow
 from service.fits.cost import session_cost
 from service.fits.record import record_fit
 from service.records import SessionKey, SessionRow
@@ -107,7 +107,7 @@ def after_measurement(
 def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
     """Turn open windows that are complete or overdue into due fits with their manifests."""
     schedule = session.schedule
-    ready = []
+    ready: list[tuple[OpenWindow, DueReason]] = []
     for window in schedule.open:
         if session.n_rounds < window.window.due:
             break
@@ -117,13 +117,19 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
             ready.append((window, "overdue"))
     if not ready:
         return
-    known = session.n_measurements, session.n_rounds, now - session.reward_wait_seconds
     for window, reason in ready:
         schedule.open.remove(window)
-        schedule.waiting.append(DueFit(window.window, *known, reason, now))
+        wait_for_turn(session, window.window, reason, now)
     start_next(uow, session, now)
     uow.save(session)
     _give_up_oldest(uow, session)
+
+
+def wait_for_turn(session: SessionRow, window: FitWindow, reason: DueReason, now: float) -> None:
+    """Make a fit due, with what it may read; it waits for its turn."""
+    known = session.n_measurements, session.n_rounds, now - session.reward_wait_seconds
+    session.schedule.waiting.append(DueFit(window, *known, reason, now))
+    session.schedule.seen = session.n_measurements
 
 
 def start_next(uow: UnitOfWork, session: SessionRow, now: float) -> None:

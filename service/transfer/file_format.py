@@ -51,6 +51,7 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
     if session.names is None:
         del header["names"]  # a release from before there were names reads the file
     header["schedule"] = json.loads(session.schedule.dumps())
+    del header["schedule"]["seen"]  # an import works it out
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
         values = asdict(trajectory)

@@ -13,6 +13,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
 from service.agent_cache import build_agent
 from service.commands.sessions import check_modes, first_agent
+from service.due_fits import OUT_OF_TURN
 from service.names import check_stored_names
 from service.problems import Problem
 from service.records import SessionRow, TrajectoryRow
@@ -177,7 +178,8 @@ class ImportCheck:
         inside = window.first <= window.last <= window.due <= session.n_rounds
         inside = inside and window.n_lags <= session.horizon
         check(inside, "manifest.window", "not a window of this session")
-        check(window.due not in self._done, "manifest.window", "that fit was done before")
+        is_again = window.due in self._done and manifest["reason"] not in OUT_OF_TURN
+        check(not is_again, "manifest.window", "that fit was done before")
         self._manifests.check(manifest, "manifest")
         is_made = status not in ("failed", "skipped")
         check((found is not None) == is_made, "estimate", "not as its status")
@@ -240,9 +242,14 @@ class ImportCheck:
             schedule.current.retry_at = None
         for name, due in pending:
             where = f"session.schedule.{name}"
-            is_known = due.window in windows and due.key <= session.n_rounds
+            if due.reason in OUT_OF_TURN:
+                is_known = due.window == self._agent.fit_now(due.key)
+                is_done = due.key < self._installed_due
+            else:
+                is_known = due.window in windows
+                is_done = due.key <= self._installed_due or due.key in self._done
+            is_known = is_known and due.key <= session.n_rounds
             check(is_known, f"{where}.window", "not a window of this schedule")
-            is_done = due.key <= self._installed_due or due.key in self._done
             check(not is_done, f"{where}.window", "that fit is done")
             self._done.add(due.key)
         has_left = self._done | self._failed

@@ -51,6 +51,7 @@ class Manifests:
         self.are_old = version == 1
         self._session, self._trajectories = session, trajectories
         self._counts: list[dict[str, int]] = []
+        self._seen = 0  # by the last fit
 
     def check(self, manifest: dict[str, Any], where: str) -> None:
         """Check a manifest; `where` names it.
@@ -62,6 +63,9 @@ class Manifests:
         """
         old, new = ("closed",), ("decided", "closed_at")
         here, elsewhere = (old, new) if self.are_old else (new, old)
+        measured = manifest["measured"]
+        n_measured = sum(measured.values()) if isinstance(measured, dict) else measured
+        self._seen = max(self._seen, n_measured)
         fits = is_old(manifest) == self.are_old and all(name in manifest for name in here)
         fits = fits and not any(name in manifest for name in elsewhere)
         check(fits, f"{where}.measured", "it is of another version")
@@ -87,7 +91,8 @@ class Manifests:
             if due is not None:
                 self.check(due, f"session.schedule.{name}")
         first, *others = (due and self.as_new(due) for _, due in named)
-        return Schedule.load({"open": [], "current": first, "waiting": others})
+        seen = self._seen
+        return Schedule.load({"open": [], "current": first, "waiting": others, "seen": seen})
 
     def as_new(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Return a manifest as a watermark."""

@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from lhb_engine.diagnostics.finding import Code
 from lhb_engine.estimate import Estimate, Status
+from service.due_fits import DueReason
 from service.field_types import (
     STRICT,
     Count,
@@ -63,7 +64,7 @@ MANIFEST_FIELDS = {
     "closed": NotRequired[dict[Key, Count]],  # only there
     "decided": NotRequired[Count],  # not there
     "closed_at": NotRequired[Time],  # not there
-    "reason": Literal["complete", "overdue", "never"],
+    "reason": DueReason,
     "due_at": Time,
     "attempts": Annotated[int, Field(ge=0, le=10**6)],
 }

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clients.cli.session import show_session
+from clients.cli.session import ask_fit, show_session
 from lhb import Client
 
 
@@ -44,6 +44,23 @@ def test_what_checks_find_is_said_first(url: str, capsys: pytest.CaptureFixture[
     assert said[1].startswith("! Features 0 and 1 hardly vary apart from each other")
     assert said[2].startswith("  ")
     assert all(len(line) <= 80 for line in said[:3])
+
+
+def test_a_fit_is_asked_for(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Client(url) as client:
+        session = client.create_session("asked", dim=2, horizon=5)
+        session.decide([[1.0, 0.0], [0.0, 1.0]])
+    ask_fit("asked", url)
+    with Client(url) as client:
+        client.session("asked").reward(1.0, round=1)
+    ask_fit("asked", url)
+    out = capsys.readouterr().out.splitlines()
+    assert out == [
+        "All rewards are in the last fit: nothing to do.",
+        "A fit of all rounds so far is due now.",
+    ]
+    with pytest.raises(SystemExit, match=r"lhb session fit: .*nobody"):
+        ask_fit("nobody", url)
 
 
 def test_a_session_is_found_by_its_id_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,6 +123,16 @@ def test_a_batch_is_answered_item_by_item_and_acts_once(lossy_url: str) -> None:
         assert "event_id" not in items[0]["decision"]  # what was given is left as it was
 
 
+def test_a_fit_is_asked_for_once(client: Client) -> None:
+    session = client.create_session(dim=2, horizon=4)
+    assert session.ask_fit() == {"asked": "nothing_new", "fit": None}
+    session.history([[0.1, 0.2], [0.3, -0.2], [0.5, 0.1], [0.2, 0.2]], [0.1, 0.4, 0.2, 0.3])
+    asked = session.ask_fit()
+    assert asked["asked"] == "begun"
+    assert asked["fit"] is not None
+    assert asked["fit"]["window"]["last"] == 4
+
+
 def test_history_is_appended_once_and_earns_credit(lossy_url: str) -> None:
     contexts = np.random.default_rng(1).uniform(-1, 1, (60, 2))
     with Client(lossy_url) as client:

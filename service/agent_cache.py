@@ -86,7 +86,7 @@ class Agents:
         live = uow.agents.get(key)
         if live is None:
             before = self._agents.get(key)
-            live = uow.agents[key] = self._current(uow, session)
+            live = uow.agents[key] = self._current(uow, session, before)
             if before is not live or live.counted is not live.state:
                 live.counted = live.state
                 self._agents.keep(key, live, held_bytes(live))
@@ -99,8 +99,8 @@ class Agents:
         learns = ALGORITHMS[session.algorithm].learns_within_epoch
         return live is not None and not learns and live.n_estimates == session.n_estimates
 
-    def _current(self, uow: UnitOfWork, session: SessionRow) -> LiveAgent:
-        live = self._agents.get(session.key)
+    def _current(self, uow: UnitOfWork, session: SessionRow, live: LiveAgent | None) -> LiveAgent:
+        """Return a cached agent if it is still the session's, or a new one."""
         if ALGORITHMS[session.algorithm].learns_within_epoch:
             state = uow.agent_state(session.key)
             if live is None or live.state != state:

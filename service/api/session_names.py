@@ -16,7 +16,8 @@ from service.runtime import Service
 
 PREFIX = b"/v1/sessions/"
 IMPORT = b"/v1/sessions/import"
-ID = slice(len(PREFIX), len(PREFIX) + 23)  # the place of an id in a path
+LENGTH_OF_ID = 23
+ID = slice(len(PREFIX), len(PREFIX) + LENGTH_OF_ID)  # the place of an id in a path
 AFTER_ID = slice(ID.stop, ID.stop + 1)
 
 
@@ -50,14 +51,20 @@ async def find_ids(service: Service, tenant: str, given: Iterable[str]) -> dict[
 def is_by_name(scope: Scope) -> bool:
     """Return whether the path of a request may name a session."""
     path = scope.get("raw_path") or quote(scope["path"]).encode()
-    if not path.startswith(PREFIX) or (path[AFTER_ID] in (b"/", b"") and _is_id(path[ID])):
+    if not path.startswith(PREFIX):
+        return False
+    if path[AFTER_ID] in (b"/", b"") and is_id(path[ID].decode("ascii", "replace")):
         return False
     return path != IMPORT or scope["method"] != "POST"
 
 
-@lru_cache(4096)  # every request asks this, and a match takes five times as long
-def _is_id(text: bytes) -> bool:
-    return has_form_of_id(text.decode("ascii", "replace"))
+def is_id(text: str) -> bool:
+    """Return whether a text has the form of an id."""
+    return len(text) == LENGTH_OF_ID and _has_form_of_id(text)
+
+
+# every request asks this, and a match takes five times as long
+_has_form_of_id = lru_cache(4096)(has_form_of_id)
 
 
 async def replace_name(service: Service, tenant: str, scope: Scope) -> None:

@@ -93,9 +93,17 @@ class KnownRows:
 
     def expect(self, keys: Keys) -> None:
         """Enter None for each of these keys that is not known yet; rows found later replace it."""
-        for kind in self.__slots__:
-            rows = getattr(self, kind)
-            for key in getattr(keys, kind):
+        kinds: tuple[tuple[dict[Any, Any], set[Any]], ...] = (  # not by getattr: every batch asks
+            (self.sessions, keys.sessions),
+            (self.trajectories, keys.trajectories),
+            (self.events, keys.events),
+            (self.numbers, keys.numbers),
+            (self.rounds, keys.rounds),
+            (self.rewards, keys.rewards),
+            (self.measured, keys.measured),
+        )
+        for rows, wanted in kinds:
+            for key in wanted:
                 rows.setdefault(key, None)
 
     def add_decision(self, decision: DecisionRow) -> None:

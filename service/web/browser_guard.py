@@ -6,6 +6,7 @@ the same origin; such a host name is not one of ours.
 """
 
 import ipaddress
+from collections.abc import Mapping
 
 from starlette.types import Scope
 
@@ -30,26 +31,21 @@ class BrowserGuard:
         self._names = names
         self._known: set[bytes] = set()  # cache of accepted Host headers, at most 100
 
-    def check(self, scope: Scope) -> None:
+    def check(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
         """Refuse a request that a page of another site may have sent.
+
+        Parameters
+        ----------
+        headers : mapping
+            Of the request, by name in lower case.
+        scope : ASGI scope
 
         Raises
         ------
         Problem
             403 foreign_host or foreign_origin; 415 unsupported_media_type.
         """
-        host, origin, kind, has_body = b"", None, b"", False
-        for name, value in scope["headers"]:
-            if name == b"host":
-                host = value
-            elif name == b"origin":
-                origin = value
-            elif name == b"content-type":
-                kind = value
-            elif name == b"content-length":
-                has_body = value != b"0"
-            elif name == b"transfer-encoding":
-                has_body = True
+        host, origin = headers.get(b"host", b""), headers.get(b"origin")
         if host not in self._known:
             self._check_host(host, scope)
         if origin is not None and origin.lower().partition(b"://")[2] != host.lower():
@@ -57,8 +53,11 @@ class BrowserGuard:
                 f"a server without keys refuses requests from pages of {origin.decode('latin-1')!r}"
             )
             raise Problem(ProblemCode.FOREIGN_ORIGIN, detail, "origin")
-        if (has_body or kind) and kind != CONTENT_TYPES[0]:
-            _check_type(kind)
+        kind = headers.get(b"content-type", b"")
+        if kind != CONTENT_TYPES[0]:
+            length = headers.get(b"content-length", b"0")
+            if kind or length != b"0" or b"transfer-encoding" in headers:
+                _check_type(kind)
 
     def _check_host(self, host: bytes, scope: Scope) -> None:
         name = _without_port(host.decode("latin-1").lower())

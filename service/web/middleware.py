@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.fast_routes import find_handler
 from service.api.query_parameters import refuse_parameters
-from service.api.session_names import is_by_name, replace_name
+from service.api.session_names import is_by_name, is_id, replace_name
 from service.logs import REQUEST_ID, log_failure
 from service.metrics import Metrics
 from service.problems import MEDIA_TYPE, Problem, ProblemCode, defect
@@ -70,7 +70,8 @@ class Middleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        request_id = self._ids.id_of(scope)
+        headers = dict(scope["headers"])
+        request_id = self._ids.id_of(headers)
         status = 0
 
         async def answer(message: Message) -> None:
@@ -92,13 +93,14 @@ class Middleware:
             access = scope["lhb.access"] = self._keys.access_of(scope)
             scope["lhb.tenant"] = access.tenant
             if access is EVERYBODY:
-                self._guard.check(scope)
+                self._guard.check(headers, scope)
             if self._rates is not None:
                 self._rates.count(scope, is_keyed=self._keys.is_closed)
-            body.check_length()
-            if is_by_name(scope):
-                await replace_name(self._service(), scope["lhb.tenant"], scope)
+            body.check_length(headers)
             hot = find_handler(scope)
+            if (hot is None or not is_id(hot[2])) and is_by_name(scope):
+                await replace_name(self._service(), scope["lhb.tenant"], scope)
+                hot = find_handler(scope)
             if scope["method"] == "HEAD":
                 await self._head(scope, body.receive, answer)
             elif hot is None:

@@ -1,6 +1,7 @@
 """Reading of request bodies, with limits on size, on time, and on all bodies in memory together."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import ClientDisconnect
@@ -44,7 +45,6 @@ class RequestBody:
         deadlines: "BodyDeadlines",
         memory: "BodyMemory",
     ) -> None:
-        self._headers = scope["headers"]
         self._receive = receive
         self._is_import = scope["path"] == IMPORT_PATH
         self._limit = settings.max_import_bytes if self._is_import else settings.max_body_bytes
@@ -56,11 +56,11 @@ class RequestBody:
         self.is_whole = False
         self._deadline: float | None = None
 
-    def check_length(self) -> None:
+    def check_length(self, headers: Mapping[bytes, bytes]) -> None:
         """Raise 413 body_too_large if the Content-Length is above the limit."""
-        for name, value in self._headers:
-            if name == b"content-length" and value.isdigit() and int(value) > self._limit:
-                raise self._too_large()
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._limit:
+            raise self._too_large()
 
     async def read(self) -> bytes:
         """Return the whole body.

@@ -1,6 +1,7 @@
 """The id of a request, its caller's or our own, and the trace that it belongs to."""
 
 import re
+from collections.abc import Mapping
 from itertools import count
 from secrets import token_hex
 
@@ -18,15 +19,14 @@ class RequestIds:
         self._prefix = token_hex(6)
         self._numbers = count(1)
 
-    def id_of(self, scope: Scope) -> bytes:
+    def id_of(self, headers: Mapping[bytes, bytes]) -> bytes:
         """Return the X-Request-Id of a request, or a new id if it has none that can be kept.
 
         At most 128 visible ASCII characters are kept.
         """
-        for name, value in scope["headers"]:
-            if name == b"x-request-id" and ID.fullmatch(value):
-                given: bytes = value
-                return given
+        given = headers.get(b"x-request-id")
+        if given is not None and ID.fullmatch(given):
+            return given
         return f"{self._prefix}-{next(self._numbers)}".encode()
 
 

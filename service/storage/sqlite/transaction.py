@@ -83,12 +83,20 @@ class SqliteTransaction:
 
     def fetch(self, keys: Keys, known: KnownRows) -> Steps:
         """Add the rows of these keys to `known`; clients' ids take one statement for each kind."""
-        known.expect(keys)
-        reader = self.reader
+        if keys.events or keys.rewards:
+            known.expect(keys)  # the other kinds are entered below, found or not
+        reader, sessions, trajectories = self.reader, self._store.sessions, self._store.trajectories
         for key in keys.sessions:
-            known.sessions[key] = self._session(key)
+            known.sessions[key] = sessions.get(key) or self._read_session(key)
+        self._used += keys.sessions
         for trajectory in keys.trajectories:
-            known.trajectories[trajectory] = self._trajectory(trajectory)
+            row = trajectories.get(trajectory)
+            if row is None:
+                row = self._read_trajectory(trajectory)
+            else:
+                trajectories.move_to_end(trajectory)
+            known.trajectories[trajectory] = row
+        self._used_trajectories += keys.trajectories
         if keys.events:
             asked = [(*key, event) for key, event in keys.events]
             for row in execute_rows(self.connection, SQL["decisions_by_events"], asked):
@@ -106,32 +114,19 @@ class SqliteTransaction:
             known.measured[trajectory, round] = reader.measurement_over(trajectory, round, round)
         yield from ()
 
-    def _session(self, key: SessionKey) -> SessionRow | None:
-        """Return a session from the cache, or read it, and note that this transaction uses it."""
-        found = self._store.sessions.get(key)
-        if found is None:
-            found = self.reader.session(key)
-            if found is None:
-                return None
+    def _read_session(self, key: SessionKey) -> SessionRow | None:
+        found = self.reader.session(key)
+        if found is not None:
             self._keep(found)
-        self._used.append(key)
         return found
 
     def _keep(self, session: SessionRow) -> None:
         self._store.sessions.keep(session.key, session, session.n_bytes)
 
-    def _trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
-        """Do for a trajectory what `_session` does for a session."""
-        cache = self._store.trajectories
-        found = cache.get(key)
-        if found is None:
-            found = self.reader.trajectory(key)
-            if found is None:
-                return None
-            cache[key] = found
-        else:
-            cache.move_to_end(key)
-        self._used_trajectories.append(key)
+    def _read_trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
+        found = self.reader.trajectory(key)
+        if found is not None:
+            self._store.trajectories[key] = found
         return found
 
     def hidden_rows(self, key: SessionKey) -> HiddenRows | None:

@@ -15,6 +15,7 @@ from service.parsing_processes import ParsingProcesses
 from service.playground import Playground
 from service.records import Actor, FitQueue, SessionKey
 from service.settings import Settings
+from service.storage.giving_way import read_giving_way
 from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
 from service.tenant_shares import Places, TenantLimit
 from service.writer.effects import Effects
@@ -71,7 +72,8 @@ class Service:
 
     async def read(self, work: Callable[[], T]) -> T:
         """Run a blocking function, usually a read of the database, in a reader thread."""
-        return await asyncio.get_running_loop().run_in_executor(self.readers, work)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.readers, read_giving_way, work)
 
     async def read_for(self, tenant: str, work: Callable[[], T]) -> T:
         """Run a read that a tenant asked for: at most half of the threads read for one tenant."""

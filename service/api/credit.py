@@ -15,6 +15,7 @@ from service.api.round_types import CreditPage
 from service.api.sessions import read_session
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.records import DecisionRow, SessionRow
+from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
@@ -64,7 +65,7 @@ def credit_answers(
             "reason": reason or None,
             "n_lags_passed": int(passed[i]),
         }
-        for i, decision in enumerate(decisions)
+        for i, decision in enumerate(giving_way(decisions))
     ]
 
 

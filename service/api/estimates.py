@@ -22,6 +22,7 @@ from service.fits.schedule import MAX_WAITING
 from service.problems import Problem, ProblemCode
 from service.records import EstimateRow, SessionRow
 from service.runtime import service_of, tenant_of
+from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
@@ -112,7 +113,8 @@ async def get_estimates(
         records = reader.estimates(session.key, int(cursor), limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
         current = session.estimate if deciding(reader, session) == "in_use" else 0
-        return page([estimate_answer(session, r, r.number == current) for r in shown], following)
+        items = [estimate_answer(session, r, r.number == current) for r in giving_way(shown)]
+        return page(items, following)
 
     return await read_session(request, session_id, answer)
 

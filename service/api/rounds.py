@@ -11,6 +11,7 @@ from service.api.round_types import RoundPage
 from service.api.sessions import read_session, timestamp
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.records import DecisionRow, MeasurementRow, SessionRow
+from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["rounds"])
@@ -72,6 +73,6 @@ async def get_rounds(
         if shown:
             for one in reader.measurements(key, shown[0].round, shown[-1].round):
                 measured[one.first_round].append(one)
-        return page([round_answer(d, measured[d.round]) for d in shown], following)
+        return page([round_answer(d, measured[d.round]) for d in giving_way(shown)], following)
 
     return await read_session(request, session_id, answer)

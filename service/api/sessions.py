@@ -19,6 +19,7 @@ from service.fits.cost import allowed_cost
 from service.names import ONE_HOT, names_of
 from service.records import SessionRow
 from service.runtime import Service, actor_of, service_of, tenant_of
+from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["sessions"])
@@ -164,7 +165,9 @@ async def get_sessions(
             else:
                 rows = _named(reader, tenant, name, cursor, archived)
             found, following = cut(rows, limit, lambda session: session.id)
-            items = [session_answer(session, deciding(reader, session)) for session in found]
+            items = [
+                session_answer(session, deciding(reader, session)) for session in giving_way(found)
+            ]
             return page(items, following)
 
     return json_response(await service.read_for(tenant, read))

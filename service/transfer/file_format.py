@@ -16,6 +16,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow
+from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
 FORMAT, VERSION = "lhb-session", 2
@@ -36,7 +37,7 @@ def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
         The session to export.
     """
     digest, count = blake2b(digest_size=16), 0
-    for record in _records(reader, session):
+    for record in giving_way(_records(reader, session)):
         line = to_json(record) + b"\n"
         digest.update(line)
         count += 1

@@ -8,6 +8,7 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from service.records import FitQueue
+from service.storage.giving_way import giving_way
 from service.storage.postgres.durability import check_settings
 from service.storage.postgres.errors import translated
 from service.storage.postgres.statements import SQL
@@ -47,7 +48,7 @@ class PostgresReader(Reader):
             cursor.execute(SQL[name], values, binary=True)
             n = FIRST_ROWS
             while rows := cursor.fetchmany(n):
-                yield from rows
+                yield from giving_way(rows)
                 n = min(8 * n, N_ROWS_AT_ONCE)
 
     def check(self) -> None:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
+from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.storage.sqlite.statements import SQL
 
@@ -18,7 +19,7 @@ class SqliteReader(Reader):
         return self.connection.execute(SQL[name], values).fetchone()
 
     def _all(self, name: str, *values: Any) -> list[Any]:
-        return self.connection.execute(SQL[name], values).fetchall()
+        return list(self._each(name, *values))
 
     def _each(self, name: str, *values: Any) -> Iterator[Any]:
-        return iter(self.connection.execute(SQL[name], values))
+        return giving_way(self.connection.execute(SQL[name], values))

@@ -89,7 +89,7 @@ class Settings(BaseSettings):
         default=64 * 2**20,
         gt=0,
         description="maximum size of all request bodies in memory together; "
-        "bodies below 64 KB are not counted",
+        "bodies up to 8 KB that came in one piece are not counted",
     )
     allowed_hosts: str = Field(
         default="",

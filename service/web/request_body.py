@@ -12,7 +12,7 @@ from service.problems import Problem, ProblemCode
 from service.settings import Settings
 
 IMPORT_PATH = "/v1/sessions/import"
-UNCOUNTED_BYTES = 2**16  # bytes; a body of one chunk up to this size is not counted in `BodyMemory`
+UNCOUNTED_BYTES = 2**13  # a body of one chunk up to this size is not counted in `BodyMemory`
 # far above what the largest valid body needs: 100 000 rewards with all their keys
 MAX_OF_EACH = {b"[": 10**6, b"{": 10**6, b":": 10**6, b'"': 4 * 10**6}
 

@@ -1,8 +1,11 @@
 """The bodies that a process holds are bounded together, whoever sends them."""
 
+import asyncio
 from contextlib import ExitStack
 from pathlib import Path
 
+from service.settings import Settings
+from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from tests.faults.server_process import OURS, Server
 from tests.faults.test_clients import ARMS, connect, create
 from tests.faults.test_connections import everything
@@ -32,3 +35,18 @@ def test_unfinished_bodies_hold_little_memory(tmp_path: Path) -> None:
             assert client.post(path, json={"contexts": ARMS}).status_code == 201
         large = {"contexts": [[0.5, -0.25]] * 50_000}
         assert client.post(path, json=large).status_code == 201  # they are given back
+
+
+def test_whole_bodies_that_wait_are_counted_too() -> None:
+    """All but small ones: a queue of ten thousand commands holds as many bodies."""
+
+    async def held(n_bytes: int) -> int:
+        async def receive() -> dict[str, object]:
+            return {"type": "http.request", "body": b" " * n_bytes, "more_body": False}
+
+        scope = {"type": "http", "path": "/v1/batch", "headers": []}
+        body = RequestBody(scope, receive, Settings(), BodyDeadlines(1.0), BodyMemory(MB))
+        assert len(await body.read()) == n_bytes
+        return body.n_held
+
+    assert [asyncio.run(held(n)) for n in (0, 8192, 8193, 60_000)] == [0, 0, 8193, 60_000]

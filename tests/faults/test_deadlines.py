@@ -7,7 +7,7 @@ import resource
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from tests.faults.server_process import OURS, Server
 from tests.faults.test_clients import ARMS, connect, create, request_of
 from tests.faults.test_connections import everything
+from tests.faults.test_offline import lhb
 
 LIMITS = {
     "LHB_HEADER_TIMEOUT_SECONDS": "1",
@@ -103,6 +104,24 @@ def test_the_rest_of_an_answered_body_is_not_read(server: Server) -> None:
                 sent += connection.send(b"x" * 65_536)
     assert sent < 9_000_000
     assert n_read(server) - before < 4096
+
+
+def test_a_strangers_body_is_not_read(tmp_path: Path) -> None:
+    """Once there are keys, a request without one is answered from its head."""
+    made = lhb(tmp_path / "lhb.db", "keys", "create")
+    assert made.returncode == 0, made.stderr
+    head = b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10000000\r\n\r\n"
+    with Server(tmp_path / "lhb.db") as server:
+        for n_with_head in (0, 1000, 1_000_000):
+            before = n_read(server)
+            with connect(server) as connection:
+                connection.sendall(head)
+                if not n_with_head:
+                    assert connection.recv(100).startswith(b"HTTP/1.1 401")
+                with suppress(OSError):
+                    connection.sendall(b"x" * (n_with_head or 1_000_000))
+                everything(connection)
+            assert n_read(server) - before < (4096 if not n_with_head else 300_000)
 
 
 def test_a_small_body_that_comes_after_its_answer_is_not_read(server: Server) -> None:

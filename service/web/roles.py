@@ -50,6 +50,7 @@ NEEDED: dict[tuple[str, str], int] = {
             ("PATCH", SESSION),
             ("DELETE", SESSION),
             ("POST", f"{SESSION}/decisions"),
+            ("POST", f"{SESSION}/fits"),
             ("POST", f"{SESSION}/history"),
             ("POST", f"{SESSION}/rewards"),
         ],

@@ -5,7 +5,7 @@ what one fit needs: the window's measurements, and the contexts of its rounds an
 before them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+LATEST = 2**15  # rounds of the session that a fit has as rows, and its checks look at
 Flags = NDArray[np.bool_]
 
 
@@ -37,6 +38,17 @@ class FitWindow:
     last: int
     n_lags: int
     due: int
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges of rounds in order, those that overlap or touch as one."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,16 @@ class Measurements:
     def between(self, first: int, last: int) -> "Measurements":
         """Return those whose whole span is within rounds first..last."""
         return self.chosen((self.first >= first) & (self.last <= last))
+
+    def needed_rounds(self, n_lags: int) -> list[tuple[int, int]]:
+        """Return the ranges of rounds that rows of these measurements are made from, in order.
+
+        A row needs its own rounds, the lags before them, and the same for the measurements of the
+        same length directly before and after it, with which it may be a pair.
+        """
+        span = self.last - self.first + 1
+        start = np.maximum(self.first - span - n_lags + 1, 1)
+        return joined(zip(start.tolist(), (self.last + span).tolist(), strict=True))
 
     def chosen(self, which: np.ndarray | slice) -> "Measurements":
         """Return some of them, by a mask or a slice."""
@@ -114,6 +136,17 @@ class Trajectory:
         """Number of the last row."""
         return self.first_round + len(self.contexts) - 1
 
+    def rounds(self, first: int, last: int, measurements: Measurements) -> "Trajectory":
+        """Return those of the rounds first..last that it has, with these measurements."""
+        start, stop = max(first - self.first_round, 0), last - self.first_round + 1
+        return Trajectory(
+            self.contexts[start:stop],
+            measurements,
+            self.first_round + start,
+            self.numbering[start:stop],
+            None if self.covariates is None else self.covariates[start:stop],
+        )
+
     def over(self, window: FitWindow) -> "Trajectory | None":
         """Copy the part that a fit over `window` needs; None where no round is in it."""
         numbering = self.numbering
@@ -150,12 +183,30 @@ class History:
     groups : tuple of int
         Numbers of columns of the groups of covariates: those of a group matter together or not at
         all.
+    measured_before : int or None
+        How many of the session's measurements the installed estimate's fit could use, in order of
+        arrival; None where arrivals are not known.
     """
 
     dim: int
     trajectories: Mapping[str, Trajectory]
     window: FitWindow | None = None
     groups: tuple[int, ...] = ()
+    measured_before: int | None = None
+
+    def since(self, round: int) -> "History":
+        """Return the measurements from a round of the session on, with what their rows need.
+
+        What is returned does not depend on what else the history holds.
+        """
+        assert self.window is not None
+        parts: dict[str, Trajectory] = {}
+        for part in self.trajectories.values():
+            new = part.measurements.between(part.first_round, part.last_round)
+            new = new.chosen(part.numbering[new.first - part.first_round] >= round)
+            for first, last in new.needed_rounds(self.window.n_lags) if len(new) else []:
+                parts[str(len(parts))] = part.rounds(first, last, new.between(first, last))
+        return replace(self, trajectories=parts)
 
     def over(self, window: FitWindow) -> "History":
         """Copy what a fit over `window` needs, into C-ordered arrays."""

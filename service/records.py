@@ -208,6 +208,22 @@ class EstimateRow(NamedTuple):
     at: Time
 
 
+class KeptSumsRow(NamedTuple):
+    """The moments of a session's past, from which its next fit goes on; see `KeptSums`.
+
+    `settled` and `seen` are what `Moments.to_bytes` makes.
+    """
+
+    tenant: str
+    session_id: str
+    estimate: int  # number of the installed estimate; 0: none
+    first_round: int
+    last_round: int
+    n_settled: int
+    settled: bytes
+    seen: bytes | None
+
+
 class ApiKey(NamedTuple):
     """An API key, which gives access to its tenant's data. `digest` is the key's SHA-256."""
 

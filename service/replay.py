@@ -8,7 +8,7 @@ libraries and CPU, else equal within 1e-9 relative to its largest number.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -81,15 +81,17 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     replay = SessionReplay(session.id)
     agent = build_agent(session, None)
     states = {0: agent.state()}
+    before: int | None = None  # measurements that the installed estimate's fit could use
     for record in _estimates(reader, session):
         if record.estimate is None:
             continue
         stored = Estimate.from_json(json.loads(record.estimate))
         if not agent.learns_within_epoch:
-            _refit(reader, session, agent, record, stored, replay)
+            _refit(reader, session, agent, record, before, stored, replay)
         agent.install(stored)
         if stored.theta is not None:
             states[record.model_version] = agent.state()
+            before = json.loads(record.manifest)["measured"]
     agents = {version: build_agent(session, state) for version, state in states.items()}
     last = 0
     for trajectory in reader.trajectories(session.key):
@@ -153,6 +155,7 @@ def _refit(
     session: SessionRow,
     agent: Agent,
     record: EstimateRow,
+    measured_before: int | None,
     stored: Estimate,
     replay: SessionReplay,
 ) -> None:
@@ -161,7 +164,8 @@ def _refit(
     window = FitWindow(**manifest["window"])
     known = manifest["measured"], manifest["decided"], manifest["closed_at"]
     due = DueFit(window, *known, manifest["reason"], 0.0)
-    again = agent.checked_fit(read_history(reader, session, window, due)).to_json()
+    history = read_history(reader, session, window, due)
+    again = agent.checked_fit(replace(history, measured_before=measured_before)).to_json()
     said = json.loads(record.estimate or "{}")
     before = {name: value for name, value in stored.to_json().items() if name in said}
     is_exact = record.fingerprint == json.dumps(fingerprint())

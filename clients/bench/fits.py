@@ -1,4 +1,4 @@
-"""What a fit of `anytime` costs: from moments, beside the same fit from rows; and all of a run.
+"""What a fit of `anytime` costs: from moments, beside the same from rows; and all of a run.
 
 Reading rows (laying them out, adding their moments) is told apart from the fit itself, since a row
 is to be read once in its life.
@@ -6,6 +6,7 @@ is to be read once in its life.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from time import thread_time
 from typing import Any
@@ -13,12 +14,16 @@ from typing import Any
 import numpy as np
 
 from clients.bench.regret_scoreboard import BOARD, LIFE, World
-from lhb_engine.agents import Agent, anytime_fit, make_agent
-from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.agents import Agent, make_agent, summed_fit
+from lhb_engine.agents.anytime import Anytime
+from lhb_engine.agents.summed_fit import SummedFit
+from lhb_engine.design import aligned_rounds
+from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import Moments
+from lhb_engine.design.session_sums import KeptSums, SessionSums
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Floats, History, Measurements, Trajectory
+from lhb_engine.history import LATEST, FitWindow, Floats, History, Measurements, Trajectory
 from lhb_engine.posterior import fit_data
 from lhb_engine.posterior.fit_data import MomentData, RowData
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
@@ -33,7 +38,7 @@ SIZES = (
     (100, 5, 10_000, 0.5),
     (100, 5, 1_000_000, 0.5),
 )
-PART = 100_000  # rows of one trajectory
+PART = 50_000  # rows of one trajectory
 MOST_ROWS = 100_000  # that the rows path is timed on
 LONG = World("flat 5, 100 000 rounds", rounds=100_000)
 RUNS = (
@@ -49,24 +54,45 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
     Returns
     -------
     dict
-        CPU seconds of a fit from moments (`fit`) and from rows (`rows`, None beyond 100 000 of
-        them), microseconds a row for adding its moments, and |cos| of the direction found.
+        CPU seconds of the chains from moments (`fit`) and from rows (`rows`, None beyond 100 000 of
+        them), of a whole fit from kept sums (`whole`, None where all rows are the latest), in
+        microseconds what a row costs to be added, and |cos| of the direction found.
     """
     rng = np.random.default_rng(seed)
     weights = np.zeros(horizon)
     weights[rng.choice(horizon, 5, replace=False)] = 0.2
     theta = rng.standard_normal(dim)
     theta /= np.linalg.norm(theta)
-    moments, reading, rows = Moments.zero(horizon, dim), 0.0, None
+    moments, reading = Moments.zero(horizon, dim), 0.0
+    parts: list[History] = []
+    seen = moments
     for start in range(0, n_rows, PART):
-        rows = _drawn(min(PART, n_rows - start), theta, weights, rng)
+        history = _drawn(start, min(start + PART, n_rows), theta, weights, rng)
+        parts = [*parts, history][-MOST_ROWS // PART :]
+        rows = align(history)
         began = thread_time()
         moments = moments + session_moments(rows)
         reading += thread_time() - began
-    assert rows is not None
+        seen = moments if start < n_rows // 2 else seen
     started = theta + 0.1 * rng.standard_normal(dim)
     fit = partial(_fit, theta=started, weights=weights)
-    by_rows = _timed(lambda: fit(RowData(rows)), 1)[0] if n_rows <= MOST_ROWS else None
+    by_rows = None
+    if n_rows <= MOST_ROWS:
+        every = {str(i): part.trajectories[""] for i, part in enumerate(parts)}
+        rows = align(replace(history, trajectories=every))
+        by_rows = _timed(lambda: fit(RowData(rows)), 1)[0]
+    whole = None
+    if n_rows > PART >= LATEST:
+        kept = KeptSums(1, n_rows, moments.n_rows, moments, seen)
+        sums, half = SessionSums(moments, kept), seen.n_rows
+        old = Estimate("ok", weights, theta=started / np.linalg.norm(started), sigma_hat=0.1)
+        agent = make_agent("anytime", dim=dim, horizon=horizon)
+        agent.install(replace(old, n_rows=half, last_round=half, intercept=0.0))
+        latest, window = align(history.since(n_rows - LATEST + 1)), history.window
+        assert window is not None
+        assert isinstance(agent, Anytime)
+        again = partial(SummedFit, agent, window, latest, "", sums)
+        whole = _timed(lambda: _direction(again().estimate()), 3)[0]
     seconds, found = _timed(lambda: fit(MomentData(moments)), 3)
     return {
         "horizon": horizon,
@@ -75,17 +101,28 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
         "fit": seconds,
         "bound": bound,
         "rows": by_rows,
+        "whole": whole,
         "us_a_row": reading / n_rows * 1e6,
         "cosine": abs(float(found @ theta)),
     }
 
 
-def _drawn(n: int, theta: Floats, weights: Floats, rng: np.random.Generator) -> AlignedRounds:
+def _direction(estimate: Estimate) -> Floats:
+    assert estimate.theta is not None
+    return estimate.theta
+
+
+def _drawn(
+    start: int, stop: int, theta: Floats, weights: Floats, rng: np.random.Generator
+) -> History:
+    """Return rounds start + 1 .. stop of a session, a trajectory of their own."""
+    n = stop - start
     contexts = rng.uniform(-1.0, 1.0, (n, len(theta)))
     y = np.convolve(contexts @ theta, weights)[:n] + 0.1 * rng.standard_normal(n)
-    part = Trajectory(contexts, Measurements.single(np.arange(1, n + 1), y))
-    window = FitWindow(1, 1, n, len(weights), n)
-    return align(History(len(theta), {"": part}).over(window))
+    rounds = np.arange(1, n + 1)
+    part = Trajectory(contexts, Measurements.single(rounds, y), positions=start + rounds)
+    window = FitWindow(1, 1, stop, len(weights), stop)
+    return History(len(theta), {"": part}).over(window)
 
 
 def _fit(data: RowData | MomentData, theta: Floats, weights: Floats) -> Floats:
@@ -157,7 +194,10 @@ def _reading_told_apart() -> Iterator[dict[str, float]]:
 
         return call
 
-    places: Sequence[tuple[Any, str]] = ((anytime_fit, "align"), (fit_data, "session_moments"))
+    places: Sequence[tuple[Any, str]] = (
+        *((aligned_rounds, "align"), (summed_fit, "align")),
+        *((summed_fit, "session_sums"), (fit_data, "session_moments")),
+    )
     before = [getattr(module, name) for module, name in places]
     for (module, name), function in zip(places, before, strict=True):
         setattr(module, name, counted(function))

@@ -1,110 +1,24 @@
 """The anytime agent (docs/model.md 7): schedule, choice of arms, and state."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options
+from lhb_engine.agents.anytime_options import MOST_STALE, AnytimeOptions
+from lhb_engine.agents.base import Agent, Choice, Deciding, Options
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
-from lhb_engine.agents.fit_windows import FIRST_FIT, anytime_windows
+from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.agents.scores import best_arms
-from lhb_engine.design.covariates import MOST_HARMONICS, Seasonality, TimeCovariates
+from lhb_engine.design.covariates import TimeCovariates
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
 
-MOST_STALE = 0.25
-
-
-@dataclass(frozen=True)
-class AnytimeOptions(Options):
-    """Options of the anytime agent. All have defaults."""
-
-    epsilon: float = field(
-        default=0.0,
-        metadata={
-            "description": "Probability of a uniformly random arm in every "
-            "round. Propensities take it into "
-            "account, for off-policy evaluation."
-        },
-    )
-    memory: int | None = field(
-        default=None,
-        metadata={
-            "description": "Number of the session's last rounds that a fit uses, "
-            "all trajectories together; "
-            "null: all rounds. For environments that change."
-        },
-    )
-    most_stale: float = field(
-        default=MOST_STALE,
-        metadata={
-            "description": "A fit is due out of turn when more than this share of the rewards came "
-            "since the last one, as when a month's rewards come at once; 1: never."
-        },
-    )
-    signed: bool = field(default=False, metadata={"description": "Allow negative lag weights."})
-    seasonality: tuple[Seasonality, ...] = field(
-        default=(),
-        metadata={
-            "description": "Seasons of the rewards that have nothing to do with the arms. Each has "
-            "a period in rounds of a trajectory, and a number of harmonics: 1 is a sine, more make "
-            "a sharper shape."
-        },
-    )
-    trend: bool = field(
-        default=False,
-        metadata={
-            "description": "Rewards may grow or fall by a constant amount a round of a trajectory, "
-            "whatever is chosen."
-        },
-    )
-
-    @property
-    def covariates(self) -> TimeCovariates:
-        """What fits are told of each round."""
-        return TimeCovariates(self.seasonality, self.trend)
-
-    def __post_init__(self) -> None:
-        e = self.epsilon
-        if isinstance(e, bool) or not isinstance(e, int | float) or not 0 <= e <= 1:
-            raise OptionError("epsilon", "must be a number from 0 to 1")
-        if self.memory is not None and (type(self.memory) is not int or self.memory < FIRST_FIT):
-            raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
-        stale = self.most_stale
-        if isinstance(stale, bool) or not isinstance(stale, int | float) or not 0.1 <= stale <= 1:
-            raise OptionError("most_stale", "must be a number from 0.1 to 1")
-        if not isinstance(self.signed, bool):
-            raise OptionError("signed", "must be true or false")
-        if not isinstance(self.trend, bool):
-            raise OptionError("trend", "must be true or false")
-        object.__setattr__(self, "seasonality", _seasons(self.seasonality))
-
-
-def _seasons(given: Any) -> tuple[Seasonality, ...]:
-    """Return seasons from JSON objects.
-
-    Raises
-    ------
-    OptionError
-        One is not a season, or there are too many columns of them.
-    """
-    if not isinstance(given, list | tuple):
-        raise OptionError("seasonality", "must be a list of objects with a period")
-    try:
-        seasons = tuple(s if isinstance(s, Seasonality) else Seasonality(**s) for s in given)
-    except ValueError as error:
-        raise OptionError("seasonality", str(error)) from None
-    except TypeError:
-        detail = "a season is an object with a period and, optionally, harmonics"
-        raise OptionError("seasonality", detail) from None
-    if sum(season.harmonics for season in seasons) > MOST_HARMONICS:
-        raise OptionError("seasonality", f"has at most {MOST_HARMONICS} harmonics in all")
-    return seasons
+if TYPE_CHECKING:
+    from lhb_engine.design.session_sums import KeptSums, SessionSums
 
 
 class Anytime(Agent):
@@ -232,9 +146,40 @@ class Anytime(Agent):
 
     def fit(self, history: History) -> Estimate:
         """Return the posterior mean (7.9) from all rows of the window, after the checks."""
-        from lhb_engine.agents.anytime_fit import AnytimeFit
+        return self.fit_keeping(history, None)[0]
 
-        return AnytimeFit(self, history, self._goes_on(history)).estimate()
+    def fit_keeping(
+        self, history: History, kept: "KeptSums | None"
+    ) -> tuple[Estimate, "SessionSums | None"]:
+        """Fit, from sums of the past and the rows after it where there are such.
+
+        Parameters
+        ----------
+        history : History
+            With `kept`, the rows that these lack, and those of the latest rounds. Else all rows of
+            the window.
+        kept : KeptSums or None
+            Of an earlier fit.
+
+        Returns
+        -------
+        Estimate
+            Equal to the bit with `kept` and without.
+        SessionSums or None
+            For the next fit; None where there are no more rounds than a fit takes as rows.
+        """
+        from lhb_engine.agents.anytime_fit import AnytimeFit
+        from lhb_engine.agents.summed_fit import SummedFit, sums_of
+        from lhb_engine.design.aligned_rounds import align
+
+        assert history.window is not None
+        window, words = history.window, self._goes_on(history.window)
+        history = self.covariates.told(history)
+        found = sums_of(self, history, kept) if self.keeps_sums else None
+        if found is None:
+            return AnytimeFit(self, window, align(history), words).estimate(), None
+        latest, sums = found
+        return SummedFit(self, window, latest, words, sums).estimate(), sums
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
@@ -244,10 +189,16 @@ class Anytime(Agent):
         known = Predictor.of(estimate) or self.prediction
         return [found.to_json() for found in findings(told, known, self.horizon)]
 
-    def _goes_on(self, history: History) -> str:
+    @property
+    def keeps_sums(self) -> bool:
+        """Whether its fits use all of the past, at so many unknowns that sums of it pay."""
+        from lhb_engine.posterior.fit_data import MOST_UNKNOWNS
+
+        return self.options.memory is None and self.dim * self.horizon <= MOST_UNKNOWNS
+
+    def _goes_on(self, window: FitWindow) -> str:
         """Return how the agent decides if this fit installs nothing, for the message."""
-        assert history.window is not None
-        if self.deciding(history.window.due) != "in_use":
+        if self.deciding(window.due) != "in_use":
             return "exploring"
         if self.prediction is None:
             return "the last direction stays"

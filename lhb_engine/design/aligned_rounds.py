@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lhb_engine.design.span_sums import span_sums
 from lhb_engine.design.window_rows import checked_window
 from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 
@@ -72,9 +73,17 @@ class AlignedRounds:
         Contexts of the lags before them are kept. Without such a row all rows are returned.
         """
         kept = (self.number >= max(first, 1)) & (self.number <= last)
+        return self.only(kept) if kept.any() else self
+
+    def only(self, kept: np.ndarray) -> "AlignedRounds":
+        """Return the rows at some places, at least one, and the contexts of the lags before them.
+
+        Parameters
+        ----------
+        kept : (n_places,) bool array
+            Marks rows.
+        """
         places = np.flatnonzero(kept)
-        if len(places) == 0:
-            return self
         start, stop = max(0, int(places[0]) - self.n_lags + 1), int(places[-1]) + 1
         here, kept = slice(start, stop), kept[start:stop]
         return replace(
@@ -150,7 +159,7 @@ def align(history: History) -> AlignedRounds:
     for i in np.flatnonzero(sequences.span > 1).tolist():
         here = slice(starts[i], starts[i] + lengths[i])
         for values in (out.contexts, out.covariates):
-            values[here] = _summed(values[here], int(sequences.span[i]))
+            values[here] = span_sums(values[here], int(sequences.span[i]))
     follows = within >= span
     out.before[places[follows]] = places[follows] - span[follows]
     place = starts[sequence] + kept.last - rounds.starts[kept.owner]
@@ -270,27 +279,3 @@ def _ranks(last: Ints) -> Ints:
     ranks = np.empty(len(last), np.int64)
     ranks[np.argsort(last, kind="stable")] = np.arange(1, len(last) + 1)
     return ranks
-
-
-def _summed(values: Floats, span: int) -> Floats:
-    """Return the sums over `span` rounds, (n_rounds, n), over sqrt(span).
-
-    They are added up from sums over 1, 2, 4, ... rounds. So a sum depends on its own rounds alone,
-    to the bit, and not on where the rounds begin.
-    """
-    out, done = np.zeros_like(values), 0
-    block, size = values, 1
-    while True:
-        if span & size:
-            out = _plus_later(block, out, size) if done else block.copy()
-            done += size
-        if done == span:
-            return np.asarray(out * (1.0 / np.sqrt(span)))
-        block, size = _plus_later(block, block, size), 2 * size
-
-
-def _plus_later(values: Floats, earlier: Floats, delay: int) -> Floats:
-    """Return values plus `earlier` ones, `delay` rounds later."""
-    out = values.copy()
-    out[delay:] += earlier[: max(0, len(earlier) - delay)]
-    return out

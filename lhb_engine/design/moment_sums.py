@@ -52,6 +52,11 @@ def added(one: Moments, other: Moments) -> Moments:
 
 def partial_sums(rows: AlignedRounds, places: Ints | None = None) -> Iterator[Moments]:
     """Yield the moments of each grain that has rows, at the lags that these see."""
+    return (part for _, part in grains(rows, places))
+
+
+def grains(rows: AlignedRounds, places: Ints | None = None) -> Iterator[tuple[int, Moments]]:
+    """Yield the number of each grain that has rows, from 0, and its moments."""
     chosen = rows.number > 0
     if places is not None:
         chosen = np.zeros(len(chosen), bool)
@@ -61,7 +66,7 @@ def partial_sums(rows: AlignedRounds, places: Ints | None = None) -> Iterator[Mo
     later, counted = later[chosen[counted]], counted[chosen[counted]]
     own, pairs = np.flatnonzero(chosen), _by_grain(rows, counted)
     for grain, here in _by_grain(rows, own).items():
-        yield _moments(rows, columns, own[here], later[pairs.get(grain, _NONE)])
+        yield grain, _moments(rows, columns, own[here], later[pairs.get(grain, _NONE)])
 
 
 def _by_grain(rows: AlignedRounds, places: Ints) -> dict[int, Ints]:

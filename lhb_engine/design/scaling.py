@@ -13,7 +13,9 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats
 
 if TYPE_CHECKING:
+    from lhb_engine.design.aligned_rounds import AlignedRounds
     from lhb_engine.design.fit_rows import FitRows
+    from lhb_engine.design.moments import Moments
 
 OUT_OF_RANGE = "Rewards and contexts are so far apart in size that no number holds a lag weight."
 
@@ -30,6 +32,14 @@ class Units:
 
     contexts: float
     rewards: float
+
+    def of_rows(self, rows: "AlignedRounds") -> "AlignedRounds":
+        """Convert rows to these units."""
+        return replace(rows, contexts=rows.contexts / self.contexts, y=rows.y / self.rewards)
+
+    def of_moments(self, moments: "Moments") -> "Moments":
+        """Convert moments to these units."""
+        return moments.scaled(np.full(moments.dim, 1.0 / self.contexts), 1.0 / self.rewards)
 
     def restore(self, estimate: Estimate) -> Estimate:
         """Convert an estimate from these units to the user's.

@@ -11,10 +11,9 @@ from lhb_engine.diagnostics.contexts import check_actions, check_features
 from lhb_engine.diagnostics.finding import Finding
 from lhb_engine.diagnostics.lags import check_halves, check_horizon
 from lhb_engine.diagnostics.series import Series, check_correlation, check_series
-from lhb_engine.history import Floats, History, Trajectory
+from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 
-LATEST = 2**15  # rounds of the session, all trajectories together
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
 DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors last
 MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories included

@@ -24,6 +24,16 @@ class RowData:
 
     rows: AlignedRounds
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.rows.n_rows
+
+    @property
+    def n_lags(self) -> int:
+        """Number of lags that at least one row can see."""
+        return self.rows.n_lags
+
     def whitened(self, rho: float) -> AlignedRounds:
         """Return the rows (7.16)."""
         return whitened(self.rows, rho)
@@ -39,6 +49,16 @@ class MomentData:
 
     moments: Moments
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.moments.n_rows
+
+    @property
+    def n_lags(self) -> int:
+        """Number of lags that at least one row can see."""
+        return self.moments.n_lags
+
     def whitened(self, rho: float) -> RowMoments:
         """Return the moments of the rows (7.16), by (10.3)."""
         return self.moments.whitened(rho)
@@ -49,6 +69,9 @@ class MomentData:
         return moment_autocorrelation(self.moments, by)
 
 
+FitData = RowData | MomentData
+
+
 def moments_pay(rows: AlignedRounds) -> bool:
     """Whether a fit costs less from the moments of these rows."""
     unknowns = rows.n_lags * rows.contexts.shape[1]
@@ -56,7 +79,7 @@ def moments_pay(rows: AlignedRounds) -> bool:
     return bool(unknowns <= MOST_UNKNOWNS and rows.n_rows >= least)
 
 
-def fit_data(rows: AlignedRounds) -> RowData | MomentData:
+def fit_data(rows: AlignedRounds) -> FitData:
     """Return the rows, or their moments if these pay."""
     return MomentData(session_moments(rows)) if moments_pay(rows) else RowData(rows)
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import chdtri, fdtrc, stdtrit
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
@@ -67,7 +68,12 @@ class Certainty:
 
 
 def certainty(
-    rows: AlignedRounds, found: Posterior, active: Ints, rho: float, signed: bool = False
+    rows: AlignedRounds,
+    found: Posterior,
+    active: Ints,
+    rho: float,
+    signed: bool = False,
+    past: RowMoments | None = None,
 ) -> Certainty | str:
     """Return intervals by docs/model.md (7.17), or the reason why none are given.
 
@@ -82,15 +88,19 @@ def certainty(
         Autocorrelation that was taken out of the rows.
     signed : bool
         Lag weights may be negative.
+    past : RowMoments, optional
+        Of all rows, with independent noise. `rows` are the latest of them then: they tell how the
+        errors depend on each other, and whether they drift.
     """
     lags = np.flatnonzero(found.inclusion > POSSIBLE)
-    n, dim, m = rows.n_rows, rows.contexts.shape[1], len(lags)
+    n = rows.n_rows if past is None else past.n_rows
+    dim, m = rows.contexts.shape[1], len(lags)
     n_unknown = m + dim + rows.covariates.shape[1]
     if n_unknown > MOST_UNKNOWNS:
         return f"More than {MOST_UNKNOWNS} unknowns."
     if m == 0 or n < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
         return "Too few rows for the lags that may be active."
-    refit = _Refit.of(rows, found.theta, found.weights, lags)
+    refit = _Refit.of(rows, found.theta, found.weights, lags, past)
     if refit is None:
         return "Some features cannot be told from each other, or from a baseline."
     covariance, basis = refit.variance * refit.inverse, refit.basis
@@ -146,14 +156,16 @@ class _Refit:
         The baseline and the effects of the covariates.
     basis : (dim, dim - 1) array
         Orthonormal basis of theta's complement.
-    jacobian : (n_rows, m + dim - 1 + q) array
-        J of (5.9), in the order of the rounds.
+    jacobian : (n, m + dim - 1 + q) array
+        J of (5.9), in the order of the rounds, or its latest rows.
     inverse : (m + dim - 1 + q, m + dim - 1 + q) array
         (J'J)^-1.
-    errors : (n_rows,) array
-        Residuals.
+    errors : (n,) array
+        Residuals of these rows.
     variance : float
         s^2 of (5.9).
+    n_rows : int
+        Rows that were refitted.
     """
 
     weights: Floats
@@ -163,10 +175,21 @@ class _Refit:
     inverse: Floats
     errors: Floats
     variance: float
+    n_rows: int
 
     @classmethod
-    def of(cls, rows: AlignedRounds, theta: Floats, w: Floats, lags: Ints) -> "_Refit | None":
-        """Take Gauss-Newton steps from (theta, w); None where J is singular."""
+    def of(
+        cls,
+        rows: AlignedRounds,
+        theta: Floats,
+        w: Floats,
+        lags: Ints,
+        past: RowMoments | None = None,
+    ) -> "_Refit | None":
+        """Take Gauss-Newton steps from (theta, w); None where J is singular.
+
+        With `past`, on all the rows whose moments they are.
+        """
         order = np.flatnonzero(rows.number > 0)
         order = order[np.argsort(rows.number[order], kind="stable")]
         x, m, dim = rows.contexts, len(lags), len(theta)
@@ -174,14 +197,23 @@ class _Refit:
         weights, effects = w[lags], np.zeros(beside.shape[1])
         for step in range(STEPS):
             basis = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
-            signal, filtered = x @ theta, np.zeros_like(x)
-            columns = np.zeros((len(x), m))
-            for i, lag in enumerate(lags.tolist()):
-                columns[lag:, i] = signal[: len(x) - lag]
-                filtered[lag:] += weights[i] * x[: len(x) - lag]
-            jacobian = np.concatenate([columns[order], (filtered @ basis)[order], beside], axis=1)
-            errors = rows.y[order] - columns[order] @ weights - beside @ effects
-            gram = jacobian.T @ jacobian
+            if past is None or step == STEPS - 1:
+                signal, filtered = x @ theta, np.zeros_like(x)
+                columns = np.zeros((len(x), m))
+                for i, lag in enumerate(lags.tolist()):
+                    columns[lag:, i] = signal[: len(x) - lag]
+                    filtered[lag:] += weights[i] * x[: len(x) - lag]
+                turned = (filtered @ basis)[order]
+                jacobian = np.concatenate([columns[order], turned, beside], axis=1)
+                errors = rows.y[order] - columns[order] @ weights - beside @ effects
+            if past is None:
+                gram, right = jacobian.T @ jacobian, jacobian.T @ errors
+                square, n_rows = float(errors @ errors), len(errors)
+            else:
+                turns, error = _in_columns(past, theta, weights, lags, basis, effects)
+                left = past.matrix @ error
+                gram, right = turns.T @ past.matrix[:-1, :-1] @ turns, turns.T @ left[:-1]
+                square, n_rows = float(error @ left), past.n_rows
             size = np.sqrt(np.diag(gram))
             if not (size > 0).all():
                 return None
@@ -191,13 +223,13 @@ class _Refit:
             inverse = (axes / values) @ axes.T / np.outer(size, size)
             if step == STEPS - 1:
                 break
-            change = inverse @ (jacobian.T @ errors)
+            change = inverse @ right
             theta = theta + basis @ change[m : m + dim - 1]
             length = float(np.linalg.norm(theta))
             theta, weights = theta / length, (weights + change[:m]) * length
             effects += change[m + dim - 1 :]
-        variance = float(errors @ errors) / max(len(errors) - jacobian.shape[1], 1)
-        return cls(weights, effects, basis, jacobian, inverse, errors, variance)
+        variance = square / max(n_rows - jacobian.shape[1], 1)
+        return cls(weights, effects, basis, jacobian, inverse, errors, variance, n_rows)
 
     def robust(self) -> Floats:
         """Return a covariance that allows errors to be correlated over two rounds (Newey-West)."""
@@ -206,8 +238,8 @@ class _Refit:
         for shift in range(1, SHIFTS + 1):
             cross = moved[shift:].T @ moved[:-shift]
             out += (1.0 - shift / (SHIFTS + 1)) * (cross + cross.T)
-        n, p = self.jacobian.shape
-        return np.asarray(out * (n / (n - p)))
+        n, p = self.n_rows, self.jacobian.shape[1]
+        return np.asarray(out * (n / len(self.errors)) * (n / (n - p)))
 
     def drifts(self) -> bool:
         """Whether means of the errors over 25 rows vary more than noise would, by (7.19)."""
@@ -216,3 +248,24 @@ class _Refit:
         between = sum(float(part.sum()) ** 2 / len(part) for part in parts) / (n_parts - 1)
         free = len(self.errors) - self.jacobian.shape[1]
         return bool(fdtrc(n_parts - 1, free, between / max(self.variance, 1e-300)) < DRIFT_CHANCE)
+
+
+def _in_columns(
+    past: RowMoments, theta: Floats, weights: Floats, lags: Ints, basis: Floats, effects: Floats
+) -> tuple[Floats, Floats]:
+    """Return J and the residuals as combinations of the columns of [X, Z] and of [X, Z, y].
+
+    Returns
+    -------
+    turns : (p - 1, m + dim - 1 + q) array
+    error : (p,) array
+    """
+    m, dim = len(lags), len(theta)
+    turns = np.zeros((len(past.matrix) - 1, m + dim - 1 + len(effects)))
+    for i, lag in enumerate(lags.tolist()):
+        here = slice(lag * dim, (lag + 1) * dim)
+        turns[here, i] = theta
+        turns[here, m : m + dim - 1] = weights[i] * basis
+    turns[past.n_lagged :, m + dim - 1 :] = np.eye(len(effects))
+    by = np.concatenate([weights, np.zeros(dim - 1), effects])
+    return turns, np.append(-turns @ by, 1.0)

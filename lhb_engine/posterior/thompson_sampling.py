@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats
 from lhb_engine.posterior.rank_one_posterior import Posterior, context_scale
 
@@ -20,13 +21,15 @@ MOST_CANDIDATES, LEAST_CANDIDATES = 64, 8
 MOST_NUMBERS = 4096  # of all candidates, beyond the fewest
 
 
-def stops_teaching(rows: AlignedRounds) -> bool:
+def stops_teaching(rows: AlignedRounds, past: RowMoments | None = None) -> bool:
     """Whether the selected contexts no longer vary where they varied before, by (7.20).
 
     Parameters
     ----------
     rows : AlignedRounds
         Fewer than 40, or 8 a feature, do not tell.
+    past : RowMoments, optional
+        Of all rows. `rows` are the latest of them then, and are compared with all.
 
     Returns
     -------
@@ -38,17 +41,27 @@ def stops_teaching(rows: AlignedRounds) -> bool:
         return False
     places = np.flatnonzero(rows.number > 0)
     places = places[np.argsort(rows.number[places], kind="stable")]
-    selected = rows.contexts[places] / context_scale(rows)
-    every, late = (
-        np.cov(part, rowvar=False, bias=True).reshape(dim, dim)
-        for part in (selected, selected[n // 2 :])
-    )
+    scale = context_scale(rows if past is None else past)
+    selected = rows.contexts[places] / scale
+    late = selected[n // 2 :] if past is None else selected
+    late = np.cov(late, rowvar=False, bias=True).reshape(dim, dim)
+    if past is None:
+        every = np.cov(selected, rowvar=False, bias=True).reshape(dim, dim)
+    else:
+        every = _covariance(past) / np.outer(scale, scale)
     variance, axes = np.linalg.eigh(every)
     varied = axes[:, variance > CONSTANT]
     if varied.shape[1] == 0:
         return True
     ratios = eigh(varied.T @ late @ varied, varied.T @ every @ varied, eigvals_only=True)
     return bool(ratios[0] < STOPPED)
+
+
+def _covariance(past: RowMoments) -> Floats:
+    """Return the covariance of the contexts at lag 0, (dim, dim)."""
+    sums = past.cross[0, :, 0]
+    gram = past.gram[: past.dim, : past.dim]
+    return np.asarray((gram - np.outer(sums, sums) / past.covariates[0, 0]) / past.n_rows)
 
 
 def candidates(found: Posterior) -> Floats:

@@ -6,7 +6,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, Trajectory
+from lhb_engine.history import (
+    LATEST,
+    FitWindow,
+    Floats,
+    History,
+    Ints,
+    Measurements,
+    Trajectory,
+    joined,
+)
 from service.due_fits import DueFit
 from service.records import SessionRow
 from service.storage.reader import FOR_EVER, Reader
@@ -63,6 +72,70 @@ _NO_INTS = np.zeros(0, np.int64)
 _NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
 
 
+def read_recent(
+    reader: Reader, session: SessionRow, window: FitWindow, due: DueFit, n_settled: int
+) -> History:
+    """Build the history of a fit that has sums of the first `n_settled` measurements.
+
+    It has the rows of the measurements after these, and those that are pairs with them. It has the
+    window's latest rounds, too, with twice the lags before them, as checks look at these. It is
+    read by a constant number of statements.
+
+    Parameters
+    ----------
+    reader, session, window, due
+        As `read_history`; rewards are single, without a default.
+    n_settled : int
+    """
+    key, known = session.key, due.measured
+    first = window.last - LATEST + 1
+    wanted = [
+        _measured(reader.measurements_after(key, n_settled, known)),
+        _measured(reader.window_measurements(key, first, window.last, 0, known)),
+    ]
+    latest = {name: rounds for name, *rounds in reader.window_spans(key, first, window.last)}
+    ranges = [
+        (name, *rounds)
+        for name in sorted(wanted[0].keys() | wanted[1].keys() | latest.keys())
+        for rounds in _needed(name, wanted, latest.get(name), 2 * session.horizon, window.n_lags)
+    ]
+    values = _measured(reader.measurements_in(key, ranges, known))
+    parts: dict[str, Trajectory] = {}
+    for name, (start, contexts, positions) in _rounds(
+        reader.rounds_in(key, ranges, window.last), session.dim
+    ):
+        rows = values.get(name, _NONE).between(start, start + len(positions) - 1)
+        # the order of the names is that of the trajectories: no key holds a zero byte
+        parts[f"{name}\0{start:020}"] = Trajectory(contexts, rows, start, positions)
+    return History(session.dim, parts, window)
+
+
+def _needed(
+    name: str,
+    wanted: list[dict[str, Measurements]],
+    latest: list[int] | None,
+    n_before: int,
+    n_lags: int,
+) -> list[tuple[int, int]]:
+    """Return the ranges of rounds of a trajectory that a history needs.
+
+    Parameters
+    ----------
+    name : str
+        The trajectory.
+    wanted : list of dict
+        Measurements that are rows, by trajectory.
+    latest : [first, last] or None
+        Rounds that are there whether they are measured or not, and `n_before` rounds before them.
+    n_before, n_lags : int
+    """
+    parts = [part[name] for part in wanted if name in part]
+    found = [rounds for part in parts for rounds in part.needed_rounds(n_lags)]
+    if latest is not None:
+        found.append((max(1, latest[0] - n_before), latest[1]))
+    return joined(found)
+
+
 def _measured(rows: Iterable[tuple[str, int, int, float, int]]) -> dict[str, Measurements]:
     """Return the measurements of each trajectory, given in order of trajectories."""
     names = _Names()
@@ -85,9 +158,9 @@ class _Names:
         self._names: list[str] = []
         self._starts: list[int] = []
 
-    def add(self, name: str, row: int) -> None:
-        """Take note of a row's trajectory."""
-        if not self._names or name != self._names[-1]:
+    def add(self, name: str, row: int, is_after_gap: bool = False) -> None:
+        """Take note of a row's trajectory; after a gap its rows are a part of their own."""
+        if is_after_gap or not self._names or name != self._names[-1]:
             self._names.append(name)
             self._starts.append(row)
 
@@ -99,11 +172,14 @@ class _Names:
 
 
 def _rounds(rows: Iterable[tuple[str, int, int, bytes]], dim: int) -> Iterator[tuple[str, Rounds]]:
-    """Yield the consecutive rounds of each trajectory; a round's context is the sum of its own."""
+    """Yield each stretch of consecutive rounds of a trajectory.
+
+    A round's context is the sum of those of its decisions.
+    """
     names, none = _Names(), bytes(8 * dim)
     rounds, positions, contexts = array("q"), array("q"), bytearray()
     for name, round, position, context in rows:
-        names.add(name, len(rounds))
+        names.add(name, len(rounds), is_after_gap=bool(rounds) and round > rounds[-1] + 1)
         rounds.append(round)
         positions.append(position)
         contexts += context or none

@@ -8,6 +8,7 @@ from service.commands.hidden_write import refuse_appending
 from service.due_fits import DueFit
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
+from service.fits.sums import FitSums
 from service.records import SessionKey, SessionRow
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
@@ -81,10 +82,20 @@ class FinishFit(SessionCommand[str | None]):
             session.model_version += 1
             session.estimate = session.n_estimates + 1
         record_fit(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
+        self._keep_sums(uow, session, estimate)
         if estimate.theta is not None:
             _skip_before(uow, session, due)
         uow.save_agent(session.key)
         return estimate.status
+
+    def _keep_sums(self, uow: UnitOfWork, session: SessionRow, estimate: Estimate) -> None:
+        if self.fitted.sums is None:
+            return
+        sums = FitSums.from_json(self.fitted.sums)
+        is_installed = estimate.theta is not None
+        row = sums.row(session, (estimate.diagnostics or {}) if is_installed else None)
+        if row is not None:
+            uow.keep_sums(row)
 
 
 def _skip_before(uow: UnitOfWork, session: SessionRow, installed: DueFit) -> None:

@@ -8,18 +8,26 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from functools import cache
-from typing import Any, TypeVar
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from lhb_engine.agents import Agent
+from lhb_engine.agents.anytime import Anytime
 from lhb_engine.blas import one_thread
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import History
 from service.agent_cache import build_agent
-from service.fits.history import read_history
+from service.fits.history import read_history, read_recent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
 from service.records import SessionKey
 from service.storage.database_url import open_reader
+
+if TYPE_CHECKING:
+    from lhb_engine.design.session_sums import KeptSums, SessionSums
 
 Argument = TypeVar("Argument")
 Returned = TypeVar("Returned")
@@ -63,6 +71,8 @@ def run_fit(
 
 
 def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) -> str | None:
+    from service.fits.past import measured_before, sums_to_keep, usable_sums
+
     with open_reader(database_url) as reader:
         session = reader.session(key)
         if session is None or session.fit_due != due:
@@ -70,21 +80,38 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
         current = session.schedule.current
         assert current is not None
         agent = build_agent(session, reader.agent_state(key))
-        history = read_history(reader, session, current.window, current)
+        kept = usable_sums(reader, session, agent, current)
+        if kept is None:
+            history = read_history(reader, session, current.window, current)
+        else:
+            history = read_recent(reader, session, current.window, current, kept.n_settled)
+        history = replace(history, measured_before=measured_before(reader, session))
     began = time.perf_counter()
     try:
         if idle_seconds and session.refit != "blocking":
-            estimate = in_idle_time(agent.checked_fit, history, idle_seconds).to_json()
+            found, sums = in_idle_time(partial(_fit, agent, kept), history, idle_seconds)
         else:
-            estimate = agent.checked_fit(history).to_json()
+            found, sums = _fit(agent, kept, history)
     except MemoryError:
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process
         reason = f"{type(error).__name__}: {error}"
         return json.dumps({"reason": reason, "session_name": session.name})
-    estimate["seconds"] = time.perf_counter() - began
-    made = {"estimate": estimate, "fingerprint": fingerprint()}
+    estimate = found.to_json() | {"seconds": time.perf_counter() - began}
+    made: dict[str, Any] = {"estimate": estimate, "fingerprint": fingerprint()}
+    if sums is not None:
+        made["sums"] = sums_to_keep(sums, session).to_json()
     return json.dumps({**made, "session_name": session.name})
+
+
+def _fit(
+    agent: Agent, kept: "KeptSums | None", history: History
+) -> tuple[Estimate, "SessionSums | None"]:
+    """Fit and check, and return the sums for the next fit if the agent keeps some."""
+    if not isinstance(agent, Anytime):
+        return agent.checked_fit(history), None
+    estimate, sums = agent.fit_keeping(history, kept)
+    return replace(estimate, findings=agent.findings(history, estimate)), sums
 
 
 def in_idle_time(

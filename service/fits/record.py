@@ -14,7 +14,7 @@ class Fitted:
     """A fitting process's result: an estimate with its fingerprint, or the reason of its failure.
 
     `estimate` is the JSON form of an `Estimate`; it is None if the fit failed. `is_final` says of a
-    failure that another attempt would end like it.
+    failure that another attempt would end like it. `sums` are those of `FitSums`, as JSON.
     """
 
     estimate: dict[str, Any] | None
@@ -22,6 +22,7 @@ class Fitted:
     reason: str | None = None
     is_final: bool = False
     session_name: str | None = None
+    sums: dict[str, Any] | None = None
 
     def summary(self) -> dict[str, Any]:
         """Return what a log says of it."""

@@ -17,6 +17,7 @@ from service.records import (
     DecisionRow,
     EstimateRow,
     HiddenRows,
+    KeptSumsRow,
     MeasurementRow,
     SessionKey,
     SessionRow,
@@ -142,6 +143,7 @@ class Changes:
     decisions: list[DecisionRow] = field(default_factory=list)
     measurements: list[MeasurementRow] = field(default_factory=list)
     estimates: list[EstimateRow] = field(default_factory=list)
+    sums: list[KeptSumsRow] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
     hidden: list[HiddenRows] = field(default_factory=list)

@@ -1,7 +1,6 @@
 """Reads by named statements, the same for every SQL database."""
 
 import json
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from service.records import (
     TrajectoryRow,
     number_in,
 )
+from service.storage.history_reader import HistoryReader
 from service.storage.key_reader import KeyReader
 from service.storage.sql.columns import COLUMNS
 
@@ -25,16 +25,12 @@ Selected = tuple[int, int, bytes]  # round, position, and the context's bytes
 PAGE_BYTES = 2**20  # a paged read stops one row after it exceeds this size
 
 
-class Reader(KeyReader):
+class Reader(HistoryReader, KeyReader):
     """Reads inside a transaction that the caller has begun; an adapter runs the statements.
 
     The reader of a store sees a snapshot of the committed rows. The reader of a transaction also
     sees the transaction's own writes.
     """
-
-    @abstractmethod
-    def _each(self, name: str, *values: Any) -> Iterator[Any]:
-        """Iterate over the rows of a named statement without holding them all in memory."""
 
     def _some(self, name: str, *values: Any) -> list[Any]:
         """Return rows of a named statement, up to one row after they exceed PAGE_BYTES."""
@@ -45,10 +41,6 @@ class Reader(KeyReader):
                 break
             size += n_bytes(row)
         return rows
-
-    def _one(self, name: str, *values: Any) -> Any:
-        rows = self._all(name, *values)
-        return rows[0] if rows else None
 
     def session(self, key: SessionKey) -> SessionRow | None:
         """Return a session, or None."""
@@ -84,10 +76,6 @@ class Reader(KeyReader):
     def trajectories(self, key: SessionKey) -> Iterator[TrajectoryRow]:
         """Iterate over all trajectories of a session, in key order."""
         return (TrajectoryRow(*row) for row in self._each("trajectories", *key))
-
-    def trajectories_from(self, key: SessionKey, first: str, limit: int) -> list[TrajectoryRow]:
-        """Return at most `limit` trajectories, in key order, from the key `first` on."""
-        return [TrajectoryRow(*row) for row in self._all("trajectories_from", *key, first, limit)]
 
     def measured_of_last(self, key: SessionKey, first: str, last: str, n: int) -> dict[str, int]:
         """Return how many of each trajectory's last `n` rounds are measured.
@@ -167,13 +155,6 @@ class Reader(KeyReader):
         rows = (MeasurementRow(*row) for row in self._each("measurement_log", *key))
         return (row for row in rows if row.first_round <= last)
 
-    def _window(self, name: str, key: SessionKey, first: int, last: int, *more: Any) -> Any:
-        """Return a statement of a window with its values: that for one trajectory, or for many."""
-        trajectories = self.trajectories_from(key, "", 2)
-        if len(trajectories) == 1:
-            return f"alone_{name}", *key, first, last, *more, trajectories[0].key
-        return f"window_{name}", *key, first, last, *more
-
     def count_measured(self, key: SessionKey, first: int, last: int) -> int:
         """Return the number of measured rounds among the session's positions first..last."""
         return int(self._one(*self._window("count_measured", key, first, last))[0])
@@ -207,59 +188,6 @@ class Reader(KeyReader):
         """Return a fit by its number, or None."""
         row = self._one("estimate", *key, number)
         return None if row is None else EstimateRow(*row)
-
-    def window_rounds(
-        self, key: SessionKey, first: int, last: int, n_before: int
-    ) -> Iterator[tuple[str, int, int, bytes]]:
-        """Iterate over the decisions at positions first..last, with `n_before` rounds before them.
-
-        Yields
-        ------
-        trajectory, round, position, selected context (bytes)
-            In order of trajectory and round.
-        """
-        if first <= 1:
-            return self._each("rounds_until", *key, last)
-        return self._each(*self._window("rounds", key, first, last, n_before))
-
-    def window_measurements(
-        self, key: SessionKey, first: int, last: int, n_before: int, known: int
-    ) -> Iterator[tuple[str, int, int, float, int]]:
-        """Iterate over the measurements that begin in the rounds of `window_rounds`.
-
-        Those with positions beyond `known` are left out. There may be others around these rounds:
-        of each trajectory the measurement before, which may reach into them, and those after a
-        window that begins with the session.
-
-        Yields
-        ------
-        trajectory, first round, last round, value, position
-            In order of trajectory and round.
-        """
-        if first <= 1:
-            return self._each("measurements_until", *key, known)
-        return self._each(*self._window("measurements", key, first, last, n_before, known))
-
-    def window_closed(
-        self, key: SessionKey, first: int, last: int, decided: int, closed_at: float
-    ) -> dict[str, int]:
-        """Return the last closed round of each trajectory with a position in first..last.
-
-        A round is closed if the next decision of its trajectory has a position up to `decided` and
-        was taken by `closed_at`.
-        """
-        return dict(self._all(*self._window("closed", key, first, last, decided, closed_at)))
-
-    def explored(self, key: SessionKey, first: int, last: int) -> list[tuple[int, bool]]:
-        """Return position, and whether it explored, of each choice at positions first..last."""
-        return self._all(*self._window("explored", key, first, last))
-
-    def arrivals(self, key: SessionKey, first: int, last: int) -> list[tuple[float, bool]]:
-        """Return of each measurement at positions first..last how long it took, and if it was late.
-
-        Seconds are from the decision of its last round; it is late if the next round had begun.
-        """
-        return self._all(*self._window("arrivals", key, first, last))
 
     def selected_contexts(self, key: TrajectoryKey, first: int, last: int) -> list[Selected]:
         """Return round, position and selected context (bytes) of each decision of first..last."""

@@ -8,6 +8,7 @@ from service.records import (
     DecisionRow,
     EstimateRow,
     HiddenRows,
+    KeptSumsRow,
     MeasurementRow,
     SessionKey,
     SessionRow,
@@ -103,9 +104,7 @@ class UnitOfWork:
         rows = self._known.trajectories
         if key not in rows:
             self._fetch(Keys(trajectories={key}))
-        found = rows[key]
-        if found is None:
-            found = rows[key] = TrajectoryRow(*key)
+        found = rows[key] = rows[key] or TrajectoryRow(*key)
         return found
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
@@ -211,9 +210,7 @@ class UnitOfWork:
         self.n_writes += 1
         key = measurement[:3]
         self._changes.measurements.append(measurement)
-        spans = self._measured.get(key)
-        if spans is None:
-            spans = self._measured[key] = Spans()
+        spans = self._measured.setdefault(key, Spans())
         spans.add(measurement.first_round, measurement.last_round, measurement)
         if measurement.reward_id is not None:
             self._known.rewards[key, measurement.reward_id] = measurement
@@ -222,6 +219,10 @@ class UnitOfWork:
         """Store the outcome of a fit."""
         self.n_writes += 1
         self._changes.estimates.append(estimate)
+
+    def keep_sums(self, sums: KeptSumsRow) -> None:
+        """Store the moments of a session's past, beside an estimate."""
+        self._changes.sums.append(sums)
 
     def save_api_key(self, key: ApiKey) -> None:
         """Store a new API key, its revocation, or an earlier expiry."""
@@ -246,8 +247,7 @@ class UnitOfWork:
         self.hide(HiddenRows(*session.key, None, 0, None, self.now))
         self.flush()
         self._known.forget(session.key)
-        for key in [k for k in self._measured if k[:2] == session.key]:
-            del self._measured[key]
+        self._measured = {k: v for k, v in self._measured.items() if k[:2] != session.key}
         self.agents.pop(session.key, None)
         self._learned.discard(session.key)
         self.effects.removed.add(session.key)

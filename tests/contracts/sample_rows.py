@@ -10,6 +10,7 @@ from service.due_fits import OpenWindow, Schedule
 from service.records import (
     DecisionRow,
     EstimateRow,
+    KeptSumsRow,
     MeasurementRow,
     SessionKey,
     SessionRow,
@@ -102,6 +103,8 @@ def changes(*rows: Any, **more: Any) -> Changes:
             out.decisions.append(row)
         elif isinstance(row, MeasurementRow):
             out.measurements.append(row)
+        elif isinstance(row, KeptSumsRow):
+            out.sums.append(row)
         else:
             out.estimates.append(row)
     return out

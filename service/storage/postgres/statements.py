@@ -31,6 +31,10 @@ SQL = load_queries(
         "all_of_sessions": "sessions",
         "least": "least",
         "greatest": "greatest",
+        "ranges": """(
+            select value ->> 0 as trajectory, (value ->> 1)::bigint as first,
+                (value ->> 2)::bigint as last
+            from jsonb_array_elements($3::text::jsonb))""",
         "as_text": "::text",
         "as_int": "::bigint",
         **{f"{t}_arrays": arrays(t) for t in ("decisions", "measurements", "trajectories")},

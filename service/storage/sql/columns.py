@@ -11,6 +11,7 @@ from service.records import (
     DecisionRow,
     EstimateRow,
     HiddenRows,
+    KeptSumsRow,
     MeasurementRow,
     SessionRow,
     TrajectoryRow,
@@ -23,6 +24,7 @@ ROWS: dict[str, type] = {
     "api_keys": ApiKey,
     "audit": AuditRow,
     "hidden_rows": HiddenRows,
+    "kept_sums": KeptSumsRow,
     "trajectories": TrajectoryRow,
     "sessions": SessionRow,
 }
@@ -62,7 +64,7 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     kept = COLUMNS["trajectories"][3:]
     found["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
     found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
-    for table in ("estimates", "api_keys", "audit", "hidden_rows"):
+    for table in ("estimates", "api_keys", "audit", "hidden_rows", "kept_sums"):
         found[f"{table}_values"] = numbered(len(COLUMNS[table]))
     return found
 

@@ -102,6 +102,36 @@ where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, ro
 select trajectory, first_round, last_round, value, position from measurements
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, first_round, number
 
+-- name: measurements_after
+-- measurements with positions $3..$4, the first one left out
+select trajectory, first_round, last_round, value, position from measurements
+where tenant = $1 and session_id = $2 and position > $3 and position <= $4
+order by trajectory, first_round, number
+
+-- name: measurements_in
+-- measurements that begin in ranges of rounds; with positions up to $4
+select m.trajectory, m.first_round, m.last_round, m.value, m.position
+from {ranges} r cross join measurements m
+where m.tenant = $1 and m.session_id = $2 and m.trajectory = r.trajectory
+    and m.first_round between r.first and r.last and m.position <= $4
+order by m.trajectory, m.first_round, m.number
+
+-- name: rounds_in
+-- decisions of ranges of rounds; with positions up to $4
+select d.trajectory, d.round, d.position, d.context from {ranges} r cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = r.trajectory
+    and d.round between r.first and r.last and d.position <= $4
+order by d.trajectory, d.round, d.number
+
+-- name: kept_sums
+select {kept_sums} from kept_sums where tenant = $1 and session_id = $2
+
+-- name: keep_sums
+insert into kept_sums ({kept_sums}) values ({kept_sums_values})
+on conflict (tenant, session_id) do update set estimate = excluded.estimate,
+    first_round = excluded.first_round, last_round = excluded.last_round,
+    n_settled = excluded.n_settled, settled = excluded.settled, seen = excluded.seen
+
 -- name: selected_contexts
 select round, position, context from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5

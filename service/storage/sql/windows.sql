@@ -9,6 +9,11 @@ where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
     and d.round between w.first - $5 and w.last
 order by d.trajectory, d.round, d.number
 
+-- name: spans
+-- the condition is true; it tells PostgreSQL the parameters' types where nothing else does
+select w.trajectory, w.first, w.last from {spans} w
+where $1{as_text} = $1{as_text} and $2{as_text} = $2{as_text}
+
 -- name: measurements
 -- measurements with positions up to $6 that begin in the rounds above, and the one before them in
 -- each trajectory, which may reach into them

@@ -19,6 +19,9 @@ FILLS = {
     ) using (tenant, id)""",
     "least": "min",
     "greatest": "max",
+    "ranges": """(
+        select value ->> 0 as trajectory, value ->> 1 as first, value ->> 2 as last
+        from json_each($3))""",
     "as_text": "",
     "as_int": "",
     **{f"{table}_row": f"({','.join('?' * len(names))})" for table, names in COLUMNS.items()},

@@ -32,6 +32,7 @@ counters = attrgetter(*COUNTERS)
 SESSION_TABLES = (
     ("agent_states", "session_id"),
     ("session_counts", "session_id"),
+    ("kept_sums", "session_id"),
     ("sessions", "id"),
 )
 
@@ -180,6 +181,8 @@ class SqliteTransaction:
             many(SQL["insert_measurement"], changes.measurements)
         for estimate in changes.estimates:
             execute(SQL["insert_estimate"], estimate)
+        for sums in changes.sums:
+            execute(SQL["keep_sums"], sums)
         for hidden in changes.hidden:
             if hidden.writer is not None:
                 refuse_without_undo(self._store.path)

@@ -202,10 +202,9 @@ def test_a_direction_lapses_unless_it_is_confirmed(seen, memory, until):
         assert choice.scores[0] * c[0, k] * agent.theta[k] > 0  # on the side last found
         features.add(k)
     assert len(features) > 1
-    noise = history(n=until, weights=np.zeros(HORIZON), noise=1.0)
     said = {}
     for due in (until - 1, until):
-        said[due] = agent._goes_on(noise.over(FitWindow(1, 1, due, HORIZON, due)))
+        said[due] = agent._goes_on(FitWindow(1, 1, due, HORIZON, due))
     assert f"up to round {until} of the session" in said[until - 1]
     assert said[until] == "exploring"
     confirmed = agent.fit(history(n=until))
@@ -226,7 +225,7 @@ def test_lapse_counts_the_rounds_of_the_session_however_many_trajectories(n_part
     draws = [Draw(0, str(t % n_parts), t // n_parts + 1, t + 1) for t in range(60, 140)]
     explored = [agent.choose(c, draw).explored for c, draw in zip(contexts, draws, strict=True)]
     assert explored == [name != "in_use" for name in said]
-    message = agent._goes_on(history(n=70).over(FitWindow(1, 1, 70, HORIZON, 70)))
+    message = agent._goes_on(FitWindow(1, 1, 70, HORIZON, 70))
     assert message.startswith("the last direction stays, up to round 120 of the session")
 
 
@@ -235,7 +234,7 @@ def test_a_late_fit_leaves_time_for_another_before_its_direction_lapses(memory):
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON, memory=memory)
     due = [w.due for w, _ in zip(anytime_windows(HORIZON, memory), range(40), strict=False)]
     for first, third in zip(due, due[2:], strict=False):
-        assert third <= agent._lapse(first)
+        assert third <= agent._used_until(first)
 
 
 @pytest.mark.slow

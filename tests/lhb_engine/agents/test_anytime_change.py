@@ -62,7 +62,10 @@ def test_where_nothing_changes_all_rounds_count():
         assert estimate.first_round == 1
         assert "since_round" not in estimate.diagnostics
     agent = agent_after(past, 300)
-    assert anytime_fit.AnytimeFit(agent, past.over(window(700)), "")._look_back(1) == 1
+    assert (
+        anytime_fit.AnytimeFit(agent, window(700), align(past.over(window(700))), "")._look_back(1)
+        == 1
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -73,7 +76,7 @@ def test_an_estimate_that_was_wrong_is_no_change_of_the_world(seed):
     assert agent.prediction is not None
     wrong = THETA + 0.6 * np.linalg.svd(THETA[np.newaxis])[2][-1]
     agent.prediction = replace(agent.prediction, theta=wrong / np.linalg.norm(wrong))
-    fit = anytime_fit.AnytimeFit(agent, past.over(window(700)), "")
+    fit = anytime_fit.AnytimeFit(agent, window(700), align(past.over(window(700))), "")
     assert fit._since.check(fit._old_draws)["alarm"]  # the check alone cannot tell
     estimate = fit.estimate()
     assert estimate.diagnostics["alarm"] is False

@@ -63,6 +63,12 @@ def as_0005(url: str) -> None:
             "drop index measurements_by_position",
             "alter table measurements drop column position",
             f"alter table {counters} drop column n_measurements",
+            "drop table kept_sums",
+            "drop table audit",
+            *(
+                f"alter table api_keys drop column {name}"
+                for name in ("role", "expires_at", "last_used_at")
+            ),
             "alter table sessions drop column names",
             "update alembic_version set version_num = '0005'",
         ):

@@ -1,0 +1,97 @@
+"""Options of the anytime agent."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lhb_engine.agents.base import OptionError, Options
+from lhb_engine.agents.fit_windows import FIRST_FIT
+from lhb_engine.design.covariates import MOST_HARMONICS, Seasonality, TimeCovariates
+
+MOST_STALE = 0.25
+
+
+@dataclass(frozen=True)
+class AnytimeOptions(Options):
+    """Options of the anytime agent. All have defaults."""
+
+    epsilon: float = field(
+        default=0.0,
+        metadata={
+            "description": "Probability of a uniformly random arm in every "
+            "round. Propensities take it into "
+            "account, for off-policy evaluation."
+        },
+    )
+    memory: int | None = field(
+        default=None,
+        metadata={
+            "description": "Number of the session's last rounds that a fit uses, "
+            "all trajectories together; "
+            "null: all rounds. For environments that change."
+        },
+    )
+    most_stale: float = field(
+        default=MOST_STALE,
+        metadata={
+            "description": "A fit is due out of turn when more than this share of the rewards came "
+            "since the last one, as when a month's rewards come at once; 1: never."
+        },
+    )
+    signed: bool = field(default=False, metadata={"description": "Allow negative lag weights."})
+    seasonality: tuple[Seasonality, ...] = field(
+        default=(),
+        metadata={
+            "description": "Seasons of the rewards that have nothing to do with the arms. Each has "
+            "a period in rounds of a trajectory, and a number of harmonics: 1 is a sine, more make "
+            "a sharper shape."
+        },
+    )
+    trend: bool = field(
+        default=False,
+        metadata={
+            "description": "Rewards may grow or fall by a constant amount a round of a trajectory, "
+            "whatever is chosen."
+        },
+    )
+
+    @property
+    def covariates(self) -> TimeCovariates:
+        """What fits are told of each round."""
+        return TimeCovariates(self.seasonality, self.trend)
+
+    def __post_init__(self) -> None:
+        e = self.epsilon
+        if isinstance(e, bool) or not isinstance(e, int | float) or not 0 <= e <= 1:
+            raise OptionError("epsilon", "must be a number from 0 to 1")
+        if self.memory is not None and (type(self.memory) is not int or self.memory < FIRST_FIT):
+            raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
+        stale = self.most_stale
+        if isinstance(stale, bool) or not isinstance(stale, int | float) or not 0.1 <= stale <= 1:
+            raise OptionError("most_stale", "must be a number from 0.1 to 1")
+        if not isinstance(self.signed, bool):
+            raise OptionError("signed", "must be true or false")
+        if not isinstance(self.trend, bool):
+            raise OptionError("trend", "must be true or false")
+        object.__setattr__(self, "seasonality", _seasons(self.seasonality))
+
+
+def _seasons(given: Any) -> tuple[Seasonality, ...]:
+    """Return seasons from JSON objects.
+
+    Raises
+    ------
+    OptionError
+        One is not a season, or there are too many columns of them.
+    """
+    if not isinstance(given, list | tuple):
+        raise OptionError("seasonality", "must be a list of objects with a period")
+    try:
+        seasons = tuple(s if isinstance(s, Seasonality) else Seasonality(**s) for s in given)
+    except ValueError as error:
+        raise OptionError("seasonality", str(error)) from None
+    except TypeError:
+        detail = "a season is an object with a period and, optionally, harmonics"
+        raise OptionError("seasonality", detail) from None
+    if sum(season.harmonics for season in seasons) > MOST_HARMONICS:
+        raise OptionError("seasonality", f"has at most {MOST_HARMONICS} harmonics in all")
+    return seasons

@@ -1,0 +1,83 @@
+"""The rows that a posterior of `anytime` is from, and what an estimate says of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.coloured_noise import whitened
+from lhb_engine.design.moments import Moments
+from lhb_engine.history import Ints
+from lhb_engine.posterior.fit_data import FitData
+from lhb_engine.posterior.linearised_intervals import Certainty, certainty
+from lhb_engine.posterior.rank_one_posterior import Posterior
+from lhb_engine.posterior.thompson_sampling import stops_teaching
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows that a posterior is from.
+
+    Attributes
+    ----------
+    data : FitData
+        In the form that the chains take.
+    rows : AlignedRounds
+        All of them, or the latest where `past` is given.
+    past : Moments or None
+        Of all of them.
+    """
+
+    data: FitData
+    rows: AlignedRounds
+    past: Moments | None = None
+
+    def stops_teaching(self) -> bool:
+        """Whether the selected contexts no longer vary, by docs/model.md (7.20)."""
+        return stops_teaching(self.rows, None if self.past is None else self.past.rows)
+
+    def certainty(
+        self, found: Posterior, active: Ints, rho: float, signed: bool
+    ) -> Certainty | str:
+        """Return intervals, or why there are none; see `certainty`."""
+        past = None if self.past is None else self.past.whitened(rho)
+        return certainty(whitened(self.rows, rho), found, active, rho, signed, past)
+
+    def effects(self, found: Posterior) -> dict[str, Any] | None:
+        """Return what the covariates do, a number each or one a group; None if there are none.
+
+        The shares of the variance are those in `rows`.
+        """
+        rows = self.rows
+        if not rows.groups:
+            return None
+        is_row, edges = rows.number > 0, np.cumsum(rows.groups)[:-1]
+        parts = np.split(rows.covariates[is_row] * found.effects[1:], edges, 1)
+        variance = float(rows.y[is_row].var())
+        return {
+            "values": found.effects[1:].tolist(),
+            "included": found.included[1:].tolist(),
+            "share": [float(part.sum(axis=1).var()) / variance for part in parts],
+        }
+
+    def in_words(self, found: Posterior, angle: float | None) -> str:
+        """Return the message of an estimate."""
+        known = "a direction is found, and how far it may be off is not clear yet"
+        if angle is not None:
+            known = f"the direction is known to about {angle * 180.0 / np.pi:.0f} degrees"
+        active = f"about {found.inclusion.sum():.0f} of {self.data.n_lags} lags are active"
+        return f"From {self.data.n_rows} rows {known}; {active}."
+
+
+def too_little(rows: AlignedRounds) -> str:
+    """Return why rows cannot be fitted; empty if they can."""
+    if rows.n_rows < 4:
+        return f"{rows.n_rows} measured rows; a fit needs at least 4."
+    level = float(rows.intercept @ rows.y) / float(rows.intercept @ rows.intercept)
+    rest = rows.y - level * rows.intercept
+    if float(np.abs(rest).max()) <= 1e-12 * float(np.abs(rows.y).max()):
+        return "All rewards are equal: nothing to learn from."
+    if not rows.contexts.any():
+        return "All contexts are zero: nothing to learn from."
+    return ""

@@ -1,0 +1,167 @@
+"""A fit of the anytime agent from moments of all rows, and from the latest rows as rows."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lhb_engine.agents.anytime_fit import AnytimeFit
+from lhb_engine.agents.fit_part import Part, too_little
+from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.design.moment_sums import moments_of
+from lhb_engine.design.moments import Moments
+from lhb_engine.design.scaling import Units, power_of_two
+from lhb_engine.design.session_sums import (
+    KeptSums,
+    Seen,
+    SessionSums,
+    session_sums,
+)
+from lhb_engine.history import LATEST, FitWindow, History
+from lhb_engine.posterior.fit_data import FitData, MomentData, fit_data
+from lhb_engine.posterior.later_moments import LaterMoments, coefficients
+from lhb_engine.posterior.prediction_check import HeldOut, alarm_limit
+from lhb_engine.posterior.rank_one_posterior import Posterior
+
+if TYPE_CHECKING:
+    from lhb_engine.agents.anytime import Anytime
+
+EQUAL = 1e-13  # rewards are all equal if their variance over their mean square is below
+
+
+class SummedFit(AnytimeFit):
+    """One fit; it reads the same numbers of the past however many rows that has.
+
+    Parameters
+    ----------
+    agent, window, goes_on
+        As `AnytimeFit`.
+    rows : AlignedRounds
+        The latest rows, of all rounds of the session.
+    sums : SessionSums
+        Of the rows that count, those from round `sums.kept.first` on.
+    """
+
+    def __init__(
+        self,
+        agent: "Anytime",
+        window: FitWindow,
+        rows: AlignedRounds,
+        goes_on: str,
+        sums: SessionSums,
+    ) -> None:
+        super().__init__(agent, window, rows, goes_on)
+        total, self.first = sums.total, sums.kept.first
+        square = np.sqrt(np.diag(total.rows.gram) / max(total.n_rows, 1))
+        rewards = np.sqrt(np.array([total.rows.square]) / max(total.n_rows, 1))
+        self.units = Units(power_of_two(square), power_of_two(rewards))
+        self.rows = self.units.of_rows(rows).rows(self.first, window.last)
+        self.prediction = agent.prediction and agent.prediction.in_units(self.units)
+        self.total = self.units.of_moments(total)
+        self._later = sums.later and self.units.of_moments(sums.later)
+        self._used = sums.kept.seen and self.units.of_moments(sums.kept.seen)
+
+    @cached_property
+    def _since(self) -> HeldOut | None:
+        """The rows that the installed estimate's fit has not used; None if there are none."""
+        if self.prediction is None or self._later is None or self._later.n_rows == 0:
+            return None
+        return LaterMoments(self.prediction, self._later)
+
+    def _covered(self) -> dict[str, Any]:
+        """Return what the estimate says of its rows."""
+        rows = self.total.rows
+        n_rounds = self.window.last - self.first + 1
+        return {
+            "n_rows": rows.n_rows,
+            "n_missing": n_rounds - round(float(rows.covariates[0, 0])),
+            "first_round": self.first,
+            "last_round": self.window.last,
+        }
+
+    def _too_little(self) -> str:
+        """Return why the rows cannot be fitted; empty if they can."""
+        reason, rows = too_little(self.rows), self.total.rows
+        if rows.n_rows < 4 or not rows.gram.any():
+            return reason
+        level = float(rows.covariate_target[0]) ** 2 / float(rows.covariates[0, 0])
+        return reason if rows.square - level <= EQUAL * rows.square else ""
+
+    def _part(self, first: int) -> Part:
+        """Return the rows from the session's round `first` on."""
+        if first <= self.first:
+            return Part(MomentData(self.total), self.rows, self.total)
+        return super()._part(first)
+
+    def _explains(self, found: Posterior, rho: float) -> bool:
+        """Return whether the new fit explains the later rows too (docs/model.md (7.21))."""
+        later = self._later
+        assert self.prediction is not None
+        assert later is not None
+        by = coefficients(found.theta, found.weights, found.effects, later.n_lags)
+        square = float(later.whitened(rho).residual_products(by[None])[0, 0]) / later.n_rows
+        return square <= alarm_limit(later.n_rows) * self.prediction.noise**2
+
+    def _earlier_parts(self, first: int) -> tuple[int, dict[int, FitData]]:
+        """Return the round after which rows are held out, and earlier rows by their first round.
+
+        Held out are some of the latest rows, and windows begin in these or with all rows.
+        """
+        assert self.prediction is not None
+        last = self.window.last
+        begin = max(self.first, last - self.rows.n_rows + 1)
+        cut = last - (last - max(self.prediction.last_round, begin - 1)) // 2
+        later = np.flatnonzero(self.rows.number > cut)
+        parts: dict[int, FitData] = {
+            self.first: MomentData(_less(self.total, moments_of(self.rows, later)))
+        }
+        back = cut - begin
+        starts = []
+        while back >= self._fewest:
+            starts.append(cut - back + 1)
+            back //= 2
+        for start in starts:
+            rows = self.rows.rows(start, cut)
+            if not too_little(rows):
+                parts[start] = fit_data(rows)
+        return cut, parts
+
+    def _seen(self) -> FitData:
+        """Return the rows that the installed estimate's fit used."""
+        assert self._used is not None
+        return MomentData(self._used)
+
+
+def _less(total: Moments, part: Moments) -> Moments:
+    n_lags = max(total.n_lags, part.n_lags)
+    return total.widened(n_lags) - part.widened(n_lags)
+
+
+def sums_of(
+    agent: "Anytime", history: History, kept: KeptSums | None
+) -> tuple[AlignedRounds, SessionSums] | None:
+    """Return the latest rows and the sums of all; None if the rounds are few, or none is measured.
+
+    It is None, too, where the rows' squares are beyond a float.
+
+    Parameters
+    ----------
+    agent : Anytime
+        The agent; it is not changed.
+    history : History
+        With a window.
+    kept : KeptSums or None
+        As `Agent.fit_keeping` gets them.
+    """
+    window, old = history.window, agent.prediction
+    assert window is not None
+    if window.last <= LATEST:
+        return None
+    seen = None if old is None else Seen(history.measured_before, old.last_round)
+    first = 1 if old is None else old.since_round
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = session_sums(align(history), first, window.last, seen, kept)
+    latest = history.since(window.last - LATEST + 1)
+    if not latest.trajectories or not np.isfinite(sums.total.sums).all():
+        return None
+    return align(latest), sums

@@ -1,0 +1,56 @@
+"""The moments of a session's past that a fit goes on from.
+
+They follow from the rows, so nothing is lost where they are: a fit without them reads all rows.
+"""
+
+import json
+
+from lhb_engine.agents import Agent
+from lhb_engine.agents.anytime import Anytime
+from lhb_engine.design.moments import Moments
+from lhb_engine.design.session_sums import KeptSums, SessionSums
+from lhb_engine.history import LATEST
+from service.due_fits import DueFit
+from service.fits.sums import FitSums
+from service.records import SessionRow
+from service.storage.reader import Reader
+
+
+def measured_before(reader: Reader, session: SessionRow) -> int | None:
+    """Return how many measurements the installed estimate's fit could use; None without one."""
+    record = reader.estimate(session.key, session.estimate) if session.estimate else None
+    return None if record is None else int(json.loads(record.manifest)["measured"])
+
+
+def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) -> KeptSums | None:
+    """Return the sums from which this fit may go on, or None: it reads all rows.
+
+    A row that a fit used must never change. So there are none where several values make a reward,
+    or a default one stands in for it.
+    """
+    if not isinstance(agent, Anytime) or not agent.keeps_sums or due.window.last <= LATEST:
+        return None
+    if session.reward_mode == "sum" or session.default_reward is not None:
+        return None
+    row = reader.kept_sums(session.key)
+    first = 1 if agent.prediction is None else agent.prediction.since_round
+    if row is None or (row.estimate, row.first_round) != (session.estimate, first):
+        return None
+    if row.last_round > due.window.last or row.n_settled > due.measured:
+        return None  # it is a fit that others have overtaken
+    if (row.seen is None) != (agent.prediction is None):
+        return None
+    settled, seen = (
+        None if data is None else Moments.from_bytes(data, agent.covariates.groups)
+        for data in (row.settled, row.seen)
+    )
+    assert settled is not None
+    return KeptSums(row.first_round, row.last_round, row.n_settled, settled, seen)
+
+
+def sums_to_keep(sums: SessionSums, session: SessionRow) -> FitSums:
+    """Return what a fit's process returns of its sums; the session is as it was before the fit."""
+    kept = sums.kept
+    seen = None if kept.seen is None else kept.seen.to_bytes()
+    blobs = kept.settled.to_bytes(), sums.total.to_bytes(), seen
+    return FitSums(session.estimate, kept.first, kept.last, kept.n_settled, *blobs)

@@ -1,0 +1,63 @@
+"""The moments of a session's past, as a fit's process returns them and as they are stored."""
+
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from typing import Any, Self
+
+from service.records import KeptSumsRow, SessionRow
+
+
+@dataclass(frozen=True, slots=True)
+class FitSums:
+    """What a fit's process returns of its sums.
+
+    Attributes
+    ----------
+    estimate : int
+        Number of the estimate that was installed before the fit.
+    first_round, last_round, n_settled : int
+        As in `KeptSums`.
+    settled, total : bytes
+        Moments of the settled rows, and of all.
+    seen : bytes or None
+        Moments of the rows that the installed estimate's fit used.
+    """
+
+    estimate: int
+    first_round: int
+    last_round: int
+    n_settled: int
+    settled: bytes
+    total: bytes
+    seen: bytes | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        blobs = {name: getattr(self, name) for name in ("settled", "total", "seen")}
+        texts = {k: None if b is None else b64encode(b).decode() for k, b in blobs.items()}
+        return {**{name: getattr(self, name) for name in self.__slots__}, **texts}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Invert `to_json`."""
+        blobs = {name: data[name] for name in ("settled", "total", "seen")}
+        return cls(**{**data, **{k: None if t is None else b64decode(t) for k, t in blobs.items()}})
+
+    def row(self, session: SessionRow, installed: dict[str, Any] | None) -> KeptSumsRow | None:
+        """Return the row to be kept after the fit, or None if the next one has no use for it.
+
+        Parameters
+        ----------
+        session : SessionRow
+            After the fit.
+        installed : dict or None
+            Diagnostics of the fit's estimate if it was installed.
+        """
+        if installed is None:
+            is_useful, seen = session.estimate == self.estimate, self.seen
+        else:
+            is_useful, seen = installed.get("since_round", 1) == self.first_round, self.total
+        if not is_useful:
+            return None
+        place = self.first_round, self.last_round, self.n_settled
+        return KeptSumsRow(*session.key, session.estimate, *place, self.settled, seen)

@@ -1,0 +1,123 @@
+"""The reads of a fit and of what shows a window of rounds, the same for every SQL database."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from service.records import KeptSumsRow, SessionKey, TrajectoryRow
+
+Range = tuple[str, int, int]  # a trajectory, and its first and last round
+
+
+class HistoryReader(ABC):
+    """The part of a `Reader` that reads many rounds at once."""
+
+    @abstractmethod
+    def _all(self, name: str, *values: Any) -> list[Any]:
+        """Return all rows of a named statement."""
+
+    @abstractmethod
+    def _each(self, name: str, *values: Any) -> Iterator[Any]:
+        """Iterate over the rows of a named statement without holding them all in memory."""
+
+    def _one(self, name: str, *values: Any) -> Any:
+        rows = self._all(name, *values)
+        return rows[0] if rows else None
+
+    def trajectories_from(self, key: SessionKey, first: str, limit: int) -> list[TrajectoryRow]:
+        """Return at most `limit` trajectories, in key order, from the key `first` on."""
+        return [TrajectoryRow(*row) for row in self._all("trajectories_from", *key, first, limit)]
+
+    def _window(self, name: str, key: SessionKey, first: int, last: int, *more: Any) -> Any:
+        """Return a statement of a window with its values: that for one trajectory, or for many."""
+        trajectories = self.trajectories_from(key, "", 2)
+        if len(trajectories) == 1:
+            return f"alone_{name}", *key, first, last, *more, trajectories[0].key
+        return f"window_{name}", *key, first, last, *more
+
+    def window_rounds(
+        self, key: SessionKey, first: int, last: int, n_before: int
+    ) -> Iterator[tuple[str, int, int, bytes]]:
+        """Iterate over the decisions at positions first..last, with `n_before` rounds before them.
+
+        Yields
+        ------
+        trajectory, round, position, selected context (bytes)
+            In order of trajectory and round.
+        """
+        if first <= 1:
+            return self._each("rounds_until", *key, last)
+        return self._each(*self._window("rounds", key, first, last, n_before))
+
+    def window_measurements(
+        self, key: SessionKey, first: int, last: int, n_before: int, known: int
+    ) -> Iterator[tuple[str, int, int, float, int]]:
+        """Iterate over the measurements that begin in the rounds of `window_rounds`.
+
+        Those with positions beyond `known` are left out. There may be others around these rounds:
+        of each trajectory the measurement before, which may reach into them, and those after a
+        window that begins with the session.
+
+        Yields
+        ------
+        trajectory, first round, last round, value, position
+            In order of trajectory and round.
+        """
+        if first <= 1:
+            return self._each("measurements_until", *key, known)
+        return self._each(*self._window("measurements", key, first, last, n_before, known))
+
+    def window_spans(self, key: SessionKey, first: int, last: int) -> list[Range]:
+        """Return the first and the last round of each trajectory at positions first..last."""
+        return [tuple(row) for row in self._all(*self._window("spans", key, first, last))]
+
+    def measurements_after(
+        self, key: SessionKey, position: int, known: int
+    ) -> Iterator[tuple[str, int, int, float, int]]:
+        """Iterate over the measurements with positions from `position` + 1 to `known`.
+
+        What is yielded, and its order, are those of `window_measurements`.
+        """
+        return self._each("measurements_after", *key, position, known)
+
+    def measurements_in(
+        self, key: SessionKey, ranges: list[Range], known: int
+    ) -> Iterator[tuple[str, int, int, float, int]]:
+        """Iterate over the measurements up to position `known` that begin in ranges of rounds."""
+        return self._each("measurements_in", *key, json.dumps(ranges), known)
+
+    def rounds_in(
+        self, key: SessionKey, ranges: list[Range], until: int
+    ) -> Iterator[tuple[str, int, int, bytes]]:
+        """Iterate over the decisions of ranges of rounds, up to position `until`.
+
+        What is yielded, and its order, are those of `window_rounds`.
+        """
+        return self._each("rounds_in", *key, json.dumps(ranges), until)
+
+    def kept_sums(self, key: SessionKey) -> KeptSumsRow | None:
+        """Return the moments of a session's past, or None if none have been stored."""
+        row = self._one("kept_sums", *key)
+        return None if row is None else KeptSumsRow(*row)
+
+    def window_closed(
+        self, key: SessionKey, first: int, last: int, decided: int, closed_at: float
+    ) -> dict[str, int]:
+        """Return the last closed round of each trajectory with a position in first..last.
+
+        A round is closed if the next decision of its trajectory has a position up to `decided` and
+        was taken by `closed_at`.
+        """
+        return dict(self._all(*self._window("closed", key, first, last, decided, closed_at)))
+
+    def explored(self, key: SessionKey, first: int, last: int) -> list[tuple[int, bool]]:
+        """Return position, and whether it explored, of each choice at positions first..last."""
+        return self._all(*self._window("explored", key, first, last))
+
+    def arrivals(self, key: SessionKey, first: int, last: int) -> list[tuple[float, bool]]:
+        """Return of each measurement at positions first..last how long it took, and if it was late.
+
+        Seconds are from the decision of its last round; it is late if the next round had begun.
+        """
+        return self._all(*self._window("arrivals", key, first, last))

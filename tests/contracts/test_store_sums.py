@@ -1,0 +1,67 @@
+"""What every store promises of the sums of a session's past, and of the rows after them."""
+
+from collections.abc import Callable
+
+import pytest
+
+import service.fits.history
+from lhb_engine.history import FitWindow
+from service.due_fits import DueFit
+from service.fits.history import read_recent
+from service.records import KeptSumsRow
+from service.storage.ports import Store
+from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
+
+
+def test_ranges_of_rounds_are_read_at_once(store: Store) -> None:
+    """Of several trajectories, up to a position, whatever is between the ranges."""
+    turns = [*("", "a", "ü") * 6]
+    rows = [decision(1 + i // 3, name, position=1 + i) for i, name in enumerate(turns)]
+    values = [measurement(1 + i // 3, None, name, position=18 - i) for i, name in enumerate(turns)]
+    commit(store, session(), *(trajectory(name) for name in ("", "a", "ü")), *rows, *values)
+    ranges = [("a", 1, 2), ("a", 5, 9), ("ü", 4, 4), ("none", 1, 9)]
+    with store.reader() as reader:
+        found = [row[:3] for row in reader.rounds_in(S1, ranges, 17)]
+        assert found == [("a", 1, 2), ("a", 2, 5), ("a", 5, 14), ("a", 6, 17), ("ü", 4, 12)]
+        found = [(*row[:2], row[4]) for row in reader.measurements_in(S1, ranges, 14)]
+        assert found == [("a", 2, 14), ("a", 5, 5), ("a", 6, 2), ("ü", 4, 7)]
+        assert list(reader.rounds_in(S1, [], 17)) == []
+        found = [(*row[:2], row[4]) for row in reader.measurements_after(S1, 13, 16)]
+        assert found == [("", 2, 15), ("a", 2, 14), ("ü", 1, 16)]
+        assert sorted(reader.window_spans(S1, 4, 8)) == [("", 2, 3), ("a", 2, 3), ("ü", 2, 2)]
+
+
+def test_a_history_of_what_came_after_some_sums_is_in_stretches(store: Store) -> None:
+    """Late rewards of old rounds, their pairs, and the latest rounds with twice the lags."""
+    rows = [decision(i) for i in range(1, 101)]
+    late = {30: 101, 60: 102}
+    values = [measurement(i, position=late.get(i, i)) for i in range(1, 101) if i != 10]
+    commit(store, session(), trajectory(n_rounds=100), *rows, *values)
+    window = FitWindow(1, 1, 100, 4, 100)
+    due = DueFit(window, 101, 100, 0.0, "overdue", 0.0)
+    with pytest.MonkeyPatch.context() as patch, store.reader() as reader:
+        patch.setattr(service.fits.history, "LATEST", 10)
+        found = read_recent(reader, session(), window, due, 99)
+    old, new = found.trajectories.values()
+    assert (old.first_round, old.last_round) == (26, 31)
+    assert old.measurements.first.tolist() == [26, 27, 28, 29, 30, 31]
+    assert old.measurements.position is not None
+    assert old.measurements.position.tolist() == [26, 27, 28, 29, 101, 31]
+    assert (new.first_round, new.last_round) == (83, 100)
+    assert new.numbering.tolist() == list(range(83, 101))
+
+
+def test_sums_are_replaced_and_go_with_their_session(reopen: Callable[[], Store]) -> None:
+    store = reopen()
+    row = KeptSumsRow("t", "s1", 3, 1, 9000, 8192, b"\x00\x01", b"\xff")
+    with store.reader() as reader:
+        assert reader.kept_sums(S1) is None
+    commit(store, session(), row)
+    commit(store, newer := row._replace(n_settled=12288, settled=b"\x02", seen=None))
+    with reopen().reader() as reader:
+        assert reader.kept_sums(S1) == newer
+        assert reader.kept_sums(("t", "s2")) is None
+    store = reopen()
+    commit(store, deleted=[S1])
+    with store.reader() as reader:
+        assert reader.kept_sums(S1) is None

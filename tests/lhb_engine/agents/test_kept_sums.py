@@ -1,0 +1,191 @@
+"""A fit from sums of the past is that from all rows, to the bit, whatever arrives in what order."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents import make_agent, summed_fit
+from lhb_engine.design import moment_sums
+from lhb_engine.design.aligned_rounds import align
+from lhb_engine.history import FitWindow, History, Measurements
+from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
+
+OPTIONS = {
+    "": {},
+    "season": {"seasonality": ({"period": 24},), "trend": True},
+}
+
+
+@pytest.fixture(autouse=True)
+def _small_grains(monkeypatch):
+    """The past is sums from 300 rounds on."""
+    monkeypatch.setattr(moment_sums, "GRAIN", 64)
+    monkeypatch.setattr(summed_fit, "LATEST", 300)
+
+
+def played(kind, n=1600, seed=0):
+    """All rounds with their measurements, in an order of arrival with much delay."""
+    rng = np.random.default_rng(seed)
+    made = {
+        "one": {"n": n},
+        "missing": {"n": n, "keep": 0.6, "noise": 0.2},
+        "spans": {"n": n, "spans": (1, 1, 1, 4)},
+        "users": {"n": 20, "n_parts": n // 20},
+        "mixed": {"n": n // 4, "n_parts": 4, "spans": (1, 1, 3), "keep": 0.9},
+    }[kind]
+    past = history(seed=seed, **made)
+    owner = np.repeat(np.arange(len(past.trajectories)), n // len(past.trajectories))
+    if kind == "mixed":
+        rng.shuffle(owner)
+    parts, at = {}, {}
+    for i, (key, part) in enumerate(past.trajectories.items()):
+        positions = np.flatnonzero(owner == i) + 1
+        parts[key] = replace(part, positions=positions)
+        at[key] = positions[part.measurements.last - 1] + rng.exponential(
+            15, len(part.measurements)
+        )
+    order = np.argsort(np.argsort(np.concatenate(list(at.values())))) + 1
+    arrived, start = np.sort(np.concatenate(list(at.values()))), 0
+    for key, part in parts.items():
+        stop = start + len(part.measurements)
+        measured = replace(part.measurements, position=order[start:stop])
+        parts[key], start = replace(part, measurements=measured), stop
+    return History(DIM, parts), arrived
+
+
+def known(past, window, measured):
+    """What a fit may read."""
+    parts = {}
+    for key, part in past.trajectories.items():
+        rows = part.measurements
+        parts[key] = replace(part, measurements=rows.chosen(rows.position <= measured))
+    return replace(past, trajectories=parts).over(window)
+
+
+def read(past, window, measured, kept):
+    """What the service reads where sums are kept: the rows after them and of the latest rounds."""
+    whole = known(past, window, measured)
+    parts = {}
+    for part in whole.trajectories.values():
+        rows = part.measurements
+        number = part.numbering[rows.first - part.first_round]
+        wanted = rows.chosen(
+            (rows.position > kept.n_settled) | (number > window.last - summed_fit.LATEST)
+        )
+        for first, last in wanted.needed_rounds(window.n_lags) if len(wanted) else []:
+            parts[str(len(parts))] = part.rounds(first, last, rows.between(first, last))
+    return replace(whole, trajectories=parts)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("kind", ["one", "missing", "spans", "users", "mixed"])
+def test_a_chain_of_fits_is_that_from_all_rows(kind, options):
+    past, arrived = played(kind)
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, **OPTIONS[options])
+    kept, before, n_from_sums, n_rows = None, None, 0, []
+    due = 8
+    while due <= 1500:
+        window = FitWindow(1, 1, due, min(HORIZON, due), due)
+        measured = int(np.searchsorted(arrived, due + 20.0))
+        whole = replace(known(past, window, measured), measured_before=before)
+        estimate, sums = agent.fit_keeping(whole, None)
+        if kept is not None:
+            some = replace(read(past, window, measured, kept), measured_before=before)
+            again, sums = agent.fit_keeping(some, kept)
+            assert again.to_json() == estimate.to_json()
+            n_from_sums += 1
+            n_rows.append(sum(len(part.measurements) for part in some.trajectories.values()))
+        agent.install(estimate)
+        if estimate.theta is not None:
+            before = measured
+        if sums is not None:
+            kept = sums.after(estimate.theta is not None)
+        due = int(due * 1.15) + 3
+    assert n_from_sums > 8
+    assert kept.n_settled > 300
+    assert n_rows[-1] < 800  # of some 1500
+    assert agent.theta @ THETA > 0.99
+
+
+def test_settled_grains_are_those_that_were_used_whole():
+    """A round beyond the window that was measured early keeps its grain from being settled."""
+    past, arrived = played("one")
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    window = FitWindow(1, 1, 700, HORIZON, 700)
+    measured = int(np.searchsorted(arrived, 900.0))
+    found = known(past, window, measured)
+    kept = agent.fit_keeping(found, None)[1].kept
+    [part] = known(past, FitWindow(1, 1, 1600, HORIZON, 1600), measured).trajectories.values()
+    beyond = part.measurements.position[part.measurements.first > 700].min()
+    assert kept.n_settled == (beyond - 1) // 64 * 64 < measured
+    assert kept.settled.n_rows == kept.n_settled
+
+
+@pytest.mark.parametrize("kind", ["one", "mixed"])
+def test_from_sums_and_from_rows_agree(kind):
+    """Past the latest rounds a fit says what it said from rows, and as surely."""
+    past, _ = played(kind)
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    window = FitWindow(1, 1, 1600, HORIZON, 1600)
+    whole = past.over(window)
+    summed, _ = agent.fit_keeping(whole, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summed_fit, "LATEST", 10_000)
+        rows = agent.fit(whole)
+    assert summed.n_rows == rows.n_rows
+    assert summed.n_missing == rows.n_missing
+    np.testing.assert_allclose(summed.theta, rows.theta, atol=1e-9)
+    np.testing.assert_allclose(summed.lag_weights, rows.lag_weights, atol=1e-9)
+    assert summed.active_lags == rows.active_lags
+    assert summed.intervals is not None
+    widths = [np.ptp(e.intervals["theta"], axis=1) for e in (summed, rows)]
+    assert (np.abs(np.log(widths[0] / widths[1])) < 0.25).all()
+
+
+def test_a_world_that_turns_is_noticed():
+    """Sums know of an alarm, and of the window after it."""
+    past, _ = played("one", n=3000)
+    [part] = past.trajectories.values()
+    measured = part.measurements
+    late = measured.first > 2000
+    turned = replace(measured, value=np.where(late, -measured.value, measured.value))
+    past = History(DIM, {"0": replace(part, measurements=turned)})
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    for due in (1200, 1990, 2300, 2800):
+        window = FitWindow(1, 1, due, HORIZON, due)
+        estimate = agent.fit(past.over(window))
+        agent.install(estimate)
+        if due == 2300:
+            assert estimate.diagnostics["alarm"]
+    assert agent.theta @ THETA < -0.99
+    assert agent.prediction.since_round > 1900
+
+
+def test_needed_rounds_are_what_rows_and_their_pairs_need():
+    rows = Measurements(np.array([30, 5, 60]), np.array([30, 7, 60]), np.zeros(3))
+    assert rows.needed_rounds(10) == [(1, 10), (20, 31), (50, 61)]
+    assert Measurements.single(np.array([12, 20]), np.zeros(2)).needed_rounds(10) == [(2, 21)]
+
+
+def test_the_latest_rounds_are_cut_alike_from_more_and_from_less():
+    past, _ = played("mixed")
+    window = FitWindow(1, 1, 1600, HORIZON, 1600)
+    whole = past.over(window)
+    some = whole.since(900)
+    for round in (1000, 1400):
+        one, other = align(whole.since(round)), align(some.since(round))
+        assert (one.contexts == other.contexts).all()
+        assert (one.position == other.position).all()
+        assert (one.before == other.before).all()
+
+
+def test_squares_beyond_a_float_are_left_to_rows():
+    past, _ = played("one")
+    [part] = past.trajectories.values()
+    huge = replace(part, contexts=part.contexts * 1e160)
+    window = FitWindow(1, 1, 1600, HORIZON, 1600)
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    found, sums = agent.fit_keeping(History(DIM, {"": huge}).over(window), None)
+    assert sums is None
+    assert found.theta @ THETA > 0.99

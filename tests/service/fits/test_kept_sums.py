@@ -1,0 +1,179 @@
+"""Fits that go on from kept sums say what fits of all rows say, to the bit, and read little."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import service.fits.past
+from lhb_engine.agents import summed_fit
+from lhb_engine.design import moment_sums
+from lhb_engine.diagnostics import findings
+from lhb_engine.history import History
+from service.commands.sessions import DeleteSession
+from service.fits import history, job
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import run_fit
+from service.fits.record import Fitted
+from service.records import KeptSumsRow
+from service.replay import replay_session
+from service.storage.ports import Store
+from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.service_harness import ServiceHarness
+
+DIM, WEIGHTS = 3, np.array([0.2, 0.0, 0.8])
+THETA = np.array([0.6, -0.64, 0.48])
+
+
+@pytest.fixture
+def harness(
+    tmp_path: Path,
+    store: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> ServiceHarness:
+    """Sums from 64 rounds on."""
+    for module in (summed_fit, history, service.fits.past, findings):
+        monkeypatch.setattr(module, "LATEST", 64)
+    monkeypatch.setattr(moment_sums, "GRAIN", 16)
+    monkeypatch.setattr(job, "read_recent", counted := Counted(history.read_recent))
+    made = ServiceHarness(tmp_path, store)
+    made.read = counted.n_read  # type: ignore[attr-defined]
+    return made
+
+
+class Counted:
+    """Reads a history, and takes note of its measurements."""
+
+    def __init__(self, read: Callable[..., History]) -> None:
+        self.n_read: list[int] = []
+        self._read = read
+
+    def __call__(self, *args: Any) -> History:
+        found = self._read(*args)
+        self.n_read.append(sum(len(part.measurements) for part in found.trajectories.values()))
+        return found
+
+
+class World:
+    """Trajectories whose rewards come late, in another order, some never, some over two rounds."""
+
+    def __init__(self, harness: ServiceHarness, names: tuple[str, ...], url: str) -> None:
+        self.harness, self.names, self.url = harness, names, url
+        self.rng = np.random.default_rng(3)
+        self.chosen: dict[str, list[Any]] = {name: [] for name in names}
+        self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
+        self.n_fits, self.n_from_sums, self.n = 0, 0, 0
+
+    def play(self, n_rounds: int, sign: float = 1.0) -> None:
+        for _ in range(n_rounds):
+            self.n += 1
+            self.harness.now += 1.0
+            name = str(self.rng.choice(self.names))
+            contexts = self.rng.uniform(-1, 1, (4, DIM))
+            decision = self.harness.decide(name, contexts=contexts)
+            chosen = self.chosen[name]
+            chosen.append(contexts[decision.arm])
+            lagged = np.array([*reversed(chosen[-3:])])
+            value = sign * float(WEIGHTS[: len(lagged)] @ lagged @ THETA)
+            value += 0.05 * float(self.rng.standard_normal())
+            at = self.n + float(self.rng.exponential(6.0))
+            kind = self.rng.random()
+            if kind > 0.05:
+                self.waiting.append((at, value, name, {"round": len(chosen)}))
+            for due in sorted(w for w in self.waiting if w[0] <= self.n):
+                self.waiting.remove(due)
+                self.harness.reward(due[1], due[2], **due[3])
+            self.harness.tick()
+            while self.harness.session.fit_due is not None:
+                self.fit()
+
+    def fit(self) -> None:
+        due = self.harness.session.fit_due
+        assert due is not None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(service.fits.past, "usable_sums", lambda *args: None)
+            whole = run_fit(self.url, *self.harness.key, due, 0.0)
+        n = len(self.harness.read)  # type: ignore[attr-defined]
+        text = run_fit(self.url, *self.harness.key, due, 0.0)
+        self.n_from_sums += len(self.harness.read) > n  # type: ignore[attr-defined]
+        assert text is not None
+        assert whole is not None
+        found, expected = json.loads(text), json.loads(whole)
+        for each in (found, expected):
+            each["estimate"].pop("seconds")
+        assert found == expected  # the sums for the next fit among them
+        fitted = Fitted(**json.loads(text))
+        finish = FinishFit(self.harness.key, due, fitted, self.harness.agents, RetryPolicy())
+        self.harness.run(finish)
+        self.n_fits += 1
+
+    def kept(self) -> KeptSumsRow | None:
+        with self.harness.store.reader() as reader:
+            return reader.kept_sums(self.harness.key)
+
+
+@pytest.mark.parametrize("names", [("",), ("", "a", "b")])
+def test_a_session_lives_on_sums(
+    harness: ServiceHarness, names: tuple[str, ...], database_url: str
+) -> None:
+    """Every fit equals that from all rows; replay does too; what a fit reads is bounded."""
+    options = {"seasonality": [{"period": 12}]} if names == ("",) else {}
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": options}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, names, database_url)
+    world.play(260)
+    assert world.n_from_sums >= 4
+    assert world.n_fits > 10
+    row = world.kept()
+    assert row is not None
+    assert row.n_settled >= 128
+    assert row.n_settled % 16 == 0
+    read: list[int] = harness.read  # type: ignore[attr-defined]
+    assert max(read[-3:]) < 200
+    with harness.store.reader() as reader:
+        replay = replay_session(reader, harness.session)
+    assert replay.differences == []
+    assert replay.n_estimates == world.n_fits
+    harness.run(DeleteSession(harness.key))
+    assert world.kept() is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_after_a_change_of_the_world_sums_begin_anew(
+    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (summed_fit, history, service.fits.past, findings):
+        monkeypatch.setattr(module, "LATEST", 300)
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, ("",), database_url)
+    world.play(400)
+    before = world.kept()
+    assert before is not None
+    assert before.first_round == 1
+    world.play(500, sign=-1.0)
+    after = world.kept()
+    assert after is not None
+    assert after.first_round > 300
+    n = world.n_from_sums
+    world.play(300, sign=-1.0)
+    assert world.n_from_sums > n
+    with harness.store.reader() as reader:
+        assert replay_session(reader, harness.session).differences == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_does_not_stay_as_it_was_is_not_summed(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    """A default reward may be replaced by the true one after a fit has used it."""
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 5, "default_reward": 0.0}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, ("",), database_url)
+    world.play(100)
+    assert world.n_fits > 5
+    assert harness.read == []  # type: ignore[attr-defined]

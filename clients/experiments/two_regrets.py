@@ -8,6 +8,7 @@ from clients.experiments.framework.claims import Rule
 from clients.experiments.framework.experiment import Case, Experiment, Scale
 from clients.experiments.framework.intervals import SeedMean
 from clients.experiments.framework.plot_style import band
+from clients.experiments.framework.regret_runs import CONTENDERS, PAPER
 from clients.experiments.framework.slopes import exponent
 from clients.experiments.framework.table import Row, Table
 from clients.experiments.framework.worlds import data_rich
@@ -19,13 +20,13 @@ from lhb_engine.simulation.play import simulate
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AGENTS = ("uniform", "ad_lasso")
+AGENTS = ("uniform", "ad_lasso", PAPER)
 ROUNDS, N_POINTS = 20_000, 12
 LINES = {"regret": "the paper's", "summed": "summed over rounds", "gap": "their difference"}
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List both agents."""
+    """List all agents."""
     return [{"label": label, "seed": seed} for label in AGENTS for seed in range(scale.seeds)]
 
 
@@ -33,7 +34,14 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
     """Play one run, always in process, and return both regrets along it."""
     settings = data_rich(scale, "flat", 5)
     world, n_rounds = settings.world(case["seed"]), 200 if scale.toy else ROUNDS
-    played = simulate(case["label"], world, n_rounds=n_rounds, seed=case["seed"])
+    agent = CONTENDERS[case["label"]]
+    played = simulate(
+        agent.algorithm,
+        world,
+        n_rounds=n_rounds,
+        seed=case["seed"],
+        options=agent.told(settings),
+    )
     summed = regret_by_rounds(world, played.selected)
     first = 2 * settings.horizon
     at = np.geomspace(first, n_rounds, 4 if scale.toy else N_POINTS).round().astype(int)
@@ -68,7 +76,7 @@ def regret_by_rounds(world: LongHorizonEnvironment, selected: Floats) -> Floats:
 
 def draw(table: Table, figure: "Figure") -> None:
     """Draw both regrets and their difference against T."""
-    for axes, (label, own) in zip(figure.subplots(1, 2), table.by("label"), strict=True):
+    for axes, (label, own) in zip(figure.subplots(1, len(AGENTS)), table.by("label"), strict=True):
         for place, (name, words) in enumerate(LINES.items()):
             band(axes, own, "round", name, words, place)
         axes.set(xscale="log", yscale="log", title=label, xlabel="rounds T")

@@ -1,6 +1,7 @@
 """Cache of the sessions' agents, rebuilt from stored state whenever that has changed."""
 
 import json
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from service.writer.unit_of_work import UnitOfWork
 
 MOST_BYTES = 2**28  # of the arrays and states of all cached agents
 LEAST_BYTES = 4096  # that any agent counts as
+MOST_KNOWN = 20_000  # sessions of which `deciding` remembers what decides
+# by session and its number of fits: from and until which round what decides
+_decides: dict[tuple[SessionKey, float, int], tuple[int, float, Deciding]] = {}
 
 
 def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
@@ -45,14 +49,23 @@ def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agen
 def deciding(reader: Reader, session: SessionRow) -> Deciding:
     """Return what the session's next decision is made by.
 
-    The estimate of an agent that learns within an epoch never lapses, so its state, which is large,
-    is not read.
+    The agent is built, and its state read, once after each fit: a listing asks of many sessions.
+    The estimate of an agent that learns within an epoch never lapses.
     """
-    learns = ALGORITHMS[session.algorithm].learns_within_epoch
-    if learns and session.estimate:
+    if ALGORITHMS[session.algorithm].learns_within_epoch and session.estimate:
         return "in_use"
+    version = (session.key, session.created_at, session.n_estimates)
+    since, until, known = _decides.get(version, (0, 0, "none"))
+    if since <= session.n_rounds < until:
+        return known
     state = reader.agent_state(session.key) if session.estimate else None
-    return build_agent(session, state).deciding(session.n_rounds)
+    agent = build_agent(session, state)
+    found = agent.deciding(session.n_rounds)
+    if len(_decides) >= MOST_KNOWN:
+        _decides.clear()
+    has_lapsed = session.n_rounds >= agent.used_until
+    _decides[version] = (session.n_rounds, inf if has_lapsed else agent.used_until, found)
+    return found
 
 
 def held_bytes(live: LiveAgent) -> int:

@@ -1,6 +1,7 @@
 """The anytime agent (docs/model.md 7): schedule, choice of arms, and state."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -65,9 +66,12 @@ class Anytime(Agent):
         """Return what the decision after `n_rounds` rounds of the session is based on."""
         if self.theta is None:
             return "exploring"
-        if self.prediction is None or n_rounds < self._used_until(self.prediction.last_round):
-            return "in_use"
-        return "lapsed"
+        return "in_use" if n_rounds < self.used_until else "lapsed"
+
+    @property
+    def used_until(self) -> float:
+        """The number of rounds at which the installed direction lapses; infinity: never."""
+        return inf if self.prediction is None else self._used_until(self.prediction.last_round)
 
     def _decides(self, draw: Draw) -> bool:
         """Whether this round's choice is by the installed direction."""
@@ -202,8 +206,7 @@ class Anytime(Agent):
             return "exploring"
         if self.prediction is None:
             return "the last direction stays"
-        until = self._used_until(self.prediction.last_round)
-        limit = f"up to round {until:.0f} of the session if no fit confirms it"
+        limit = f"up to round {self.used_until:.0f} of the session if no fit confirms it"
         return f"the last direction stays, {limit}"
 
     @property

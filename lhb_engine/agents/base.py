@@ -7,6 +7,7 @@ agent keeps no decisions: a late reward finds the data of its own round in the h
 from collections.abc import Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -34,10 +35,8 @@ class OptionError(ValueError):
 
     Attributes
     ----------
-    option : str
-        Name of the option.
-    message : str
-        What is wrong with it.
+    option, message : str
+        Its name, and what is wrong with it.
     """
 
     def __init__(self, option: str, message: str) -> None:
@@ -177,6 +176,11 @@ class Agent:
     def deciding(self, n_rounds: int) -> Deciding:
         """Return what the decision after `n_rounds` rounds of the session is based on."""
         return "none" if self.theta is None else "in_use"
+
+    @property
+    def used_until(self) -> float:
+        """The number of rounds at which `deciding` changes without a fit; infinity: never."""
+        return inf
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:
         """Return the values whose largest is chosen in this round, (K, dim) -> (K,): the scores."""

@@ -1,7 +1,8 @@
-"""`lhb bench serve`, `start`, `soak` and `neighbours`: the server's speed and memory."""
+"""`lhb bench serve`, `start`, `soak`, `neighbours`, `users`, `dashboard`: speed and memory."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import typer
@@ -194,3 +195,28 @@ def _users_table(measured: dict[int, dict[str, Any]]) -> Iterator[str]:
     yield "|-" * (len(measured) + 1) + "|"
     for name in next(iter(measured.values())):
         yield f"| {name} | {' | '.join(str(found[name]) for found in measured.values())} |"
+
+
+def dashboard(
+    sessions: Annotated[int, typer.Option(help="Sessions in the list.", min=2)] = 1000,
+    rounds: Annotated[int, typer.Option(help="Rounds of the long session.", min=200)] = 100_000,
+    visits: Annotated[int, typer.Option(help="Visits to each page.", min=1)] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how long Chromium takes to open the list of sessions, and a long session.
+
+    Example: lhb bench dashboard
+    """
+    from clients.bench.server import dashboard as pages
+
+    measured = pages.run(sessions, rounds, visits)
+    show(measured, as_json, _pages_table(measured["visits"]))
+
+
+def _pages_table(visits: dict[str, list[dict[str, float]]]) -> Iterator[str]:
+    yield "| page | shown: median s | longest | whole: median s | longest |"
+    yield "|-|-|-|-|-|"
+    for name, of in visits.items():
+        columns = [[one[key] for one in of] for key in ("shown_seconds", "whole_seconds")]
+        shown = [f"{figure(column):.2f}" for column in columns for figure in (median, max)]
+        yield f"| {name} | {' | '.join(shown)} |"

@@ -7,6 +7,7 @@ import { sparkline } from "./plots.js"
 
 const SPARK = { rounds: 400, bins: 40, brief: true }
 const HEADS = ["compare", "name", "state", "algorithm", "rounds", "trajectories", "last rewards"]
+const SLICE = 60 // rows drawn at once
 const NUMBERS = ["rounds", "trajectories"]
 
 export async function showSessions(main, signal) {
@@ -28,37 +29,55 @@ export async function showSessions(main, signal) {
     make("table", { class: "sessions" }, make("thead", {}, make("tr", {}, ...HEADS.map(head =>
       make("th", { scope: "col", class: NUMBERS.includes(head) ? "number" : null }, head)))), body))
   const chosen = new Set()
+  const isFull = () => chosen.size >= MOST_COMPARED
   const choose = (box, id) => {
     if (box.checked) chosen.add(id)
     else chosen.delete(id)
     compare.disabled = chosen.size < 2
     compare.textContent = chosen.size < 2 ? "Tick two or more to compare" : `Compare ${chosen.size} sessions`
-    for (const row of rows) row.box.disabled = chosen.size >= MOST_COMPARED && !row.box.checked
+    for (const { box } of rows) if (box) box.disabled = isFull() && !box.checked
   }
   const seen = new IntersectionObserver(entries => entries.filter(entry => entry.isIntersecting).forEach(entry => {
     seen.unobserve(entry.target)
-    spark(entry.target, signal)
-  }))
+    if (entry.target === rest) more()
+    else spark(entry.target, signal)
+  }), { rootMargin: "200px" })
   const rows = sessions.map(session => {
-    const words = state(session), title = session.name || session.id
+    const words = state(session)
+    return { session, words, text: `${session.name} ${session.id} ${session.algorithm} ${words[0]}`.toLowerCase() }
+  })
+  const draw = row => {
+    const { session, words } = row
+    const title = session.name || session.id
     const canvas = make("canvas", { class: "spark", "data-id": session.id, "aria-hidden": "true" })
-    const box = make("input", { type: "checkbox", "aria-label": `Compare ${title}`, onchange: () => choose(box, session.id) })
-    const node = make("tr", {}, make("td", {}, box), make("td", {}, make("a", { href: `#/sessions/${session.id}` }, title)),
+    row.box = make("input", { type: "checkbox", "aria-label": `Compare ${title}`, disabled: isFull(), onchange: () => choose(row.box, session.id) })
+    row.node = make("tr", {}, make("td", {}, row.box), make("td", {}, make("a", { href: `#/sessions/${session.id}` }, title)),
       make("td", {}, badge(words)), make("td", {}, session.algorithm),
       make("td", { class: "number" }, number(session.n_rounds)), make("td", { class: "number" }, number(session.n_trajectories)),
       make("td", {}, canvas))
-    return { node, canvas, box, text: `${session.name} ${session.id} ${session.algorithm} ${words[0]}`.toLowerCase() }
-  })
+    seen.observe(canvas)
+  }
+  // rows are drawn as the reader comes to them: a browser takes seconds to lay out a thousand
+  let found = rows
+  const more = () => {
+    const next = found.slice(body.children.length, body.children.length + SLICE)
+    next.filter(row => !row.node).forEach(draw)
+    body.append(...next.map(row => row.node))
+    rest.hidden = body.children.length >= found.length
+    rest.textContent = `Show more: ${number(found.length - body.children.length)} are left`
+    if (!rest.hidden) seen.observe(rest)
+  }
+  const rest = make("button", { onclick: more })
   const filter = () => {
     const wanted = search.value.trim().toLowerCase()
-    const found = rows.filter(row => row.text.includes(wanted))
-    body.replaceChildren(...found.map(row => row.node))
-    found.forEach(row => seen.observe(row.canvas))
+    found = rows.filter(row => row.text.includes(wanted))
+    body.replaceChildren()
+    more()
     count.textContent = wanted ? `${found.length} of ${rows.length} sessions` : `${rows.length} sessions`
     announce(count.textContent)
   }
   main.replaceChildren(make("h1", {}, "Sessions"), make("label", { for: "search", class: "hidden" }, "Search"),
-    make("div", { class: "bar" }, search, compare), count, list)
+    make("div", { class: "bar" }, search, compare), count, list, rest)
   choose({ checked: false }, null)
   search.addEventListener("input", filter)
   signal.addEventListener("abort", () => seen.disconnect())

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from service.agent_cache import LEAST_BYTES, held_bytes
+from service.agent_cache import LEAST_BYTES, deciding, held_bytes
+from service.records import SessionKey
 from tests.service.service_harness import ServiceHarness
 
 DIM = 64  # A^-1 is 32 kB, and its JSON more
@@ -59,3 +61,30 @@ def test_a_state_counts_once_it_is_stored(harness: ServiceHarness) -> None:
     assert live.state is not None
     assert held_bytes(live) >= LEAST_BYTES + len(live.state) + 8 * (2 * 2 + 2)
     assert harness.agents._agents.n_bytes == held_bytes(live)
+
+
+def test_what_decides_is_read_once_after_each_fit(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create()
+    n_read = 0
+
+    def says() -> str:
+        nonlocal n_read
+        with harness.store.reader() as reader:
+            read = reader.agent_state
+
+            def counted(key: SessionKey) -> str | None:
+                nonlocal n_read
+                n_read += 1
+                return read(key)
+
+            monkeypatch.setattr(reader, "agent_state", counted)
+            return deciding(reader, harness.session)
+
+    assert (says(), says()) == ("none", "none")
+    harness.rounds(4)
+    harness.finish(4)
+    assert (says(), says(), n_read) == ("in_use", "in_use", 1)
+    harness.rounds(1)
+    assert (says(), n_read) == ("in_use", 1)

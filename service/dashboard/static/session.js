@@ -78,9 +78,9 @@ function layout(session) {
   })
 
   const update = async (now, path, signal) => {
-    const [series, estimates, epochs] = await Promise.all([
+    const [series, estimates, epochs, earned] = await Promise.all([
       get(`${path}/series`, { rounds: 2000, bins: 100 }, signal), all(`${path}/estimates`, { cursor: newest }, signal),
-      all(`${path}/epochs`, { cursor: Math.max(0, newest - LAST_FITS) }, signal),
+      all(`${path}/epochs`, { cursor: Math.max(0, newest - LAST_FITS) }, signal), creditTable(now, path, signal),
     ])
     labels = features(now)
     status.replaceChildren(badge(state(now, series.alarm)))
@@ -106,7 +106,7 @@ function layout(session) {
     for (const fit of estimates) missing.set(fit.number, fit.n_missing)
     fits.replaceChildren(fits.firstChild, fitTable(epochs, missing))
     quality.replaceChildren(quality.firstChild, dataFacts(now, series))
-    credit.replaceChildren(credit.firstChild, await creditTable(now, path, signal))
+    credit.replaceChildren(credit.firstChild, earned)
   }
   return { nodes, update, say }
 }

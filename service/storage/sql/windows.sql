@@ -68,10 +68,11 @@ order by d.position
 
 -- name: arrivals
 -- of each measurement within the rounds: seconds from the decision of its last round until it came,
--- and whether its trajectory's next round had begun
+-- and whether its trajectory's next round had begun; the + keeps SQLite from looking for the decision
+-- among all up to w.last
 select m.at - d.at, n.at is not null and n.at < m.at from {spans} w cross join measurements m
 join decisions d on d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
-    and d.round = m.last_round
+    and d.round = +m.last_round
 left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = w.trajectory
     and n.round = m.last_round + 1
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory

@@ -1,0 +1,49 @@
+"""What is read of a session's last rounds costs as much after many rounds as after few."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.commands.append_history import Log, append_history
+from service.storage.sqlite.reader import SqliteReader
+from tests.service.service_harness import ServiceHarness
+
+READ = 50  # rounds
+READS: dict[str, Callable[..., Any]] = {
+    "rounds": lambda reader, *place: list(reader.window_rounds(*place, 3)),
+    "measurements": lambda reader, *place: list(reader.window_measurements(*place, 3, 10**9)),
+    "explored": lambda reader, *place: reader.explored(*place),
+    "arrivals": lambda reader, *place: reader.arrivals(*place),
+}
+
+
+def thousands_of_steps(harness: ServiceHarness, read: Callable[..., Any]) -> int:
+    """Of SQLite's virtual machine, for the last rounds of the session."""
+    session, n_steps = harness.session, 0
+
+    def count() -> None:
+        nonlocal n_steps
+        n_steps += 1
+
+    with harness.store.reader() as reader:
+        assert isinstance(reader, SqliteReader)
+        reader.connection.set_progress_handler(count, 1000)
+        read(reader, session.key, session.n_rounds - READ + 1, session.n_rounds)
+        reader.connection.set_progress_handler(None, 0)
+    return n_steps
+
+
+@pytest.mark.parametrize("trajectories", [("",), ("a",), ("a", "b")])
+def test_steps_do_not_grow_with_the_rounds_before(
+    harness: ServiceHarness, trajectories: tuple[str, ...]
+) -> None:
+    harness.create(dim=2)
+    steps = []
+    for n_rounds in (100, 3000):
+        for trajectory in trajectories:
+            log = Log(harness.key, trajectory, np.ones((n_rounds, 2)), [0.5] * n_rounds, None)
+            harness.run_large(append_history(log, harness.agents, lambda *left: None))
+        steps.append({name: thousands_of_steps(harness, read) for name, read in READS.items()})
+    assert all(steps[1][name] <= 2 * steps[0][name] + 2 for name in READS), steps

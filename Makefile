@@ -28,7 +28,7 @@ lint: .venv/installed
 
 # three processes on two cores: much of a test's time is waiting for servers that it started
 WORKERS ?= 3
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=25
 
 test: lint
 	$(PYTEST) -m "not slow"

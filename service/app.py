@@ -40,6 +40,7 @@ from service.storage.ports import Store
 from service.sweeper import Sweeper
 from service.web.api_keys import Keyring
 from service.web.error_answers import ERROR_ANSWERS
+from service.web.full_tenants import FullTenants
 from service.web.key_watch import KeyWatch
 from service.web.middleware import Middleware
 from service.web.roles import refuse_by_role
@@ -112,11 +113,14 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         sweeper.start(service)
         watch = app.state.key_watch = KeyWatch(keyring, service)
         await watch.start()
+        full_tenants = FullTenants(service)
+        await full_tenants.start()
         log_start("server", settings)
         try:
             yield
         finally:
             await watch.close()
+            await full_tenants.close()
             await sweeper.close()
             await service.fits.close()
             await service.writer.close()

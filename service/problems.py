@@ -68,6 +68,7 @@ class ProblemCode(StrEnum):
         "The name belongs to a session that was created with another body.",
     )
     KEY_NOT_IN_USE = "key_not_in_use", 409, "The key is revoked, or has expired."
+    LIMIT_REACHED = "limit_reached", 409, "The tenant or the session has as much as it may have."
     EVENT_CONFLICT = (
         "event_conflict",
         409,

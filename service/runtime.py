@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from starlette.requests import Request
 
 from service.agent_cache import Agents
+from service.commands.limits import Limits
 from service.metrics import Metrics
 from service.parsing_processes import ParsingProcesses
 from service.playground import Playground
@@ -65,10 +66,16 @@ class Service:
     readers: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(MAX_READS, thread_name_prefix="reader")
     )
+    limits: Limits = field(init=False)
+    full_tenants: set[str] = field(default_factory=set)  # see `service.web.full_tenants`
     exports: Places = field(default_factory=lambda: Places(MAX_EXPORTS))
     streams: Places = field(default_factory=lambda: Places(MAX_STREAMS))
     imports: TenantLimit = field(default_factory=lambda: TenantLimit(1))
     reads: TenantLimit = field(default_factory=lambda: TenantLimit(MAX_READS // 2))
+
+    def __post_init__(self) -> None:
+        """Take the limits from the settings."""
+        self.limits = Limits.of(self.settings)
 
     async def read(self, work: Callable[[], T]) -> T:
         """Run a blocking function, usually a read of the database, in a reader thread."""

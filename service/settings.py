@@ -3,6 +3,7 @@
 import os
 import sys
 from difflib import get_close_matches
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import quote
@@ -132,6 +133,28 @@ class Settings(BaseSettings):
         description="requests that may come at once after a pause, where "
         "requests_per_second is set",
     )
+    trusted_proxies: str = Field(
+        default="",
+        description="addresses and networks of proxies, separated by commas, whose "
+        "X-Forwarded-For names the client",
+    )
+    max_arms: int = Field(default=0, ge=0, description="maximum number of arms; 0: 100 000")
+    max_dim: int = Field(default=0, ge=0, description="maximum `dim` of a session; 0: 100 000")
+    max_horizon: int = Field(
+        default=0, ge=0, description="maximum `horizon` of a session; 0: 1 000 000"
+    )
+    max_sessions: int = Field(
+        default=0, ge=0, description="maximum number of sessions of a tenant; 0: unlimited"
+    )
+    max_trajectories: int = Field(
+        default=0, ge=0, description="maximum number of trajectories of a session; 0: unlimited"
+    )
+    max_tenant_mb: int = Field(
+        default=0,
+        ge=0,
+        description="about how much a tenant may store, by the rounds and rewards of its sessions, "
+        "looked at every 30 s; 0: unlimited",
+    )
     max_queue: int = Field(
         default=10_000, gt=0, description="maximum number of commands that wait for a transaction"
     )
@@ -166,6 +189,13 @@ class Settings(BaseSettings):
     @classmethod
     def _in_lower_case(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, value: str) -> str:
+        for part in filter(None, map(str.strip, value.split(","))):
+            ip_network(part)
+        return value
 
     @model_validator(mode="after")
     def _put_password_into_url(self) -> Self:

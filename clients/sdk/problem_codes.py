@@ -19,6 +19,7 @@ ProblemCode = Literal[
     "archived",
     "session_conflict",
     "key_not_in_use",
+    "limit_reached",
     "event_conflict",
     "reward_conflict",
     "fits_by_epochs",

@@ -78,6 +78,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         raise Problem(ProblemCode.MISSING, "a decision needs contexts (or skip: true)", "contexts")
     else:
         contexts = read_contexts(given)
+        service.limits.refuse_arms(len(contexts))
         check_arms(len(contexts), arm_ids, forced)
     rewards = read_rewards(asked["rewards"], trajectory) if "rewards" in asked else []
     event_id = asked.get("event_id")
@@ -97,6 +98,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         forced,
         rewards,
         digest,
+        service.limits,
     )
 
 

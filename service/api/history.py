@@ -32,7 +32,7 @@ async def post_history(session_id: str, request: Request) -> Response:
         asked = await service.parsing.run(read_history, body)
     else:
         asked = read_history(body)
-    log = Log((tenant_of(request), session_id), **asked)
+    log = Log((tenant_of(request), session_id), **asked, limits=service.limits)
     done = await service.slices.run(append_history(log, service.agents, service.abandon))
     answer = {
         "first_round": done.first_round,

@@ -16,6 +16,7 @@ from service.api.response_types import RankAnswer
 from service.api.sessions import read_session
 from service.commands.contexts import arms_of, numbers_of
 from service.records import SessionRow
+from service.runtime import service_of
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
@@ -39,6 +40,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
     asked = RANK.read(await request.body())
     given = read_contexts(asked["contexts"])
     trajectory, arm_ids = asked.get("trajectory") or "", asked.get("arm_ids")
+    service_of(request).limits.refuse_arms(len(given))
     check_arms(len(given), arm_ids)
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:

@@ -140,6 +140,7 @@ async def post_session(request: Request) -> Response:
         service.settings.allow_oracles,
         allowed_cost(service.settings),
         actor_of(request),
+        service.limits,
     )
     session, is_new = await service.writer.submit(create)
     location = f"/v1/sessions/{session.id}"

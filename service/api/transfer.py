@@ -157,7 +157,7 @@ async def post_import(
             else:
                 prepared = await service.read(lambda: prepare_import(*given))
             session_answer(prepared.session, "none")  # a session that cannot be shown fails here
-            write = import_session(prepared, service.abandon, actor_of(request))
+            write = import_session(prepared, service.abandon, actor_of(request), service.limits)
             session, is_new = await service.slices.run(write)
     location = f"/v1/sessions/{session.id}"
     answer = await written_session(service, session)

@@ -10,6 +10,7 @@ from service.agent_cache import Agents, build_agent
 from service.commands.contexts import numbers_of
 from service.commands.decisions import Decide
 from service.commands.hidden_write import hide_for, own
+from service.commands.limits import NO_LIMITS, Limits
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import apply_rewards, plan_rewards
 from service.commands.sessions import (
@@ -64,6 +65,7 @@ class Log:
     rewards: list[float | None]
     import_id: str | None = None
     digest: bytes | None = None
+    limits: Limits = NO_LIMITS
 
     @property
     def trajectory_key(self) -> TrajectoryKey:
@@ -147,6 +149,7 @@ class AppendSlice(Command[Appended | Appending]):
         log, done = self.log, self.done
         if done is None:
             session = find_session(uow, log.key)
+            log.limits.refuse_trajectory(uow, session, log.trajectory_key)
             known = self._known(uow)
             if known is not None:
                 return known

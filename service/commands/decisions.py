@@ -9,6 +9,7 @@ from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.agent_cache import Agents
 from service.commands.contexts import are_few, arms_of, numbers_of
+from service.commands.limits import NO_LIMITS, Limits
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
@@ -61,6 +62,7 @@ class Decide(Command[Taken | Blocked]):
     forced_arm: int | None = None
     rewards: list[Reward] = field(default_factory=list)
     digest: bytes | None = None
+    limits: Limits = NO_LIMITS
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
@@ -94,6 +96,8 @@ class Decide(Command[Taken | Blocked]):
                 return self._again(known)
         if session.archived_at is not None:
             refuse_archived(session)
+        if self.limits.trajectories:
+            self.limits.refuse_trajectory(uow, session, key)
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not None and contexts is not None:

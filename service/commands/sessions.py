@@ -13,6 +13,7 @@ from lhb_engine.randomness import SEED_LIMIT
 from service.agent_cache import build_agent
 from service.commands.audit import note
 from service.commands.hidden_write import refuse_appending
+from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.schedule import open_schedule
 from service.names import ONE_HOT, Names, check_names
@@ -68,6 +69,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
     allow_oracles: bool
     allowed: FitCost | None = None  # what a fit may cost; None: anything
     by: Actor = COMMAND_LINE
+    limits: Limits = NO_LIMITS
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session, and whether it is new."""
@@ -79,6 +81,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
                 return known, False
             refuse_id_as_name(name)
         session = self._session(uow, request)
+        self.limits.refuse_session(uow, session)
         agent = first_agent(session, self.allow_oracles)
         if self.allowed is not None:
             refuse_costly(session, self.allowed)

@@ -17,15 +17,15 @@ from service.records import (
     number_in,
 )
 from service.storage.history_reader import HistoryReader
-from service.storage.key_reader import KeyReader
 from service.storage.sql.columns import COLUMNS
+from service.storage.tenant_reader import TenantReader
 
 FOR_EVER = 2**62
 Selected = tuple[int, int, bytes]  # round, position, and the context's bytes
 PAGE_BYTES = 2**20  # a paged read stops one row after it exceeds this size
 
 
-class Reader(HistoryReader, KeyReader):
+class Reader(HistoryReader, TenantReader):
     """Reads inside a transaction that the caller has begun; an adapter runs the statements.
 
     The reader of a store sees a snapshot of the committed rows. The reader of a transaction also
@@ -63,10 +63,6 @@ class Reader(HistoryReader, KeyReader):
     def unfinished(self) -> list[tuple[SessionKey, int | None, float | None]]:
         """Return sessions with a due fit or a wake-up time: key, due round and time of each."""
         return [((tenant, id), due, at) for tenant, id, due, at in self._all("unfinished")]
-
-    def due_by_tenant(self) -> list[tuple[str, int, int]]:
-        """Return of each tenant with due fits their number, and the most rounds since one is."""
-        return self._all("due_by_tenant")
 
     def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
         """Return a trajectory, or None."""

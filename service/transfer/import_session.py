@@ -7,6 +7,7 @@ from pathlib import Path
 
 from service.commands.audit import note
 from service.commands.hidden_write import hide_for, own
+from service.commands.limits import NO_LIMITS, Limits
 from service.commands.sessions import find_session, new_id
 from service.fits.schedule import announce
 from service.problems import Problem, ProblemCode
@@ -43,6 +44,7 @@ class BeginImport(Command[tuple[SessionRow, bool]]):
     session: SessionRow
     mark: str
     writer: str
+    limits: Limits = NO_LIMITS
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session with its id and True, or the one that this import made before.
@@ -55,6 +57,7 @@ class BeginImport(Command[tuple[SessionRow, bool]]):
         known = imported_before(uow, self.session, self.mark)
         if known is not None:
             return known, False
+        self.limits.refuse_session(uow, self.session)
         now, mark = uow.now, None if self.session.name is None else self.mark
         while True:  # the same file under another name may come within the id's millisecond
             session = replace(self.session, id=new_id(now, mark))
@@ -161,6 +164,7 @@ def import_session(
     prepared: PreparedImport,
     abandon: Callable[[SessionKey, str], None],
     by: Actor = COMMAND_LINE,
+    limits: Limits = NO_LIMITS,
 ) -> LargeWrite[tuple[SessionRow, bool]]:
     """Yield the commands of an import; return the session and whether it is new.
 
@@ -173,9 +177,11 @@ def import_session(
         show.
     by : Actor
         Who imports.
+    limits : Limits
+        What the tenant may make; of trajectories, an import takes any number.
     """
     writer = secrets.token_hex(8)
-    session, is_new = yield BeginImport(prepared.session, prepared.mark, writer)
+    session, is_new = yield BeginImport(prepared.session, prepared.mark, writer, limits)
     if not is_new:
         return session, False
     is_shown = False

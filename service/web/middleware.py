@@ -17,6 +17,8 @@ from service.runtime import Service
 from service.settings import Settings
 from service.web.api_keys import EVERYBODY, Keyring
 from service.web.browser_guard import BrowserGuard
+from service.web.full_tenants import refuse_full
+from service.web.proxies import TrustedProxies
 from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_ids import RequestIds, trace_of
@@ -63,6 +65,7 @@ class Middleware:
         self._guard = BrowserGuard(settings.allowed_hosts)
         self._memory = BodyMemory(max(settings.max_bodies_bytes, settings.max_body_bytes))
         self._ids = RequestIds()
+        self._proxies = TrustedProxies(settings.trusted_proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or pass on a lifespan event."""
@@ -87,6 +90,8 @@ class Middleware:
         scope["lhb.request_id"] = request_id.decode()
         REQUEST_ID.set(scope["lhb.request_id"])
         body = RequestBody(scope, receive, self._settings, self._deadlines, self._memory)
+        if self._proxies:
+            self._proxies.find_client(scope)
         try:
             if "\0" in scope["path"]:
                 raise Problem(ProblemCode.UNKNOWN_ROUTE, "a path holds no zero byte")
@@ -108,6 +113,7 @@ class Middleware:
             else:
                 handler, scope["lhb.route"], session_id = hot
                 refuse_role(access.rank, "POST", scope["lhb.route"])
+                refuse_full(self._service(), access.tenant)
                 if scope["query_string"]:
                     refuse_parameters(scope)
                 content = await body.read()

@@ -3,6 +3,8 @@
 from fastapi import Request
 
 from service.problems import Problem, ProblemCode
+from service.runtime import service_of
+from service.web.full_tenants import refuse_full
 
 ROLES = ("reader", "writer", "admin")  # each may what those before it may
 NO_KEY, READER, WRITER, ADMIN = range(-1, len(ROLES))
@@ -92,6 +94,11 @@ def refuse_role(rank: int, method: str, route: str) -> None:
 
 
 async def refuse_by_role(request: Request) -> None:
-    """Refuse a request by `refuse_role`. Every FastAPI route depends on this."""
-    rank = request.scope["lhb.access"].rank
-    refuse_role(rank, request.method, request.scope["route"].path)
+    """Refuse a request by `refuse_role`, and what stores more by `refuse_full`.
+
+    Every FastAPI route depends on this.
+    """
+    access, route = request.scope["lhb.access"], request.scope["route"].path
+    refuse_role(access.rank, request.method, route)
+    if request.method == "POST" and NEEDED.get((request.method, route)) == WRITER:
+        refuse_full(service_of(request), access.tenant)

@@ -18,6 +18,14 @@ where tenant = $1 and id > $2 and ($3 or archived_at is null) order by id limit 
 select tenant, id, fit_due, wake_at from sessions
 where fit_due is not null or wake_at is not null
 
+-- name: n_sessions
+select count(*) from (select 1 from sessions where tenant = $1 limit $2) s
+
+-- name: stored_by_tenant
+-- about: a decision has its context and some 250 bytes, with indices; a measurement 150
+select tenant, sum(n_rounds * (8.0 * dim + 250) + n_measurements * 150.0)
+from {all_of_sessions} group by tenant
+
 -- name: due_by_tenant
 -- the first condition is that of the index
 select tenant, count(*), max(n_rounds - fit_due) from {all_of_sessions}

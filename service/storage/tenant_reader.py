@@ -1,4 +1,4 @@
-"""Reads of API keys and of the audit log, the same for every SQL database."""
+"""Reads about tenants: their keys, the audit log, and what they have stored."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from service.records import ApiKey, AuditRow
 
 
-class KeyReader(ABC):
-    """The part of a `Reader` that knows keys; an adapter runs the statements."""
+class TenantReader(ABC):
+    """The part of a `Reader` that knows tenants; an adapter runs the statements."""
 
     @abstractmethod
     def _all(self, name: str, *values: Any) -> list[Any]:
@@ -16,6 +16,18 @@ class KeyReader(ABC):
     def n_bytes(self) -> int:
         """Return the size of the database."""
         return int(self._all("n_bytes")[0][0])
+
+    def count_sessions(self, tenant: str, most: int) -> int:
+        """Count a tenant's sessions, up to `most`."""
+        return int(self._all("n_sessions", tenant, most)[0][0])
+
+    def stored_by_tenant(self) -> list[tuple[str, float]]:
+        """Return of each tenant about how many bytes its sessions' rows take."""
+        return self._all("stored_by_tenant")
+
+    def due_by_tenant(self) -> list[tuple[str, int, int]]:
+        """Return of each tenant with due fits their number, and the most rounds since one is."""
+        return self._all("due_by_tenant")
 
     def api_keys(self) -> list[ApiKey]:
         """Return the API keys of all tenants, revoked ones too."""

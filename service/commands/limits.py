@@ -1,0 +1,69 @@
+"""What a tenant may make of everything, by the operator's settings."""
+
+from dataclasses import dataclass
+
+from service.problems import Problem, ProblemCode
+from service.records import SessionRow, TrajectoryKey
+from service.settings import Settings
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest sizes and counts; 0: only what the service itself can do limits them."""
+
+    arms: int = 0
+    dim: int = 0
+    horizon: int = 0
+    sessions: int = 0  # of a tenant
+    trajectories: int = 0  # of a session
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Limits":
+        """Return the limits that the settings name."""
+        return cls(
+            settings.max_arms,
+            settings.max_dim,
+            settings.max_horizon,
+            settings.max_sessions,
+            settings.max_trajectories,
+        )
+
+    def refuse_arms(self, n_arms: int) -> None:
+        """Raise a 422 if a decision has too many arms."""
+        _refuse_more("contexts", n_arms, self.arms, "arms")
+
+    def refuse_session(self, uow: UnitOfWork, session: SessionRow) -> None:
+        """Refuse a new session.
+
+        Raises
+        ------
+        Problem
+            422 out_of_range: it is too large; 409 limit_reached: the tenant has as many as it may.
+        """
+        _refuse_more("dim", session.dim, self.dim, "numbers in a context")
+        _refuse_more("horizon", session.horizon, self.horizon, "lags")
+        if self.sessions:
+            n = uow.stored.count_sessions(session.tenant, self.sessions)
+            _refuse_one_more(n, self.sessions, "sessions, archived ones too")
+
+    def refuse_trajectory(self, uow: UnitOfWork, session: SessionRow, key: TrajectoryKey) -> None:
+        """Raise a 409 if a trajectory would be new, and the session has as many as it may."""
+        if 0 < self.trajectories <= session.n_trajectories and not uow.trajectory(key).n_decisions:
+            n = session.n_trajectories
+            _refuse_one_more(n, self.trajectories, "trajectories in this session", "trajectory")
+
+
+NO_LIMITS = Limits()
+
+
+def _refuse_more(field: str, n: int, most: int, what: str) -> None:
+    if 0 < most < n:
+        detail = f"{field}: this server takes at most {most} {what}, not {n}"
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, field)
+
+
+def _refuse_one_more(n: int, most: int, what: str, field: str | None = None) -> None:
+    if n >= most:
+        detail = f"there are {most} {what}, which is the limit of this server"
+        raise Problem(ProblemCode.LIMIT_REACHED, detail, field)

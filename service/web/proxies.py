@@ -1,0 +1,64 @@
+"""The client's own address behind proxies that the operator names."""
+
+import ipaddress
+
+from starlette.types import Scope
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class TrustedProxies:
+    """The proxies whose X-Forwarded-For header is believed.
+
+    Parameters
+    ----------
+    named : str
+        Addresses and networks, separated by commas.
+
+    Raises
+    ------
+    ValueError
+        One of them is neither.
+    """
+
+    def __init__(self, named: str) -> None:
+        parts = [part.strip() for part in named.split(",") if part.strip()]
+        self._networks: list[Network] = [ipaddress.ip_network(part) for part in parts]
+
+    def __bool__(self) -> bool:
+        """Return whether any proxy is trusted."""
+        return bool(self._networks)
+
+    def find_client(self, scope: Scope) -> None:
+        """Set the scope's client to the last address that no trusted proxy has.
+
+        Each proxy appends the address that it was asked from. What stands before the first address
+        that is not trusted may have been made up by the client.
+        """
+        if scope.get("client") is None:
+            return
+        headers = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        forwarded = b",".join(headers).decode("latin-1").split(",")
+        address, port = scope["client"]
+        while forwarded and self._is_trusted(address):
+            said = forwarded.pop().strip()
+            if not _is_address(said):
+                break
+            address, port = said, 0
+        scope["client"] = address, port
+
+    def _is_trusted(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        plain = getattr(found, "ipv4_mapped", None) or found
+        return any(plain in network for network in self._networks)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -33,8 +33,33 @@ def config(*arguments: str) -> dict[str, Any]:
 
 def test_the_embedded_compose_file_is_valid_and_private() -> None:
     server = config("-f", "docker-compose.embedded.yml")["services"]["server"]
+    check_confined("server", server)
     assert server["ports"] == ["127.0.0.1:8080:8080/tcp"]
     assert server["volumes"][0].endswith("/data:rw")
+
+
+def check_confined(name: str, service: dict[str, Any]) -> None:
+    """Its files cannot be written, it gains no rights, and takes no more than its share."""
+    assert service["read_only"] is True, name
+    assert service["cap_drop"] == ["ALL"], name
+    assert service["security_opt"] == ["no-new-privileges:true"], name
+    assert service["pids_limit"], name
+    assert service["mem_limit"], name
+    assert service["cpus"], name
+    assert service["restart"], name
+
+
+def test_the_door_for_other_machines_is_tls_and_asks_for_keys() -> None:
+    services = config("-f", "docker-compose.yml", "-f", "docker-compose.tls.yml")["services"]
+    for name, service in services.items():
+        for port in service.get("ports", []):  # docker-compose writes them in either form
+            said = port if isinstance(port, str) else f"{port['published']}:{port['target']}/tcp"
+            assert said.startswith("127.0.0.1:") or (name, said) == ("proxy", "8443:8443/tcp")
+    assert len(services["proxy"]["ports"]) == 2
+    assert services["api"]["environment"]["LHB_INSECURE_BIND"] == "false"
+    assert set(_secrets(services["proxy"])) == {"tls_certificate", "tls_key"}
+    ignored = (ROOT / "deploy/secrets/.gitignore").read_text().split()
+    assert ignored == ["*", "!.gitignore"]
 
 
 def test_the_compose_file_is_valid_confined_and_private() -> None:
@@ -44,11 +69,7 @@ def test_the_compose_file_is_valid_confined_and_private() -> None:
         *("postgres", "migrate", "api", "worker", "proxy", "prometheus", "grafana")
     }
     for name, service in services.items():
-        assert service["read_only"] is True, name
-        assert service["cap_drop"] == ["ALL"], name
-        assert service["mem_limit"], name
-        assert service["cpus"], name
-        assert service["restart"], name
+        check_confined(name, service)
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
         assert service.get("user") != "root", name
         assert not any(

@@ -117,7 +117,8 @@ async def get_docs() -> Response:
     """Show the OpenAPI schema on a page that loads nothing from other sites."""
     page = files("service.api").joinpath("docs_page.html").read_text()
     policy = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'"
-    headers = {"content-security-policy": f"{policy}; script-src 'unsafe-inline'"}
+    policy += "; script-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+    headers = {"content-security-policy": policy, "x-content-type-options": "nosniff"}
     return HTMLResponse(page, headers=headers)
 
 

@@ -26,6 +26,12 @@ from service.web.roles import refuse_role
 
 log = structlog.get_logger()
 JSON_TYPE = (b"content-type", b"application/json")
+# for a browser that is shown an answer: it is data, of whoever asked, and no page
+API_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
 PROBLEM_TYPE = (b"content-type", MEDIA_TYPE.encode())
 
 
@@ -82,6 +88,8 @@ class Middleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                if scope["path"].startswith("/v1/"):
+                    message["headers"] += API_HEADERS
                 if not body.is_whole and "lhb.connection" in scope:
                     await scope["lhb.connection"].begin_answer(scope, message, send)
                     return

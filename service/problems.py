@@ -51,11 +51,7 @@ class ProblemCode(StrEnum):
     UNAUTHORIZED = "unauthorized", 401, "The request carries no key that this server knows."
     FORBIDDEN = "forbidden", 403, "The role or the tenant of the key does not allow this."
     UNKNOWN_ROUTE = "unknown_route", 404, "There is no such path."
-    UNKNOWN_SESSION = (
-        "unknown_session",
-        404,
-        "There is no such session, or it belongs to another tenant.",
-    )
+    UNKNOWN_SESSION = "unknown_session", 404, "There is no such session, or it is another tenant's."
     UNKNOWN_EVENT = "unknown_event", 404, "The session has no decision with this event_id."
     UNKNOWN_KEY = "unknown_key", 404, "There is no API key with this id."
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "The path does not take this method."

@@ -71,7 +71,8 @@ class Middleware:
         self._guard = BrowserGuard(settings.allowed_hosts)
         self._memory = BodyMemory(max(settings.max_bodies_bytes, settings.max_body_bytes))
         self._ids = RequestIds()
-        self._proxies = TrustedProxies(settings.trusted_proxies)
+        named = settings.trusted_proxies
+        self._proxies = TrustedProxies(named) if named else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or pass on a lifespan event."""
@@ -98,7 +99,7 @@ class Middleware:
         scope["lhb.request_id"] = request_id.decode()
         REQUEST_ID.set(scope["lhb.request_id"])
         body = RequestBody(scope, receive, self._settings, self._deadlines, self._memory)
-        if self._proxies:
+        if self._proxies is not None:
             self._proxies.find_client(scope)
         try:
             if "\0" in scope["path"]:

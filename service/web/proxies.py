@@ -25,10 +25,6 @@ class TrustedProxies:
         parts = [part.strip() for part in named.split(",") if part.strip()]
         self._networks: list[Network] = [ipaddress.ip_network(part) for part in parts]
 
-    def __bool__(self) -> bool:
-        """Return whether any proxy is trusted."""
-        return bool(self._networks)
-
     def find_client(self, scope: Scope) -> None:
         """Set the scope's client to the last address that no trusted proxy has.
 

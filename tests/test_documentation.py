@@ -14,7 +14,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # made by people or by commands where they run; a bare name with another ending is a user's file
 NOT_KEPT = {
-    f"deploy/secrets/{name}" for name in ("postgres_password", "grafana_password", "metrics_key")
+    f"deploy/secrets/{name}"
+    for name in (
+        *("postgres_password", "grafana_password", "metrics_key"),
+        *("tls_certificate", "tls_key"),
+    )
 } | {"loop.py"}
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")

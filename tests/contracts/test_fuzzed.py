@@ -19,9 +19,9 @@ ENDLESS = "/v1/sessions/{session_id}/changes"  # each answer streams for 25 s
 ITEMS_ANSWER = "/v1/batch"  # 200, and each item its own status
 
 
-def create(client: httpx.Client) -> str:
+def create(client: httpx.Client, algorithm: str = "lin_ucb") -> str:
     """A session with an event, its reward, and a round that has none yet."""
-    body = {"algorithm": "lin_ucb", "dim": 2, "horizon": 4}
+    body = {"algorithm": algorithm, "dim": 2, "horizon": 4}
     session = str(client.post("/v1/sessions", json=body).json()["id"])
     path = f"/v1/sessions/{session}"
     client.post(f"{path}/decisions", json={"contexts": ARMS, "event_id": "e"}).raise_for_status()
@@ -64,7 +64,9 @@ def fuzz(operation: Any, mode: str, client: httpx.Client) -> set[int]:
     besides = [checks.positive_data_acceptance]  # a well-formed request may still be wrong
     if operation.path == ITEMS_ANSWER:
         besides.append(checks.negative_data_rejection)
-    session = create(client)
+    # only `anytime` fits when it is asked to
+    algorithm = "anytime" if operation.path.endswith("/fits") else "lin_ucb"
+    session = create(client, algorithm)
     statuses = set()
 
     @settings(
@@ -79,7 +81,7 @@ def fuzz(operation: Any, mode: str, client: httpx.Client) -> set[int]:
         nonlocal session
         if is_aimed:
             if case.method in ("DELETE", "PATCH"):
-                session = create(client)
+                session = create(client, algorithm)
             if "session_id" in case.path_parameters:
                 case.path_parameters["session_id"] = session
             if "key_id" in case.path_parameters:

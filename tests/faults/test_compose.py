@@ -136,23 +136,46 @@ def proxy(ports: list[int]) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """With the role, the database and the password of the compose file."""
     nginx()
     server = PostgresServer()
     server.start()
-    with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute("create database lhb")
+    make_role(server, tmp_path_factory.mktemp("role"), PASSWORD)
     yield server
     server.remove()
+
+
+def make_role(server: PostgresServer, folder: Path, password: str) -> None:
+    """Let deploy/postgres-role.sh make the role and the database lhb, as the container does.
+
+    The superuser is lhb_owner; the role lhb that the test's server was made with is renamed.
+    """
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("create role lhb_owner superuser login password 'x'")
+    with psycopg.connect(server.url(), autocommit=True, user="lhb_owner") as connection:
+        connection.execute("alter role lhb rename to lhb_of_the_tests")
+    (folder / "password").write_text(f"{password}\n")
+    environment = {
+        **os.environ,
+        "POSTGRES_USER": "lhb_owner",
+        "LHB_PASSWORD_FILE": str(folder / "password"),
+        "PGHOST": "127.0.0.1",
+        "PGPORT": str(server.port),
+        "PATH": f"{server._bin}:{os.environ['PATH']}",
+    }
+    script = ROOT / "deploy/postgres-role.sh"
+    done = subprocess.run(["sh", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_whole_composition_survives_deaths_and_gets_the_same_regret(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     compose = Compose(postgres, tmp_path)
-    assert compose.services["postgres"]["environment"]["POSTGRES_USER"] == "lhb"
-    assert compose.services["postgres"]["environment"]["POSTGRES_DB"] == "lhb"
+    assert compose.services["postgres"]["environment"]["POSTGRES_USER"] == "postgres"
+    mounted = compose.services["postgres"]["volumes"]
+    assert "./deploy/postgres-role.sh:/docker-entrypoint-initdb.d/role.sh:ro" in mounted
     migrated = subprocess.run(
         compose.command("migrate"), env=compose.environment("migrate"), cwd=ROOT, check=True
     )

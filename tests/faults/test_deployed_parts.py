@@ -1,6 +1,5 @@
 """The shipped proxy speaks TLS; the shipped database role is no superuser and is enough."""
 
-import os
 import re
 import ssl
 import subprocess
@@ -14,7 +13,13 @@ import pytest
 
 from service.storage.migrate import migrate
 from tests.faults.server_process import Server
-from tests.faults.test_compose import ROOT, free_port, nginx, wait_until_it_listens
+from tests.faults.test_compose import (
+    ROOT,
+    free_port,
+    make_role,
+    nginx,
+    wait_until_it_listens,
+)
 from tests.postgres_server import PostgresServer
 
 PASSWORD = "it's not: p@ss/word"
@@ -26,22 +31,7 @@ def role_of_the_composition(folder: Path) -> Iterator[str]:
     server = PostgresServer()
     server.start()
     try:
-        (folder / "password").write_text(f"{PASSWORD}\n")
-        environment = {
-            **os.environ,
-            "POSTGRES_USER": "lhb_owner",
-            "LHB_PASSWORD_FILE": str(folder / "password"),
-            "PGHOST": "127.0.0.1",
-            "PGPORT": str(server.port),
-            "PATH": f"{server._bin}:{os.environ['PATH']}",
-        }
-        with psycopg.connect(server.url(), autocommit=True) as connection:
-            connection.execute("create role lhb_owner superuser login password 'x'")
-        with psycopg.connect(server.url(), autocommit=True, user="lhb_owner") as connection:
-            connection.execute("alter role lhb rename to lhb_of_the_tests")
-        script = ROOT / "deploy/postgres-role.sh"
-        done = subprocess.run(["sh", script], env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        make_role(server, folder, PASSWORD)
         yield f"postgresql://lhb@127.0.0.1:{server.port}/lhb"
     finally:
         server.remove()

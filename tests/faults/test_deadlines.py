@@ -172,9 +172,7 @@ def test_empty_lines_keep_no_connection(server: Server, before: bytes) -> None:
 def test_who_never_reads_is_let_go(server: Server, session: str) -> None:
     """Answers wait for the client in the server's memory: for a while."""
     ask = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    connection = connect(server)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    with connection:
+    with connect(server) as connection:
         connection.sendall(ask * 200)
         time.sleep(5)
         connection.settimeout(5)

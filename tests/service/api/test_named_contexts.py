@@ -74,6 +74,8 @@ async def test_a_repeat_gets_the_first_answer_and_another_object_is_a_conflict(
 BAD: list[tuple[Any, str, str]] = [
     ([{"price": None}], "invalid", "contexts[0].price"),
     ([{"price": [1.0]}], "invalid", "contexts[0].price"),
+    ([{"price": [{}, [1.0]]}], "invalid", "contexts[0].price"),
+    ([{"price": 1.0, "rewards": [{}, 1.0]}], "invalid", "contexts[0].rewards"),
     ([{"price": 1e13}], "out_of_range", "contexts[0].price"),
     ([{"price": 10**400}], "out_of_range", "contexts[0].price"),
     ([{"price": 1.0}, {"brand": "x" * 257}], "invalid", "contexts[1].brand"),

@@ -25,6 +25,14 @@ class NothingStored:
         """Return no keys, so that requests need none."""
         return []
 
+    def due_by_tenant(self) -> list[Any]:
+        """Return no tenant with a due fit."""
+        return []
+
+    def n_bytes(self) -> int:
+        """Return 0."""
+        return 0
+
     def __getattr__(self, name: str) -> Any:
         """Answer any other read with None."""
         return lambda *arguments: None

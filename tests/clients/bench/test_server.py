@@ -8,7 +8,8 @@ import pytest
 from clients.bench.server import soaking, starting
 from clients.bench.server.beside_fits import beside_fits
 from clients.bench.server.load import DIM, by_asyncio, decide_all
-from clients.bench.server.processes import SERVE, servers
+from clients.bench.server.processes import SERVE, measure, servers
+from clients.bench.server.serving import ON_SQLITE
 
 
 def test_the_asyncio_load_counts_what_the_server_counts(tmp_path: Path) -> None:
@@ -33,6 +34,16 @@ def test_without_wrk_the_load_is_ours(tmp_path: Path, monkeypatch: pytest.Monkey
         body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
         id = httpx.post(f"{url}/v1/sessions", json=body).json()["id"]
         assert decide_all([url], [id], 0.1, False).n > 0
+
+
+@pytest.mark.parametrize("name", ON_SQLITE)
+def test_every_variant_answers_decisions_and_counts_them(name: str, tmp_path: Path) -> None:
+    variant = ON_SQLITE[name]
+    url = variant.database or f"sqlite:///{tmp_path / 'lhb.db'}"
+    with servers(1, variant.code, LHB_DATABASE_URL=url) as started:
+        found = measure(started, 1)
+    assert found.requests_per_second > 0
+    assert found.cpu_us > 0
 
 
 @pytest.mark.slow

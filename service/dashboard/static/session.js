@@ -57,8 +57,10 @@ function layout(session) {
   const fits = make("section", { class: "card wide" }, make("h2", {}, "Fits, and why"))
   const credit = make("section", { class: "card" }, make("h2", {}, "What the last decisions earned"))
   const quality = make("section", { class: "card" }, make("h2", {}, "Data"))
+  const beside = make("section", { class: "card" })
+  beside.hidden = true
   const nodes = [title, status, advice, live, facts,
-    make("div", { class: "grid" }, rewards.node, lags.node, theta.node, explored.node, credit, quality, fits)]
+    make("div", { class: "grid" }, rewards.node, lags.node, theta.node, explored.node, beside, credit, quality, fits)]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
   let learned = [], labels = features(session), newest = 0, missing = new Map(), isFollowing = true
   const showFit = i => {
@@ -71,6 +73,8 @@ function layout(session) {
     theta.redraw(withIntervals(fit.theta, intervals?.theta), labels)
     lags.say([fit.reason, intervals ? WHISKERS : fit.no_intervals].filter(Boolean).join(" "))
     theta.say(intervals ? WHISKERS : "")
+    beside.hidden = !fit.effects
+    if (fit.effects) beside.replaceChildren(make("h2", {}, "What moves the reward besides"), effectsTable(fit.effects))
   }
   history.addEventListener("input", () => {
     isFollowing = Number(history.value) === learned.length
@@ -120,6 +124,16 @@ function drawRewards(rewards, explored, { items, reason }) {
   else if (items.every(item => item.reward === null)) rewards.say("No reward yet. Rewards may come at any time.")
   else rewards.say(items.every(item => item.expected === null)
     ? reason || "No estimate is in use, so nothing is expected." : "Dashed: what the estimate in use expects of the same choices.")
+}
+
+// Seasons, a trend: each group's share of the variance of the rewards.
+function effectsTable(effects) {
+  const percent = share => `${Math.round(100 * share)}%`
+  const rows = effects.groups.map((group, i) => ({ group, share: effects.share[i], included: effects.included[i] }))
+  return table("Effects that do not depend on what is chosen", [
+    ["effect", row => row.group], ["share of the rewards' variance", row => percent(row.share), true],
+    ["probability that there is one", row => percent(row.included), true],
+  ], rows)
 }
 
 function fitTable(epochs, missing) {

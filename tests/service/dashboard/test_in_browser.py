@@ -40,12 +40,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             client.create_session("without a round", dim=2, horizon=5)
             play(client, "named / shop", 24, features=["price", "a feature with a long name"])
             log(client, "logged", 200)
+            log(client, "seasonal", 200, options={"seasonality": [{"period": 7}]})
         yield address
 
 
-def log(client: Client, name: str, n_rounds: int) -> None:
+def log(client: Client, name: str, n_rounds: int, **settings: Any) -> None:
     """A session whose first fit has enough rounds to say intervals: a round ago pays."""
-    session = client.create_session(name, dim=2, horizon=4, refit="blocking", seed=1)
+    session = client.create_session(name, dim=2, horizon=4, refit="blocking", seed=1, **settings)
     numbers = random.Random(1)
     chosen = [[numbers.uniform(-1, 1), numbers.uniform(-1, 1)] for _ in range(n_rounds)]
     paid = [0.0] + [one for one, _ in chosen[:-1]]
@@ -97,10 +98,10 @@ def test_the_list_and_a_session_open(page: Page, url: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(url)
     page.get_by_role("link", name="newsletter").wait_for()
-    assert "4 sessions" in page.inner_text("main")
+    assert "5 sessions" in page.inner_text("main")
     assert serious(page) == []
     page.get_by_label("Search").fill("newsl")
-    assert "1 of 4 sessions" in page.inner_text("main")
+    assert "1 of 5 sessions" in page.inner_text("main")
     page.get_by_role("link", name="newsletter").click()
     page.get_by_text("decides by what it learned").wait_for()
     page.get_by_text("Live: this page follows the session.").wait_for()
@@ -161,6 +162,17 @@ def test_intervals_are_whiskers_around_the_weights(page: Page, url: str) -> None
     bounded = [[float(cell) for cell in row[1:]] for row in rows[1:] if row[2]]
     assert bounded
     assert all(low <= weight <= high for weight, low, high in bounded)
+
+
+def test_what_moves_the_reward_besides_is_listed(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/sessions/seasonal")
+    page.get_by_role("heading", name="What moves the reward besides").wait_for()
+    effects = page.get_by_role("table", name="Effects that do not depend on what is chosen")
+    assert "season 7, harmonic 1" in effects.inner_text()
+    assert serious(page) == []
+    page.goto(f"{url}/#/sessions/logged")
+    page.get_by_text("Whiskers: 95% intervals.").first.wait_for()
+    assert not page.get_by_role("heading", name="What moves the reward besides").is_visible()
 
 
 def test_theta_has_the_names_of_features_and_a_page_the_name_of_its_session(

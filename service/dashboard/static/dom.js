@@ -13,7 +13,7 @@ export function make(tag, attributes = {}, ...children) {
 
 export const number = (value, digits = 3) =>
   value === null || value === undefined ? "–"
-    : Number.isInteger(value) ? value.toLocaleString("en")
+    : Number.isInteger(value) ? (value + 0).toLocaleString("en") // -0 is 0
       : Number(value.toPrecision(digits)).toString()
 
 export function duration(seconds) {

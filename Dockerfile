@@ -2,17 +2,21 @@
 # LHB_DATABASE_URL of PostgreSQL also `lhb migrate`, `lhb serve` and `lhb worker`.
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
-COPY pyproject.toml setup.py lhb.py constraints.txt README.md LICENSE ./
+COPY deploy/requirements.txt deploy/requirements.txt
+# by digest (`make pins`); what comes from a registry with another one is refused
+RUN python -m venv /opt/lhb \
+ && /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check --only-binary :all: --require-hashes -r deploy/requirements.txt
+COPY pyproject.toml setup.py lhb.py README.md LICENSE ./
 COPY lhb_engine lhb_engine
 COPY service service
 COPY clients clients
-RUN python -m venv /opt/lhb \
- && /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt ".[postgres]" \
+RUN /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps --no-build-isolation . \
  && /opt/lhb/bin/pip uninstall --yes --quiet pip setuptools \
  && find /opt/lhb -depth -type d -name tests -exec rm -rf {} +
 
 FROM python:3.11-slim-bookworm
-RUN useradd --system --uid 10001 --home-dir /data --create-home lhb
+RUN groupadd --system --gid 10001 lhb \
+ && useradd --system --uid 10001 --gid 10001 --home-dir /data --create-home lhb
 COPY --from=build /opt/lhb /opt/lhb
 ENV PATH=/opt/lhb/bin:$PATH \
     PYTHONUNBUFFERED=1 \
@@ -20,7 +24,8 @@ ENV PATH=/opt/lhb/bin:$PATH \
     OMP_NUM_THREADS=1 \
     MPLCONFIGDIR=/tmp \
     LHB_DATABASE_URL=sqlite:////data/lhb.db
-USER lhb
+# by number, so that whoever runs it can see that it is not root
+USER 10001:10001
 VOLUME /data
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \

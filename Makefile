@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-all serve docs lint clean bench-peers
+.PHONY: demo test test-all serve docs lint clean bench-peers pins sbom audit
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -43,5 +43,29 @@ bench-peers:
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check \
 		'numpy<2' 'adelie==1.1.52' 'celer==0.7.4' 'skglm==0.5'
 
+# what follows is about the image, with tools in an environment of their own
+TOOLS := .venv-tools/bin
+.venv-tools/installed: Makefile
+	test -x $(TOOLS)/python || $(PYTHON) -m venv .venv-tools
+	$(TOOLS)/python -m pip install --quiet --disable-pip-version-check \
+		'uv==0.13.9' 'cyclonedx-bom==7.5.0' 'pip-audit==2.10.1'
+	touch $@
+
+# deploy/requirements.txt, after constraints.txt or pyproject.toml has changed
+pins: .venv-tools/installed
+	echo setuptools | $(TOOLS)/uv pip compile --quiet pyproject.toml - --extra postgres \
+		-c constraints.txt --generate-hashes --python-platform linux --python-version 3.11 \
+		--no-annotate --custom-compile-command 'make pins' -o deploy/requirements.txt
+
+# a list of what the image installs, for scanners: CycloneDX, in out/sbom.json
+sbom: .venv-tools/installed
+	mkdir -p out
+	$(TOOLS)/cyclonedx-py requirements deploy/requirements.txt --pyproject pyproject.toml \
+		--output-reproducible --of JSON -o out/sbom.json
+
+# asks PyPI whether a pinned version has a known vulnerability; fails also if PyPI does not say
+audit: .venv-tools/installed
+	$(TOOLS)/pip-audit --strict --disable-pip --require-hashes -r deploy/requirements.txt
+
 clean:
-	rm -rf .venv build out *.egg-info
+	rm -rf .venv .venv-tools build out *.egg-info

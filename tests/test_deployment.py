@@ -151,11 +151,61 @@ def test_prometheus_takes_the_rules() -> None:
         subprocess.run([tool, "check", "rules", ROOT / "deploy/alerts.yml"], check=True)
 
 
+def image_stage() -> list[tuple[str, str]]:
+    """Instructions and arguments of the Dockerfile's last stage."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    steps = [line.split(maxsplit=1) for line in text.splitlines() if line and line[0] != "#"]
+    last = max(place for place, step in enumerate(steps) if step[0] == "FROM")
+    return [(name, rest) for name, rest in steps[last:]]
+
+
+def image_user() -> str:
+    return next(rest for name, rest in reversed(image_stage()) if name == "USER")
+
+
 def test_the_image_runs_the_embedded_server_as_nobody_special() -> None:
-    lines = (ROOT / "Dockerfile").read_text().splitlines()
-    command = next(line for line in reversed(lines) if line.startswith("CMD"))
-    assert json.loads(command.removeprefix("CMD"))[:2] == ["lhb", "serve"]
-    assert "USER lhb" in lines
+    stage = image_stage()
+    command = next(rest for name, rest in reversed(stage) if name == "CMD")
+    assert json.loads(command)[:2] == ["lhb", "serve"]
+    user, group = image_user().split(":")
+    [made] = [rest for name, rest in stage if name == "RUN"]
+    assert f"--gid {group} lhb" in made
+    assert f"--uid {user} --gid {group}" in made
+    assert int(user) > 0 < int(group)
+
+
+def test_the_image_owns_its_program_and_the_user_owns_only_the_data() -> None:
+    """Copied files belong to root: no step gives the user any, and none runs after USER."""
+    stage = image_stage()
+    copied = [rest for name, rest in stage if name in ("COPY", "ADD")]
+    assert [rest.split() for rest in copied] == [["--from=build", "/opt/lhb", "/opt/lhb"]]
+    assert [rest for name, rest in stage if name == "VOLUME"] == ["/data"]
+    assert not any(word in rest for _, rest in stage for word in ("chown", "chmod", "setcap"))
+    names = [name for name, _ in stage]
+    assert max(n for n, name in enumerate(names) if name in ("RUN", "COPY")) < names.index("USER")
+
+
+def user_of(service: dict[str, Any]) -> str:
+    """The user that a container runs as: the composition's word, or our image's."""
+    if "build" in service:
+        assert "user" not in service
+        return image_user()
+    return str(service["user"])
+
+
+def test_no_container_runs_as_root_or_writes_beside_its_volumes() -> None:
+    for arguments in (
+        ("-f", "docker-compose.embedded.yml"),
+        ("-f", "docker-compose.yml", "-f", "docker-compose.tls.yml", "--profile", "monitoring"),
+    ):
+        whole = config(*arguments)
+        for name, service in whole["services"].items():
+            assert user_of(service).split(":")[0] not in ("", "0", "root"), name
+            assert not service.get("privileged"), name
+            assert not service.get("cap_add"), name
+            for mounted in service.get("volumes", []):
+                source, _, mode = mounted.rpartition(":")
+                assert mode == "ro" or source.split(":")[0] in whole["volumes"], mounted
 
 
 def test_prometheus_has_a_key_to_show() -> None:

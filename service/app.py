@@ -32,6 +32,7 @@ from service.dashboard import pages as dashboard
 from service.fits.embedded import FitPool
 from service.logs import configure_logs, log_start
 from service.metrics import Metrics
+from service.personalizer import configuration, events
 from service.runtime import Fits, Service
 from service.scraped_metrics import ScrapedMetrics
 from service.settings import Settings
@@ -56,6 +57,7 @@ log = structlog.get_logger()
 ROUTERS = (
     *(transfer, sessions, decisions, rewards, batch, history),
     *(estimates, rank, trajectories, rounds, credit, series, changes, keys, status, dashboard),
+    *(events, configuration),  # Personalizer's
 )
 
 

@@ -9,10 +9,12 @@ from typing import NamedTuple
 from starlette.types import Scope
 
 from service.dashboard.assets import ASSET_PATHS
+from service.personalizer.errors import is_personalizer
 from service.problems import Problem, ProblemCode
 from service.records import ApiKey
 from service.web.roles import ADMIN, NO_KEY, ROLES
 
+SUBSCRIPTION_KEY = b"ocp-apim-subscription-key"  # the header of Personalizer's callers
 # served without a key: they show no data of a session
 OPEN_PATHS = frozenset({"/", *ASSET_PATHS, "/healthz", "/readyz", "/openapi.json", "/docs"})
 
@@ -98,7 +100,16 @@ def access(key: ApiKey) -> Access:
 
 
 def read_authorization(scope: Scope) -> tuple[bytes, bytes]:
-    """Return scheme and key of the Authorization header; both are empty without that header."""
-    given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    """Return scheme and key of the Authorization header; both are empty without that header.
+
+    Personalizer's callers give the key in a header of its own.
+    """
+    given = _header(scope, b"authorization")
+    if not given and is_personalizer(scope["path"]):
+        return b"bearer", _header(scope, SUBSCRIPTION_KEY).strip()
     scheme, _, key = given.partition(b" ")
     return scheme, key.strip()
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    return next((value for name, value in scope["headers"] if name == wanted), b"")

@@ -7,13 +7,15 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from service.field_types import field_name
+from service.personalizer.errors import problem_answer
 from service.problems import MEDIA_TYPE, Problem, ProblemCode
 
 
 async def _problem(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, Problem)
     request.scope["lhb.problem"] = problem  # it is counted, and of a 5xx, its cause is logged
-    return Response(problem.body(), problem.status, problem.headers(), MEDIA_TYPE)
+    status, body, kind = problem_answer(problem, request.scope["path"])
+    return Response(body, status, problem.headers(), kind)
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -23,7 +25,8 @@ async def _http(request: Request, error: Exception) -> Response:
     problem.status = error.status_code
     request.scope["lhb.problem"] = problem
     headers = {**(error.headers or {})}
-    return Response(problem.body(), problem.status, headers, MEDIA_TYPE)
+    status, body, kind = problem_answer(problem, request.scope["path"])
+    return Response(body, status, headers, kind)
 
 
 async def _parameters(request: Request, error: Exception) -> Response:

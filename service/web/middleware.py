@@ -12,7 +12,8 @@ from service.api.query_parameters import refuse_parameters
 from service.api.session_names import is_by_name, is_id, replace_name
 from service.logs import REQUEST_ID, log_failure
 from service.metrics import Metrics
-from service.problems import MEDIA_TYPE, Problem, ProblemCode, defect
+from service.personalizer.errors import is_personalizer, problem_answer
+from service.problems import Problem, ProblemCode, defect
 from service.runtime import Service
 from service.settings import Settings
 from service.web.api_keys import EVERYBODY, Keyring
@@ -32,7 +33,6 @@ API_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-PROBLEM_TYPE = (b"content-type", MEDIA_TYPE.encode())
 
 
 class Middleware:
@@ -89,7 +89,7 @@ class Middleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
-                if scope["path"].startswith("/v1/"):
+                if scope["path"].startswith("/v1/") or is_personalizer(scope["path"]):
                     message["headers"] += API_HEADERS
                 if not body.is_whole and "lhb.connection" in scope:
                     await scope["lhb.connection"].begin_answer(scope, message, send)
@@ -134,12 +134,12 @@ class Middleware:
             if status:
                 raise
             scope["lhb.problem"] = problem
-            await send_problem(problem, answer)
+            await send_problem(problem, scope["path"], answer)
         except Exception:
             if status:
                 raise
             log.exception("defect", **self._request(scope))
-            await send_problem(defect(scope["lhb.request_id"]), answer)
+            await send_problem(defect(scope["lhb.request_id"]), scope["path"], answer)
         finally:
             if body.n_held:
                 self._memory.release(body.n_held)
@@ -185,10 +185,10 @@ async def send_json(status: int, body: bytes, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_problem(problem: Problem, send: Send) -> None:
-    """Send a problem document."""
-    body = problem.body()
-    headers = [PROBLEM_TYPE, (b"content-length", str(len(body)).encode())]
+async def send_problem(problem: Problem, path: str, send: Send) -> None:
+    """Send a problem document, or what stands for one under this path."""
+    status, body, kind = problem_answer(problem, path)
+    headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
     headers += [(k.encode(), v.encode()) for k, v in problem.headers().items()]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

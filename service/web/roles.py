@@ -9,6 +9,7 @@ from service.web.full_tenants import refuse_full
 ROLES = ("reader", "writer", "admin")  # each may what those before it may
 NO_KEY, READER, WRITER, ADMIN = range(-1, len(ROLES))
 SESSION = "/v1/sessions/{session_id}"
+PERSONALIZER = "/personalizer/{version}"
 
 # method and path template -> least role; a route that is not here needs an admin
 NEEDED: dict[tuple[str, str], int] = {
@@ -41,6 +42,7 @@ NEEDED: dict[tuple[str, str], int] = {
             ("GET", f"{SESSION}/series"),
             ("GET", f"{SESSION}/trajectories"),
             ("POST", f"{SESSION}/rank"),  # writes nothing
+            ("GET", f"{PERSONALIZER}/configurations/service"),
         ],
         READER,
     ),
@@ -55,6 +57,10 @@ NEEDED: dict[tuple[str, str], int] = {
             ("POST", f"{SESSION}/fits"),
             ("POST", f"{SESSION}/history"),
             ("POST", f"{SESSION}/rewards"),
+            ("POST", f"{PERSONALIZER}/rank"),
+            ("POST", f"{PERSONALIZER}/events/{{event_id:text}}/activate"),
+            ("POST", f"{PERSONALIZER}/events/{{event_id:text}}/reward"),
+            ("PUT", f"{PERSONALIZER}/configurations/service"),
         ],
         WRITER,
     ),

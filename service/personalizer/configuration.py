@@ -1,0 +1,105 @@
+"""GET and PUT of Personalizer's service configuration: the settings of the session behind it."""
+
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from lhb_engine.agents import ALGORITHMS, make_options
+from service.api.sessions import json_response
+from service.commands.sessions import DeleteSession
+from service.personalizer.bodies import CONFIGURATION, ServiceConfiguration
+from service.personalizer.loop import DEFAULTS, find_loop, make_session
+from service.personalizer.versions import PATH, Version
+from service.problems import Problem, ProblemCode
+from service.records import SessionRow
+from service.runtime import actor_of, service_of, tenant_of
+
+router = APIRouter()
+FIXED = (
+    "the session {!r} has {} rounds, and settings that fits have used do not change. "
+    "Rename it, and this configuration begins a new one"
+)
+
+
+@router.get(f"{PATH}/configurations/service", include_in_schema=False)
+async def get_configuration(version: Version, request: Request) -> Response:
+    """Return the configuration; before the first call, what that call would begin with."""
+    found = await find_loop(service_of(request), tenant_of(request))
+    return json_response(configuration_of(DEFAULTS if found is None else settings_of(found)))
+
+
+@router.put(f"{PATH}/configurations/service", include_in_schema=False)
+async def put_configuration(version: Version, request: Request) -> Response:
+    """Make the session by a configuration, or again while it has no rounds."""
+    service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
+    asked = CONFIGURATION.read(await request.body())
+    found = await find_loop(service, tenant)
+    before = DEFAULTS if found is None else settings_of(found)
+    body = asked_settings(asked, before)
+    if found is not None and body != before:
+        if found.n_rounds:
+            raise Problem(ProblemCode.SESSION_CONFLICT, FIXED.format(found.name, found.n_rounds))
+        await service.writer.submit(DeleteSession(found.key, actor))
+    if found is None or body != before:
+        await make_session(service, tenant, actor, body)
+    return json_response(configuration_of(body))
+
+
+def settings_of(session: SessionRow) -> dict[str, Any]:
+    """Return a session's settings under the names of the body that creates one."""
+    return {name: getattr(session, name) for name in DEFAULTS if name != "seed"} | {"seed": None}
+
+
+def configuration_of(body: dict[str, Any]) -> dict[str, Any]:
+    """Return what Personalizer's configuration says of a session's settings."""
+    return {
+        "rewardWaitTime": timedelta(seconds=body["reward_wait_seconds"]),
+        "defaultReward": body["default_reward"] or 0.0,
+        "rewardAggregation": "sum" if body["reward_mode"] == "sum" else "earliest",
+        "explorationPercentage": _epsilon(body["algorithm"], body["options"]),
+        "logRetentionDays": -1,  # Personalizer's word for: no log is deleted
+        "learningMode": "Online",
+        "dim": body["dim"],
+        "horizon": body["horizon"],
+    }
+
+
+def _epsilon(algorithm: str, options: dict[str, Any]) -> float:
+    return float(getattr(make_options(algorithm, options), "epsilon", 0.0))
+
+
+def asked_settings(asked: ServiceConfiguration, before: dict[str, Any]) -> dict[str, Any]:
+    """Return the body that creates a session with this configuration.
+
+    Parameters
+    ----------
+    asked : ServiceConfiguration
+    before : dict
+        Settings that hold where the configuration says nothing.
+
+    Raises
+    ------
+    Problem
+        422 naming the member that the session cannot have.
+    """
+    is_sum = asked["rewardAggregation"] == "sum"
+    if is_sum and asked["defaultReward"] != 0:
+        detail = 'with rewardAggregation "sum", a round without rewards counts 0'
+        raise Problem(ProblemCode.BAD_OPTION, detail, "defaultReward")
+    options, epsilon = dict(before["options"]), asked["explorationPercentage"]
+    if epsilon != _epsilon(before["algorithm"], options):
+        if "epsilon" not in {f.name for f in fields(ALGORITHMS[before["algorithm"]].options_type)}:
+            detail = f"{before['algorithm']} explores as it needs, and takes no share of decisions"
+            raise Problem(ProblemCode.BAD_OPTION, detail, "explorationPercentage")
+        options["epsilon"] = epsilon
+    return {
+        **before,
+        "dim": asked.get("dim", before["dim"]),
+        "horizon": asked.get("horizon", before["horizon"]),
+        "options": options,
+        "reward_mode": "sum" if is_sum else "single",
+        "reward_wait_seconds": asked["rewardWaitTime"].total_seconds(),
+        "default_reward": None if is_sum else asked["defaultReward"] + 0.0,
+    }

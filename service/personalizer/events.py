@@ -1,0 +1,155 @@
+"""Rank, reward and activate: Personalizer's events, as decisions and rewards of one session."""
+
+from typing import Any
+from urllib.parse import unquote
+from uuid import uuid4
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+
+from lhb_engine.randomness import Draw
+from service.agent_cache import build_agent
+from service.api.decisions import read_decision, take
+from service.api.rewards import read_receive
+from service.api.sessions import json_response
+from service.commands.decisions import Decide
+from service.field_types import MOST_LETTERS
+from service.personalizer.bodies import RANK, REWARD
+from service.personalizer.loop import (
+    deferred_name,
+    find_decision,
+    find_loop,
+    the_loop,
+    waiting_room,
+)
+from service.personalizer.ranking import Asked, encoded, rank_answer, read_rank
+from service.personalizer.versions import PATH, Version
+from service.problems import Problem, ProblemCode
+from service.records import DecisionRow, SessionRow
+from service.runtime import Service, actor_of, service_of, tenant_of
+
+router = APIRouter()
+EVENT = f"{PATH}/events/{{event_id:text}}"
+TRAJECTORY = "lhb-trajectory"  # header: whose event it is, in UTF-8 with percent signs
+
+
+@router.post(f"{PATH}/rank", include_in_schema=False)
+async def post_rank(version: Version, request: Request) -> Response:
+    """Take a decision; the same event id gets the first answer again."""
+    service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
+    body = RANK.read(await request.body())
+    trajectory = trajectory_of(request)
+    session = await the_loop(service, tenant, actor)
+    asked = await read_rank(service, body, session)
+    if body.get("deferActivation"):
+        room = await waiting_room(service, actor, session)
+        decision = await defer(service, session, room, asked, trajectory)
+    else:
+        command = read_decision(service, tenant, session.id, asked.decision_body(trajectory))
+        decision = (await take(service, command)).decision
+    return json_response(rank_answer(asked, decision, session), 201)
+
+
+@router.post(f"{EVENT}/reward", include_in_schema=False)
+async def post_reward(version: Version, event_id: str, request: Request) -> Response:
+    """Store the reward of an event.
+
+    As in Personalizer, a reward of an unknown event, and with aggregation "earliest" a second one,
+    is answered 204 and has no effect.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+    value = REWARD.read(await request.body())["value"]
+    body: Any = {"value": value, "event_id": event_id, "trajectory": trajectory_of(request)}
+    session = await find_loop(service, tenant)
+    if session is not None:
+        if session.reward_mode == "sum":
+            body["reward_id"] = uuid4().hex
+        try:
+            await service.writer.submit(read_receive(service, tenant, session.id, body))
+        except Problem as problem:
+            if problem.code not in (ProblemCode.UNKNOWN_EVENT, ProblemCode.REWARD_CONFLICT):
+                raise
+    return Response(status_code=204)
+
+
+@router.post(f"{EVENT}/activate", include_in_schema=False)
+async def post_activate(version: Version, event_id: str, request: Request) -> Response:
+    """Begin the round of a deferred event: what was answered then is shown now."""
+    service, tenant = service_of(request), tenant_of(request)
+    trajectory = trajectory_of(request)
+    session = await find_loop(service, tenant)
+    waiting = None
+    if session is not None:
+        room = await find_loop(service, tenant, deferred_name(session))
+        if room is not None:
+            waiting = await find_decision(service, (*room.key, trajectory), event_id)
+        if waiting is not None:
+            await take(service, shown_later(service, session, waiting))
+        elif await find_decision(service, (*session.key, trajectory), event_id) is not None:
+            return Response(status_code=204)  # its rank did not defer it
+    if waiting is None:
+        detail = f"no event has the id {event_id!r}"
+        raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "eventId")
+    return Response(status_code=204)
+
+
+def trajectory_of(request: Request) -> str:
+    """Return the trajectory of an event: that of the header, or the one without a key."""
+    trajectory = unquote(request.headers.get(TRAJECTORY, ""))
+    if len(trajectory) > MOST_LETTERS or "\0" in trajectory:
+        detail = f"the key of a trajectory has at most {MOST_LETTERS} characters"
+        raise Problem(ProblemCode.INVALID, detail, TRAJECTORY)
+    return trajectory
+
+
+async def defer(
+    service: Service, session: SessionRow, room: SessionRow, asked: Asked, trajectory: str
+) -> DecisionRow:
+    """Choose as the session would now, and keep the choice apart from it.
+
+    The choice is drawn by the event's id: nothing of the session's own rounds is used up.
+    """
+    key = (*room.key, trajectory)
+    for _ in range(2):
+        known = await find_decision(service, key, asked.event_id)
+        arm = await _arm_now(service, session, asked) if known is None else known.arm
+        if arm is None or arm >= len(asked.open_ids):
+            detail = f"event {asked.event_id!r} was used before, with another body"
+            raise Problem(ProblemCode.EVENT_CONFLICT, detail, "eventId")
+        body = asked.decision_body(trajectory, arm)
+        try:
+            command = read_decision(service, room.tenant, room.id, body)
+            return (await take(service, command)).decision
+        except Problem as problem:
+            if problem.code != ProblemCode.EVENT_CONFLICT or known is not None:
+                raise  # else the same request was answered meanwhile
+    raise AssertionError("a known event is answered or refused")
+
+
+async def _arm_now(service: Service, session: SessionRow, asked: Asked) -> int:
+    def choose() -> int:
+        with service.store.reader() as reader:
+            agent = build_agent(session, reader.agent_state(session.key))
+        draw = Draw(session.seed, f"deferred {asked.event_id}", 1, session.n_rounds + 1)
+        return agent.choose(asked.contexts, draw).arm
+
+    return await service.read_for(session.tenant, choose)
+
+
+def shown_later(service: Service, session: SessionRow, waiting: DecisionRow) -> Decide:
+    """Make the round of a deferred event, now that its action is shown: a forced decision."""
+    contexts = np.frombuffer(waiting.context)[np.newaxis]
+    assert waiting.client_event_id is not None
+    assert waiting.arm_id is not None
+    return read_decision(
+        service,
+        session.tenant,
+        session.id,
+        {
+            "contexts": encoded(contexts),
+            "arm_ids": [waiting.arm_id],
+            "forced_arm": 0,
+            "event_id": waiting.client_event_id,
+            "trajectory": waiting.trajectory,
+        },
+    )

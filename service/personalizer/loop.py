@@ -1,0 +1,91 @@
+"""The session behind Personalizer's routes: how it is found and made."""
+
+import secrets
+from typing import Any
+
+from lhb_engine.randomness import SEED_LIMIT
+from service.api.session_bodies import SESSION_DEFAULTS
+from service.commands.sessions import CreateSession
+from service.fits.cost import allowed_cost
+from service.problems import Problem, ProblemCode
+from service.records import Actor, DecisionRow, SessionRow, TrajectoryKey
+from service.runtime import Service
+
+NAME = "personalizer"
+# what Personalizer begins with; the dim and the horizon are ours
+DEFAULTS: dict[str, Any] = {
+    **SESSION_DEFAULTS,
+    "name": NAME,
+    "dim": 64,
+    "horizon": 1,
+    "reward_wait_seconds": 600.0,
+    "default_reward": 0.0,
+}
+"""The body of the session that a first call makes."""
+
+
+async def find_loop(service: Service, tenant: str, name: str = NAME) -> SessionRow | None:
+    """Return the tenant's session of this name, or None."""
+
+    def read() -> SessionRow | None:
+        with service.store.reader() as reader:
+            return reader.session_named(tenant, name)
+
+    return read() if service.store.is_local else await service.read_for(tenant, read)
+
+
+async def make_session(
+    service: Service, tenant: str, actor: Actor, body: dict[str, Any]
+) -> SessionRow:
+    """Create a session as POST /v1/sessions does, unless another request has just made it.
+
+    It has a seed of its own: the same body without one would find a session that was renamed.
+    """
+    create = CreateSession(
+        tenant,
+        {**body, "seed": secrets.randbelow(SEED_LIMIT)},
+        service.settings.allow_oracles,
+        allowed_cost(service.settings),
+        actor,
+        service.limits,
+    )
+    try:
+        session, _ = await service.writer.submit(create)
+    except Problem as problem:
+        found = await find_loop(service, tenant, body["name"])
+        if problem.code != ProblemCode.SESSION_CONFLICT or found is None:
+            raise
+        return found
+    return session
+
+
+async def the_loop(service: Service, tenant: str, actor: Actor) -> SessionRow:
+    """Return the tenant's session for Personalizer's routes; the first call makes it."""
+    found = await find_loop(service, tenant)
+    return found or await make_session(service, tenant, actor, DEFAULTS)
+
+
+async def waiting_room(service: Service, actor: Actor, loop: SessionRow) -> SessionRow:
+    """Return the session that holds deferred events until they are activated.
+
+    It gets no rewards and so learns nothing: an event that is never activated stays without effect.
+    """
+    name = deferred_name(loop)
+    found = await find_loop(service, loop.tenant, name)
+    body = {**SESSION_DEFAULTS, "name": name, "algorithm": "uniform", "dim": loop.dim, "horizon": 1}
+    return found or await make_session(service, loop.tenant, actor, body)
+
+
+def deferred_name(loop: SessionRow) -> str:
+    """Return the name of the session that holds the deferred events of this one."""
+    return f"{NAME} deferred {loop.id}"
+
+
+async def find_decision(service: Service, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
+    """Return a decision by its event id, or None."""
+
+    def read() -> DecisionRow | None:
+        with service.store.reader() as reader:
+            return reader.decision(key, event_id)
+
+    return read() if service.store.is_local else await service.read_for(key[0], read)

@@ -1,0 +1,119 @@
+"""What a rank request becomes, and what its decision is answered as."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+
+from lhb_engine.history import Floats
+from service.agent_cache import build_agent
+from service.api.request_bodies import DecisionBody
+from service.personalizer.bodies import RankRequest
+from service.personalizer.features import (
+    FEW_FEATURES,
+    count_features,
+    hashed_contexts,
+    hasher,
+    read_features,
+)
+from service.problems import Problem, ProblemCode
+from service.records import DecisionRow, SessionRow
+from service.runtime import Service
+
+
+class Asked(NamedTuple):
+    """A rank request as checked: the ids of all actions, of those to choose from, and so on."""
+
+    ids: list[str]
+    open_ids: list[str]
+    contexts: Floats
+    event_id: str
+
+    def decision_body(self, trajectory: str, forced: int | None = None) -> DecisionBody:
+        """Return the decision that this request asks for, as POST .../decisions takes it."""
+        body: DecisionBody = {
+            "contexts": encoded(self.contexts),
+            "arm_ids": self.open_ids,
+            "event_id": self.event_id,
+            "trajectory": trajectory,
+        }
+        if forced is not None:
+            body["forced_arm"] = forced
+        return body
+
+
+def encoded(contexts: Floats) -> Any:
+    """Return contexts as a decision's body holds them, already decoded."""
+    data = contexts.astype("<f8").tobytes()
+    return {"dtype": "float64", "shape": list(contexts.shape), "data": data}
+
+
+async def read_rank(service: Service, asked: RankRequest, session: SessionRow) -> Asked:
+    """Check a rank request, and hash its features.
+
+    Raises
+    ------
+    Problem
+        409 or 422 naming the field.
+    """
+    ids = [action["id"] for action in asked["actions"]]
+    seen: set[str] = set()
+    for i, name in enumerate(ids):
+        if name in seen:
+            detail = f"the id {name!r} occurs twice"
+            raise Problem(ProblemCode.DUPLICATE_ARM_IDS, detail, f"actions[{i}].id")
+        seen.add(name)
+    excluded = set(asked.get("excludedActions") or ())
+    is_open = [name not in excluded for name in ids]
+    if not any(is_open):
+        raise Problem(ProblemCode.NO_ARMS, "every action is excluded", "excludedActions")
+    actions = [
+        read_features(action["features"], f"actions[{i}].features") or [(f"id={ids[i]}", 1.0)]
+        for i, action in enumerate(asked["actions"])
+        if is_open[i]
+    ]
+    context = read_features(asked.get("contextFeatures") or [], "contextFeatures")
+    n = count_features(actions, context)
+
+    def hash_them() -> Floats:
+        return hashed_contexts(actions, context, session.dim)
+
+    is_loaded = hasher.cache_info().currsize > 0
+    if n <= FEW_FEATURES and is_loaded:
+        contexts = hash_them()
+    else:
+        contexts = await service.read_for(session.tenant, hash_them)
+    open_ids = [name for name, is_shown in zip(ids, is_open, strict=True) if is_shown]
+    return Asked(ids, open_ids, contexts, asked.get("eventId") or uuid4().hex)
+
+
+def rank_answer(asked: Asked, decision: DecisionRow, session: SessionRow) -> dict[str, Any]:
+    """Return Personalizer's answer: the chosen action first, the others by score.
+
+    An excluded action keeps its place in the request, with probability 0. Probabilities are those
+    of the agent; of a deferred event they are not kept.
+    """
+    scores = np.frombuffer(decision.scores)
+    chances: Sequence[float | None] = [None] * len(scores)
+    if decision.propensity is not None:
+        chances = build_agent(session, None).probabilities(scores).tolist()
+    assert decision.arm is not None
+    order = [decision.arm, *(k for k in np.argsort(-scores, kind="stable").tolist())]
+    ranked = iter(dict.fromkeys(order))
+    is_open = set(asked.open_ids)
+    return {
+        "ranking": [
+            _ranked(ranked, asked, chances) if name in is_open else {"id": name, "probability": 0.0}
+            for name in asked.ids
+        ],
+        "eventId": asked.event_id,
+        "rewardActionId": asked.open_ids[decision.arm],
+    }
+
+
+def _ranked(
+    ranked: Iterator[int], asked: Asked, chances: Sequence[float | None]
+) -> dict[str, object]:
+    arm = next(ranked)
+    return {"id": asked.open_ids[arm], "probability": chances[arm]}

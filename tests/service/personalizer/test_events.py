@@ -1,0 +1,225 @@
+"""Personalizer's routes in this process, on both databases: what a request becomes, and errors."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from service.commands.keys import SaveKey, new_key
+from tests.service.conftest import Client, Serve, problem
+
+pytestmark = pytest.mark.anyio
+ROOT = "/personalizer/v1.0"
+ACTIONS = [{"id": name, "features": [{"kind": name}]} for name in ("a", "b", "c")]
+SESSION = "/v1/sessions/personalizer"
+
+
+async def rank(client: Client, **more: Any) -> Any:
+    answer = await client.post(f"{ROOT}/rank", json={"actions": ACTIONS, **more})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+async def reward(client: Client, event: str, value: float, **headers: str) -> None:
+    path = f"{ROOT}/events/{event}/reward"
+    answer = await client.post(path, json={"value": value}, headers=headers)
+    assert (answer.status_code, answer.content) == (204, b""), answer.text
+
+
+def refused(answer: httpx.Response, status: int, code: str, inner: str, target: Any) -> None:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    error = answer.json()["error"]
+    assert (error["code"], error["innerError"]) == (code, {"code": inner}), error
+    assert error["target"] == target
+    assert error["message"]
+
+
+async def test_every_version_is_the_same_session(serve: Serve) -> None:
+    async with serve() as client:
+        for version in ("v1.0", "v1.1-preview", "v1.1-preview.1", "v1.1-preview.3"):
+            answer = await client.post(f"/personalizer/{version}/rank", json={"actions": ACTIONS})
+            assert answer.status_code == 201
+            assert answer.headers["x-content-type-options"] == "nosniff"
+        session = await client.read(SESSION)
+        assert (session["n_rounds"], session["dim"], session["horizon"]) == (4, 64, 1)
+        assert session["default_reward"] == 0.0
+        answer = await client.post("/personalizer/v2/rank", json={"actions": ACTIONS})
+        refused(answer, 404, "ResourceNotFound", "unknown_route", None)
+
+
+async def test_a_session_made_before_is_used(serve: Serve) -> None:
+    async with serve() as client:
+        await client.create(name="personalizer", dim=5, horizon=7)
+        await rank(client, eventId="one", contextFeatures=[{"hour": 3}])
+        session = await client.read(SESSION)
+        assert (session["n_rounds"], session["dim"], session["horizon"]) == (1, 5, 7)
+
+
+async def test_a_trajectory_is_named_in_a_header(serve: Serve) -> None:
+    async with serve() as client:
+        body = {"actions": ACTIONS, "eventId": "same"}
+        for name in ("ann", "b%C3%A9a"):
+            head = {"lhb-trajectory": name}
+            answer = await client.post(f"{ROOT}/rank", json=body, headers=head)
+            assert answer.status_code == 201
+        await reward(client, "same", 0.5, **{"lhb-trajectory": "b%C3%A9a"})
+        await reward(client, "same", 0.5)  # of the trajectory without a key: there is none
+        rounds = (await client.read(f"{SESSION}/rounds?trajectory=b%C3%A9a"))["items"]
+        assert [item["reward"] for item in rounds] == [0.5]
+        rounds = (await client.read(f"{SESSION}/rounds?trajectory=ann"))["items"]
+        assert [item["reward"] for item in rounds] == [None]
+        answer = await client.post(f"{ROOT}/rank", json=body, headers={"lhb-trajectory": "x" * 257})
+        refused(answer, 400, "BadRequest", "invalid", "lhb-trajectory")
+
+
+async def test_deferred_events_of_a_loop_do_not_count(serve: Serve) -> None:
+    async with serve() as client:
+        for event in ("one", "two"):
+            first = await rank(client, eventId=event, deferActivation=True)
+            assert await rank(client, eventId=event, deferActivation=True) == first
+            assert {one["probability"] for one in first["ranking"]} == {None}
+        assert (await client.read(SESSION))["n_rounds"] == 0
+        answer = await client.post(f"{ROOT}/events/two/activate")
+        assert answer.status_code == 204
+        rounds = (await client.read(f"{SESSION}/rounds"))["items"]
+        assert [(r["event_id"], r["arm_id"]) for r in rounds] == [("two", first["rewardActionId"])]
+        for fewer in (ACTIONS[:1], ACTIONS[:2], ACTIONS[1:]):
+            other = {"actions": fewer, "eventId": "one", "deferActivation": True}
+            answer = await client.post(f"{ROOT}/rank", json=other)
+            refused(answer, 409, "BadRequest", "event_conflict", "eventId")
+
+
+async def test_a_change_between_deferred_rank_and_activation_does_not_show(serve: Serve) -> None:
+    """What is activated is what was answered, whatever else the session did meanwhile."""
+    async with serve() as client:
+        asked = {"eventId": "late", "deferActivation": True, "excludedActions": ["b"]}
+        first = await rank(client, **asked)
+        for i in range(5):
+            answer = await rank(client)
+            await reward(client, answer["eventId"], float(i))
+        assert (await client.post(f"{ROOT}/events/late/activate")).status_code == 204
+        last = (await client.read(f"{SESSION}/rounds"))["items"][-1]
+        chosen = [one["features"] for one in ACTIONS if one["id"] == first["rewardActionId"]]
+        assert last["arm_id"] == first["rewardActionId"] != "b"
+        alone = await client.post(
+            f"{ROOT}/rank",
+            json={"actions": [{"id": last["arm_id"], "features": chosen[0]}], "eventId": "alone"},
+        )
+        assert alone.status_code == 201
+        again = (await client.read(f"{SESSION}/rounds"))["items"][-1]
+        assert again["context"] == last["context"]
+
+
+async def test_rewards_add_up_where_the_configuration_says_so(serve: Serve) -> None:
+    async with serve() as client:
+        asked = {
+            "rewardWaitTime": "PT1H",
+            "defaultReward": 0,
+            "rewardAggregation": "sum",
+            "explorationPercentage": 0.25,
+            "modelExportFrequency": "PT5M",
+            "logRetentionDays": 90,
+            "learningMode": "Online",
+        }
+        answer = await client.put(f"{ROOT}/configurations/service", json=asked)
+        assert answer.status_code == 200, answer.text
+        for value in (0.5, 0.5, 1.0):
+            event = (await rank(client, eventId="one"))["eventId"]
+            await reward(client, event, value)
+        assert (await client.read(f"{SESSION}/rounds"))["items"][0]["reward"] == 2.0
+        found = await client.read(f"{ROOT}/configurations/service")
+        assert (found["rewardWaitTime"], found["explorationPercentage"]) == ("PT1H", 0.25)
+        session = await client.read(SESSION)
+        assert session["options"] == {"epsilon": 0.25}
+        propensities = {one["probability"] for one in (await rank(client))["ranking"]}
+        assert propensities == {1 / 3}
+
+
+async def test_a_configuration_holds_from_the_first_round_on(serve: Serve) -> None:
+    asked = {"rewardWaitTime": "00:10:00", "defaultReward": 0, "rewardAggregation": "earliest"}
+    asked["explorationPercentage"] = 0
+    path = f"{ROOT}/configurations/service"
+    async with serve() as client:
+        before = await client.read(path)
+        assert (await client.put(path, json=asked)).json() == before  # these are the defaults
+        first = await client.read(SESSION)
+        assert (await client.put(path, json=asked)).status_code == 200
+        assert (await client.read(SESSION))["id"] == first["id"]
+        assert (await client.put(path, json={**asked, "dim": 32})).json()["dim"] == 32
+        second = await client.read(SESSION)
+        assert second["dim"] == 32
+        assert (await client.get(f"/v1/sessions/{first['id']}")).status_code == 404
+        await rank(client)
+        answer = await client.put(path, json={**asked, "dim": 16})
+        refused(answer, 409, "BadRequest", "session_conflict", None)
+        assert (await client.put(path, json=asked)).json()["dim"] == 32  # says nothing of dim
+        assert (await client.patch(SESSION, json={"name": "old"})).status_code == 200
+        await rank(client)
+        assert (await client.read(SESSION))["n_rounds"] == 1
+        assert (await client.read("/v1/sessions/old"))["n_rounds"] == 1
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"actions": []}, "invalid", "actions"),
+    ({"actions": [*ACTIONS, ACTIONS[0]]}, "duplicate_arm_ids", "actions[3].id"),
+    ({"excludedActions": ["a", "b", "c"]}, "no_arms", "excludedActions"),
+    ({"eventId": "~1"}, "invalid", "eventId"),
+    ({"eventId": "x" * 257}, "invalid", "eventId"),
+    ({"surprise": 1}, "unknown_field", "surprise"),
+    ({"actions": [{"id": "a"}]}, "missing", "actions[0].features"),
+    ({"contextFeatures": [{"x": 1e13}]}, "out_of_range", "contextFeatures[0].x"),
+    ({"actions": [{"id": "a", "features": [3]}]}, "invalid", "actions[0].features[0]"),
+]
+
+
+async def test_a_bad_rank_is_refused_and_writes_nothing(serve: Serve) -> None:
+    async with serve() as client:
+        await rank(client)
+        for change, inner, target in BAD:
+            answer = await client.post(f"{ROOT}/rank", json={"actions": ACTIONS, **change})
+            status = 409 if inner == "duplicate_arm_ids" else 400
+            refused(answer, status, "BadRequest", inner, target)
+        assert (await client.read(SESSION))["n_rounds"] == 1
+
+
+async def test_bad_rewards_and_configurations(serve: Serve) -> None:
+    async with serve() as client:
+        path = f"{ROOT}/events/x/reward"
+        refused(await client.post(path, json={}), 400, "BadRequest", "missing", "value")
+        refused(await client.post(path, content=b"{"), 400, "BadRequest", "malformed_json", "body")
+        good = {"rewardWaitTime": "PT1H", "defaultReward": 1, "rewardAggregation": "sum"}
+        good["explorationPercentage"] = 0.1
+        for change, inner, target in (
+            ({}, "bad_option", "defaultReward"),
+            ({"learningMode": "Later"}, "invalid", "learningMode"),
+            ({"isAutoOptimizationEnabled": True}, "invalid", "isAutoOptimizationEnabled"),
+            ({"rewardWaitTime": "soon"}, "invalid", "rewardWaitTime"),
+            ({"explorationPercentage": 1.5}, "out_of_range", "explorationPercentage"),
+        ):
+            answer = await client.put(f"{ROOT}/configurations/service", json={**good, **change})
+            refused(answer, 400, "BadRequest", inner, target)
+        assert (await client.get(SESSION)).status_code == 404
+
+
+async def test_the_subscription_key_is_our_key(serve: Serve) -> None:
+    async with serve() as client:
+        made = {role: new_key("shop", role, 1000.0, role) for role in ("reader", "writer")}
+        for _, row in made.values():
+            await client.service.writer.submit(SaveKey(row))
+    async with serve() as client:
+        body = {"actions": ACTIONS}
+        refused(
+            await client.post(f"{ROOT}/rank", json=body),
+            *(401, "BadRequest", "unauthorized", "authorization"),
+        )
+        for role, status in (("reader", 403), ("writer", 201)):
+            client.headers["Ocp-Apim-Subscription-Key"] = made[role][0]
+            answer = await client.post(f"{ROOT}/rank", json=body)
+            assert answer.status_code == status
+            assert (await client.get(f"{ROOT}/configurations/service")).status_code == 200
+        problem(await client.get(SESSION), 401, "unauthorized")  # it opens nothing else
+        del client.headers["Ocp-Apim-Subscription-Key"]
+        client.headers["authorization"] = f"Bearer {made['writer'][0]}"
+        assert (await client.post(f"{ROOT}/rank", json=body)).status_code == 201
+        assert (await client.read(SESSION))["n_rounds"] == 2

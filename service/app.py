@@ -108,10 +108,10 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
     metrics, keyring = Metrics(), Keyring()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         sweeper = Sweeper()
         service = start_service(settings, metrics, sweeper, store)
-        app.state.service = service
+        app.state.service = app.outer_middleware.service = service
         sweeper.start(service)
         watch = app.state.key_watch = KeyWatch(keyring, service)
         await watch.start()
@@ -144,9 +144,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         redoc_url=None,
         dependencies=[Depends(refuse_by_role), Depends(refuse_unknown_parameters)],
     )
-    app.outer_middleware = Middleware(
-        app.framework, settings, metrics, keyring, lambda: app.state.service
-    )
+    app.outer_middleware = Middleware(app.framework, settings, metrics, keyring)
     for module in ROUTERS:
         app.include_router(module.router)
     describe = app.openapi

@@ -69,8 +69,9 @@ class Metrics:
 
     def observe_request(self, scope: Any, status: int, seconds: float) -> None:
         """Count a request under its route's template: ids would make a series each."""
-        route = scope.get("route")
-        path = getattr(route, "path", None) or scope.get("lhb.route") or "other"
+        path = scope.get("lhb.route")  # of a hot route
+        if path is None:
+            path = getattr(scope.get("route"), "path", None) or "other"
         _observe(self._requests, (scope["method"], path, status), seconds, BOUNDS)
         if status >= 400:
             problem = scope.get("lhb.problem")

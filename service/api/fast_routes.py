@@ -14,9 +14,10 @@ from service.runtime import Service
 
 Handler = Callable[[Service, str, str, bytes], Awaitable[tuple[int, bytes]]]
 BATCH_ROUTE = "/v1/batch"
+SESSIONS = "/v1/sessions/"
 HANDLERS: dict[str, tuple[Handler, str]] = {
-    "decisions": (decisions.decide, "/v1/sessions/{session_id}/decisions"),
-    "rewards": (rewards.receive, "/v1/sessions/{session_id}/rewards"),
+    "/decisions": (decisions.decide, "/v1/sessions/{session_id}/decisions"),
+    "/rewards": (rewards.receive, "/v1/sessions/{session_id}/rewards"),
 }
 
 
@@ -39,8 +40,9 @@ def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
     path = scope["path"]
     if path == BATCH_ROUTE:
         return batch.run_batch, BATCH_ROUTE, ""
-    parts = path.split("/")
-    if len(parts) != 5 or parts[2] != "sessions" or parts[1] != "v1" or parts[0]:
+    end = path.rfind("/")
+    found = HANDLERS.get(path[end:])
+    if found is None or end < len(SESSIONS) or not path.startswith(SESSIONS):
         return None
-    found = HANDLERS.get(parts[4])
-    return None if found is None else (*found, parts[3])
+    session_id = path[len(SESSIONS) : end]
+    return None if "/" in session_id else (found[0], found[1], session_id)

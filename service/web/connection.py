@@ -14,10 +14,11 @@ import resource
 from typing import Any
 
 from starlette.types import Message, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.problems import MEDIA_TYPE, TITLES, Problem, ProblemCode
 from service.settings import Settings
+from service.web.trailers import TRAILERS
 
 RESERVED_FILES = 100  # file descriptors kept free for everything but connections
 MAX_FILES = 65_536
@@ -25,17 +26,6 @@ END_OF_HEAD = b"\r\n\r\n"
 CLOSE = (b"connection", b"close")
 LINGER_SECONDS = 1.0  # until a connection whose request is not read is cut, to read the answer
 PROGRESS_BYTES = 2**20
-
-
-class Trailers:
-    """Replaces the list of headers once a head is complete, and refuses trailers."""
-
-    def append(self, header: tuple[bytes, bytes]) -> None:
-        """Refuse a trailer: the parser reports it as a further header."""
-        raise ValueError(f"{header[0]!r} is a trailer")
-
-
-TRAILERS: Any = Trailers()
 
 
 class ClientConnection(HttpToolsProtocol):
@@ -125,6 +115,56 @@ class ClientConnection(HttpToolsProtocol):
         self.scope["lhb.connection"] = self  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
         self.headers = TRAILERS
+
+    def take_body(self, scope: Scope) -> bytes | None:
+        """Return the whole body of a request if it has arrived; None if it has to be awaited."""
+        cycle = self.cycle
+        if cycle.scope is not scope or cycle.more_body or cycle.disconnected:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        return body
+
+    def answer_at_once(
+        self, scope: Scope, status: int, headers: bytes, request_id: str, body: bytes
+    ) -> bool:
+        """Write a whole answer, which takes a third of the time that uvicorn takes for its parts.
+
+        Parameters
+        ----------
+        scope : ASGI scope
+            Of the request.
+        status : int
+        headers : bytes
+            Lines of headers, without length and request id.
+        request_id : str
+            Visible ASCII characters.
+        body : bytes
+
+        Returns
+        -------
+        bool
+            False if nothing was written: the connection is about to close, the client does not
+            read, or another request follows already.
+        """
+        cycle = self.cycle
+        if (
+            cycle.scope is not scope
+            or cycle.more_body
+            or cycle.disconnected
+            or cycle.response_started
+            or not cycle.keep_alive
+            or self.flow.write_paused
+            or cycle.default_headers
+        ):
+            return False
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        rest = headers, len(body), request_id.encode(), body
+        self.transport.write(
+            b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (STATUS_LINE[status], *rest)
+        )
+        cycle.on_response()
+        return True
 
     async def begin_answer(self, scope: Scope, message: Message, send: Send) -> None:
         """Send the head of an answer to a request whose body was not read to its end.

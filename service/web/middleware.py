@@ -1,7 +1,6 @@
 """The one ASGI middleware: request id, access, limits, hot routes, errors, metrics and log line."""
 
 import time
-from collections.abc import Callable
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -23,7 +22,7 @@ from service.web.proxies import TrustedProxies
 from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_ids import RequestIds, trace_of
-from service.web.roles import refuse_role
+from service.web.roles import ADMIN, refuse_role
 
 log = structlog.get_logger()
 JSON_TYPE = (b"content-type", b"application/json")
@@ -33,6 +32,7 @@ API_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
+HOT_HEADERS = b"".join(b"%b: %b\r\n" % header for header in (JSON_TYPE, *API_HEADERS))
 
 
 class Middleware:
@@ -48,9 +48,14 @@ class Middleware:
         Counts every request.
     keys : Keyring
         The known API keys.
-    service : callable
-        Returns the running service; it exists only after start-up.
+
+    Attributes
+    ----------
+    service : Service
+        The running service; to be set at start-up.
     """
+
+    service: Service
 
     def __init__(
         self,
@@ -58,13 +63,12 @@ class Middleware:
         settings: Settings,
         metrics: Metrics,
         keys: Keyring,
-        service: Callable[[], Service],
     ) -> None:
         self._app = app
         self._keys = keys
         self._settings = settings
         self._metrics = metrics
-        self._service = service
+        self._logs_requests = settings.log_requests
         per_second = settings.requests_per_second
         self._rates = RateLimit(per_second, settings.request_burst) if per_second else None
         self._deadlines = BodyDeadlines(settings.body_timeout_seconds)
@@ -81,14 +85,16 @@ class Middleware:
             return
         began = time.perf_counter()
         headers = dict(scope["headers"])
-        request_id = self._ids.id_of(headers)
+        request_id = scope["lhb.request_id"] = self._ids.id_of(headers)
+        REQUEST_ID.set(request_id)
         status = 0
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id)]
+                named = (b"x-request-id", request_id.encode())
+                message["headers"] = [*message["headers"], named]
                 if scope["path"].startswith("/v1/") or is_personalizer(scope["path"]):
                     message["headers"] += API_HEADERS
                 if not body.is_whole and "lhb.connection" in scope:
@@ -96,8 +102,6 @@ class Middleware:
                     return
             await send(message)
 
-        scope["lhb.request_id"] = request_id.decode()
-        REQUEST_ID.set(scope["lhb.request_id"])
         body = RequestBody(scope, receive, self._settings, self._deadlines, self._memory)
         if self._proxies is not None:
             self._proxies.find_client(scope)
@@ -113,7 +117,7 @@ class Middleware:
             body.check_length(headers)
             hot = find_handler(scope)
             if (hot is None or not is_id(hot[2])) and is_by_name(scope):
-                await replace_name(self._service(), scope["lhb.tenant"], scope)
+                await replace_name(self.service, scope["lhb.tenant"], scope)
                 hot = find_handler(scope)
             if scope["method"] == "HEAD":
                 await self._head(scope, body.receive, answer)
@@ -121,13 +125,20 @@ class Middleware:
                 await self._app(scope, body.receive, answer)
             else:
                 handler, scope["lhb.route"], session_id = hot
-                refuse_role(access.rank, "POST", scope["lhb.route"])
-                refuse_full(self._service(), access.tenant)
+                if access.rank < ADMIN:
+                    refuse_role(access.rank, "POST", scope["lhb.route"])
+                if self.service.full_tenants:
+                    refuse_full(self.service, access.tenant)
                 if scope["query_string"]:
                     refuse_parameters(scope)
                 content = await body.read()
-                result = await handler(self._service(), scope["lhb.tenant"], session_id, content)
-                await send_json(*result, answer)
+                found, content = await handler(self.service, access.tenant, session_id, content)
+                connection = scope.get("lhb.connection")
+                if connection is None or not connection.answer_at_once(
+                    scope, found, HOT_HEADERS, request_id, content
+                ):
+                    await send_json(found, content, answer)
+                status = found
         except ClientDisconnect:
             pass  # the client is gone
         except Problem as problem:
@@ -148,7 +159,7 @@ class Middleware:
             if status >= 500 and "lhb.problem" in scope:
                 log_failure(scope["lhb.problem"], **self._request(scope))
             scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
-            if self._settings.log_requests:
+            if self._logs_requests:
                 log.info(
                     "request",
                     **self._request(scope),

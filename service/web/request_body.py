@@ -45,7 +45,7 @@ class RequestBody:
         deadlines: "BodyDeadlines",
         memory: "BodyMemory",
     ) -> None:
-        self._receive = receive
+        self._scope, self._receive = scope, receive
         self._is_import = scope["path"] == IMPORT_PATH
         self._limit = settings.max_import_bytes if self._is_import else settings.max_body_bytes
         self._deadlines = deadlines
@@ -72,6 +72,11 @@ class RequestBody:
         Problem
             408, 413, 422 or 503: a limit is exceeded.
         """
+        connection = self._scope.get("lhb.connection")
+        whole = None if connection is None else connection.take_body(self._scope)
+        if whole is not None:
+            self._count(whole, is_last=True)
+            return bytes(whole)
         chunks = []
         while not self.is_whole:
             message = await self.receive()
@@ -88,18 +93,22 @@ class RequestBody:
             self._deadline = self._deadlines.deadline()
         message = await self._deadlines.receive(self._receive, self._deadline)
         if message["type"] == "http.request":
-            self._n_bytes += len(message.get("body", b""))
-            self.is_whole = not message.get("more_body", False)
-            if self._n_bytes > self._limit:
-                raise self._too_large()
-            if self._is_import:
-                return message  # it goes to a file
-            if self.n_held or not self.is_whole or self._n_bytes > UNCOUNTED_BYTES:
-                self._memory.take(self._n_bytes - self.n_held)
-                self.n_held = self._n_bytes
-            if self._n_bytes > LARGE:
-                self._limit_values(message.get("body", b""))
+            self._count(message.get("body", b""), is_last=not message.get("more_body", False))
         return message
+
+    def _count(self, part: bytes, *, is_last: bool) -> None:
+        """Count a part that has arrived; raises a Problem as `read` does."""
+        self._n_bytes += len(part)
+        self.is_whole = is_last
+        if self._n_bytes > self._limit:
+            raise self._too_large()
+        if self._is_import:
+            return  # it goes to a file
+        if self.n_held or not is_last or self._n_bytes > UNCOUNTED_BYTES:
+            self._memory.take(self._n_bytes - self.n_held)
+            self.n_held = self._n_bytes
+        if self._n_bytes > LARGE:
+            self._limit_values(part)
 
     def _limit_values(self, part: bytes) -> None:
         """Raise a 422 for too many brackets, keys or strings.

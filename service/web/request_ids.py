@@ -19,15 +19,15 @@ class RequestIds:
         self._prefix = token_hex(6)
         self._numbers = count(1)
 
-    def id_of(self, headers: Mapping[bytes, bytes]) -> bytes:
+    def id_of(self, headers: Mapping[bytes, bytes]) -> str:
         """Return the X-Request-Id of a request, or a new id if it has none that can be kept.
 
         At most 128 visible ASCII characters are kept.
         """
         given = headers.get(b"x-request-id")
         if given is not None and ID.fullmatch(given):
-            return given
-        return f"{self._prefix}-{next(self._numbers)}".encode()
+            return given.decode()
+        return f"{self._prefix}-{next(self._numbers)}"
 
 
 def trace_of(scope: Scope) -> dict[str, str]:

@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -114,6 +115,39 @@ def test_large_bodies_and_many_requests_at_once_are_no_head(server: Server, sess
         assert b"HTTP/1.1 4" not in answer
     with server.client() as client:
         assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == rounds + 200
+
+
+def test_an_answer_in_one_piece_says_what_one_in_parts_says(tmp_path: Path) -> None:
+    """The last one on a connection, and one that another request follows already, has parts."""
+    found = []
+    with Server(tmp_path / "lhb.db") as server, server.client() as client:
+        asked = request_of(create(client), {"contexts": ARMS})
+        whole = asked.replace(b"\r\n", b"\r\nx-request-id: mine\r\n", 1)
+        last = whole.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)
+        old = last.replace(b"HTTP/1.1", b"HTTP/1.0")
+        for sent in ([whole, whole, last], [whole + whole + old]):
+            rest = b""
+            with connect(server) as connection:
+                for request in sent:
+                    connection.sendall(request)
+                    rest += connection.recv(65_536)
+                rest += everything(connection)
+            for _ in range(3):
+                head, _, rest = rest.partition(b"\r\n\r\n")
+                status, *lines = head.split(b"\r\n")
+                headers = dict(line.split(b": ", 1) for line in lines)
+                n = int(headers.pop(b"content-length"))
+                found.append((status, headers, json.loads(rest[:n])["round"]))
+                rest = rest[n:]
+            assert not rest
+    assert [round for _, _, round in found] == [1, 2, 3, 4, 5, 6]
+    assert {status for status, _, _ in found} == {b"HTTP/1.1 201 Created"}
+    ends = [headers.pop(b"connection", b"") for _, headers, _ in found]
+    assert ends == [b"", b"", b"close", b"", b"", b"close"]
+    kept = {b"x-request-id": b"mine", b"content-type": b"application/json"}
+    for _, headers, _ in found:
+        assert headers == found[0][1]
+        assert kept.items() <= headers.items()
 
 
 def test_what_is_not_http_gets_a_problem(server: Server) -> None:

@@ -66,6 +66,7 @@ class SessionRow:
     created_as: str | None = None
     append_token: str | None = None  # of the log that is being appended in slices
     names: Text | None = None  # JSON of its `Names`; None: it has none
+    trial: Text | None = None  # JSON of its `Trial`; None: its agent plays every round
 
     @property
     def key(self) -> SessionKey:
@@ -76,7 +77,8 @@ class SessionRow:
     def n_bytes(self) -> int:
         """About how many bytes of memory the row takes."""
         lists = sum(len(value) for value in self.options.values() if isinstance(value, list))
-        return ROW_BYTES + len(self.request) + len(self.names or "") + NUMBER_BYTES * lists
+        texts = len(self.request) + len(self.names or "") + len(self.trial or "")
+        return ROW_BYTES + texts + NUMBER_BYTES * lists
 
     @property
     def fit_due(self) -> int | None:
@@ -135,6 +137,8 @@ class DecisionRow(NamedTuple):
     model_version: Count
     next_fit_round: Ordinal | None  # round of the session after which the next fit is due
     at: Time
+    played_by: str | None = None  # in a session with a trial: see `service.trial.PlayedBy`
+    agent_arm: Count | None = None  # there, the arm that the agent chose
 
     @property
     def event_id(self) -> str:

@@ -23,6 +23,7 @@ from service.fits.history import read_history
 from service.fits.job import fingerprint
 from service.records import DecisionRow, EstimateRow, SessionRow
 from service.storage.reader import Reader
+from service.trial import trial_of
 
 PAGE = 1000
 TOLERANCE = 1e-9
@@ -133,6 +134,7 @@ def _decide_again(
     if agent is None:
         replay.differences.append(f"{_name(decision)}: no estimate {decision.model_version}")
         return
+    _play_again(session, decision, replay)
     if decision.arm is None:
         return
     scores = np.frombuffer(decision.scores)
@@ -142,12 +144,33 @@ def _decide_again(
         score = agent.ranking(context[np.newaxis], draw)[0]
         if score != scores[decision.arm]:
             replay.differences.append(f"{_name(decision)}: scored {score!r} now")
-    if decision.forced:
+    if decision.forced and decision.agent_arm is None:
         return
     chosen = agent.choose_by(scores, draw)
+    if decision.agent_arm not in (None, chosen.arm):
+        replay.differences.append(f"{_name(decision)}: the agent chooses {chosen.arm} now")
+    if decision.forced:
+        return
     again = (chosen.arm, chosen.propensity, chosen.explored)
     if again != (decision.arm, decision.propensity, bool(decision.explored)):
         replay.differences.append(f"{_name(decision)}: decides {again} now")
+
+
+def _play_again(session: SessionRow, decision: DecisionRow, replay: SessionReplay) -> None:
+    """Draw again whether the agent or control plays the round, and what control draws."""
+    if decision.played_by not in ("agent", "control"):
+        return
+    trial = replace(trial_of(session.trial), mode="live")
+    n_arms = 0 if decision.arm is None else len(decision.scores) // 8
+    draw = Draw(session.seed, decision.trajectory, decision.round, decision.position)
+    play = trial.play(draw, session.horizon, n_arms, None, decision.arm)
+    if play.by != decision.played_by:
+        replay.differences.append(f"{_name(decision)}: {play.by} plays now")
+    elif play.by == "control" and (play.arm, play.propensity) != (
+        decision.arm,
+        decision.propensity,
+    ):
+        replay.differences.append(f"{_name(decision)}: control plays {play.arm} now")
 
 
 def _refit(

@@ -8,10 +8,14 @@ from typing import Any, Literal, NotRequired, TypedDict
 from .problem_codes import ProblemCode
 
 Deciding = Literal["in_use", "lapsed", "exploring", "none"]
+PlayedBy = Literal["agent", "control", "caller"]
 
 
 class DecisionAnswer(TypedDict):
-    """One decision."""
+    """One decision; in a session with a holdout or in shadow mode, with who chose `arm`.
+
+    `agent_arm` is what the agent chose there.
+    """
 
     event_id: str
     round: int
@@ -23,6 +27,8 @@ class DecisionAnswer(TypedDict):
     model_version: int
     next_fit_round: int | None
     explored: bool
+    played_by: NotRequired[PlayedBy]
+    agent_arm: NotRequired[int | None]
 
 
 class AcceptedAnswer(TypedDict):
@@ -53,6 +59,14 @@ class ItemAnswer(TypedDict):
     problem: NotRequired[ProblemAnswer]
 
 
+class HoldoutAnswer(TypedDict):
+    """The share of trajectories in control, and what is played there."""
+
+    share: float
+    policy: Literal["default_arm", "uniform"]
+    planned_rounds: int
+
+
 class SessionAnswer(TypedDict):
     """A session."""
 
@@ -70,6 +84,8 @@ class SessionAnswer(TypedDict):
     features: list[str] | None
     categories: Literal["one_hot", "hashed"]
     arms: list[str] | None
+    mode: Literal["live", "shadow"]
+    holdout: HoldoutAnswer | None
     created_at: str
     archived: bool
     n_rounds: int
@@ -122,6 +138,8 @@ class RoundAnswer(TypedDict):
     epoch: int
     model_version: int
     at: str
+    played_by: PlayedBy | None
+    agent_arm: int | None
 
 
 class CreditAnswer(TypedDict):

@@ -3,9 +3,9 @@
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from .answers import DecisionAnswer, HistoryAnswer, RankAnswer
+from .answers import DecisionAnswer, HistoryAnswer, RankAnswer, SessionAnswer
 from .connection import AsyncConnection, SyncConnection
 from .delivery import Received
 from .fit_answers import AskedFitAnswer
@@ -27,7 +27,8 @@ class SessionOperations(SessionReads):
         trajectory: str = "",
         event_id: str | None = None,
         arm_ids: Sequence[str] | None = None,
-        forced_arm: int | None = None,
+        forced_arm: int | str | None = None,
+        default_arm: int | str | None = None,
         **body: Any,
     ) -> Steps[Decision]:
         """Choose one row of `contexts`.
@@ -43,8 +44,10 @@ class SessionOperations(SessionReads):
             Idempotency key; by default a random one.
         arm_ids : sequence of str, optional
             A name for each arm, echoed in the answer.
-        forced_arm : int, optional
-            The arm that was shown, where something else decided.
+        forced_arm : int or str, optional
+            The arm that was shown, where something else decided: its index or its id.
+        default_arm : int or str, optional
+            The arm that control plays, in a session with a holdout.
         **body
             Further members of the body.
 
@@ -61,6 +64,7 @@ class SessionOperations(SessionReads):
             trajectory=trajectory,
             arm_ids=None if arm_ids is None else list(arm_ids),
             forced_arm=forced_arm,
+            default_arm=default_arm,
             **body,
         )
         return Decision.from_json((yield from self._decision(asked)))
@@ -183,6 +187,21 @@ class SessionOperations(SessionReads):
             body["arm_ids"] = list(arm_ids)
         answer: RankAnswer = yield from self._post("rank", body)
         return answer
+
+    @operation
+    def change(
+        self,
+        *,
+        name: str | None = None,
+        archived: bool | None = None,
+        mode: Literal["live", "shadow"] | None = None,
+    ) -> Steps[SessionAnswer]:
+        """Rename, archive or unarchive the session, or turn it live or into a shadow."""
+        changes = given({"name": name, "archived": archived, "mode": mode})
+        info: SessionAnswer
+        info = yield from self._connection.call("PATCH", self._path, json=changes)
+        self._info = info
+        return info
 
     @operation
     def delete(self) -> Steps[None]:

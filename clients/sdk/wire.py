@@ -48,7 +48,8 @@ class DecisionBody(TypedDict, total=False):
     event_id: str | None
     arm_ids: Sequence[str] | None
     rewards: Iterable[RewardItem]
-    forced_arm: int | None
+    forced_arm: int | str | None
+    default_arm: int | str | None
     skip: bool
 
 
@@ -74,6 +75,8 @@ class Decision:
     model_version: int
     next_fit_round: int | None
     explored: bool
+    played_by: str | None = None
+    agent_arm: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @classmethod

@@ -68,10 +68,11 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
     """
     trajectory = asked.get("trajectory") or ""
     arm_ids, forced = asked.get("arm_ids"), asked.get("forced_arm")
+    default = asked.get("default_arm")
     given = asked.get("contexts")
     contexts = None
     if asked.get("skip"):
-        for name in ("contexts", "arm_ids", "forced_arm"):
+        for name in ("contexts", "arm_ids", "forced_arm", "default_arm"):
             if asked.get(name) is not None:
                 raise Problem(ProblemCode.AMBIGUOUS, f"a round without action has no {name}", name)
     elif given is None:
@@ -79,7 +80,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
     else:
         contexts = read_contexts(given)
         service.limits.refuse_arms(len(contexts))
-        check_arms(len(contexts), arm_ids, forced)
+        check_arms(len(contexts), arm_ids, forced, default)
     rewards = read_rewards(asked["rewards"], trajectory) if "rewards" in asked else []
     event_id = asked.get("event_id")
     digest = None
@@ -87,7 +88,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         if event_id.startswith(SERVER_EVENT):
             detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
             raise Problem(ProblemCode.INVALID, detail, "event_id")
-        digest = request_digest(contexts, arm_ids, forced, rewards)
+        digest = request_digest(contexts, arm_ids, forced, rewards, default)
     return Decide(
         (tenant, session_id),
         trajectory,
@@ -99,25 +100,32 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         rewards,
         digest,
         service.limits,
+        default,
     )
 
 
-def check_arms(n_arms: int, arm_ids: list[str] | None, forced: int | None = None) -> None:
-    """Check arm ids and the forced arm against the number of arms.
+def check_arms(
+    n_arms: int,
+    arm_ids: list[str] | None,
+    forced: int | str | None = None,
+    default: int | str | None = None,
+) -> None:
+    """Check arm ids, and the arms that are named by index, against the number of arms.
 
     Raises
     ------
     Problem
-        422 if there is not one id per arm, or no arm `forced`; 409 if an id occurs twice.
+        422 if there is not one id per arm, or no such arm; 409 if an id occurs twice.
     """
     if arm_ids is not None:
         if len(arm_ids) != n_arms:
             detail = f"{len(arm_ids)} arm_ids for {n_arms} contexts"
             raise Problem(ProblemCode.WRONG_SHAPE, detail, "arm_ids")
         refuse_duplicate_arm_ids(arm_ids)
-    if forced is not None and not 0 <= forced < n_arms:
-        detail = f"there is no arm {forced}; arms go from 0 to {n_arms - 1}"
-        raise Problem(ProblemCode.OUT_OF_RANGE, detail, "forced_arm")
+    for field, arm in (("forced_arm", forced), ("default_arm", default)):
+        if type(arm) is int and not 0 <= arm < n_arms:
+            detail = f"there is no arm {arm}; arms go from 0 to {n_arms - 1}"
+            raise Problem(ProblemCode.OUT_OF_RANGE, detail, field)
 
 
 def refuse_duplicate_arm_ids(arm_ids: list[str]) -> None:
@@ -134,7 +142,7 @@ def refuse_duplicate_arm_ids(arm_ids: list[str]) -> None:
 
 def decision_answer(decision: DecisionRow) -> dict[str, Any]:
     """Return the members of `DecisionAnswer`; they depend on the stored row only."""
-    return {
+    answer = {
         "event_id": decision.event_id,
         "round": decision.round,
         "arm": decision.arm,
@@ -146,6 +154,9 @@ def decision_answer(decision: DecisionRow) -> dict[str, Any]:
         "next_fit_round": decision.next_fit_round,
         "explored": bool(decision.explored),  # SQLite stores an integer
     }
+    if decision.played_by is not None:
+        answer["played_by"], answer["agent_arm"] = decision.played_by, decision.agent_arm
+    return answer
 
 
 async def decide(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:

@@ -145,7 +145,8 @@ Contexts = Annotated[
 
 
 SKIP = union_kind(
-    *("SkippedDecision", "A round without action.", "skip"), absent=("arm_ids", "forced_arm")
+    *("SkippedDecision", "A round without action.", "skip"),
+    absent=("arm_ids", "forced_arm", "default_arm"),
 )
 SKIP["properties"] = {"skip": {"const": True}}
 
@@ -170,7 +171,12 @@ class DecisionBody(TypedDict, total=False):
         FailFast(),
     ]
     forced_arm: Annotated[
-        int | None, Field(description="index of the arm that was shown, if something else chose it")
+        int | Key | None,
+        Field(description="index or id of the arm that was shown, if something else chose it"),
+    ]
+    default_arm: Annotated[
+        int | Key | None,
+        Field(description="index or id of the arm that control plays, in a session with a holdout"),
     ]
     skip: Annotated[bool, Field(description="true for a round without action")]
 

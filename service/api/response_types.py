@@ -6,9 +6,11 @@ from pydantic import BaseModel
 
 from lhb_engine.agents.base import Deciding
 from lhb_engine.diagnostics.finding import Code
+from service.api.lift_types import HoldoutAnswer
 from service.due_fits import Asked
 from service.field_types import Refit, RewardMode
 from service.problems import ProblemCode
+from service.trial import Mode, PlayedBy
 
 Item = TypeVar("Item")
 
@@ -26,7 +28,10 @@ class ProblemAnswer(BaseModel):
 
 
 class DecisionAnswer(BaseModel):
-    """One decision."""
+    """One decision; in a session with a holdout or in shadow mode, with who chose `arm`.
+
+    `agent_arm` is what the agent chose there.
+    """
 
     event_id: str
     round: int
@@ -38,6 +43,8 @@ class DecisionAnswer(BaseModel):
     model_version: int
     next_fit_round: int | None
     explored: bool
+    played_by: PlayedBy | None = None
+    agent_arm: int | None = None
 
 
 class AcceptedAnswer(BaseModel):
@@ -79,6 +86,8 @@ class SessionAnswer(BaseModel):
     features: list[str] | None
     categories: Literal["one_hot", "hashed"]
     arms: list[str] | None
+    mode: Mode
+    holdout: HoldoutAnswer | None
     created_at: str
     archived: bool
     n_rounds: int

@@ -4,6 +4,7 @@ from pydantic import BaseModel
 
 from lhb_engine.agents.base import Deciding
 from service.api.response_types import Page
+from service.trial import PlayedBy
 
 
 class TrajectoryAnswer(BaseModel):
@@ -40,6 +41,8 @@ class RoundAnswer(BaseModel):
     epoch: int
     model_version: int
     at: str
+    played_by: PlayedBy | None
+    agent_arm: int | None
 
 
 class CreditAnswer(BaseModel):

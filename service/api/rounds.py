@@ -48,6 +48,8 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
         "epoch": decision.epoch,
         "model_version": decision.model_version,
         "at": timestamp(decision.at),
+        "played_by": decision.played_by,
+        "agent_arm": decision.agent_arm,
     }
 
 

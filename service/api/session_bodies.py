@@ -25,6 +25,7 @@ from service.field_types import (
     WaitSeconds,
 )
 from service.names import MOST_COLUMNS
+from service.trial import Mode, PlannedRounds, Policy, Share
 
 SESSION_DEFAULTS: dict[str, Any] = {
     "algorithm": "anytime",
@@ -42,6 +43,23 @@ def _describe_session(schema: dict[str, Any]) -> None:
     for name, default in SESSION_DEFAULTS.items():
         schema["properties"][name]["default"] = default
     schema["examples"] = [{"name": "shop", "dim": 5, "horizon": 100, "seed": 1}]
+
+
+@with_config(STRICT)
+class HoldoutBody(TypedDict, total=False):
+    """A share of trajectories that a control policy plays, to measure what the agent adds."""
+
+    share: Required[Share]
+    policy: Annotated[
+        Policy,
+        Field(description="what control plays: the request's default_arm, or any arm uniformly"),
+    ]
+    planned_rounds: PlannedRounds
+
+
+ModeField = Annotated[
+    Mode, Field(description="shadow: the caller plays forced_arm, and the agent's choice is logged")
+]
 
 
 @with_config(ConfigDict(**STRICT, json_schema_extra=_describe_session))
@@ -91,6 +109,8 @@ class SessionBody(TypedDict, total=False):
         ArmIds | None,
         Field(min_length=1, max_length=MOST_COLUMNS, description="arm_ids of a decision without"),
     ]
+    mode: ModeField
+    holdout: HoldoutBody | None
 
 
 @with_config(strict({"archived": True}))
@@ -99,3 +119,4 @@ class SessionPatch(TypedDict, total=False):
 
     name: Name
     archived: bool
+    mode: ModeField

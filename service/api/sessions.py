@@ -21,10 +21,12 @@ from service.records import SessionRow
 from service.runtime import Service, actor_of, service_of, tenant_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
+from service.trial import HOLDOUT_DEFAULTS, trial_of
 
 router = APIRouter(tags=["sessions"])
-# the same body, said or not said; a session from before there were names has none of them
-NO_NAMES: dict[str, Any] = {"features": None, "categories": ONE_HOT, "arms": None}
+# the same body, said or not said; a session from before there were these has none of them
+UNSAID: dict[str, Any] = {"features": None, "categories": ONE_HOT, "arms": None}
+UNSAID |= {"mode": "live", "holdout": None}
 NOTHING = object()
 
 
@@ -53,6 +55,7 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
         "default_reward": session.default_reward,
         "refit": session.refit,
         **names_answer(session),
+        **trial_answer(session),
         "created_at": timestamp(session.created_at),
         "archived": session.archived_at is not None,
         "n_rounds": session.n_rounds,
@@ -71,6 +74,12 @@ def names_answer(session: SessionRow) -> dict[str, Any]:
         "categories": names.categories,
         "arms": names.arms,
     }
+
+
+def trial_answer(session: SessionRow) -> dict[str, Any]:
+    """Return the members of `SessionAnswer` that say what its agent is compared with."""
+    trial = trial_of(session.trial)
+    return {"mode": trial.mode, "holdout": trial.holdout()}
 
 
 def found_session(reader: Reader, tenant: str, session_id: str) -> SessionRow:
@@ -133,7 +142,9 @@ async def post_session(request: Request) -> Response:
     """Create a session. The same name and body again gets the same session (200)."""
     service = service_of(request)
     given = SESSION.read(await request.body())
-    asked = {name: value for name, value in given.items() if NO_NAMES.get(name, NOTHING) != value}
+    asked = {name: value for name, value in given.items() if UNSAID.get(name, NOTHING) != value}
+    if "holdout" in asked:
+        asked["holdout"] = {**HOLDOUT_DEFAULTS, **(given["holdout"] or {})}
     create = CreateSession(
         tenant_of(request),
         {**SESSION_DEFAULTS, **asked},
@@ -198,12 +209,16 @@ async def get_session(session_id: str, request: Request) -> Response:
 
 @router.patch(
     "/v1/sessions/{session_id}",
-    summary="Rename or archive a session",
+    summary="Rename or archive a session, or change its mode",
     responses=documented({200: SessionAnswer}, 404, 409),
     openapi_extra=takes(PATCH),
 )
 async def patch_session(session_id: str, request: Request) -> Response:
-    """Rename, archive or unarchive. An archived session takes no decisions and no rewards."""
+    """Rename, archive or unarchive, or turn to another mode.
+
+    An archived session takes no decisions and no rewards. In `mode` "shadow" the caller plays its
+    own arm, `forced_arm`, and the agent's choice is logged beside it; "live" lets the agent play.
+    """
     service = service_of(request)
     changes = PATCH.read(await request.body())
     key = (tenant_of(request), session_id)

@@ -225,8 +225,8 @@ class AppendSlice(Command[Appended | Appending]):
         for i in rounds:
             decide = Decide(log.key, log.trajectory, None, self.agents)
             decide.event_id = None if log.import_id is None else log.name(i)
-            decide.digest, decide.forced_arm = log.digest, 0
-            decide.take(work, state.session, contexts[i : i + 1])
+            decide.digest = log.digest
+            decide.take(work, state.session, contexts[i : i + 1], forced=0)
             reward = log.reward(i, first)
             if reward is not None:
                 planned = plan_rewards(work, state.session, [reward], "rewards")

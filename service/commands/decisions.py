@@ -18,6 +18,7 @@ from service.names import Context
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, SessionRow
 from service.storage.ports import Keys
+from service.trial import arm_index, trial_of
 from service.writer.command import Command
 from service.writer.effects import count_one
 from service.writer.unit_of_work import UnitOfWork
@@ -47,8 +48,10 @@ class Decide(Command[Taken | Blocked]):
         None for a round without action; objects are turned into numbers by the session's names.
     event_id : str, optional
         The client's idempotency key.
-    forced_arm : int, optional
-        The arm that was shown, where something other than the agent chose it.
+    forced_arm : int or str, optional
+        Index or id of the arm that was shown, where something other than the agent chose it.
+    default_arm : int or str, optional
+        Index or id of the arm that a control group plays.
     digest : bytes, optional
         Digest of the request's parsed values; present whenever `event_id` is.
     """
@@ -59,10 +62,11 @@ class Decide(Command[Taken | Blocked]):
     agents: Agents
     event_id: str | None = None
     arm_ids: list[str] | None = None
-    forced_arm: int | None = None
+    forced_arm: int | str | None = None
     rewards: list[Reward] = field(default_factory=list)
     digest: bytes | None = None
     limits: Limits = NO_LIMITS
+    default_arm: int | str | None = None
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
@@ -102,6 +106,10 @@ class Decide(Command[Taken | Blocked]):
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not None and contexts is not None:
             arm_ids = arms_of(session, len(contexts))
+        forced = arm_index(self.forced_arm, arm_ids, "forced_arm")
+        default = arm_index(self.default_arm, arm_ids, "default_arm")
+        if session.trial is not None and contexts is not None:
+            trial_of(session.trial).refuse_missing(forced, default)
         if self.rewards:
             planned: list[PlannedReward] = plan_rewards(uow, session, self.rewards, "rewards")
             apply_rewards(uow, session, planned, self.agents)
@@ -111,7 +119,7 @@ class Decide(Command[Taken | Blocked]):
         if names != session.names:
             session.names = names
             uow.save(session)
-        return Taken(self.take(uow, session, contexts, arm_ids), True)
+        return Taken(self.take(uow, session, contexts, arm_ids, forced, default), True)
 
     def _again(self, known: DecisionRow) -> Taken:
         if known.digest != self.digest:
@@ -125,6 +133,8 @@ class Decide(Command[Taken | Blocked]):
         session: SessionRow,
         contexts: Floats | None,
         arm_ids: Sequence[str] | None = None,
+        forced: int | None = None,
+        default: int | None = None,
     ) -> DecisionRow:
         """Begin a round: choose an arm and write the decision, which the caller has checked."""
         trajectory = uow.trajectory((*self.key, self.trajectory))
@@ -137,11 +147,17 @@ class Decide(Command[Taken | Blocked]):
         round = trajectory.n_rounds
         agent = self.agents.get(uow, session)
         arm, scores, propensity, explored, context = None, b"", None, False, b""
+        played_by, agent_arm, drawn = None, None, None
+        draw = Draw(session.seed, self.trajectory, round, session.n_rounds)
+        if session.trial is not None:
+            n_arms = 0 if contexts is None else len(contexts)
+            trial = trial_of(session.trial)
+            played_by, forced, drawn = trial.play(draw, session.horizon, n_arms, forced, default)
         if contexts is not None:
-            draw = Draw(session.seed, self.trajectory, round, session.n_rounds)
             chosen, values, propensity, explored = agent.choose(contexts, draw)
-            if self.forced_arm is not None:
-                chosen, propensity, explored = self.forced_arm, None, False
+            agent_arm = None if played_by is None else chosen
+            if forced is not None:
+                chosen, propensity, explored = forced, drawn, False
             arm, scores, context = chosen, values.tobytes(), contexts[chosen].tobytes()
         windows = session.schedule.open
         window = windows[-1].window if windows else None
@@ -160,11 +176,13 @@ class Decide(Command[Taken | Blocked]):
             scores,
             propensity,
             explored,
-            self.forced_arm is not None,
+            forced is not None,
             window.epoch if window is not None and ahead else _last_epoch(window),
             session.model_version,
             window.due if window is not None and ahead else None,
             at,
+            played_by,
+            agent_arm,
         )
         uow.add_decision(decision)
         count_one(uow.effects.n_decisions, session.tenant)
@@ -182,11 +200,15 @@ def _last_epoch(window: Any) -> int:
 def request_digest(
     contexts: Floats | list[Context] | None,
     arm_ids: list[str] | None,
-    forced_arm: int | None,
+    forced_arm: int | str | None,
     rewards: list[Reward],
+    default_arm: int | str | None = None,
 ) -> bytes:
     """Digest a decision's body as parsed: equal values have equal digests."""
-    return body_digest(contexts, arm_ids, forced_arm, [reward.asked() for reward in rewards])
+    # a body without `default_arm` keeps the digest that it had before there was one
+    default = () if default_arm is None else (default_arm,)
+    asked = [reward.asked() for reward in rewards]
+    return body_digest(contexts, arm_ids, forced_arm, asked, *default)
 
 
 def body_digest(contexts: Floats | list[Context] | None, *parts: object) -> bytes:

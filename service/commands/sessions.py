@@ -1,10 +1,9 @@
 """Commands that create, change and delete a session."""
 
 import json
-import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lhb_engine.agents import ALGORITHMS, Agent, OptionError
@@ -19,6 +18,8 @@ from service.fits.schedule import open_schedule
 from service.names import ONE_HOT, Names, check_names
 from service.problems import Problem, ProblemCode
 from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
+from service.session_ids import has_form_of_id, new_id
+from service.trial import new_trial, trial_of
 from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
@@ -131,12 +132,13 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             created_at=uow.now,
             created_as=asked["name"],
             names=first_names(asked),
+            trial=new_trial(asked.get("mode", "live"), asked.get("holdout")),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSession(SessionCommand[SessionRow]):
-    """Command: rename, archive or take out of the archive."""
+    """Command: rename, archive or take out of the archive, change the mode."""
 
     key: SessionKey
     changes: dict[str, Any]
@@ -157,6 +159,9 @@ class ChangeSession(SessionCommand[SessionRow]):
         elif archived is False and session.archived_at is not None:
             session.archived_at = None
             uow.effects.timed[session.key] = uow.now
+        if "mode" in self.changes:
+            trial = trial_of(session.trial)
+            session.trial = replace(trial, mode=self.changes["mode"]).dumps()
         uow.save(session)
         note(uow, session.tenant, self.by, "session_changed", session.id, **self.changes)
         return session
@@ -284,16 +289,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def new_id(now: float, mark: str | None = None) -> str:
-    """Make an id that sorts by time of creation; it ends in 12 random hex digits, or in `mark`."""
-    return f"{int(now * 1000):011x}{mark or secrets.token_hex(6)}"
-
-
-ID = re.compile("[0-9a-f]{23}")  # what `new_id` makes
-
-
-def has_form_of_id(text: str) -> bool:
-    """Return whether a text has the form of a session's id; no new name has it."""
-    return ID.fullmatch(text) is not None

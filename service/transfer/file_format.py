@@ -49,8 +49,9 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
     header = {
         f.name: getattr(session, f.name) for f in fields(session) if f.name not in NOT_EXPORTED
     }
-    if session.names is None:
-        del header["names"]  # a release from before there were names reads the file
+    for name in ("names", "trial"):
+        if header[name] is None:
+            del header[name]  # a release from before there was such a thing reads the file
     header["schedule"] = json.loads(session.schedule.dumps())
     del header["schedule"]["seen"]  # an import works it out
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
@@ -89,6 +90,8 @@ def decision_record(decision: DecisionRow) -> dict[str, Any]:
     values["scores"] = np.frombuffer(decision.scores).tolist()
     values["digest"] = None if decision.digest is None else decision.digest.hex()
     values["explored"], values["forced"] = bool(decision.explored), bool(decision.forced)
+    if decision.played_by is None:
+        del values["played_by"], values["agent_arm"]
     return {"record": "decision", **values}
 
 

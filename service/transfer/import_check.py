@@ -20,6 +20,7 @@ from service.records import SessionRow, TrajectoryRow
 from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Rounds, in_order, open_window, windows_until
+from service.trial import check_stored_trial
 
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
 
@@ -101,6 +102,8 @@ class ImportCheck:
         try:
             if self._session.names is not None:
                 check_stored_names(self._session.names, self._session.dim)
+            if self._session.trial is not None:
+                check_stored_trial(self._session.trial)
             check_modes(given)
             self._agent = first_agent(self._session, self._allow_oracles)
         except Problem as problem:
@@ -140,8 +143,15 @@ class ImportCheck:
         check(arm < n_arms if acted else n_arms == 0, "arm" if acted else "scores", "no such arm")
         check(acted or record["arm_id"] is None, "arm_id", "a round without action has none")
         check(acted or not record["forced"], "forced", "a round without action is not forced")
-        fits = (record["propensity"] is not None) == is_chosen
+        by, agent_arm = record.get("played_by"), record.get("agent_arm")
+        fits = (record["propensity"] is not None) == is_chosen or (by == "control" and acted)
         check(fits, "propensity", "there is one exactly where the agent chose")
+        check(by is None or self._session.trial is not None, "played_by", "there is no trial")
+        fits = by is None or (by == "agent") == (not record["forced"]) or not acted
+        check(fits, "played_by", "not as the choice")
+        check((agent_arm is None) == (by is None or not acted), "agent_arm", "not as played_by")
+        fits = agent_arm is None or (agent_arm == arm if by == "agent" else agent_arm < n_arms)
+        check(fits, "agent_arm", "no such arm")
         check(is_chosen or not record["explored"], "explored", "the agent did not choose")
 
     def _measurement_record(self, record: dict[str, Any]) -> None:

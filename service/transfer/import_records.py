@@ -22,6 +22,7 @@ from service.field_types import (
 )
 from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow
 from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER
+from service.trial import PlayedBy
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
@@ -76,6 +77,7 @@ SESSION = _record_of(
     reward_mode=RewardMode,
     refit=Refit,
     names=NotRequired[Text | None],  # a file from before there were names has none
+    trial=NotRequired[Text | None],
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
     ),
@@ -88,6 +90,8 @@ DECISION = _record_of(
     digest=Digest | None,
     context=list[Number],
     scores=list[float],
+    played_by=NotRequired[PlayedBy | None],  # both only where a trial is
+    agent_arm=NotRequired[Count | None],
 )
 MEASUREMENT = _record_of(
     "measurement",

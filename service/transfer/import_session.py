@@ -8,7 +8,7 @@ from pathlib import Path
 from service.commands.audit import note
 from service.commands.hidden_write import hide_for, own
 from service.commands.limits import NO_LIMITS, Limits
-from service.commands.sessions import find_session, new_id
+from service.commands.sessions import find_session
 from service.fits.schedule import announce
 from service.problems import Problem, ProblemCode
 from service.records import (
@@ -20,6 +20,7 @@ from service.records import (
     SessionRow,
     TrajectoryRow,
 )
+from service.session_ids import new_id
 from service.storage.ports import Changes
 from service.transfer.import_file import PreparedImport, Row, read_slice
 from service.writer.command import Command

@@ -70,6 +70,9 @@ def as_0005(url: str) -> None:
                 for name in ("role", "expires_at", "last_used_at")
             ),
             "alter table sessions drop column names",
+            "alter table sessions drop column trial",
+            "alter table decisions drop column played_by",
+            "alter table decisions drop column agent_arm",
             "update alembic_version set version_num = '0005'",
         ):
             connection.execute(text(statement))

@@ -6,7 +6,7 @@ before them.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,6 +186,8 @@ class History:
     measured_before : int or None
         How many of the session's measurements the installed estimate's fit could use, in order of
         arrival; None where arrivals are not known.
+    replaced : (n_replaced,) array
+        Positions of measurements that later ones replace; they are not in the history.
     """
 
     dim: int
@@ -193,6 +195,7 @@ class History:
     window: FitWindow | None = None
     groups: tuple[int, ...] = ()
     measured_before: int | None = None
+    replaced: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def since(self, round: int) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.

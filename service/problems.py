@@ -53,6 +53,7 @@ class ProblemCode(StrEnum):
     UNKNOWN_ROUTE = "unknown_route", 404, "There is no such path."
     UNKNOWN_SESSION = "unknown_session", 404, "There is no such session, or it is another tenant's."
     UNKNOWN_EVENT = "unknown_event", 404, "The session has no decision with this event_id."
+    UNKNOWN_REWARD = "unknown_reward", 404, "There is no reward for a correction to replace."
     UNKNOWN_KEY = "unknown_key", 404, "There is no API key with this id."
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "The path does not take this method."
     HEADER_TIMEOUT = "header_timeout", 408, "The headers did not arrive in time."
@@ -75,6 +76,7 @@ class ProblemCode(StrEnum):
         409,
         "The round, or the reward_id, already has another value.",
     )
+    NO_CORRECTIONS = "no_corrections", 409, "The algorithm cannot take a reward back."
     FITS_BY_EPOCHS = "fits_by_epochs", 409, "The algorithm fits at the ends of its epochs only."
     DUPLICATE_ARM_IDS = "duplicate_arm_ids", 409, "Two arms of one decision have the same id."
     FOREIGN_HOST = (

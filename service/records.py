@@ -4,6 +4,7 @@ Times are Unix seconds. Rounds, numbers and positions count from 1. Limits of ty
 bound what an imported file may hold; rows are not checked against them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -160,7 +161,8 @@ class MeasurementRow(NamedTuple):
     """One reward: a value measured over rounds first_round to last_round, both included.
 
     Rows are only appended. `number` counts them within their trajectory, `position` within their
-    session, in the order in which they were committed.
+    session, in the order in which they were committed. A correction `replaces` an earlier row of
+    the same rounds, which stays: of the rows that replace one, the latest is in force.
     """
 
     tenant: str
@@ -173,6 +175,21 @@ class MeasurementRow(NamedTuple):
     value: Number
     reward_id: EventId | None
     at: Time
+    replaces: Ordinal | None = None  # position of the first value; None: it is that value
+
+    @property
+    def root(self) -> int:
+        """The position of the first value, which all its corrections replace."""
+        return self.position if self.replaces is None else self.replaces
+
+
+def in_force(rows: Iterable[MeasurementRow]) -> list[MeasurementRow]:
+    """Return the rows that no later one of them replaces, in their order."""
+    given = list(rows)
+    latest: dict[int, int] = {}
+    for row in given:
+        latest[row.root] = max(row.position, latest.get(row.root, 0))
+    return [row for row in given if latest[row.root] == row.position]
 
 
 class HiddenRows(NamedTuple):

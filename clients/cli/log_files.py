@@ -83,18 +83,22 @@ def _ndjson(path: Path) -> Iterator[dict[str, Any]]:
 def _events(path: Path) -> Iterator[dict[str, Any]]:
     """Read the rounds of an exported session, in two passes: rewards come after their decisions.
 
-    A reward over a span of rounds belongs to no single round and is left out.
+    A reward over a span of rounds belongs to no single round and is left out. Of a reward that was
+    corrected, the last value counts.
     """
-    rewards: dict[int, float] = {}
+    values: dict[int, tuple[int, float]] = {}  # round and value, by the position of the first value
     trajectories: set[str] = set()
     for record in _records(path):
         if record["record"] == "measurement" and record["first_round"] == record["last_round"]:
-            number = record["first_round"]  # in sum mode a round has several
-            rewards[number] = rewards.get(number, 0.0) + record["value"]
+            root = record.get("replaces") or record.get("position") or -len(values)
+            values[root] = record["first_round"], record["value"]
         elif record["record"] == "trajectory":
             trajectories.add(record["key"])
     if len(trajectories) > 1:
         raise LogError(f"{path.name}: {len(trajectories)} trajectories; a log holds one")
+    rewards: dict[int, float] = {}
+    for number, value in values.values():  # in sum mode a round has several
+        rewards[number] = rewards.get(number, 0.0) + value
     for record in _records(path):
         if record["record"] == "decision":
             yield {

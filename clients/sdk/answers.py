@@ -122,7 +122,7 @@ class SpanAnswer(TypedDict):
 
 
 class RoundAnswer(TypedDict):
-    """One round of the log."""
+    """One round of the log; of its values, `n_corrected` were replaced by later ones."""
 
     round: int
     event_id: str
@@ -131,6 +131,7 @@ class RoundAnswer(TypedDict):
     context: list[float] | None
     reward: float | None
     n_rewards: int
+    n_corrected: int
     spans: list[SpanAnswer]
     propensity: float | None
     explored: bool

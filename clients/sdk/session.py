@@ -137,6 +137,53 @@ class SessionOperations(SessionReads):
         return self._send_rewards(self._reward(reward))
 
     @operation
+    def correct(
+        self,
+        value: float,
+        *,
+        replaces: str | None = None,
+        round: int | None = None,
+        event_id: str | None = None,
+        first_round: int | None = None,
+        last_round: int | None = None,
+        reward_id: str | None = None,
+        trajectory: str = "",
+    ) -> Steps[Received]:
+        """Replace a value that the service has: the next fit uses this one; both stay in the log.
+
+        Parameters
+        ----------
+        value : float
+            What the value should have been.
+        replaces, round, event_id, first_round with last_round
+            Exactly one of these says what is corrected: a reward by its id (in sum mode always),
+            or the value of these rounds.
+        reward_id : str, optional
+            Idempotency key of the correction; by default a random one.
+        trajectory : str
+
+        Raises
+        ------
+        NotFound
+            There is no such value.
+        Conflict
+            The algorithm takes no corrections (`no_corrections`), or the rounds are not those of
+            one value.
+        """
+        reward = {
+            "value": value,
+            "replaces": replaces,
+            "correct": True if replaces is None else None,
+            "round": round,
+            "event_id": event_id,
+            "first_round": first_round,
+            "last_round": last_round,
+            "reward_id": reward_id,
+            "trajectory": trajectory or None,
+        }
+        return self._send_rewards(reward_body(reward, with_id=True))
+
+    @operation
     def rewards(self, rewards: Iterable[RewardItem | Mapping[str, Any]]) -> Steps[Received]:
         """Store several rewards, all or nothing."""
         return self._send_rewards({"rewards": [self._reward(one) for one in rewards]})

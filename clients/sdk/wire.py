@@ -28,7 +28,7 @@ Contexts = Sequence[Sequence[float]] | Sequence[Mapping[str, float | str]] | Arr
 
 
 class RewardItem(TypedDict, total=False):
-    """A value, and exactly one of: round, event_id, first_round with last_round, at."""
+    """A value, and exactly one of: round, event_id, first_round with last_round, at, replaces."""
 
     value: float
     trajectory: str | None
@@ -37,6 +37,8 @@ class RewardItem(TypedDict, total=False):
     first_round: int | None
     last_round: int | None
     at: datetime | str | None
+    replaces: str | None
+    correct: bool | None
     reward_id: str | None
 
 

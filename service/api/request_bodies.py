@@ -56,6 +56,7 @@ REWARD_KINDS = (
     union_kind("RewardOfEvent", "A value measured during a decision's round.", "value", "event_id"),
     union_kind("RewardOfSpan", "A value over some rounds.", "value", "first_round", "last_round"),
     union_kind("RewardAtTime", "A value measured at a time.", "value", "at"),
+    union_kind("RewardReplacing", "A value that replaces another one.", "value", "replaces"),
 )
 
 
@@ -72,11 +73,18 @@ class RewardFields(TypedDict, total=False):
         Field(description='time of the reward, RFC 3339 with an offset; in reward_mode "sum" only'),
     ]
     reward_id: Annotated[EventId | None, Field(description="idempotency key of the reward")]
+    replaces: Annotated[
+        EventId | None, Field(description="reward_id of the value that this one corrects")
+    ]
+    correct: Annotated[
+        bool | None,
+        Field(description="true: this corrects the value that the rounds have already"),
+    ]
 
 
 @with_config(strict({"round": 3, "value": 0.5}, kinds=REWARD_KINDS))
 class RewardItem(RewardFields, total=False):
-    """A value, and exactly one of: round, event_id, first_round with last_round, at."""
+    """A value, and exactly one of: round, event_id, first_round with last_round, at, replaces."""
 
     value: Required[Number]
 

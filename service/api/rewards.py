@@ -15,7 +15,7 @@ from service.problems import Problem, ProblemCode
 from service.runtime import Service, service_of, tenant_of
 
 router = APIRouter(tags=["rewards"])
-NAMES_ITS_ROUNDS_BY = ("round", "event_id", "at")
+NAMES_ITS_ROUNDS_BY = ("round", "event_id", "at", "replaces")
 
 
 def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str) -> Reward:
@@ -37,7 +37,8 @@ def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str)
     Raises
     ------
     Problem
-        422 unless exactly one of round, event_id, first_round with last_round, and at is given.
+        422 unless exactly one of round, event_id, first_round with last_round, at and replaces is
+        given.
     """
     value = item["value"] + 0.0  # -0.0 becomes 0.0: databases do not keep the sign
     n_ways = sum(item.get(name) is not None for name in NAMES_ITS_ROUNDS_BY)
@@ -48,7 +49,9 @@ def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str)
         raise Problem(ProblemCode.MISSING, detail, f"{prefix}{missing}")
     n_ways += first is not None
     if n_ways != 1:
-        detail = "a reward has exactly one of round, event_id, first_round with last_round, at"
+        detail = (
+            "a reward has exactly one of round, event_id, first_round with last_round, at, replaces"
+        )
         code = ProblemCode.MISSING if n_ways == 0 else ProblemCode.AMBIGUOUS
         raise Problem(code, detail, f"{prefix}round")
     own = item.get("trajectory")
@@ -61,6 +64,8 @@ def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str)
         last_round=last,
         at=item.get("at"),
         reward_id=item.get("reward_id"),
+        correct=item.get("correct") is True,
+        replaces=item.get("replaces"),
     )
 
 
@@ -138,7 +143,9 @@ async def post_rewards(session_id: str, request: Request) -> Response:
     """Store one reward or several, all or nothing.
 
     A reward names the round during which it was measured, which need not be the round that caused
-    it.
+    it. A correction has a `reward_id` of its own. It names the value that it replaces by that
+    value's id (`replaces`), or by its rounds, with `correct: true`. The next fit uses the later
+    value; both stay in the log.
     """
     status, answer = await receive(
         service_of(request), tenant_of(request), session_id, await request.body()

@@ -25,7 +25,7 @@ class SpanAnswer(BaseModel):
 
 
 class RoundAnswer(BaseModel):
-    """One round of the log."""
+    """One round of the log; of its values, `n_corrected` were replaced by later ones."""
 
     round: int
     event_id: str
@@ -34,6 +34,7 @@ class RoundAnswer(BaseModel):
     context: list[float] | None
     reward: float | None
     n_rewards: int
+    n_corrected: int
     spans: list[SpanAnswer]
     propensity: float | None
     explored: bool

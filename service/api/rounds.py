@@ -10,7 +10,7 @@ from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.round_types import RoundPage
 from service.api.sessions import read_session, timestamp
 from service.api.trajectories import TRAJECTORY, meant_trajectory
-from service.records import DecisionRow, MeasurementRow, SessionRow
+from service.records import DecisionRow, MeasurementRow, SessionRow, in_force
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
@@ -25,8 +25,11 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
     decision : DecisionRow
         The round's decision.
     measured : list of MeasurementRow
-        The measurements whose first round is this one.
+        The measurements whose first round is this one, with those that were corrected since.
     """
+    n_corrected = len(measured)
+    measured = in_force(measured)
+    n_corrected -= len(measured)
     values = [m.value for m in measured if m.first_round == m.last_round]
     spans = [
         {"first_round": m.first_round, "last_round": m.last_round, "value": m.value}
@@ -41,6 +44,7 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
         "context": np.frombuffer(decision.context).tolist() if decision.context else None,
         "reward": sum(values) if values else None,
         "n_rewards": len(values),
+        "n_corrected": n_corrected,
         "spans": spans,
         "propensity": decision.propensity,
         "explored": bool(decision.explored),

@@ -15,7 +15,11 @@ from service.writer.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A value, and when it was measured: by round, event id, span of rounds or time."""
+    """A value, and when it was measured: by round, event id, span of rounds or time.
+
+    A correction names what it replaces: by the reward id in `replaces`, or by its rounds, with
+    `correct`.
+    """
 
     value: float
     trajectory: str
@@ -25,12 +29,23 @@ class Reward:
     last_round: int | None = None
     at: datetime | None = None
     reward_id: str | None = None
+    correct: bool = False
+    replaces: str | None = None
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether it replaces a value that the service has."""
+        return self.correct or self.replaces is not None
 
     def asked(self) -> tuple[object, ...]:
-        """Return every field, for comparison with a repeat."""
+        """Return every field, for comparison with a repeat; what an ordinary reward has not, last.
+
+        Stored digests are of ordinary rewards, from before there were corrections.
+        """
         return (
             *(self.value, self.trajectory, self.round, self.event_id),
             *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
+            *((self.correct, self.replaces) if self.is_correction else ()),
         )
 
     def keys(self, session: SessionKey, keys: Keys) -> None:
@@ -42,8 +57,9 @@ class Reward:
             keys.rounds.add((trajectory, self.round))
         if self.event_id is not None:
             keys.add_event(trajectory, self.event_id)
-        if self.reward_id is not None:
-            keys.rewards.add((trajectory, self.reward_id))
+        for name in (self.reward_id, self.replaces):
+            if name is not None:
+                keys.rewards.add((trajectory, name))
 
 
 def rounds_of(

@@ -2,9 +2,17 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS
 from service.agent_cache import Agents
+from service.commands.corrections import (
+    KnownValue,
+    known_value,
+    no_such_reward,
+    refuse_corrections,
+    value_by_id,
+)
 from service.commands.reward_rounds import Reward, field_of_rounds, of_trajectory, rounds_of
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.out_of_turn import fit_now, is_stale
@@ -18,9 +26,14 @@ from service.writer.pending_spans import Spans
 from service.writer.unit_of_work import UnitOfWork
 
 MAX_BRIEF_REWARDS = 32
-# a reward to write: its trajectory, first round, last round, value, reward id
-PlannedReward = tuple[TrajectoryRow, int, int, float, str | None]
-SpanValue = tuple[int, int, float]  # first round, last round, value
+
+
+class PlannedReward(NamedTuple):
+    """A reward to write."""
+
+    trajectory: TrajectoryRow
+    value: KnownValue
+    reward_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +85,7 @@ def are_brief(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bo
     if (
         len(rewards) > MAX_BRIEF_REWARDS
         or learns
-        or (not uow.can_read and any(reward.at for reward in rewards))
+        or (not uow.can_read and any(reward.at or reward.is_correction for reward in rewards))
     ):
         return False
     return session.n_trajectories == 1 or all(reward.last_round is None for reward in rewards)
@@ -89,29 +102,31 @@ def plan_rewards(
         For the first invalid reward; the name of its field begins with `field`.
     """
     planned: list[PlannedReward] = []
-    spans: defaultdict[str, Spans[SpanValue]] = defaultdict(Spans)
-    ids: dict[tuple[str, str], SpanValue] = {}
+    spans: defaultdict[str, Spans[KnownValue]] = defaultdict(Spans)
+    ids: dict[tuple[str, str], KnownValue] = {}
     for i, reward in enumerate(rewards):
         prefix = f"{field}[{i}]." if field else ""
         trajectory = uow.trajectory((*session.key, reward.trajectory))
-        first, last = rounds_of(uow, session, trajectory, reward, prefix)
-        new = (first, last, reward.value)
+        own, position = spans[trajectory.key], session.n_measurements + len(planned) + 1
+        if reward.is_correction:
+            new = _corrected(uow, session, reward, position, own, ids, prefix)
+        else:
+            first, last = rounds_of(uow, session, trajectory, reward, prefix)
+            new = KnownValue(first, last, reward.value, position)
         known = None
         if reward.reward_id is not None:
             name = (reward.trajectory, reward.reward_id)
-            known = ids.get(name) or _received(uow, session, reward)
-            if known is not None and known != new:
+            known = ids.get(name) or value_by_id(uow, session, reward.trajectory, reward.reward_id)
+            if known is not None and not known.is_repeated_by(new):
                 raise _id_conflict(known, reward, prefix)
-            ids[name] = new
-        if known is None and session.reward_mode == "single":
-            known = spans[trajectory.key].over(first, last) or _measured(
-                uow, trajectory, first, last
-            )
-            if known is not None and known != new:
-                raise _conflict(known, first, last, reward, prefix)
+            ids[name] = known or new
+        if known is None and session.reward_mode == "single" and not reward.is_correction:
+            known = own.over(*new.rounds) or _measured(uow, trajectory, new)
+            if known is not None and not known.is_repeated_by(new):
+                raise _conflict(known, reward, new, prefix)
         if known is None:
-            planned.append((trajectory, *new, reward.reward_id))
-            spans[trajectory.key].add(first, last, new)
+            planned.append(PlannedReward(trajectory, new, reward.reward_id))
+            own.add(*new.rounds, new)
     return planned
 
 
@@ -122,24 +137,27 @@ def apply_rewards(
     now = uow.now
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
     positions: list[tuple[int, int]] = []
-    for trajectory, first, last, value, reward_id in planned:
+    for trajectory, new, reward_id in planned:
+        first, last = new.rounds
         trajectory.n_measurements += 1
         session.n_measurements += 1
         count_one(uow.effects.n_rewards, session.tenant)
-        if last < trajectory.n_rounds:
+        if last < trajectory.n_rounds and new.replaces is None:
             count_one(uow.effects.n_late, session.tenant)
         trajectory.measured_through = max(trajectory.measured_through, last)
         uow.add_measurement(
             MeasurementRow(
                 *(session.tenant, session.id, trajectory.key, first, last),
-                *(trajectory.n_measurements, session.n_measurements, value, reward_id, now),
+                *(trajectory.n_measurements, session.n_measurements, new.value, reward_id, now),
+                new.replaces,
             )
         )
         uow.save_trajectory(trajectory)
         if learns and first == last:
-            agents.observe(uow, session, trajectory, first, value)
+            agents.observe(uow, session, trajectory, first, new.value)
         now = max(now, trajectory.last_at)
-        positions += _positions(uow, session, trajectory, first, last)
+        if new.replaces is None:  # else the rounds were complete before
+            positions += _positions(uow, session, trajectory, first, last)
     if planned:
         uow.count(session)
         after_measurement(uow, session, positions, now)
@@ -147,39 +165,67 @@ def apply_rewards(
             fit_now(uow, session, agents.get(uow, session), "stale", now)
 
 
-def _measured(
-    uow: UnitOfWork, trajectory: TrajectoryRow, first: int, last: int
-) -> SpanValue | None:
-    """Look up a measurement that covers any of these rounds."""
-    known = uow.measurement_over(trajectory, first, last)
-    return None if known is None else (known.first_round, known.last_round, known.value)
+def _measured(uow: UnitOfWork, trajectory: TrajectoryRow, new: KnownValue) -> KnownValue | None:
+    """Look up a measurement that covers any of a value's rounds.
+
+    Of corrected values it is the one in force; but a retry of an earlier one gets that.
+    """
+    found = uow.measurement_over(trajectory, *new.rounds)
+    if found is None:
+        return None
+    known = known_value(found)
+    if known.replaces is not None and not known.is_repeated_by(new):
+        key = (trajectory.tenant, trajectory.session_id, trajectory.key)
+        rows = map(known_value, uow.stored.measurements(key, known.first, known.first))
+        return next((row for row in rows if row.is_repeated_by(new)), known)
+    return known
 
 
-def _received(uow: UnitOfWork, session: SessionRow, reward: Reward) -> SpanValue | None:
-    """Look up the measurement of the same reward id."""
-    assert reward.reward_id is not None
-    known = uow.measurement_by_id((*session.key, reward.trajectory), reward.reward_id)
-    return None if known is None else (known.first_round, known.last_round, known.value)
+def _corrected(
+    uow: UnitOfWork,
+    session: SessionRow,
+    reward: Reward,
+    position: int,
+    spans: Spans[KnownValue],
+    ids: dict[tuple[str, str], KnownValue],
+    prefix: str,
+) -> KnownValue:
+    """Return the value of a correction, which replaces one that is stored or comes before it."""
+    refuse_corrections(session, reward, prefix)
+    if reward.replaces is not None:
+        name = reward.trajectory, reward.replaces
+        target = ids.get(name) or value_by_id(uow, session, *name)
+    else:
+        trajectory = uow.trajectory((*session.key, reward.trajectory))
+        rounds = rounds_of(uow, session, trajectory, reward, prefix)
+        new = KnownValue(*rounds, reward.value, position)
+        target = spans.over(*rounds) or _measured(uow, trajectory, new)
+        if target is not None and target.rounds != rounds:
+            raise _conflict(target, reward, new, prefix)
+    if target is None:
+        raise no_such_reward(reward, prefix)
+    return KnownValue(*target.rounds, reward.value, position, target.root)
 
 
-def _id_conflict(known: SpanValue, reward: Reward, prefix: str) -> Problem:
-    rounds = _rounds(known, reward)
-    detail = f"reward {reward.reward_id!r} already has the value {known[2]!r}, for {rounds}"
+def _id_conflict(known: KnownValue, reward: Reward, prefix: str) -> Problem:
+    detail = (
+        f"reward {reward.reward_id!r} already has the value {known.value!r}, "
+        f"for {_rounds(known, reward)}"
+    )
     return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}reward_id")
 
 
-def _conflict(known: SpanValue, first: int, last: int, reward: Reward, prefix: str) -> Problem:
-    start, end, value = known
-    stored = f"{_rounds(known, reward)} {'has' if start == end else 'have'}"
-    if known[:2] != (first, last):
-        detail = f"{stored} the value {value!r} already, which overlaps this reward"
+def _conflict(known: KnownValue, reward: Reward, new: KnownValue, prefix: str) -> Problem:
+    stored = f"{_rounds(known, reward)} {'has' if known.first == known.last else 'have'}"
+    if known.rounds != new.rounds:
+        detail = f"{stored} the value {known.value!r} already, which overlaps this reward"
         return Problem(ProblemCode.REWARD_CONFLICT, detail, prefix + field_of_rounds(reward))
-    detail = f"{stored} the value {value!r} already, not {reward.value!r}"
+    detail = f"{stored} the value {known.value!r} already, not {reward.value!r}"
     return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}value")
 
 
-def _rounds(known: SpanValue, reward: Reward) -> str:
-    start, end, _ = known
+def _rounds(known: KnownValue, reward: Reward) -> str:
+    start, end = known.rounds
     rounds = f"round {start}" if start == end else f"rounds {start} to {end}"
     return rounds + of_trajectory(reward.trajectory)
 

@@ -18,6 +18,7 @@ from lhb_engine.history import (
 )
 from service.due_fits import DueFit
 from service.records import SessionRow
+from service.storage.history_reader import MeasuredRow
 from service.storage.reader import FOR_EVER, Reader
 
 Value = tuple[int, int, float]  # first round, last round and value of a measurement
@@ -50,7 +51,7 @@ def read_history(
     place = (session.key, window.first, window.last)
     n_before, default = window.n_lags - 1, session.default_reward
     measured = FOR_EVER if due is None else due.measured
-    values = _measured(reader.window_measurements(*place, n_before, measured))
+    values, replaced = _measured(reader.window_measurements(*place, n_before, measured))
     is_plain = session.reward_mode != "sum" and default is None
     closed: dict[str, int] = {}
     if due is not None and not is_plain:
@@ -65,7 +66,7 @@ def read_history(
             until = min(last, closed.get(name, 0))
             rows = _completed(rows, first, until, session.reward_mode, default)
         trajectories[name] = Trajectory(contexts, rows.between(first, last), start, positions)
-    return History(session.dim, trajectories, window)
+    return History(session.dim, trajectories, window, replaced=replaced)
 
 
 _NO_INTS = np.zeros(0, np.int64)
@@ -89,17 +90,16 @@ def read_recent(
     """
     key, known = session.key, due.measured
     first = window.last - LATEST + 1
-    wanted = [
-        _measured(reader.measurements_after(key, n_settled, known)),
-        _measured(reader.window_measurements(key, first, window.last, 0, known)),
-    ]
+    after, replaced = _measured(reader.measurements_after(key, n_settled, known))
+    latest_ones, _ = _measured(reader.window_measurements(key, first, window.last, 0, known))
+    wanted = [after, latest_ones]
     latest = {name: rounds for name, *rounds in reader.window_spans(key, first, window.last)}
     ranges = [
         (name, *rounds)
         for name in sorted(wanted[0].keys() | wanted[1].keys() | latest.keys())
         for rounds in _needed(name, wanted, latest.get(name), 2 * session.horizon, window.n_lags)
     ]
-    values = _measured(reader.measurements_in(key, ranges, known))
+    values, _ = _measured(reader.measurements_in(key, ranges, known))
     parts: dict[str, Trajectory] = {}
     for name, (start, contexts, positions) in _rounds(
         reader.rounds_in(key, ranges, window.last), session.dim
@@ -107,7 +107,7 @@ def read_recent(
         rows = values.get(name, _NONE).between(start, start + len(positions) - 1)
         # the order of the names is that of the trajectories: no key holds a zero byte
         parts[f"{name}\0{start:020}"] = Trajectory(contexts, rows, start, positions)
-    return History(session.dim, parts, window)
+    return History(session.dim, parts, window, replaced=replaced)
 
 
 def _needed(
@@ -136,19 +136,34 @@ def _needed(
     return joined(found)
 
 
-def _measured(rows: Iterable[tuple[str, int, int, float, int]]) -> dict[str, Measurements]:
-    """Return the measurements of each trajectory, given in order of trajectories."""
+def _measured(rows: Iterable[MeasuredRow]) -> tuple[dict[str, Measurements], Ints]:
+    """Return the measurements of each trajectory, given in order of trajectories.
+
+    What another row replaces is left out; its positions are returned beside them.
+    """
     names = _Names()
     first, last, value, position = array("q"), array("q"), array("d"), array("q")
-    for name, start, end, number, place in rows:
+    roots: dict[int, int] = {}  # position of the first value, by that of a correction
+    for name, start, end, number, place, replaces in rows:
         names.add(name, len(first))
         first.append(start)
         last.append(end)
         value.append(number)
         position.append(place)
+        if replaces is not None:
+            roots[place] = replaces
     first_rounds, last_rounds, places = (np.array(a, np.int64) for a in (first, last, position))
     whole = Measurements(first_rounds, last_rounds, np.array(value), places)
-    return {name: whole.chosen(here) for name, here in names.slices(len(first))}
+    found = {name: whole.chosen(here) for name, here in names.slices(len(first))}
+    if not roots:
+        return found, _NO_INTS
+    latest: dict[int, int] = {}
+    for place, root in roots.items():
+        latest[root] = max(place, latest.get(root, 0))
+    replaced = np.array([*latest, *(roots.keys() - latest.values())], np.int64)
+    for name, here in names.slices(len(first)):
+        found[name] = found[name].chosen(~np.isin(places[here], replaced))
+    return found, replaced
 
 
 class _Names:

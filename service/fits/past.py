@@ -26,7 +26,8 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
     """Return the sums from which this fit may go on, or None: it reads all rows.
 
     A row that a fit used must never change. So there are none where several values make a reward,
-    or a default one stands in for it.
+    or a default one stands in for it, or where a correction replaces a row that is in the sums. The
+    fit then adds all rows anew.
     """
     if not isinstance(agent, Anytime) or not agent.keeps_sums or due.window.last <= LATEST:
         return None
@@ -39,6 +40,10 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
     if row.last_round > due.window.last or row.n_settled > due.measured:
         return None  # it is a fit that others have overtaken
     if (row.seen is None) != (agent.prediction is None):
+        return None
+    before = measured_before(reader, session) or 0
+    replaced = reader.first_replaced(session.key, before, due.measured)
+    if replaced is not None and replaced <= max(before, row.n_settled):
         return None
     settled, seen = (
         None if data is None else Moments.from_bytes(data, agent.covariates.groups)

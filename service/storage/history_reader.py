@@ -8,6 +8,8 @@ from typing import Any
 from service.records import KeptSumsRow, SessionKey, TrajectoryRow
 
 Range = tuple[str, int, int]  # a trajectory, and its first and last round
+# trajectory, first and last round, value, position, and of a correction the first value's position
+MeasuredRow = tuple[str, int, int, float, int, int | None]
 
 
 class HistoryReader(ABC):
@@ -52,7 +54,7 @@ class HistoryReader(ABC):
 
     def window_measurements(
         self, key: SessionKey, first: int, last: int, n_before: int, known: int
-    ) -> Iterator[tuple[str, int, int, float, int]]:
+    ) -> Iterator[MeasuredRow]:
         """Iterate over the measurements that begin in the rounds of `window_rounds`.
 
         Those with positions beyond `known` are left out. There may be others around these rounds:
@@ -61,8 +63,8 @@ class HistoryReader(ABC):
 
         Yields
         ------
-        trajectory, first round, last round, value, position
-            In order of trajectory and round.
+        MeasuredRow
+            In order of trajectory and round; a row, and those that replace it, have one round.
         """
         if first <= 1:
             return self._each("measurements_until", *key, known)
@@ -74,16 +76,21 @@ class HistoryReader(ABC):
 
     def measurements_after(
         self, key: SessionKey, position: int, known: int
-    ) -> Iterator[tuple[str, int, int, float, int]]:
+    ) -> Iterator[MeasuredRow]:
         """Iterate over the measurements with positions from `position` + 1 to `known`.
 
         What is yielded, and its order, are those of `window_measurements`.
         """
         return self._each("measurements_after", *key, position, known)
 
+    def first_replaced(self, key: SessionKey, position: int, known: int) -> int | None:
+        """Return the least position that corrections at `position` + 1 to `known` replace."""
+        found: int | None = self._one("replaced", *key, position, known)[0]
+        return found
+
     def measurements_in(
         self, key: SessionKey, ranges: list[Range], known: int
-    ) -> Iterator[tuple[str, int, int, float, int]]:
+    ) -> Iterator[MeasuredRow]:
         """Iterate over the measurements up to position `known` that begin in ranges of rounds."""
         return self._each("measurements_in", *key, json.dumps(ranges), known)
 

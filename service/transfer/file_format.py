@@ -65,7 +65,7 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
             yield from map(decision_record, page)
             after = page[-1].round
         for measurement in reader.measurement_log(key):
-            yield {"record": "measurement", **_without_owner(measurement)}
+            yield measurement_record(measurement)
     number = 0
     while estimates := reader.estimates(session.key, number, PAGE):
         for estimate in estimates:
@@ -77,6 +77,14 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
     state = reader.agent_state(session.key)
     if state is not None:
         yield {"record": "agent", "state": json.loads(state)}
+
+
+def measurement_record(measurement: MeasurementRow) -> dict[str, Any]:
+    """Return the record of a measurement."""
+    values = _without_owner(measurement)
+    if measurement.replaces is None:
+        del values["replaces"]  # a release from before there were corrections reads the file
+    return {"record": "measurement", **values}
 
 
 def _without_owner(row: MeasurementRow | EstimateRow) -> dict[str, Any]:

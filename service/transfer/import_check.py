@@ -162,7 +162,10 @@ class ImportCheck:
         check(first <= last, "last_round", "it is before first_round")
         check(last <= len(trajectory.positions), "last_round", "that round has not been decided")
         check(reward_id not in trajectory.reward_ids, "reward_id", "it stands twice")
-        if self._session.reward_mode == "sum":
+        if "replaces" in record:
+            can = not self._agent.learns_within_epoch and not self._manifests.are_old
+            check(can, "replaces", f"{self._agent.name} takes no corrections")
+        elif self._session.reward_mode == "sum":
             check(first == last, "last_round", "in sum mode values belong to one round")
             check(reward_id is not None, "reward_id", "sum mode needs one")
         else:
@@ -172,9 +175,7 @@ class ImportCheck:
         has_position = not self._manifests.are_old
         check(("position" in record) == has_position, "position", "not as in the file's version")
         if has_position:
-            in_order = not trajectory.arrivals or trajectory.arrivals[-1] < record["position"]
-            check(in_order, "position", "out of order")
-            trajectory.arrivals.append(record["position"])
+            trajectory.add_measurement(record)
         trajectory.arrived_at.append(record["at"])
         self._session.n_measurements += 1
         trajectory.row.n_measurements += 1

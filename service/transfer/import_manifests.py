@@ -1,6 +1,7 @@
 """The manifests of an imported session's fits, and the order in which its measurements came."""
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,8 @@ from service.transfer.import_records import check
 class TrajectoryRecords:
     """The records of one trajectory so far: its counters, and arrays over its rounds.
 
-    The last two are arrays over its measurements: their positions, and when they came.
+    The last four are arrays over its measurements: their positions, when they came, and their first
+    and last rounds; a correction's first round is 0 there.
     """
 
     row: TrajectoryRow
@@ -30,6 +32,30 @@ class TrajectoryRecords:
     reward_ids: set[str] = field(default_factory=set)
     arrivals: "array[int]" = field(default_factory=lambda: array("q"))
     arrived_at: "array[float]" = field(default_factory=lambda: array("d"))
+    first_rounds: "array[int]" = field(default_factory=lambda: array("q"))
+    last_rounds: "array[int]" = field(default_factory=lambda: array("q"))
+
+    def add_measurement(self, record: dict[str, Any]) -> None:
+        """Take note of a measurement with a position, and check that it is in order.
+
+        Raises
+        ------
+        InvalidRecord
+            Also if it corrects no earlier value of the same rounds.
+        """
+        position, replaces = record["position"], record.get("replaces")
+        in_order = not self.arrivals or self.arrivals[-1] < position
+        check(in_order, "position", "out of order")
+        first, last = record["first_round"], record["last_round"]
+        if replaces is not None:
+            check(record["reward_id"] is not None, "reward_id", "a correction needs one")
+            i = bisect_left(self.arrivals, replaces)
+            is_known = i < len(self.arrivals) and self.arrivals[i] == replaces
+            is_known = is_known and (self.first_rounds[i], self.last_rounds[i]) == (first, last)
+            check(is_known, "replaces", "no value of the same rounds has that position")
+        self.arrivals.append(position)
+        self.first_rounds.append(0 if replaces is not None else first)
+        self.last_rounds.append(last)
 
 
 class Manifests:

@@ -99,6 +99,7 @@ MEASUREMENT = _record_of(
     ROW_OWNER,
     record=Literal["measurement"],
     position=NotRequired[Ordinal],  # not in files of version 1
+    replaces=NotRequired[Ordinal],  # only of a correction
 )
 
 

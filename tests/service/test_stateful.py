@@ -29,6 +29,7 @@ class Model:
 
     rounds: dict[str, list[int]] = field(default_factory=dict)  # positions of each trajectory
     values: dict[tuple[str, int], tuple[int, int, float]] = field(default_factory=dict)
+    earlier: dict[tuple[str, int], set[float]] = field(default_factory=dict)  # corrected since
     answers: dict[tuple[str, str], Any] = field(default_factory=dict)
     n_rounds: int = 0
     model_version: int = 0
@@ -58,10 +59,30 @@ class Model:
             return "last_before_first"
         known = {self.values[name, r] for r in range(first, last + 1) if (name, r) in self.values}
         if known:
-            return "repeated" if known == {(first, last, value)} else "reward_conflict"
+            said = self.earlier.get((name, first), set())
+            is_same = {one[:2] for one in known} == {(first, last)} and len(known) == 1
+            is_said = is_same and value in said | {one[2] for one in known}
+            return "repeated" if is_said else "reward_conflict"
         for round in range(first, last + 1):
             self.values[name, round] = (first, last, value)
         self.mark_due()
+        return "accepted"
+
+    def correct(self, name: str, first: int, last: int, value: float) -> str:
+        if first < 1:
+            return "unknown_round"
+        if first > len(self.rounds.get(name, ())) or last > len(self.rounds.get(name, ())):
+            return "future_round"
+        if last < first:
+            return "last_before_first"
+        known = {self.values.get((name, r)) for r in range(first, last + 1)}
+        if known == {None}:
+            return "unknown_reward"
+        if None in known or {one[:2] for one in known if one} != {(first, last)}:
+            return "reward_conflict"
+        for round in range(first, last + 1):
+            self.earlier.setdefault((name, first), set()).add(self.values[name, round][2])
+            self.values[name, round] = (first, last, value)
         return "accepted"
 
     def mark_due(self) -> None:
@@ -105,6 +126,7 @@ class Machine(RuleBasedStateMachine):
         self.harness = self.harness_type(Path(self.folder.name))
         self.harness.create(horizon=HORIZON, options={"L": 1})
         self.model = Model()
+        self.n_corrections = 0
 
     @rule(name=NAMES)
     def decide(self, name: str) -> None:
@@ -146,6 +168,21 @@ class Machine(RuleBasedStateMachine):
     def reward_span(self, name: str, first: int, length: int, value: float) -> None:
         last = first + length
         self._reward(name, first, last, value, first_round=first, last_round=last)
+
+    @rule(name=NAMES, first=st.integers(0, 30), length=st.integers(-1, 2), value=VALUES)
+    def correct(self, name: str, first: int, length: int, value: float) -> None:
+        last = first + max(length, 0) if first < 1 else first + length
+        when = {"round": first} if last == first else {"first_round": first, "last_round": last}
+        self.n_corrections += 1
+        try:
+            self.harness.reward(
+                value, name, correct=True, reward_id=f"c{self.n_corrections}", **when
+            )
+            said = "accepted"
+        except Problem as problem:
+            said = problem.code
+        if last >= 1 or first < 1:
+            assert said == self.model.correct(name, first, last, value)
 
     @rule(name=NAMES, value=VALUES)
     @precondition(lambda self: self.model.n_rounds > 0)

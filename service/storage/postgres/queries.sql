@@ -71,7 +71,7 @@ cross join lateral (
     select {measurements} from measurements m
     where m.tenant = k.tenant and m.session_id = k.session_id and m.trajectory = k.trajectory
         and m.first_round <= k.round
-    order by first_round desc limit 1) m
+    order by first_round desc, number desc limit 1) m
 where m.last_round >= k.round
 
 -- name: measurements_by_ids

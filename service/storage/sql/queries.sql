@@ -48,11 +48,13 @@ where tenant = $1 and session_id = $2 and trajectory >= $3 order by trajectory l
 
 -- name: measured_of_last
 -- of each trajectory with a key in $3..$4: how many of its last $5 rounds a measurement covers.
--- Spans do not overlap, and values of one round are one round; a span may begin before those rounds
+-- Spans do not overlap, and values of one round are one round; a span may begin before those rounds.
+-- A correction measures nothing new
 select t.trajectory, coalesce((
     select count(distinct m.first_round) + sum(m.last_round - m.first_round) from measurements m
     where m.tenant = $1 and m.session_id = $2 and m.trajectory = t.trajectory
-        and m.first_round > t.n_rounds - $5 and m.first_round <= t.n_rounds), 0) + coalesce((
+        and m.first_round > t.n_rounds - $5 and m.first_round <= t.n_rounds
+        and m.replaces is null), 0) + coalesce((
     select {greatest}(m.last_round - (t.n_rounds - $5), 0) from measurements m
     where m.tenant = $1 and m.session_id = $2 and m.trajectory = t.trajectory
         and m.first_round <= t.n_rounds - $5
@@ -85,11 +87,12 @@ where tenant = $1 and session_id = $2 and trajectory = $3 and round > $4 and rou
 order by round, number limit $6
 
 -- name: measurement_over
--- in single mode measurements never overlap: the one that starts last is the only candidate
+-- in single mode measurements never overlap, but for corrections, which have the same rounds: the
+-- last one that starts last is the only candidate
 select {measurements} from (
     select * from measurements
     where tenant = $1 and session_id = $2 and trajectory = $3 and first_round <= $5
-    order by first_round desc limit 1) m
+    order by first_round desc, number desc limit 1) m
 where last_round >= $4
 
 -- name: measurements
@@ -107,18 +110,24 @@ select trajectory, round, position, context from decisions
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, round, number
 
 -- name: measurements_until
-select trajectory, first_round, last_round, value, position from measurements
+select trajectory, first_round, last_round, value, position, replaces from measurements
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, first_round, number
 
 -- name: measurements_after
 -- measurements with positions $3..$4, the first one left out
-select trajectory, first_round, last_round, value, position from measurements
+select trajectory, first_round, last_round, value, position, replaces from measurements
 where tenant = $1 and session_id = $2 and position > $3 and position <= $4
 order by trajectory, first_round, number
 
+-- name: replaced
+-- positions of the first values of corrections with positions $3..$4, the first one left out
+select min(replaces) from measurements
+where tenant = $1 and session_id = $2 and position > $3 and position <= $4
+    and replaces is not null
+
 -- name: measurements_in
 -- measurements that begin in ranges of rounds; with positions up to $4
-select m.trajectory, m.first_round, m.last_round, m.value, m.position
+select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces
 from {ranges} r cross join measurements m
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = r.trajectory
     and m.first_round between r.first and r.last and m.position <= $4

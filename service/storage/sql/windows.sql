@@ -17,7 +17,7 @@ where $1{as_text} = $1{as_text} and $2{as_text} = $2{as_text}
 -- name: measurements
 -- measurements with positions up to $6 that begin in the rounds above, and the one before them in
 -- each trajectory, which may reach into them
-select m.trajectory, m.first_round, m.last_round, m.value, m.position
+select m.trajectory, m.first_round, m.last_round, m.value, m.position, m.replaces
 from {spans} w cross join measurements m
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
     and m.first_round <= w.last and m.first_round >= coalesce((
@@ -36,12 +36,14 @@ where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
 group by d.trajectory
 
 -- name: count_measured
--- how many of the rounds a measurement covers; in single mode measurements never overlap
+-- how many of the rounds a measurement covers; in single mode measurements never overlap, but for
+-- corrections
 select coalesce(sum(
     {least}(m.last_round, w.last) - {greatest}(m.first_round, w.first) + 1), 0)
 from {spans} w cross join measurements m
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
-    and m.first_round <= w.last and m.last_round >= w.first and m.first_round >= coalesce((
+    and m.replaces is null and m.first_round <= w.last and m.last_round >= w.first
+    and m.first_round >= coalesce((
         select max(b.first_round) from measurements b
         where b.tenant = $1 and b.session_id = $2 and b.trajectory = w.trajectory
             and b.first_round < w.first), 0)
@@ -76,4 +78,4 @@ join decisions d on d.tenant = $1 and d.session_id = $2 and d.trajectory = w.tra
 left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = w.trajectory
     and n.round = m.last_round + 1
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
-    and m.first_round between w.first and w.last and m.last_round <= w.last
+    and m.first_round between w.first and w.last and m.last_round <= w.last and m.replaces is null

@@ -108,6 +108,9 @@ def test_what_the_service_writes_reads_straight_in(url: str, tmp_path: Path) -> 
             algorithm="uniform", dim=3, horizon=12, seed=0, refit="blocking"
         )
         arms, rewards, _ = play_session(session, world, 150, lambda n: None)
+        for value in (0.5, 0.25):
+            session.correct(value, round=3)
+        rewards[2] = 0.25
         rounds, events = tmp_path / "rounds.ndjson", tmp_path / "events.ndjson"
         rounds.write_text("".join(json.dumps(item) + "\n" for item in session.rounds()))
         events.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events").content)

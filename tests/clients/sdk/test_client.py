@@ -165,3 +165,21 @@ def test_rewards_at_a_time_and_rounds_without_action(client: Client) -> None:
     session.reward(0.5, at=now, reward_id="1-2", trajectory="a")  # known already
     [first, second] = session.rounds(trajectory="a")
     assert (first["reward"], first["n_rewards"], second["n_rewards"]) == (1.5, 3, 0)
+
+
+def test_a_reward_is_corrected_once(lossy_url: str) -> None:
+    """By its id, or by its round; a lost answer corrects nothing twice."""
+    with Client(lossy_url) as client:
+        session = client.create_session(algorithm="uniform", dim=2, horizon=5)
+        for _ in range(2):
+            session.decide(CONTEXTS)
+        session.reward(1.0, round=1, reward_id="order")
+        session.reward(2.0, round=2)
+        session.correct(0.5, replaces="order")
+        session.correct(1.5, round=2)
+        [first, second] = session.rounds()
+        assert (first["reward"], first["n_corrected"]) == (0.5, 1)
+        assert (second["reward"], second["n_corrected"]) == (1.5, 1)
+        with pytest.raises(NotFound) as raised:
+            session.correct(0.5, replaces="nobody")
+        assert (raised.value.code, raised.value.field) == ("unknown_reward", "replaces")

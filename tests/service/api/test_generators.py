@@ -80,7 +80,10 @@ def test_defaults_of_a_session_are_said() -> None:
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("RewardItem", {"RewardOfRound", "RewardOfEvent", "RewardOfSpan", "RewardAtTime"}),
+        (
+            "RewardItem",
+            {"RewardOfRound", "RewardOfEvent", "RewardOfSpan", "RewardAtTime", "RewardReplacing"},
+        ),
         ("DecisionBody", {"DecisionOfContexts", "SkippedDecision"}),
         ("BatchItem", {"BatchDecision", "BatchReward"}),
     ],

@@ -221,3 +221,50 @@ async def test_rewards_of_several_trajectories_in_one_call(serve: Serve) -> None
         assert answer.json()["accepted"] == 2
         assert await rewards_of(client, session, "a") == [1.0]
         assert await rewards_of(client, session, "b") == [2.0]
+
+
+async def test_a_correction_is_shown_in_place_of_the_value(serve: Serve) -> None:
+    async with serve() as client:
+        session = await played(client, 3)
+        await client.reward(session, value=1.0, round=1, reward_id="a")
+        await client.reward(session, value=6.0, first_round=2, last_round=3)
+        corrections = [
+            {"value": 2.0, "replaces": "a", "reward_id": "b"},
+            {"value": 3.0, "round": 1, "correct": True, "reward_id": "c"},
+            {"value": 5.0, "first_round": 2, "last_round": 3, "correct": True, "reward_id": "d"},
+        ]
+        for said in ({"accepted": 3, "repeated": 0}, {"accepted": 0, "repeated": 3}):
+            assert (await client.reward(session, rewards=corrections)).json() == said
+        page = await client.read(f"/v1/sessions/{session}/rounds")
+        first, second, _ = page["items"]
+        assert (first["reward"], first["n_rewards"], first["n_corrected"]) == (3.0, 1, 2)
+        assert second["spans"] == [{"first_round": 2, "last_round": 3, "value": 5.0}]
+        assert second["n_corrected"] == 1
+        series = await client.read(f"/v1/sessions/{session}/series")
+        assert series["arrivals"]["n_values"] == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "field"),
+    [
+        ({"round": 1, "correct": True}, 422, "missing", "reward_id"),
+        ({"round": 2, "correct": True, "reward_id": "x"}, 404, "unknown_reward", "correct"),
+        ({"replaces": "b", "reward_id": "x"}, 404, "unknown_reward", "replaces"),
+        ({"replaces": "a", "round": 1, "reward_id": "x"}, 422, "ambiguous", "round"),
+        ({"round": 1, "correct": "yes", "reward_id": "x"}, 422, "invalid", "correct"),
+        ({"round": 1, "correct": False, "reward_id": "x"}, 409, "reward_conflict", "value"),
+        (
+            {"first_round": 1, "last_round": 2, "correct": True, "reward_id": "x"},
+            *(409, "reward_conflict", "first_round"),
+        ),
+    ],
+)
+async def test_a_bad_correction_names_the_field_and_writes_nothing(
+    serve: Serve, body: Any, status: int, code: str, field: str
+) -> None:
+    async with serve() as client:
+        session = await played(client, 3)
+        await client.reward(session, value=1.0, round=1, reward_id="a")
+        answer = await client.reward(session, value=9.0, **body)
+        problem(answer, status, code, field)
+        assert await rewards_of(client, session) == [1.0, None, None]

@@ -17,6 +17,7 @@ from service.commands.sessions import DeleteSession
 from service.fits import history, job
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
+from service.fits.out_of_turn import AskFit
 from service.fits.record import Fitted
 from service.records import KeptSumsRow
 from service.replay import replay_session
@@ -66,6 +67,13 @@ class World:
         self.chosen: dict[str, list[Any]] = {name: [] for name in names}
         self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
         self.n_fits, self.n_from_sums, self.n = 0, 0, 0
+        self.rewarded: list[tuple[str, int]] = []
+
+    def correct(self, i: int) -> None:
+        """Replace the value that came `i`-th of those over one round."""
+        name, round = self.rewarded[i]
+        value = float(self.rng.standard_normal())
+        self.harness.reward(value, name, round=round, correct=True, reward_id=f"c{self.n}-{i}")
 
     def play(self, n_rounds: int, sign: float = 1.0) -> None:
         for _ in range(n_rounds):
@@ -86,6 +94,7 @@ class World:
             for due in sorted(w for w in self.waiting if w[0] <= self.n):
                 self.waiting.remove(due)
                 self.harness.reward(due[1], due[2], **due[3])
+                self.rewarded.append((due[2], due[3]["round"]))
             self.harness.tick()
             while self.harness.session.fit_due is not None:
                 self.fit()
@@ -139,6 +148,35 @@ def test_a_session_lives_on_sums(
     assert replay.n_estimates == world.n_fits
     harness.run(DeleteSession(harness.key))
     assert world.kept() is None
+
+
+@pytest.mark.parametrize(
+    ("database_url", "names"), [("sqlite", ("", "a"))], indirect=["database_url"]
+)
+def test_a_corrected_value_leaves_the_sums(
+    harness: ServiceHarness, names: tuple[str, ...], database_url: str
+) -> None:
+    """Of settled rows and of later ones; sums that hold the old value are not used again."""
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, names, database_url)
+    world.play(170)
+    assert world.n_from_sums
+    for oldest in (3, 20, -1):
+        row, n, n_fits = world.kept(), world.n_from_sums, world.n_fits
+        assert row is not None
+        assert row.n_settled > 20
+        world.correct(oldest)
+        world.play(25)
+        harness.run(AskFit(harness.key, harness.agents))
+        world.fit()
+        assert world.n_fits > n_fits
+        world.play(12)
+        harness.run(AskFit(harness.key, harness.agents))
+        world.fit()
+        assert world.n_from_sums > n  # the next fits go on from new sums
+    with harness.store.reader() as reader:
+        assert replay_session(reader, harness.session).differences == []
 
 
 @pytest.mark.slow

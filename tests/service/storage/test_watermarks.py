@@ -59,6 +59,8 @@ def as_0005(url: str) -> None:
         sqlite = connection.dialect.name == "sqlite"
         counters = "session_counts" if sqlite else "sessions"
         for statement in (
+            "drop index corrections",
+            "alter table measurements drop column replaces",
             "drop index decisions_by_position",
             "drop index measurements_by_position",
             "alter table measurements drop column position",

@@ -1,0 +1,85 @@
+"""Corrections: a value that replaces an earlier one of the same rounds. Both stay in the log.
+
+The next fit uses the later one. A fit whose manifest ends before it is repeated with the earlier
+one, because a manifest names rows by position.
+"""
+
+from typing import NamedTuple
+
+from lhb_engine.agents import ALGORITHMS
+from service.commands.reward_rounds import Reward, of_trajectory
+from service.problems import Problem, ProblemCode
+from service.records import MeasurementRow, SessionRow
+from service.writer.unit_of_work import UnitOfWork
+
+
+class KnownValue(NamedTuple):
+    """A value that is stored, or about to be."""
+
+    first: int
+    last: int
+    value: float
+    position: int
+    replaces: int | None = None  # position of the first value; None: it is that value
+
+    @property
+    def rounds(self) -> tuple[int, int]:
+        """The first and the last round that were measured."""
+        return self.first, self.last
+
+    @property
+    def root(self) -> int:
+        """The position of the first value, which all its corrections replace."""
+        return self.position if self.replaces is None else self.replaces
+
+    def is_repeated_by(self, new: "KnownValue") -> bool:
+        """Whether `new` says the same of the same."""
+        is_same = (*self.rounds, self.value) == (*new.rounds, new.value)
+        return is_same and (new.replaces is None or self.replaces == new.replaces)
+
+
+def known_value(row: MeasurementRow) -> KnownValue:
+    """Return what is known by a stored row."""
+    return KnownValue(row.first_round, row.last_round, row.value, row.position, row.replaces)
+
+
+def value_by_id(
+    uow: UnitOfWork, session: SessionRow, trajectory: str, reward_id: str
+) -> KnownValue | None:
+    """Look up the value that has a reward id."""
+    found = uow.measurement_by_id((*session.key, trajectory), reward_id)
+    return None if found is None else known_value(found)
+
+
+def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None:
+    """Check what a correction needs of the session, and of itself.
+
+    Raises
+    ------
+    Problem
+        409 no_corrections if the agent learns from each reward at once; 422 missing without what
+        makes it unambiguous.
+    """
+    field = "replaces" if reward.replaces is not None else "correct"
+    if ALGORITHMS[session.algorithm].learns_within_epoch:
+        detail = f"{session.algorithm} has learned from the value already, and keeps no past"
+        raise Problem(ProblemCode.NO_CORRECTIONS, detail, prefix + field)
+    if reward.reward_id is None:
+        detail = "a correction needs a reward_id of its own: a retry could undo a later one"
+        raise Problem(ProblemCode.MISSING, detail, f"{prefix}reward_id")
+    if reward.replaces is None and session.reward_mode == "sum":
+        detail = (
+            'in reward_mode "sum" a round may have several values; '
+            "say by `replaces` which one is corrected: it is a reward_id"
+        )
+        raise Problem(ProblemCode.MISSING, detail, f"{prefix}replaces")
+
+
+def no_such_reward(reward: Reward, prefix: str) -> Problem:
+    """Make the problem of a correction of nothing."""
+    where = of_trajectory(reward.trajectory)
+    if reward.replaces is not None:
+        detail = f"no reward{where} has the id {reward.replaces!r}"
+        return Problem(ProblemCode.UNKNOWN_REWARD, detail, f"{prefix}replaces")
+    detail = f"these rounds{where} have no value yet; send it without `correct`"
+    return Problem(ProblemCode.UNKNOWN_REWARD, detail, f"{prefix}correct")

@@ -30,18 +30,16 @@ def held(estimate: Estimate, world: LongHorizonEnvironment) -> Said | None:
     intervals = estimate.intervals
     if estimate.theta is None or intervals is None:
         return None
-    theta, lag_weights = np.array(intervals["theta"]), np.array(intervals["lag_weights"])
+    theta = np.array(intervals["theta"])
     length = float(np.linalg.norm(world.theta))
     true = world.theta / length
     weights = world.weights[intervals["lags"]] * length
+    given = [(i, w) for i, w in zip(intervals["lag_weights"], weights, strict=True) if i]
     cosine = float(np.clip(estimate.theta @ true, -1.0, 1.0))
     most = estimate.diagnostics.get("angle_95")  # ad_lasso says no angle
     return {
         "theta": ((theta[:, 0] <= true) & (true <= theta[:, 1])).tolist(),
-        "lag weights": [
-            bool(low <= w <= high)
-            for (low, high), w in zip(lag_weights.tolist(), weights, strict=True)
-        ],
+        "lag weights": [bool(low <= w <= high) for (low, high), w in given],
         "angle": [] if most is None else [bool(np.arccos(cosine) <= most)],
     }
 

@@ -49,6 +49,7 @@ def run(
     n_logs: int,
     n_rounds: int,
     names: Iterable[str] = (),
+    first_seed: int = 0,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[dict[str, Any]]:
     """Measure every case, or those that `names` are part of.
@@ -62,7 +63,7 @@ def run(
     chosen = [c for c in CASES if not names or any(name in c.name for name in names)]
     rows = []
     for case in chosen:
-        found = [_measure(case, seed, n_rounds) for seed in range(n_logs)]
+        found = [_measure(case, seed, n_rounds) for seed in range(first_seed, first_seed + n_logs)]
         for kind in ("weighted", "replay"):
             given = [(values[kind], truth) for values, truth in found]
             row = {"case": case.name, "value": kind, **_coverage(given)}

@@ -143,7 +143,7 @@ class AnytimeFit:
             candidates=candidates(found) if samples else None,
             sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
             intervals=None if isinstance(known, str) else known.intervals(),
-            no_intervals=known if isinstance(known, str) else None,
+            no_intervals=known if isinstance(known, str) else known.unclear,
             message=part.in_words(found, angles[0])
             + (WORSENED if checked.get("alarm") else "")
             + (SAMPLED if samples else ""),

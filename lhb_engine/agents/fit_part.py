@@ -9,7 +9,7 @@ from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.design.moments import Moments
 from lhb_engine.history import Ints
-from lhb_engine.posterior.fit_data import FitData
+from lhb_engine.posterior.fit_data import FitData, MomentData
 from lhb_engine.posterior.linearised_intervals import Certainty, certainty
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
@@ -41,7 +41,8 @@ class Part:
         self, found: Posterior, active: Ints, rho: float, signed: bool
     ) -> Certainty | str:
         """Return intervals, or why there are none; see `certainty`."""
-        past = None if self.past is None else self.past.whitened(rho)
+        moments = self.past or (self.data.moments if isinstance(self.data, MomentData) else None)
+        past = None if moments is None else moments.whitened(rho)
         return certainty(whitened(self.rows, rho), found, active, rho, signed, past)
 
     def effects(self, found: Posterior) -> dict[str, Any] | None:

@@ -80,12 +80,15 @@ class Units:
         """Convert intervals to the user's units; None where one overflows."""
         if intervals is None:
             return None
-        weights = self.weights(np.array(intervals["lag_weights"]))
-        if not np.isfinite(weights).all():
+        unknown = [np.nan, np.nan]
+        given = np.array([w or unknown for w in intervals["lag_weights"]]).reshape(-1, 2)
+        weights = self.weights(given)
+        if np.isinf(weights).any():
             return None
+        shown = [None if np.isnan(w[0]) else w.tolist() for w in weights]
         effects = np.array(intervals.get("effects", [])) * self.rewards
         known = {"effects": effects.tolist()} if len(effects) else {}
-        return intervals | {"lag_weights": weights.tolist()} | known
+        return intervals | {"lag_weights": shown} | known
 
     def _effects(self, effects: dict[str, Any] | None) -> dict[str, Any] | None:
         """Convert the effects of covariates to the user's units."""

@@ -126,11 +126,14 @@ class WindowAnswer(BaseModel):
 
 
 class IntervalsAnswer(BaseModel):
-    """95% intervals, each a lower and an upper bound; those of `lag_weights` belong to `lags`."""
+    """95% intervals, each a lower and an upper bound.
+
+    Those of `lag_weights` belong to `lags`; null where a weight is not clear of 0.
+    """
 
     theta: list[tuple[float, float]]
     lags: list[int]
-    lag_weights: list[tuple[float, float]]
+    lag_weights: list[tuple[float, float] | None]
     effects: list[tuple[float, float]] | None = None
 
 

@@ -105,11 +105,11 @@ MEASUREMENT = _record_of(
 
 @with_config(ConfigDict(extra="forbid", strict=True))
 class Intervals(TypedDict):
-    """95% intervals of an estimate, each a lower and an upper bound."""
+    """95% intervals of an estimate, each a lower and an upper bound, or of a lag weight None."""
 
     theta: list[list[Number]]
     lags: list[Count]
-    lag_weights: list[list[WideNumber]]
+    lag_weights: list[list[WideNumber] | None]
     effects: NotRequired[list[list[WideNumber]]]
 
 

@@ -151,6 +151,7 @@ def coverage(
     case: Annotated[
         list[str] | None, typer.Option(help="Only cases whose name contains this; repeatable.")
     ] = None,
+    first_seed: Annotated[int, typer.Option(help="Seed of the first log.", min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
     """How often the 95% value intervals of `lhb evaluate` hold the true value.
@@ -161,8 +162,10 @@ def coverage(
 
     if not as_json:
         typer.echo(HEADER)
-    rows = run(logs, rounds, case or (), (lambda line: None) if as_json else typer.echo)
-    show({"logs": logs, "rounds": rounds, "cases": rows}, as_json, ())
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = run(logs, rounds, case or (), first_seed, progress)
+    asked = {"logs": logs, "rounds": rounds, "first_seed": first_seed}
+    show({**asked, "cases": rows}, as_json, ())
 
 
 def lift(

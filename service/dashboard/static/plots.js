@@ -94,10 +94,11 @@ export function withIntervals(values, intervals, places) {
   const columns = [values.map((_, i) => i), values]
   if (!intervals?.length) return columns
   const low = values.map(() => null), high = values.map(() => null)
-  intervals.forEach(([from, to], i) => {
+  intervals.forEach((interval, i) => {
+    if (!interval) return
     const place = places ? places[i] : i
-    low[place] = from
-    high[place] = to
+    low[place] = interval[0]
+    high[place] = interval[1]
   })
   return [...columns, low, high]
 }

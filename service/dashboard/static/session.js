@@ -71,7 +71,7 @@ function layout(session) {
     history.setAttribute("aria-valuetext", which.textContent)
     lags.redraw(withIntervals(fit.lag_weights, intervals?.lag_weights, intervals?.lags))
     theta.redraw(withIntervals(fit.theta, intervals?.theta), labels)
-    lags.say([fit.reason, intervals ? WHISKERS : fit.no_intervals].filter(Boolean).join(" "))
+    lags.say([fit.reason, intervals && WHISKERS, fit.no_intervals].filter(Boolean).join(" "))
     theta.say(intervals ? WHISKERS : "")
     beside.hidden = !fit.effects
     if (fit.effects) beside.replaceChildren(make("h2", {}, "What moves the reward besides"), effectsTable(fit.effects))

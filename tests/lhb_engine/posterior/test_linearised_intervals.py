@@ -7,6 +7,9 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.moment_sums import session_moments
+from lhb_engine.design.scaling import Units
+from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.linearised_intervals import Certainty, certainty
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
@@ -30,8 +33,10 @@ def test_intervals_hold_theta_and_the_active_lag_weights(kind):
             continue
         low, high = np.array(intervals["theta"]).T
         theta += ((low <= THETA) & (high >= THETA)).tolist()
-        low, high = np.array(intervals["lag_weights"]).T
-        true = LAG_WEIGHTS[intervals["lags"]]
+        given = dict(zip(intervals["lags"], intervals["lag_weights"], strict=True))
+        given = {lag: interval for lag, interval in given.items() if interval}
+        low, high = np.array(list(given.values())).T
+        true = LAG_WEIGHTS[list(given)]
         weights += ((low <= true) & (true <= high)).tolist()
         assert (high - low > 0.02).all()
     assert len(theta) >= 60
@@ -107,6 +112,66 @@ def test_nothing_is_said_where_features_are_equal():
     rows = rows_with(0.0, contexts=xi)
     found = rank_one_posterior(rows, [1, 2])
     assert "cannot be told" in certainty(rows, found, ACTIVE, 0.0)
+
+
+def test_a_lag_that_noise_helped_choose_has_no_interval():
+    """Its least-squares weight is known to be too large, so an interval around it is wrong."""
+    rows = rows_with(0.0)
+    found = rank_one_posterior(rows, [1, 2])
+    known = certainty(rows, found, np.array([2, 7, 10]), 0.0)
+    assert LAG_WEIGHTS[10] == 0.0
+    assert np.isfinite(known.lag_weights[:2]).all()
+    assert known.intervals()["lag_weights"][2] is None
+    assert "no interval" in known.unclear
+    assert certainty(rows, found, ACTIVE, 0.0).unclear is None
+
+
+def test_a_weight_has_an_interval_from_five_standard_errors_on():
+    """On the same noise, of which a standard error is a fifth of the weight at the limit."""
+
+    def said_of(weight):
+        weights = LAG_WEIGHTS.copy()
+        weights[10] = weight
+        past = history(n=400, noise=0.3, weights=weights, seed=4)
+        rows = align(past.over(FitWindow(1, 1, 400, HORIZON, 400)))
+        found = rank_one_posterior(rows, [1, 2], start=THETA, weights=weights)
+        return certainty(rows, found, np.array([2, 7, 10]), 0.0).lag_weights[2]
+
+    low, high = said_of(0.5)
+    error, off = (high - low) / 2 / (1.1 * 1.966), (high + low) / 2 - 0.5
+    assert np.isnan(said_of(4.7 * error - off)).all()
+    assert np.isfinite(said_of(5.3 * error - off)).all()
+
+
+def test_lags_that_may_be_active_do_not_change_what_is_said():
+    """With rows enough all lags are refitted, so what the draws left out cannot bias the others."""
+    weights = LAG_WEIGHTS.copy()
+    weights[[1, 4, 5]] = 0.1
+    past = history(n=400, noise=0.1, weights=weights, seed=2)
+    rows = align(past.over(FitWindow(1, 1, 400, HORIZON, 400)))
+    found = rank_one_posterior(rows, [1, 2])
+    other = replace(found, inclusion=np.where(np.isin(np.arange(HORIZON), ACTIVE), 1.0, 0.0))
+    here, there = certainty(rows, found, ACTIVE, 0.0), certainty(rows, other, ACTIVE, 0.0)
+    np.testing.assert_allclose(here.lag_weights, there.lag_weights, rtol=1e-6)
+    assert here.angle == pytest.approx(there.angle)
+
+
+def test_rows_and_their_moments_say_the_same():
+    rows = rows_with(0.0)
+    found = rank_one_posterior(rows, [1, 2])
+    here = certainty(rows, found, ACTIVE, 0.0)
+    there = certainty(rows, found, ACTIVE, 0.0, past=session_moments(rows).whitened(0.0))
+    np.testing.assert_allclose(here.lag_weights, there.lag_weights, rtol=1e-8)
+    np.testing.assert_allclose(here.theta, there.theta, rtol=1e-8)
+
+
+def test_units_keep_a_weight_without_an_interval():
+    said = {"theta": [[0.9, 1.0]], "lags": [0, 3], "lag_weights": [[0.5, 1.0], None]}
+    estimate = Estimate("ok", np.ones(4), theta=np.ones(1), intervals=said)
+    restored = Units(4.0, 2.0).restore(estimate).intervals
+    assert restored == said | {"lag_weights": [[0.25, 0.5], None]}
+    nothing = said | {"lags": [3], "lag_weights": [None]}
+    assert Units(4.0, 2.0).restore(replace(estimate, intervals=nothing)).intervals == nothing
 
 
 def test_autocorrelated_noise_widens_what_is_said():

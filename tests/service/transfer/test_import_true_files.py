@@ -1,6 +1,8 @@
 """What a session exports is accepted, at every moment of its life, and comes out the same again."""
 
 import io
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,11 @@ import pytest
 
 from lhb_engine.agents import ALGORITHMS
 from service.agent_cache import build_agent
+from service.api.response_types import IntervalsAnswer
 from service.commands.decisions import Blocked
 from service.fits.history import read_history
 from service.transfer.import_file import check_import
-from tests.service.service_harness import ZERO, ServiceHarness
+from tests.service.service_harness import OK, ZERO, ServiceHarness
 from tests.service.transfer.test_import_forgeries import exported
 
 
@@ -70,4 +73,24 @@ def test_a_true_file_passes_at_any_moment(tmp_path: Path, mode: dict[str, Any]) 
     assert is_new
     before, harness.key = exported(harness), session.key
     assert exported(harness).splitlines()[1:-1] == before.splitlines()[1:-1]
+    harness.store.close()
+
+
+def test_a_lag_weight_without_an_interval_is_exported_and_imported(tmp_path: Path) -> None:
+    said = {"theta": [[0.5, 1.0], [0.0, 0.5]], "lags": [0, 2], "lag_weights": [[0.5, 1.5], None]}
+    harness = ServiceHarness(tmp_path)
+    harness.create()
+    for _ in range(30):
+        harness.reward(1.0, round=harness.decide(contexts=np.eye(2)).round)
+    due = harness.session.fit_due
+    assert due is not None
+    harness.finish(due, replace(OK, intervals=said, no_intervals="Lag 2 is not clear of 0."))
+    session, is_new = harness.import_file(tmp_path, exported(harness))
+    assert is_new
+    harness.key = session.key
+    text = harness.estimates[0].estimate
+    assert text is not None
+    assert json.loads(text)["intervals"] == said
+    answer = IntervalsAnswer.model_validate(said)
+    assert answer.model_dump(mode="json", exclude_none=True)["lag_weights"] == [[0.5, 1.5], None]
     harness.store.close()

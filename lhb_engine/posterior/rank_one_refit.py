@@ -1,0 +1,145 @@
+"""The least-squares refit of the rank-one model on some lags, and its linearisation.
+
+Equation numbers are those of docs/model.md.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import fdtrc
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.moments import RowMoments
+from lhb_engine.history import Floats, Ints
+
+CONDITION = 1e10  # of the scaled normal equations
+DRIFT_ROWS, DRIFT_CHANCE = 25, 0.01  # of (7.19)
+STEPS = 4
+SHIFTS = 2  # rounds over which errors may be correlated in the robust covariance
+
+
+@dataclass(frozen=True)
+class RankOneRefit:
+    """The least-squares fit of theta, some lag weights and covariates, and its linearisation.
+
+    Attributes
+    ----------
+    lags : (m,) array
+        The lags that are refitted.
+    weights : (m,) array
+    effects : (q,) array
+        The baseline and the effects of the covariates.
+    basis : (dim, dim - 1) array
+        Orthonormal basis of theta's complement.
+    jacobian : (n, m + dim - 1 + q) array
+        J of (5.9), in the order of the rounds, or its latest rows.
+    inverse : (m + dim - 1 + q, m + dim - 1 + q) array
+        (J'J)^-1.
+    errors : (n,) array
+        Residuals of these rows.
+    variance : float
+        s^2 of (5.9).
+    n_rows : int
+        Rows that were refitted.
+    """
+
+    lags: Ints
+    weights: Floats
+    effects: Floats
+    basis: Floats
+    jacobian: Floats
+    inverse: Floats
+    errors: Floats
+    variance: float
+    n_rows: int
+
+    @classmethod
+    def of(
+        cls,
+        rows: AlignedRounds,
+        theta: Floats,
+        w: Floats,
+        lags: Ints,
+        past: RowMoments | None = None,
+    ) -> "RankOneRefit | None":
+        """Take Gauss-Newton steps from (theta, w); None where J is singular.
+
+        With `past`, on all the rows whose moments they are.
+        """
+        order = np.flatnonzero(rows.number > 0)
+        order = order[np.argsort(rows.number[order], kind="stable")]
+        x, m, dim = rows.contexts, len(lags), len(theta)
+        beside = rows.beside[order]
+        weights, effects = w[lags], np.zeros(beside.shape[1])
+        for step in range(STEPS):
+            basis = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
+            if past is None or step == STEPS - 1:
+                signal, filtered = x @ theta, np.zeros_like(x)
+                columns = np.zeros((len(x), m))
+                for i, lag in enumerate(lags.tolist()):
+                    columns[lag:, i] = signal[: len(x) - lag]
+                    filtered[lag:] += weights[i] * x[: len(x) - lag]
+                turned = (filtered @ basis)[order]
+                jacobian = np.concatenate([columns[order], turned, beside], axis=1)
+                errors = rows.y[order] - columns[order] @ weights - beside @ effects
+            if past is None:
+                gram, right = jacobian.T @ jacobian, jacobian.T @ errors
+                square, n_rows = float(errors @ errors), len(errors)
+            else:
+                gram, right, square = _products(past, theta, weights, lags, basis, effects)
+                n_rows = past.n_rows
+            size = np.sqrt(np.diag(gram))
+            if not (size > 0).all():
+                return None
+            values, axes = np.linalg.eigh(gram / np.outer(size, size))
+            if values[0] * CONDITION < values[-1]:
+                return None
+            inverse = (axes / values) @ axes.T / np.outer(size, size)
+            if step == STEPS - 1:
+                break
+            change = inverse @ right
+            theta = theta + basis @ change[m : m + dim - 1]
+            length = float(np.linalg.norm(theta))
+            theta, weights = theta / length, (weights + change[:m]) * length
+            effects += change[m + dim - 1 :]
+        variance = square / max(n_rows - jacobian.shape[1], 1)
+        return cls(lags, weights, effects, basis, jacobian, inverse, errors, variance, n_rows)
+
+    def robust(self, of: Ints) -> Floats:
+        """Return a covariance that allows errors to be correlated over two rounds (Newey-West).
+
+        It is that of some of the unknowns, (len(of), len(of)).
+        """
+        moved = (self.jacobian @ self.inverse[:, of]) * self.errors[:, None]
+        out = moved.T @ moved
+        for shift in range(1, SHIFTS + 1):
+            cross = moved[shift:].T @ moved[:-shift]
+            out += (1.0 - shift / (SHIFTS + 1)) * (cross + cross.T)
+        n, p = self.n_rows, self.jacobian.shape[1]
+        return np.asarray(out * (n / len(self.errors)) * (n / (n - p)))
+
+    def drifts(self) -> bool:
+        """Whether means of the errors over 25 rows vary more than noise would, by (7.19)."""
+        n_parts = max(len(self.errors) // DRIFT_ROWS, 4)
+        parts = np.array_split(self.errors, n_parts)
+        between = sum(float(part.sum()) ** 2 / len(part) for part in parts) / (n_parts - 1)
+        free = len(self.errors) - self.jacobian.shape[1]
+        return bool(fdtrc(n_parts - 1, free, between / max(self.variance, 1e-300)) < DRIFT_CHANCE)
+
+
+def _products(
+    past: RowMoments, theta: Floats, weights: Floats, lags: Ints, basis: Floats, effects: Floats
+) -> tuple[Floats, Floats, float]:
+    """Return J'J, J'e and e'e: the columns of J and e are combinations of those of [X, Z, y]."""
+
+    def of_columns(products: Floats) -> Floats:
+        """Combine products with the columns of [X, Z] to those with the columns of J."""
+        lagged = products[:, : past.n_lagged].reshape(-1, past.n_lags, past.dim)[:, lags]
+        turned = np.einsum("nkd,k->nd", lagged, weights) @ basis
+        return np.concatenate([lagged @ theta, turned, products[:, past.n_lagged :]], axis=1)
+
+    by = np.concatenate([weights, np.zeros(len(theta) - 1), effects])
+    beside = of_columns(past.matrix[:, :-1])
+    left = past.matrix[:, -1] - beside @ by
+    right = of_columns(left[None, :-1])[0]
+    return of_columns(beside[:-1].T), right, float(left[-1] - right @ by)

@@ -53,7 +53,7 @@ TOOLS := .venv-tools/bin
 
 # deploy/requirements.txt, after constraints.txt or pyproject.toml has changed
 pins: .venv-tools/installed
-	echo setuptools | $(TOOLS)/uv pip compile --quiet pyproject.toml - --extra postgres \
+	echo setuptools | $(TOOLS)/uv pip compile --quiet pyproject.toml - --extra postgres --extra opentelemetry \
 		-c constraints.txt --generate-hashes --python-platform linux --python-version 3.11 \
 		--no-annotate --custom-compile-command 'make pins' -o deploy/requirements.txt
 

@@ -1,10 +1,12 @@
 """The composition root: creates the store, the writer, the fits and the web application."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import structlog
 from fastapi import Depends, FastAPI
+from fastapi.telemetry import TelemetryConfig
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -39,6 +41,7 @@ from service.settings import Settings
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
 from service.sweeper import Sweeper
+from service.tracing import open_tracing
 from service.web.api_keys import Keyring
 from service.web.error_answers import ERROR_ANSWERS
 from service.web.full_tenants import FullTenants
@@ -53,6 +56,8 @@ DESCRIPTION = """
 Decisions whose rewards come late, mixed together and without saying which action earned them.
 A session is one durable agent: ask it for decisions, tell it what was measured.
 """
+# FastAPI's own: it misses the hot routes, and its records of errors hold what clients sent
+NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)
 log = structlog.get_logger()
 ROUTERS = (
     *(transfer, sessions, decisions, rewards, batch, history),
@@ -106,12 +111,17 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
     settings = settings or Settings()
     configure_logs(settings.log_level)
     metrics, keyring = Metrics(), Keyring()
+    tracing = open_tracing("server", settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         sweeper = Sweeper()
         service = start_service(settings, metrics, sweeper, store)
         app.state.service = app.outer_middleware.service = service
+        if tracing is not None:
+            tracing.follow_writer(service.writer)
+            if isinstance(service.fits, FitPool):
+                tracing.follow_fits(service.fits)
         sweeper.start(service)
         watch = app.state.key_watch = KeyWatch(keyring, service)
         await watch.start()
@@ -130,6 +140,8 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
             await service.playground.close()
             service.readers.shutdown()
             service.store.close()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
             log.info("stop", program="server")
 
     app = App(
@@ -142,9 +154,10 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         generate_unique_id_function=lambda route: route.name,
         docs_url=None,  # FastAPI's pages load their scripts from elsewhere
         redoc_url=None,
+        telemetry=NO_TELEMETRY,
         dependencies=[Depends(refuse_by_role), Depends(refuse_unknown_parameters)],
     )
-    app.outer_middleware = Middleware(app.framework, settings, metrics, keyring)
+    app.outer_middleware = Middleware(app.framework, settings, metrics, keyring, tracing)
     for module in ROUTERS:
         app.include_router(module.router)
     describe = app.openapi

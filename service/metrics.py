@@ -69,10 +69,7 @@ class Metrics:
 
     def observe_request(self, scope: Any, status: int, seconds: float) -> None:
         """Count a request under its route's template: ids would make a series each."""
-        path = scope.get("lhb.route")  # of a hot route
-        if path is None:
-            path = getattr(scope.get("route"), "path", None) or "other"
-        _observe(self._requests, (scope["method"], path, status), seconds, BOUNDS)
+        _observe(self._requests, (scope["method"], route_of(scope), status), seconds, BOUNDS)
         if status >= 400:
             problem = scope.get("lhb.problem")
             code = ProblemCode.INTERNAL if problem is None else problem.code
@@ -163,6 +160,12 @@ class _OfTenant:
             of = [s for s in metric.samples if s.labels.get("tenant", self._tenant) == self._tenant]
             metric.samples = of
             yield metric
+
+
+def route_of(scope: Any) -> str:
+    """Return the path template of the route that has served a request; "other": there is none."""
+    path = scope.get("lhb.route")  # of a hot route
+    return str(path or getattr(scope.get("route"), "path", None) or "other")
 
 
 def _new_row(bounds: Sequence[float]) -> Row:

@@ -184,6 +184,12 @@ class Settings(BaseSettings):
         description="write a log line for every request: its id, trace, "
         "key, tenant, client, status and time",
     )
+    traces: bool = Field(
+        default=False,
+        description="send OpenTelemetry spans of requests, commits and fits by OTLP over HTTP; "
+        "needs the extra `opentelemetry`, whose own variables say where to "
+        "(OTEL_EXPORTER_OTLP_ENDPOINT)",
+    )
 
     @field_validator("log_level", mode="before")
     @classmethod

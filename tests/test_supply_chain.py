@@ -24,17 +24,17 @@ def pins(path: Path) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in split}
 
 
-def image_extra() -> str:
+def image_extras() -> list[str]:
     """The extras that the Dockerfile's requirements are made for, as the Makefile names them."""
     [command] = re.findall(r"uv pip compile(.*?)\n\n", (ROOT / "Makefile").read_text(), re.S)
-    return str(re.findall(r"--extra (\w+)", command)[-1])
+    return re.findall(r"--extra (\w+)", command)
 
 
-def needed(extra: str) -> set[str]:
-    """Names of all that an extra of this project installs, by the metadata of what is installed."""
+def needed(extras: list[str]) -> set[str]:
+    """Names of all that extras of this project install, by the metadata of what is installed."""
     found: set[str] = set()
     todo = [Requirement(text) for text in PROJECT["dependencies"]]
-    todo.append(Requirement(f"{PROJECT['name']}[{extra}]"))
+    todo.append(Requirement(f"{PROJECT['name']}[{','.join(extras)}]"))
     seen: set[tuple[str, str]] = set()
     while todo:
         wanted = todo.pop()
@@ -57,7 +57,7 @@ def needed(extra: str) -> set[str]:
 
 def test_the_image_installs_what_the_project_needs_and_nothing_else() -> None:
     built = pins(ROOT / "deploy/requirements.txt")
-    assert set(built) == needed(image_extra()) | {"setuptools"}  # the last one builds, and goes
+    assert set(built) == needed(image_extras()) | {"setuptools"}  # the last one builds, and goes
 
 
 def test_the_image_has_the_versions_that_are_tested() -> None:

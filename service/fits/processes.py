@@ -42,6 +42,9 @@ class FitProcesses:
     ----------
     on_finish : callable
         Called with the status and the seconds of every recorded fit.
+    on_record : callable
+        Called with the seconds of every recorded fit and with what its log line says; returns what
+        that line says besides.
     """
 
     is_alone = True  # nobody else runs a fit that no process of this pool begins
@@ -49,6 +52,7 @@ class FitProcesses:
     def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
         self.job = job
         self.on_finish: Callable[[str, float], None] = lambda status, seconds: None
+        self.on_record: Callable[[float, dict[str, Any]], dict[str, str]] = lambda *_: {}
         self._settings = settings
         self._agents = agents
         self._retry = RetryPolicy(settings.fit_attempts, settings.fit_retry_seconds)
@@ -103,7 +107,8 @@ class FitProcesses:
         if status is not None:
             self.on_finish(status, seconds)
             told = {"session": key[1], "due": due, "seconds": round(seconds, 4)}
-            log.info("fit", **told, status=status, **fitted.summary())
+            told |= {"status": status, **fitted.summary()}
+            log.info("fit", **told, **self.on_record(seconds, told))
 
     async def _persist(self, finish: FinishFit) -> str | None:
         """Record the result; retry until the database can be written."""

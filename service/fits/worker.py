@@ -30,6 +30,7 @@ from service.storage.database_url import is_sqlite
 from service.storage.ports import Refused
 from service.storage.postgres.fit_claims import Claims
 from service.storage.postgres.store import PostgresStore
+from service.tracing import open_tracing
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 
@@ -165,9 +166,12 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
         raise ServerFitsItself(
             "the server on SQLite fits by itself: workers need a postgresql:// LHB_DATABASE_URL"
         )
+    tracing = open_tracing("worker", settings)
     store = PostgresStore(settings.database_url)
     try:
         worker = Worker(settings, store, job)
+        if tracing is not None:
+            tracing.follow_fits(worker)
         if settings.metrics_port:
             show_metrics(worker, settings.metrics_host, settings.metrics_port)
         log_start("worker", settings)
@@ -175,6 +179,8 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
         log.info("stop", program="worker")
     finally:
         store.close()
+        if tracing is not None:
+            tracing.close()
 
 
 def show_metrics(worker: Worker, host: str, port: int) -> None:

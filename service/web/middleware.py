@@ -1,6 +1,7 @@
 """The one ASGI middleware: request id, access, limits, hot routes, errors, metrics and log line."""
 
 import time
+from typing import TYPE_CHECKING
 
 import structlog
 from starlette.requests import ClientDisconnect
@@ -23,6 +24,9 @@ from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_ids import RequestIds, trace_of
 from service.web.roles import ADMIN, refuse_role
+
+if TYPE_CHECKING:
+    from service.spans import Tracing
 
 log = structlog.get_logger()
 JSON_TYPE = (b"content-type", b"application/json")
@@ -48,6 +52,8 @@ class Middleware:
         Counts every request.
     keys : Keyring
         The known API keys.
+    tracing : Tracing, optional
+        Makes a span of every request for data.
 
     Attributes
     ----------
@@ -63,12 +69,14 @@ class Middleware:
         settings: Settings,
         metrics: Metrics,
         keys: Keyring,
+        tracing: "Tracing | None" = None,
     ) -> None:
         self._app = app
         self._keys = keys
         self._settings = settings
         self._metrics = metrics
         self._logs_requests = settings.log_requests
+        self._tracing = tracing
         per_second = settings.requests_per_second
         self._rates = RateLimit(per_second, settings.request_burst) if per_second else None
         self._deadlines = BodyDeadlines(settings.body_timeout_seconds)
@@ -95,13 +103,16 @@ class Middleware:
                 status = message["status"]
                 named = (b"x-request-id", request_id.encode())
                 message["headers"] = [*message["headers"], named]
-                if scope["path"].startswith("/v1/") or is_personalizer(scope["path"]):
+                if is_for_data(scope["path"]):
                     message["headers"] += API_HEADERS
                 if not body.is_whole and "lhb.connection" in scope:
                     await scope["lhb.connection"].begin_answer(scope, message, send)
                     return
             await send(message)
 
+        span = None
+        if self._tracing is not None and is_for_data(scope["path"]):
+            span = self._tracing.begin(scope)
         body = RequestBody(scope, receive, self._settings, self._deadlines, self._memory)
         if self._proxies is not None:
             self._proxies.find_client(scope)
@@ -156,6 +167,8 @@ class Middleware:
                 self._memory.release(body.n_held)
             seconds = time.perf_counter() - began
             self._metrics.observe_request(scope, status, seconds)
+            if self._tracing is not None and span is not None:
+                self._tracing.end(span, scope, status)
             if status >= 500 and "lhb.problem" in scope:
                 log_failure(scope["lhb.problem"], **self._request(scope))
             scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
@@ -174,6 +187,7 @@ class Middleware:
     def _request(scope: Scope) -> dict[str, str]:
         """Return what every line about a request says of it."""
         ids = {"request_id": scope["lhb.request_id"], **trace_of(scope)}
+        ids |= scope.get("lhb.trace", {})
         return {**ids, "method": scope["method"], "path": scope["path"]}
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,6 +201,11 @@ class Middleware:
         as_get = {**scope, "method": "GET"}
         await self._app(as_get, receive, only_headers)
         scope["route"] = as_get.get("route")
+
+
+def is_for_data(path: str) -> bool:
+    """Return whether a path is of the API, and not a page, a metric or a state."""
+    return path.startswith("/v1/") or is_personalizer(path)
 
 
 async def send_json(status: int, body: bytes, send: Send) -> None:

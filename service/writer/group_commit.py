@@ -83,6 +83,7 @@ class GroupCommit:
         self.n_batches = 0
         self.n_commands = 0
         self.on_batch: Callable[[float, int], None] = lambda seconds, n_commands: None
+        self.on_submit: Callable[[int], None] | None = None
 
     @property
     def n_waiting(self) -> int:
@@ -139,6 +140,8 @@ class GroupCommit:
         future: asyncio.Future[list[CommandOutcome]] = loop.create_future()
         self._waiting.append((commands, future))
         self._n_waiting += len(commands)
+        if self.on_submit is not None:
+            self.on_submit(len(commands))
         if self._task is None:
             self._task = loop.create_task(self._serve_queue())
         return future

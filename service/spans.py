@@ -1,0 +1,174 @@
+"""OpenTelemetry spans of requests, commits and fits; imported only where `LHB_TRACES` is set.
+
+FastAPI's own spans are off: the hot routes bypass FastAPI, and its records of exceptions hold what
+clients sent. A span here says what a log line may say: ids, names, counts, times, and no key,
+context or reward.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import structlog
+from opentelemetry import context, trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from starlette.types import Scope
+
+from service.fits.processes import FitProcesses
+from service.logs import DISTRIBUTION
+from service.metrics import route_of
+from service.web.request_ids import trace_of
+from service.writer.group_commit import GroupCommit
+
+LAST_SECONDS = 3.0  # for the spans that are left when a program stops
+NOBODY = Context()  # of a span that belongs to no request
+log = structlog.get_logger()
+
+
+class RequestSpan(NamedTuple):
+    """The span of a request that is being answered."""
+
+    span: Span
+    token: Any  # of the context that was current before
+
+
+class Tracing:
+    """Makes spans and sends them to a collector by OTLP over HTTP.
+
+    Where to, and what share of traces is kept, is said by OpenTelemetry's own variables, like
+    ``OTEL_EXPORTER_OTLP_ENDPOINT`` and ``OTEL_TRACES_SAMPLER``.
+
+    Parameters
+    ----------
+    program : str
+        "server" or "worker".
+    """
+
+    def __init__(self, program: str) -> None:
+        about = {"service.version": version(DISTRIBUTION), "lhb.program": program}
+        if "OTEL_SERVICE_NAME" not in os.environ:
+            about["service.name"] = "lhb"
+        _log_losses()
+        self._exporter = OTLPSpanExporter()
+        self._provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
+        self._tracer = self._provider.get_tracer("lhb", version(DISTRIBUTION))
+        self._traceparent = TraceContextTextMapPropagator()
+        self._submitted: deque[tuple[int, SpanContext | None]] = deque()
+
+    def begin(self, scope: Scope) -> RequestSpan:
+        """Begin the span of a request, in the trace that its traceparent names; set its ids."""
+        parent = self._traceparent.extract(trace_of(scope), NOBODY)
+        span = self._tracer.start_span(scope["method"], parent, kind=SpanKind.SERVER)
+        scope["lhb.trace"] = _ids(span)
+        return RequestSpan(span, context.attach(trace.set_span_in_context(span, NOBODY)))
+
+    def end(self, begun: RequestSpan, scope: Scope, status: int) -> None:
+        """End the span of a request with what is known now: route, tenant, key and answer."""
+        span, token = begun
+        context.detach(token)
+        if span.is_recording():
+            route, access = route_of(scope), scope.get("lhb.access")
+            problem = scope.get("lhb.problem")
+            said = {
+                "http.request.method": scope["method"],
+                "http.route": route,
+                "http.response.status_code": status,
+                "url.path": scope["path"],
+                "url.scheme": scope.get("scheme", "http"),
+                "lhb.request_id": scope["lhb.request_id"],
+                "lhb.tenant": scope.get("lhb.tenant"),
+                "lhb.key": access and access.key_id,
+                "lhb.problem": problem and problem.code.value,
+            }
+            span.update_name(f"{scope['method']} {route}")
+            span.set_attributes({name: value for name, value in said.items() if value is not None})
+            if status >= 500:
+                span.set_status(StatusCode.ERROR)
+        span.end()
+
+    def follow_writer(self, writer: GroupCommit) -> None:
+        """Make a span of each transaction, with links to the requests whose commands it holds."""
+        observe = writer.on_batch
+
+        def on_batch(seconds: float, n_commands: int) -> None:
+            observe(seconds, n_commands)
+            self._end_commit(seconds, n_commands)
+
+        writer.on_submit, writer.on_batch = self._note, on_batch
+
+    def follow_fits(self, fits: FitProcesses) -> None:
+        """Make a span of each recorded fit; its log line says which."""
+        fits.on_record = self._end_fit
+
+    def close(self) -> None:
+        """Send what is left, for at most `LAST_SECONDS` if nobody takes it."""
+        limit = threading.Timer(LAST_SECONDS, self._exporter.shutdown)
+        limit.start()
+        self._provider.shutdown()
+        limit.cancel()
+
+    def _note(self, n_commands: int) -> None:
+        """Remember who submitted the next commands.
+
+        A fit inherits the context of a request that is over, and is not that request's own.
+        """
+        asked = trace.get_current_span()
+        self._submitted.append(
+            (n_commands, asked.get_span_context() if asked.is_recording() else None)
+        )
+
+    def _end_commit(self, seconds: float, n_commands: int) -> None:
+        links, n_left = [], n_commands
+        while n_left > 0:  # a transaction holds whole submissions, in their order
+            n, asked = self._submitted.popleft()
+            n_left -= n
+            if asked is not None:
+                links.append(Link(asked))
+        said = {"lhb.commands": n_commands}
+        self._past("commit", seconds, said, links)
+
+    def _end_fit(self, seconds: float, told: Mapping[str, Any]) -> dict[str, str]:
+        said = {f"lhb.fit.{name}": value for name, value in told.items() if value is not None}
+        return _ids(self._past("fit", seconds, said, []))
+
+    def _past(self, name: str, seconds: float, said: dict[str, Any], links: list[Link]) -> Span:
+        """Make the span of what ends now and took so many seconds."""
+        end = time.time_ns()
+        begin = end - int(seconds * 1e9)
+        span = self._tracer.start_span(name, NOBODY, attributes=said, links=links, start_time=begin)
+        span.end(end)
+        return span
+
+
+def _ids(span: Span) -> dict[str, str]:
+    """Return what a log line says of a span."""
+    found = span.get_span_context()
+    return {
+        "trace_id": trace.format_trace_id(found.trace_id),
+        "span_id": trace.format_span_id(found.span_id),
+    }
+
+
+class _Losses(logging.Handler):
+    """Writes what OpenTelemetry reports as a line of our log, without its parameters."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.warning("traces", of=record.name, said=str(record.msg))
+
+
+def _log_losses() -> None:
+    reports = logging.getLogger("opentelemetry")
+    reports.propagate = False
+    reports.handlers = [_Losses()]

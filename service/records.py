@@ -4,7 +4,6 @@ Times are Unix seconds. Rounds, numbers and positions count from 1. Limits of ty
 bound what an imported file may hold; rows are not checked against them.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -183,13 +182,19 @@ class MeasurementRow(NamedTuple):
         return self.position if self.replaces is None else self.replaces
 
 
-def in_force(rows: Iterable[MeasurementRow]) -> list[MeasurementRow]:
-    """Return the rows that no later one of them replaces, in their order."""
-    given = list(rows)
-    latest: dict[int, int] = {}
-    for row in given:
-        latest[row.root] = max(row.position, latest.get(row.root, 0))
-    return [row for row in given if latest[row.root] == row.position]
+class VoidRow(NamedTuple):
+    """A decision that was never shown: its round stays, as one without action.
+
+    `position` is within the session, in one order with the measurements: a fit whose watermark is
+    before it knows the decision as it was taken.
+    """
+
+    tenant: str
+    session_id: str
+    trajectory: Key
+    round: Ordinal
+    position: Ordinal
+    at: Time
 
 
 class HiddenRows(NamedTuple):
@@ -243,6 +248,7 @@ class KeptSumsRow(NamedTuple):
     n_settled: int
     settled: bytes
     seen: bytes | None
+    measured: int  # position of the last measurement that the fit which added them could use
 
 
 class ApiKey(NamedTuple):

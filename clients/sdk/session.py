@@ -4,8 +4,9 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
+from urllib.parse import quote
 
-from .answers import DecisionAnswer, HistoryAnswer, RankAnswer, SessionAnswer
+from .answers import DecisionAnswer, HistoryAnswer, RankAnswer, SessionAnswer, VoidAnswer
 from .connection import AsyncConnection, SyncConnection
 from .delivery import Received
 from .fit_answers import AskedFitAnswer
@@ -182,6 +183,17 @@ class SessionOperations(SessionReads):
             "trajectory": trajectory or None,
         }
         return self._send_rewards(reward_body(reward, with_id=True))
+
+    @operation
+    def void(self, event_id: str, *, trajectory: str = "") -> Steps[VoidAnswer]:
+        """Say that a decision was never shown: for the next fits its round has no action.
+
+        Its round and the rewards of it stay. This cannot be undone.
+        """
+        path = f"{self._path}/decisions/{quote(event_id, safe='')}/void"
+        answer: VoidAnswer
+        answer = yield from self._connection.call("POST", path, params={"trajectory": trajectory})
+        return answer
 
     @operation
     def rewards(self, rewards: Iterable[RewardItem | Mapping[str, Any]]) -> Steps[Received]:

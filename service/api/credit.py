@@ -103,6 +103,10 @@ async def get_credit(
             fitted, active = len(estimate["lag_weights"]), len(estimate["active_lags"])
             reason = why_no_credit(fitted, active, session.horizon)
         shown, following = cut(decisions, limit, lambda decision: decision.round)
+        if shown:
+            ends = shown[0].round, shown[-1].round
+            void = {one.round for one in reader.voids_of(key, *ends)}
+            shown = [one._replace(context=b"") if one.round in void else one for one in shown]
         items = credit_answers(shown, estimate, reason, n_rounds)
         version = session.model_version
         return {**page(items, following), "model_version": version, "deciding": decides}

@@ -12,8 +12,10 @@ from service.api.documentation import documented, takes
 from service.api.request_bodies import DecisionBody
 from service.api.response_types import DecisionAnswer
 from service.api.rewards import read_rewards
-from service.api.sessions import read_session
+from service.api.round_types import VoidAnswer
+from service.api.sessions import json_response, read_session, timestamp
 from service.commands.decisions import Blocked, Decide, Taken, request_digest
+from service.commands.void_decision import VoidDecision
 from service.problems import Problem, ProblemCode
 from service.records import SERVER_EVENT, DecisionRow, SessionRow
 from service.runtime import Service, service_of, tenant_of
@@ -244,3 +246,29 @@ async def get_decision(
         return decision_answer(found)
 
     return await read_session(request, session_id, answer)
+
+
+@router.post(
+    "/v1/sessions/{session_id}/decisions/{event_id:text}/void",
+    summary="Void a decision that was never shown",
+    responses=documented({200: VoidAnswer}, 404, 409),
+)
+async def post_void(
+    session_id: str, event_id: str, request: Request, trajectory: str = Query("")
+) -> Response:
+    """Take the decision out of what the next fits read: its round counts as one without action.
+
+    The round stays, and so do its rewards: they are of earlier decisions. A repeat gets the first
+    answer. This cannot be undone.
+    """
+    if (await request.body()).strip() not in (b"", b"{}"):
+        raise Problem(ProblemCode.UNKNOWN_FIELD, "voiding takes no field", "body")
+    service, key = service_of(request), (tenant_of(request), session_id)
+    command = VoidDecision(key, trajectory, event_id, service.agents)
+    decision, void = await service.writer.submit(command)
+    answer = {
+        "event_id": decision.event_id,
+        "round": decision.round,
+        "voided_at": timestamp(void.at),
+    }
+    return json_response(answer)

@@ -39,11 +39,20 @@ class RoundAnswer(BaseModel):
     propensity: float | None
     explored: bool
     forced: bool
+    void: bool
     epoch: int
     model_version: int
     at: str
     played_by: PlayedBy | None
     agent_arm: int | None
+
+
+class VoidAnswer(BaseModel):
+    """A decision that counts as never shown, and since when."""
+
+    event_id: str
+    round: int
+    voided_at: str
 
 
 class CreditAnswer(BaseModel):

@@ -10,14 +10,24 @@ from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.round_types import RoundPage
 from service.api.sessions import read_session, timestamp
 from service.api.trajectories import TRAJECTORY, meant_trajectory
-from service.records import DecisionRow, MeasurementRow, SessionRow, in_force
+from service.records import DecisionRow, MeasurementRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["rounds"])
 
 
-def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[str, Any]:
+def in_force(rows: list[MeasurementRow]) -> list[MeasurementRow]:
+    """Return the rows that no later one of them replaces, in their order."""
+    latest: dict[int, int] = {}
+    for row in rows:
+        latest[row.root] = max(row.position, latest.get(row.root, 0))
+    return [row for row in rows if latest[row.root] == row.position]
+
+
+def round_answer(
+    decision: DecisionRow, measured: list[MeasurementRow], is_void: bool = False
+) -> dict[str, Any]:
     """Return the members of `RoundAnswer`.
 
     Parameters
@@ -26,6 +36,8 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
         The round's decision.
     measured : list of MeasurementRow
         The measurements whose first round is this one, with those that were corrected since.
+    is_void : bool
+        Whether the decision was never shown.
     """
     n_corrected = len(measured)
     measured = in_force(measured)
@@ -49,6 +61,7 @@ def round_answer(decision: DecisionRow, measured: list[MeasurementRow]) -> dict[
         "propensity": decision.propensity,
         "explored": bool(decision.explored),
         "forced": bool(decision.forced),
+        "void": is_void,
         "epoch": decision.epoch,
         "model_version": decision.model_version,
         "at": timestamp(decision.at),
@@ -76,9 +89,13 @@ async def get_rounds(
         decisions = reader.decisions(key, int(cursor), limit + 1)
         shown, following = cut(decisions, limit, lambda decision: decision.round)
         measured: dict[int, list[MeasurementRow]] = {d.round: [] for d in shown}
+        void: set[int] = set()
         if shown:
-            for one in reader.measurements(key, shown[0].round, shown[-1].round):
+            ends = shown[0].round, shown[-1].round
+            void = {one.round for one in reader.voids_of(key, *ends)}
+            for one in reader.measurements(key, *ends):
                 measured[one.first_round].append(one)
-        return page([round_answer(d, measured[d.round]) for d in giving_way(shown)], following)
+        items = [round_answer(d, measured[d.round], d.round in void) for d in giving_way(shown)]
+        return page(items, following)
 
     return await read_session(request, session_id, answer)

@@ -1,6 +1,7 @@
 """The history of a fit, built from stored rows by a constant number of statements."""
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ from lhb_engine.history import (
     joined,
 )
 from service.due_fits import DueFit
-from service.records import SessionRow
+from service.records import SessionRow, VoidRow
 from service.storage.history_reader import MeasuredRow
 from service.storage.reader import FOR_EVER, Reader
 
@@ -58,7 +59,8 @@ def read_history(
         closed = reader.window_closed(*place, due.decided, due.closed_at)
     trajectories = {}
     rounds = reader.window_rounds(*place, n_before)
-    for name, (start, contexts, positions) in _rounds(rounds, session.dim):
+    voids = reader.voids(session.key, 0, measured)
+    for name, (start, contexts, positions) in _rounds(rounds, session.dim, voids):
         first = start + int(np.searchsorted(positions, window.first))
         last = start + len(positions) - 1
         rows = values.get(name, _NONE)
@@ -66,7 +68,7 @@ def read_history(
             until = min(last, closed.get(name, 0))
             rows = _completed(rows, first, until, session.reward_mode, default)
         trajectories[name] = Trajectory(contexts, rows.between(first, last), start, positions)
-    return History(session.dim, trajectories, window, replaced=replaced)
+    return History(session.dim, trajectories, window, replaced=_with_voids(replaced, voids))
 
 
 _NO_INTS = np.zeros(0, np.int64)
@@ -101,13 +103,12 @@ def read_recent(
     ]
     values, _ = _measured(reader.measurements_in(key, ranges, known))
     parts: dict[str, Trajectory] = {}
-    for name, (start, contexts, positions) in _rounds(
-        reader.rounds_in(key, ranges, window.last), session.dim
-    ):
+    rounds, voids = reader.rounds_in(key, ranges, window.last), reader.voids(key, 0, known)
+    for name, (start, contexts, positions) in _rounds(rounds, session.dim, voids):
         rows = values.get(name, _NONE).between(start, start + len(positions) - 1)
         # the order of the names is that of the trajectories: no key holds a zero byte
         parts[f"{name}\0{start:020}"] = Trajectory(contexts, rows, start, positions)
-    return History(session.dim, parts, window, replaced=replaced)
+    return History(session.dim, parts, window, replaced=_with_voids(replaced, voids))
 
 
 def _needed(
@@ -186,10 +187,17 @@ class _Names:
             yield name, slice(start, stop)
 
 
-def _rounds(rows: Iterable[tuple[str, int, int, bytes]], dim: int) -> Iterator[tuple[str, Rounds]]:
+def _with_voids(replaced: Ints, voids: list[VoidRow]) -> Ints:
+    """Return the positions that have no row, or none any more."""
+    return np.concatenate([replaced, np.array([void.position for void in voids], np.int64)])
+
+
+def _rounds(
+    rows: Iterable[tuple[str, int, int, bytes]], dim: int, voids: list[VoidRow]
+) -> Iterator[tuple[str, Rounds]]:
     """Yield each stretch of consecutive rounds of a trajectory.
 
-    A round's context is the sum of those of its decisions.
+    A round's context is the sum of those of its decisions; that of a void one is 0.
     """
     names, none = _Names(), bytes(8 * dim)
     rounds, positions, contexts = array("q"), array("q"), bytearray()
@@ -200,7 +208,12 @@ def _rounds(rows: Iterable[tuple[str, int, int, bytes]], dim: int) -> Iterator[t
         contexts += context or none
     selected = np.frombuffer(contexts).reshape(-1, dim)
     numbers, places = np.array(rounds, np.int64), np.array(positions, np.int64)
+    void: defaultdict[str, list[int]] = defaultdict(list)
+    for one in voids:
+        void[one.trajectory].append(one.round)
     for name, here in names.slices(len(rounds)):
+        if name in void:
+            selected[here][np.isin(numbers[here], void[name])] = 0.0
         yield name, _together(numbers[here], selected[here], places[here])
 
 

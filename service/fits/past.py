@@ -26,8 +26,8 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
     """Return the sums from which this fit may go on, or None: it reads all rows.
 
     A row that a fit used must never change. So there are none where several values make a reward,
-    or a default one stands in for it, or where a correction replaces a row that is in the sums. The
-    fit then adds all rows anew.
+    or a default one stands in for it, or where a correction replaces a row that is in the sums, or
+    a decision was voided since. The fit then adds all rows anew.
     """
     if not isinstance(agent, Anytime) or not agent.keeps_sums or due.window.last <= LATEST:
         return None
@@ -37,13 +37,15 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
     first = 1 if agent.prediction is None else agent.prediction.since_round
     if row is None or (row.estimate, row.first_round) != (session.estimate, first):
         return None
-    if row.last_round > due.window.last or row.n_settled > due.measured:
+    if row.last_round > due.window.last or row.measured > due.measured:
         return None  # it is a fit that others have overtaken
     if (row.seen is None) != (agent.prediction is None):
         return None
-    before = measured_before(reader, session) or 0
-    replaced = reader.first_replaced(session.key, before, due.measured)
-    if replaced is not None and replaced <= max(before, row.n_settled):
+    used = max(row.n_settled, measured_before(reader, session) or 0)
+    replaced = reader.first_replaced(session.key, row.measured, due.measured)
+    if replaced is not None and replaced <= used:
+        return None
+    if reader.voids(session.key, row.measured, due.measured):
         return None
     settled, seen = (
         None if data is None else Moments.from_bytes(data, agent.covariates.groups)
@@ -58,4 +60,6 @@ def sums_to_keep(sums: SessionSums, session: SessionRow) -> FitSums:
     kept = sums.kept
     seen = None if kept.seen is None else kept.seen.to_bytes()
     blobs = kept.settled.to_bytes(), sums.total.to_bytes(), seen
-    return FitSums(session.estimate, kept.first, kept.last, kept.n_settled, *blobs)
+    place = session.estimate, kept.first, kept.last, kept.n_settled
+    assert session.schedule.current is not None
+    return FitSums(*place, *blobs, session.schedule.current.measured)

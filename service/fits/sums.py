@@ -21,6 +21,8 @@ class FitSums:
         Moments of the settled rows, and of all.
     seen : bytes or None
         Moments of the rows that the installed estimate's fit used.
+    measured : int
+        Position of the last measurement that the fit could use.
     """
 
     estimate: int
@@ -30,6 +32,7 @@ class FitSums:
     settled: bytes
     total: bytes
     seen: bytes | None
+    measured: int
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -60,4 +63,6 @@ class FitSums:
         if not is_useful:
             return None
         place = self.first_round, self.last_round, self.n_settled
-        return KeptSumsRow(*session.key, session.estimate, *place, self.settled, seen)
+        return KeptSumsRow(
+            *session.key, session.estimate, *place, self.settled, seen, self.measured
+        )

@@ -5,7 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from service.records import KeptSumsRow, SessionKey, TrajectoryRow
+from service.records import (
+    KeptSumsRow,
+    SessionKey,
+    TrajectoryKey,
+    TrajectoryRow,
+    VoidRow,
+)
 
 Range = tuple[str, int, int]  # a trajectory, and its first and last round
 # trajectory, first and last round, value, position, and of a correction the first value's position
@@ -102,6 +108,14 @@ class HistoryReader(ABC):
         What is yielded, and its order, are those of `window_rounds`.
         """
         return self._each("rounds_in", *key, json.dumps(ranges), until)
+
+    def voids(self, key: SessionKey, after: int, until: int) -> list[VoidRow]:
+        """Return the session's voided decisions at positions `after` + 1 to `until`, in order."""
+        return [VoidRow(*row) for row in self._all("voids", *key, after, until)]
+
+    def voids_of(self, key: TrajectoryKey, first: int, last: int) -> list[VoidRow]:
+        """Return the voided decisions of rounds first..last of a trajectory."""
+        return [VoidRow(*row) for row in self._all("voids_of", *key, first, last)]
 
     def kept_sums(self, key: SessionKey) -> KeptSumsRow | None:
         """Return the moments of a session's past, or None if none have been stored."""

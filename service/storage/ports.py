@@ -23,6 +23,7 @@ from service.records import (
     SessionRow,
     TrajectoryKey,
     TrajectoryRow,
+    VoidRow,
     number_in,
 )
 from service.storage.reader import Reader
@@ -143,6 +144,7 @@ class Changes:
     decisions: list[DecisionRow] = field(default_factory=list)
     measurements: list[MeasurementRow] = field(default_factory=list)
     estimates: list[EstimateRow] = field(default_factory=list)
+    voids: list[VoidRow] = field(default_factory=list)
     sums: list[KeptSumsRow] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)

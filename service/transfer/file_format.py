@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow
+from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow, VoidRow
 from service.storage.giving_way import giving_way
-from service.storage.reader import Reader
+from service.storage.reader import FOR_EVER, Reader
 
 FORMAT, VERSION = "lhb-session", 2
 READABLE = (1, 2)  # in version 1, measurements have no position
@@ -66,6 +66,8 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
             after = page[-1].round
         for measurement in reader.measurement_log(key):
             yield measurement_record(measurement)
+    for void in reader.voids(session.key, 0, FOR_EVER):
+        yield {"record": "void", **_without_owner(void)}
     number = 0
     while estimates := reader.estimates(session.key, number, PAGE):
         for estimate in estimates:
@@ -87,7 +89,7 @@ def measurement_record(measurement: MeasurementRow) -> dict[str, Any]:
     return {"record": "measurement", **values}
 
 
-def _without_owner(row: MeasurementRow | EstimateRow) -> dict[str, Any]:
+def _without_owner(row: MeasurementRow | EstimateRow | VoidRow) -> dict[str, Any]:
     return {name: value for name, value in row._asdict().items() if name not in ROW_OWNER}
 
 

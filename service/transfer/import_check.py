@@ -163,8 +163,7 @@ class ImportCheck:
         check(last <= len(trajectory.positions), "last_round", "that round has not been decided")
         check(reward_id not in trajectory.reward_ids, "reward_id", "it stands twice")
         if "replaces" in record:
-            can = not self._agent.learns_within_epoch and not self._manifests.are_old
-            check(can, "replaces", f"{self._agent.name} takes no corrections")
+            self._manifests.refuse_corrections(self._agent)
         elif self._session.reward_mode == "sum":
             check(first == last, "last_round", "in sum mode values belong to one round")
             check(reward_id is not None, "reward_id", "sum mode needs one")
@@ -183,6 +182,9 @@ class ImportCheck:
         if reward_id is not None:
             trajectory.reward_ids.add(reward_id)
 
+    def _void_record(self, record: dict[str, Any]) -> None:
+        self._manifests.void(record, self._agent)
+
     def _estimate_record(self, record: dict[str, Any]) -> None:
         found, status, manifest = record["estimate"], record["status"], record["manifest"]
         window, session = FitWindow(**manifest["window"]), self._session
@@ -192,8 +194,7 @@ class ImportCheck:
         is_again = window.due in self._done and manifest["reason"] not in OUT_OF_TURN
         check(not is_again, "manifest.window", "that fit was done before")
         self._manifests.check(manifest, "manifest")
-        is_made = status not in ("failed", "skipped")
-        check((found is not None) == is_made, "estimate", "not as its status")
+        check((found is None) == (status in ("failed", "skipped")), "estimate", "not as its status")
         session.n_estimates += 1
         (self._failed if status == "failed" else self._done).add(window.due)
         if found is None:
@@ -202,8 +203,8 @@ class ImportCheck:
         theta = found["theta"]
         check(found["status"] == status, "estimate.status", "not as the record's")
         check((theta is None) == (status != "ok"), "estimate.theta", "not as its status")
-        fits = len(found["lag_weights"]) <= session.horizon
-        check(fits, "estimate.lag_weights", "more than there are lags")
+        n_lags = len(found["lag_weights"])
+        check(n_lags <= session.horizon, "estimate.lag_weights", "more than there are lags")
         if theta is not None:
             check(len(theta) == session.dim, "estimate.theta", "not of this dim")
             drawn = found.get("candidates")

@@ -14,14 +14,21 @@ import numpy as np
 from pydantic_core import to_json
 
 from service.problems import Problem, ProblemCode
-from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow, TrajectoryRow
+from service.records import (
+    DecisionRow,
+    EstimateRow,
+    MeasurementRow,
+    SessionRow,
+    TrajectoryRow,
+    VoidRow,
+)
 from service.storage.reader import n_bytes
 from service.transfer.file_format import read_lines
 from service.transfer.import_check import ImportCheck, ImportedSession
 from service.transfer.import_records import InvalidRecord
 
 OpenFile = Callable[[], BinaryIO]
-Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow
+Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow
 MAX_LINE_BYTES = 2**26  # bytes; a million lag weights take half
 SLICE_ROWS, SLICE_BYTES = 256, 2**18  # about; a larger row is a slice of its own
 
@@ -183,6 +190,8 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
             n = record["number"] = n_measurements[record["trajectory"]]
             record["position"] = int(imported.arrivals[record["trajectory"]][n - 1])
             yield MeasurementRow(*owner, **record)
+        elif kind == "void":
+            yield VoidRow(*owner, **record)
         elif kind == "estimate":
             window, n_estimates = record["manifest"]["window"], n_estimates + 1
             record |= {"number": n_estimates, "parent": installed}

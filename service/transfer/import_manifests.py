@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lhb_engine.agents import Agent
 from lhb_engine.history import Ints
 from service.due_fits import Schedule
 from service.records import SessionRow, TrajectoryRow
@@ -78,6 +79,29 @@ class Manifests:
         self._session, self._trajectories = session, trajectories
         self._counts: list[dict[str, int]] = []
         self._seen = 0  # by the last fit
+        self._voids: dict[tuple[str, int], int] = {}  # positions, by trajectory and round
+
+    def refuse_corrections(self, agent: Agent) -> None:
+        """Raise `InvalidRecord` if such a session has no corrections and no void decisions."""
+        can = not agent.learns_within_epoch and not self.are_old
+        check(can, "record", f"{agent.name} takes no corrections")
+
+    def void(self, record: dict[str, Any], agent: Agent) -> None:
+        """Check a void decision, and take note of its position.
+
+        Raises
+        ------
+        InvalidRecord
+            There is no such round, or it is void already.
+        """
+        self.refuse_corrections(agent)
+        known = self._trajectories.get(record["trajectory"])
+        is_known = known is not None and record["round"] <= len(known.positions)
+        check(is_known, "round", "that round has not been decided")
+        place = record["trajectory"], record["round"]
+        check(place not in self._voids, "round", "it is void already")
+        self._voids[place] = record["position"]
+        self._session.n_measurements += 1
 
     def check(self, manifest: dict[str, Any], where: str) -> None:
         """Check a manifest; `where` names it.
@@ -144,7 +168,8 @@ class Manifests:
             return arrival_order(times, self._counts)
         found = {name: np.array(part.arrivals, np.int64) for name, part in parts.items()}
         n = self._session.n_measurements
-        together = np.sort(np.concatenate([np.zeros(0, np.int64), *found.values()]))
+        voids = np.array([*self._voids.values()], np.int64)
+        together = np.sort(np.concatenate([voids, *found.values()]))
         is_whole = np.array_equal(together, np.arange(1, n + 1))
         check(is_whole, "position", f"the positions are not 1 to {n}")
         return found

@@ -20,7 +20,7 @@ from service.field_types import (
     Time,
     field_name,
 )
-from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow
+from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow, VoidRow
 from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER
 from service.trial import PlayedBy
 
@@ -102,6 +102,8 @@ MEASUREMENT = _record_of(
     replaces=NotRequired[Ordinal],  # only of a correction
 )
 
+VOID = _record_of("void", VoidRow, ROW_OWNER, record=Literal["void"])
+
 
 @with_config(ConfigDict(extra="forbid", strict=True))
 class Intervals(TypedDict):
@@ -180,6 +182,7 @@ RECORD: Any = (
     | _record("trajectory", record=Literal["trajectory"])
     | DECISION
     | MEASUREMENT
+    | VOID
     | ESTIMATE
     | _record("state", record=Literal["agent"], state=STATE)
 )

@@ -19,6 +19,7 @@ from service.records import (
     SessionKey,
     SessionRow,
     TrajectoryRow,
+    VoidRow,
 )
 from service.session_ids import new_id
 from service.storage.ports import Changes
@@ -118,6 +119,8 @@ def changes_of(rows: list[Row], key: SessionKey) -> Changes:
             changes.decisions.append(row._replace(tenant=tenant, session_id=id))
         elif isinstance(row, MeasurementRow):
             changes.measurements.append(row._replace(tenant=tenant, session_id=id))
+        elif isinstance(row, VoidRow):
+            changes.voids.append(row._replace(tenant=tenant, session_id=id))
         elif isinstance(row, TrajectoryRow):
             owned = replace(row, tenant=tenant, session_id=id)
             changes.trajectories[tenant, id, row.key] = owned

@@ -54,6 +54,7 @@ NEEDED: dict[tuple[str, str], int] = {
             ("PATCH", SESSION),
             ("DELETE", SESSION),
             ("POST", f"{SESSION}/decisions"),
+            ("POST", f"{SESSION}/decisions/{{event_id:text}}/void"),
             ("POST", f"{SESSION}/fits"),
             ("POST", f"{SESSION}/history"),
             ("POST", f"{SESSION}/rewards"),

@@ -16,6 +16,7 @@ from service.records import (
     SessionRow,
     TrajectoryKey,
     TrajectoryRow,
+    VoidRow,
 )
 from service.storage.ports import Changes, Keys, KnownRows, Store, Transaction
 
@@ -103,6 +104,8 @@ def changes(*rows: Any, **more: Any) -> Changes:
             out.decisions.append(row)
         elif isinstance(row, MeasurementRow):
             out.measurements.append(row)
+        elif isinstance(row, VoidRow):
+            out.voids.append(row)
         elif isinstance(row, KeptSumsRow):
             out.sums.append(row)
         else:

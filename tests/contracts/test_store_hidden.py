@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.records import HiddenRows
+from service.records import HiddenRows, VoidRow
 from service.storage.ports import Changes, EraseCursor, Store
 from service.storage.sql import erasing
 from tests.contracts.sample_rows import (
@@ -63,13 +63,15 @@ def test_erasing_takes_all_of_a_session_and_nothing_else(
     monkeypatch.setattr(erasing, "MAX_ROWS", most)
     measured = measurement(1), measurement(1, 2, "b", position=2)
     rows = (decision(1), decision(2), decision(1, "b"), *measured)
+    rows += (VoidRow(*S1, "b", 1, 7, 3.0),)
     commit(store, session(), trajectory(), trajectory("b"), *rows, estimate(1), estimate(2))
     other = session("s2"), trajectory(id="s2"), decision(1, id="s2")
-    commit(store, *other, measurement(1, session_id="s2"), estimate(1, session_id="s2"))
+    more = estimate(1, session_id="s2"), VoidRow("t", "s2", "", 1, 7, 3.0)
+    commit(store, *other, measurement(1, session_id="s2"), *more)
     commit(store, deleted=[S1], hidden=[GONE])
     taken = erase(store, GONE)
-    assert max(taken) == min(most, 9)
-    assert sum(taken) == 9
+    assert max(taken) == min(most, 10)
+    assert sum(taken) == 10
     expected = dict.fromkeys(erasing.TABLES, 1) | {"sessions": 1, "agent_states": 0}
     assert n_rows(store) == {**expected, "hidden_rows": 1}
     commit(store, swept=[S1])

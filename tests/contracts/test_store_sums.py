@@ -53,7 +53,7 @@ def test_a_history_of_what_came_after_some_sums_is_in_stretches(store: Store) ->
 
 def test_sums_are_replaced_and_go_with_their_session(reopen: Callable[[], Store]) -> None:
     store = reopen()
-    row = KeptSumsRow("t", "s1", 3, 1, 9000, 8192, b"\x00\x01", b"\xff")
+    row = KeptSumsRow("t", "s1", 3, 1, 9000, 8192, b"\x00\x01", b"\xff", 9001)
     with store.reader() as reader:
         assert reader.kept_sums(S1) is None
     commit(store, session(), row)

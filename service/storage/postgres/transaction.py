@@ -159,6 +159,8 @@ class PostgresTransaction:
             yield "insert_measurements", columns(changes.measurements)
         for estimate in changes.estimates:
             yield "insert_estimate", estimate
+        for void in changes.voids:
+            yield "insert_void", void
         for sums in changes.sums:
             yield "keep_sums", sums
         for hidden in changes.hidden:

@@ -15,11 +15,13 @@ from service.records import (
     MeasurementRow,
     SessionRow,
     TrajectoryRow,
+    VoidRow,
 )
 
 ROWS: dict[str, type] = {
     "decisions": DecisionRow,
     "measurements": MeasurementRow,
+    "voids": VoidRow,
     "estimates": EstimateRow,
     "api_keys": ApiKey,
     "audit": AuditRow,
@@ -64,7 +66,7 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     kept = COLUMNS["trajectories"][3:]
     found["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
     found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
-    for table in ("estimates", "api_keys", "audit", "hidden_rows", "kept_sums"):
+    for table in ("estimates", "api_keys", "audit", "hidden_rows", "kept_sums", "voids"):
         found[f"{table}_values"] = numbered(len(COLUMNS[table]))
     return found
 

@@ -12,6 +12,7 @@ from service.storage.reader import FOR_EVER
 ROUNDS = {
     "decisions": (("trajectory", "round", "number"), "length(context) + length(scores)"),
     "measurements": (("trajectory", "first_round", "number"), "0"),
+    "voids": (("trajectory", "round", "position"), "0"),
 }
 TABLES = {
     **ROUNDS,

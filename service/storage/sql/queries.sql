@@ -147,7 +147,8 @@ select {kept_sums} from kept_sums where tenant = $1 and session_id = $2
 insert into kept_sums ({kept_sums}) values ({kept_sums_values})
 on conflict (tenant, session_id) do update set estimate = excluded.estimate,
     first_round = excluded.first_round, last_round = excluded.last_round,
-    n_settled = excluded.n_settled, settled = excluded.settled, seen = excluded.seen
+    n_settled = excluded.n_settled, settled = excluded.settled, seen = excluded.seen,
+    measured = excluded.measured
 
 -- name: selected_contexts
 select round, position, context from decisions
@@ -158,6 +159,18 @@ order by round, number
 select min(position) from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
 group by round order by round
+
+-- name: insert_void
+insert into voids ({voids}) values ({voids_values})
+
+-- name: voids
+-- with positions $3..$4, the first one left out
+select {voids} from voids
+where tenant = $1 and session_id = $2 and position > $3 and position <= $4 order by position
+
+-- name: voids_of
+select {voids} from voids
+where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
 
 -- name: insert_estimate
 insert into estimates ({estimates}) values ({estimates_values})

@@ -181,6 +181,8 @@ class SqliteTransaction:
             many(SQL["insert_measurement"], changes.measurements)
         for estimate in changes.estimates:
             execute(SQL["insert_estimate"], estimate)
+        for void in changes.voids:
+            execute(SQL["insert_void"], void)
         for sums in changes.sums:
             execute(SQL["keep_sums"], sums)
         for hidden in changes.hidden:

@@ -177,7 +177,10 @@ def test_a_reward_is_corrected_once(lossy_url: str) -> None:
         session.reward(2.0, round=2)
         session.correct(0.5, replaces="order")
         session.correct(1.5, round=2)
-        [first, second] = session.rounds()
+        voided = session.void(session.decide(CONTEXTS).event_id)
+        assert voided["round"] == 3
+        [first, second, third] = session.rounds()
+        assert [one["void"] for one in (first, second, third)] == [False, False, True]
         assert (first["reward"], first["n_corrected"]) == (0.5, 1)
         assert (second["reward"], second["n_corrected"]) == (1.5, 1)
         with pytest.raises(NotFound) as raised:

@@ -268,3 +268,21 @@ async def test_a_bad_correction_names_the_field_and_writes_nothing(
         answer = await client.reward(session, value=9.0, **body)
         problem(answer, status, code, field)
         assert await rewards_of(client, session) == [1.0, None, None]
+
+
+async def test_a_decision_that_was_never_shown_is_void(serve: Serve) -> None:
+    async with serve() as client:
+        session = await played(client, 2)
+        await client.decide(session, event_id="a/b", trajectory="ann")
+        path = f"/v1/sessions/{session}/decisions/a%2Fb/void?trajectory=ann"
+        said = [(await client.post(path)).json() for _ in range(2)]
+        assert said[0] == said[1]
+        assert (said[0]["event_id"], said[0]["round"]) == ("a/b", 1)
+        page = await client.read(f"/v1/sessions/{session}/rounds?trajectory=ann")
+        assert [item["void"] for item in page["items"]] == [True]
+        page = await client.read(f"/v1/sessions/{session}/rounds?trajectory=")
+        assert [item["void"] for item in page["items"]] == [False, False]
+        answer = await client.post(path, json={"why": "lost"})
+        problem(answer, 422, "unknown_field", "body")
+        path = f"/v1/sessions/{session}/decisions/nobody/void"
+        problem(await client.post(path), 404, "unknown_event", "event_id")

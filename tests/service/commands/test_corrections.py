@@ -8,6 +8,7 @@ import pytest
 from lhb_engine.history import FitWindow
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import ReceiveRewards
+from service.commands.void_decision import VoidDecision
 from service.due_fits import DueFit
 from service.fits.history import read_history
 from service.problems import Problem
@@ -34,6 +35,16 @@ def read(harness: ServiceHarness, measured: int = 10**6) -> dict[str, list[tuple
         name: list(zip(m.first.tolist(), m.last.tolist(), m.value.tolist(), strict=True))
         for name, m in parts.items()
     }
+
+
+def contexts(harness: ServiceHarness, measured: int = 10**6, name: str = "") -> list[list[float]]:
+    """The selected contexts that a fit with that manifest reads."""
+    session = harness.session
+    window = FitWindow(1, 1, session.n_rounds, 4, session.n_rounds)
+    due = DueFit(window, measured, 10**6, harness.now, "complete", 0.0)
+    with harness.store.reader() as reader:
+        found = read_history(reader, session, window, due)
+    return [row.tolist() for row in found.trajectories[name].contexts]
 
 
 def refused(harness: ServiceHarness, code: str, field: str, value: float, **what: Any) -> None:
@@ -158,3 +169,43 @@ def test_an_import_goes_on_where_the_export_ended(harness: ServiceHarness, tmp_p
     assert harness.reward(7.0, "a", round=2, correct=True, reward_id="x").repeated == 1
     assert harness.reward(9.0, "a", replaces="x", reward_id="z").accepted == 1
     assert harness.session.n_measurements == 9
+
+
+def test_a_void_decision_is_a_round_without_action_from_then_on(
+    harness: ServiceHarness, tmp_path: Path
+) -> None:
+    harness.create()
+    harness.rounds(3, trajectory="a")
+    harness.decide("a", event_id="mine", digest=bytes(16))
+    harness.decide("b", event_id="mine", digest=bytes(16))
+    before = contexts(harness, name="a")
+    assert [0.0, 0.0] not in before
+    decision, void = harness.run(VoidDecision(harness.key, "a", "mine", harness.agents))
+    assert (decision.round, void.position) == (4, 4)
+    harness.now += 9.0
+    assert harness.run(VoidDecision(harness.key, "a", "mine", harness.agents))[1] == void
+    assert harness.session.n_measurements == 4
+    harness.reward(2.0, "a", round=4)  # of earlier actions; its position is 5
+    after = [*before[:3], [0.0, 0.0]]
+    assert [contexts(harness, n, "a") for n in (3, 4, 5)] == [before, after, after]
+    assert [0.0, 0.0] not in contexts(harness, name="b")
+    assert read(harness)["a"][-1] == (4, 4, 2.0)
+    with harness.store.reader() as reader:
+        lines = list(export_session(reader, harness.session))
+    made, _ = harness.import_file(tmp_path, b"".join(lines))
+    harness.key = made.key
+    assert [contexts(harness, n, "a") for n in (3, 4, 5)] == [before, after, after]
+    assert harness.session.n_measurements == 5
+
+
+def test_what_cannot_be_voided_is_refused(harness: ServiceHarness) -> None:
+    harness.create()
+    harness.rounds(1)
+    with pytest.raises(Problem) as raised:
+        harness.run(VoidDecision(harness.key, "", "nobody", harness.agents))
+    assert (raised.value.code, raised.value.field) == ("unknown_event", "event_id")
+    harness.create(algorithm="lin_ucb", options={})
+    harness.rounds(1)
+    with pytest.raises(Problem) as raised:
+        harness.run(VoidDecision(harness.key, "", "~1", harness.agents))
+    assert raised.value.code == "no_corrections"

@@ -14,6 +14,7 @@ from lhb_engine.design import moment_sums
 from lhb_engine.diagnostics import findings
 from lhb_engine.history import History
 from service.commands.sessions import DeleteSession
+from service.commands.void_decision import VoidDecision
 from service.fits import history, job
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -162,11 +163,14 @@ def test_a_corrected_value_leaves_the_sums(
     world = World(harness, names, database_url)
     world.play(170)
     assert world.n_from_sums
-    for oldest in (3, 20, -1):
+    for oldest in (3, 20, -1, None):
         row, n, n_fits = world.kept(), world.n_from_sums, world.n_fits
         assert row is not None
         assert row.n_settled > 20
-        world.correct(oldest)
+        if oldest is None:
+            harness.run(VoidDecision(harness.key, "a", "~7", harness.agents))
+        else:
+            world.correct(oldest)
         world.play(25)
         harness.run(AskFit(harness.key, harness.agents))
         world.fit()

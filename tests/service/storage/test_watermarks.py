@@ -66,6 +66,7 @@ def as_0005(url: str) -> None:
             "alter table measurements drop column position",
             f"alter table {counters} drop column n_measurements",
             "drop table kept_sums",
+            "drop table voids",
             "drop table audit",
             *(
                 f"alter table api_keys drop column {name}"

@@ -1,0 +1,63 @@
+"""The command that takes a decision out of what fits read: it was never shown."""
+
+from dataclasses import dataclass
+
+from lhb_engine.agents import ALGORITHMS
+from service.agent_cache import Agents
+from service.commands.reward_rounds import of_trajectory
+from service.commands.sessions import find_session, refuse_archived
+from service.fits.out_of_turn import fit_now, is_stale
+from service.problems import Problem, ProblemCode
+from service.records import DecisionRow, SessionKey, VoidRow
+from service.storage.ports import Changes, Keys
+from service.writer.command import Command
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
+    """Command: from the next fit on, the decision's round counts as one without action.
+
+    The decision stays in the log as it was answered. Its round stays, and so do its rewards: they
+    are of earlier decisions.
+    """
+
+    key: SessionKey
+    trajectory: str
+    event_id: str
+    agents: Agents
+
+    def keys(self, keys: Keys) -> None:
+        """Add the rows that this command reads."""
+        keys.sessions.add(self.key)
+        keys.trajectories.add((*self.key, self.trajectory))
+        keys.add_event((*self.key, self.trajectory), self.event_id)
+
+    def __call__(self, uow: UnitOfWork) -> tuple[DecisionRow, VoidRow]:
+        """Return the decision, and the note that it is void; a repeat returns the first note.
+
+        Raises
+        ------
+        Problem
+            404 without such a session or decision; 409 no_corrections if the agent learns from each
+            reward at once.
+        """
+        session, key = find_session(uow, self.key), (*self.key, self.trajectory)
+        decision = uow.decision_by_event(key, self.event_id)
+        if decision is None:
+            detail = f"no decision{of_trajectory(self.trajectory)} has event id {self.event_id!r}"
+            raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "event_id")
+        known = uow.stored.voids_of(key, decision.round, decision.round)
+        if known:
+            return decision, known[0]
+        refuse_archived(session)
+        if ALGORITHMS[session.algorithm].learns_within_epoch:
+            detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
+            raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
+        session.n_measurements += 1
+        void = VoidRow(*key, decision.round, session.n_measurements, uow.now)
+        uow.count(session)
+        if is_stale(session):
+            fit_now(uow, session, self.agents.get(uow, session), "stale", uow.now)
+        uow.write_rows(Changes(voids=[void]))
+        return decision, void

@@ -142,13 +142,55 @@ def test_alerts_ask_for_metrics_that_a_running_server_has(tmp_path: Path) -> Non
         assert names <= exported, rule["alert"]
 
 
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run Prometheus' own tool in the folder deploy."""
+    tool = shutil.which("promtool")
+    if tool is None:
+        assert "CI" not in os.environ, "promtool is missing"
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    return subprocess.run([tool, *arguments], cwd=ROOT / "deploy", capture_output=True, text=True)
+
+
 def test_prometheus_takes_the_rules() -> None:
-    """By its own tool where that is installed, and loaded by the composition anywhere."""
+    """Also as the composition mounts them."""
     loaded = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())["rule_files"]
     mounted = config("--profile", "monitoring")["services"]["prometheus"]["volumes"]
     assert f"{ROOT}/deploy/alerts.yml:{loaded[0]}:ro" in mounted
-    if tool := shutil.which("promtool"):
-        subprocess.run([tool, "check", "rules", ROOT / "deploy/alerts.yml"], check=True)
+    for what in (("rules", "alerts.yml"), ("config", "--syntax-only", "prometheus.yml")):
+        done = promtool("check", *what)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_fires_when_it_should_and_not_before() -> None:
+    done = promtool("test", "rules", "alerts_test.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    fires, is_silent = set(), set()
+    for test in yaml.safe_load((ROOT / "deploy/alerts_test.yml").read_text())["tests"]:
+        for one in test["alert_rule_test"]:
+            (fires if one["exp_alerts"] else is_silent).add(one["alertname"])
+    assert fires == is_silent == {rule["alert"] for rule in alerts()}
+
+
+def test_the_tests_of_alerts_notice_a_limit_that_is_ten_times_as_high(tmp_path: Path) -> None:
+    """Of each rule that has one; of `== 0` and `> 0`, another sign."""
+    whole = yaml.safe_load((ROOT / "deploy/alerts_test.yml").read_text())
+    for rule in alerts():
+        expression = rule["expr"]
+        number = re.search(r"[\d.]+(?:e\d+)?$|(?<=> )[\d.]+(?= \*)", expression)
+        if number and float(number[0]):
+            factor = 0.1 if "<" in expression else 10
+            other = f"{factor * float(number[0]):g}"
+            changed = expression[: number.start()] + other + expression[number.end() :]
+        else:
+            changed = re.sub(r"(==|>) 0$", "< 0", expression)
+        assert changed != expression, rule
+        only = {"groups": [{"name": "lhb", "rules": [{**rule, "expr": changed}]}]}
+        tests = [t for t in whole["tests"] if rule["alert"] in str(t["alert_rule_test"])]
+        (tmp_path / "alerts.yml").write_text(yaml.safe_dump(only))
+        (tmp_path / "alerts_test.yml").write_text(yaml.safe_dump({**whole, "tests": tests}))
+        done = promtool("test", "rules", tmp_path / "alerts_test.yml")
+        assert f"alertname: {rule['alert']}," in done.stdout + done.stderr, rule["alert"]
+        assert done.returncode, rule["alert"]
 
 
 def image_stage() -> list[tuple[str, str]]:

@@ -1,8 +1,9 @@
 """How often the value intervals of `lhb evaluate` hold the true value.
 
-A world's log is made by uniform play, or by a greedy policy that the log cannot speak for. An
-agent is replayed on it, and its true value is that of the estimates it had learned from that very
-log, round by round, computed from the world's truth on fresh contexts.
+A world's log is made by uniform play, by a fixed policy that is greedy in another direction but for
+some uniform rounds, or by one that is always greedy, which the log cannot speak for. An agent is
+replayed on it, and its true value is that of the estimates it had learned from that very log, round
+by round, computed from the world's truth on fresh contexts.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,8 +15,9 @@ import numpy as np
 from lhb_engine.agents import Agent, make_agent
 from lhb_engine.agents.scores import best_arms, scores_of
 from lhb_engine.evaluation.batch_ratio import Interval, Refusal
-from lhb_engine.evaluation.log_replay import Block, LogReplay
-from lhb_engine.history import Floats
+from lhb_engine.evaluation.log_block import Block
+from lhb_engine.evaluation.log_replay import LogReplay
+from lhb_engine.history import Floats, Ints
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 
@@ -32,7 +34,8 @@ class CoverageCase:
     algorithm: str
     weights: dict[int, float]
     options: dict[str, Any]
-    log: str = "uniform"
+    log: str = "uniform"  # or the share of uniform rounds of a greedy policy
+    n_trajectories: int = 1
 
 
 CASES = (
@@ -41,7 +44,12 @@ CASES = (
     CoverageCase("ad_lasso, lags 0 and 2", "ad_lasso", {0: 0.7, 2: 0.5}, {}),
     CoverageCase("anytime, lag 0", "anytime", {0: 1.0}, {}),
     CoverageCase("anytime with epsilon 0.3, lag 0", "anytime", {0: 1.0}, {"epsilon": 0.3}),
-    CoverageCase("ad_lasso, log of propensities 1", "ad_lasso", {0: 1.0}, {}, log="greedy"),
+    CoverageCase("ad_lasso, log of epsilon 0.4", "ad_lasso", {0: 1.0}, {}, log="0.4"),
+    CoverageCase("ad_lasso, lags 0 to 5", "ad_lasso", dict.fromkeys(range(6), 0.4), {}),
+    CoverageCase(
+        "ad_lasso, lags 0 and 2, users", "ad_lasso", {0: 0.7, 2: 0.5}, {}, n_trajectories=60
+    ),
+    CoverageCase("ad_lasso, log of propensities 1", "ad_lasso", {0: 1.0}, {}, log="0"),
 )
 
 
@@ -64,7 +72,7 @@ def run(
     rows = []
     for case in chosen:
         found = [_measure(case, seed, n_rounds) for seed in range(first_seed, first_seed + n_logs)]
-        for kind in ("weighted", "replay"):
+        for kind in ("weighted", "replay", "robust"):
             given = [(values[kind], truth) for values, truth in found]
             row = {"case": case.name, "value": kind, **_coverage(given)}
             rows.append(row)
@@ -97,7 +105,7 @@ def _coverage(found: list[tuple[Interval | Refusal, float]]) -> dict[str, Any]:
 def _measure(
     case: CoverageCase, seed: int, n_rounds: int
 ) -> tuple[dict[str, Interval | Refusal], float]:
-    """Return the two values of one log, and the truth."""
+    """Return the values of one log, and the truth."""
     rng = np.random.default_rng([9, seed])
     theta = rng.standard_normal(DIM)
     theta /= np.linalg.norm(theta)
@@ -106,7 +114,8 @@ def _measure(
     env = LongHorizonEnvironment(theta, weights, n_arms=N_ARMS, noise=0.3, seed=seed)
     agent = make_agent(case.algorithm, dim=DIM, horizon=HORIZON, **case.options)
     replay = LogReplay(agent, seed=seed, lags=tuple(sorted(case.weights)))
-    log = _log(case, env, rng, n_rounds)
+    users = rng.integers(case.n_trajectories, size=n_rounds)
+    log = _log(case, env, rng, users)
     fresh = env.contexts(n_rounds + 1, n_rounds + FRESH)
     worth = env.signals(fresh)
     values = np.empty(n_rounds)
@@ -117,9 +126,10 @@ def _measure(
         values[start:stop] = _value(agent, fresh, worth, start + 1, stop)
         replay.feed(log.part(start, stop))
         start = stop
-    truth = float(np.convolve(values, weights)[:n_rounds].mean())
+    truth = float(_lagged(values, weights, users).mean())
     result = replay.result()
-    return {"weighted": result.weighted, "replay": result.replay}, truth
+    kinds = {"weighted": result.weighted, "replay": result.replay, "robust": result.robust}
+    return kinds, truth
 
 
 def _value(agent: Agent, fresh: Floats, worth: Floats, first: int, last: int) -> Floats:
@@ -146,14 +156,28 @@ def _value(agent: Agent, fresh: Floats, worth: Floats, first: int, last: int) ->
 
 
 def _log(
-    case: CoverageCase, env: LongHorizonEnvironment, rng: np.random.Generator, n: int
+    case: CoverageCase, env: LongHorizonEnvironment, rng: np.random.Generator, users: Ints
 ) -> Block:
+    n = len(users)
     contexts = env.contexts(1, n)
     if case.log == "uniform":
         arms, propensities = rng.integers(N_ARMS, size=n), np.full(n, 1 / N_ARMS)
     else:
-        other = rng.standard_normal(DIM)
-        arms = np.array([best_arms(s)[0] for s in scores_of(contexts, other)])
-        propensities = np.ones(n)
+        other, epsilon = rng.standard_normal(DIM), float(case.log)
+        greedy = np.array([best_arms(s)[0] for s in scores_of(contexts, other)])
+        arms = np.where(rng.random(n) < epsilon, rng.integers(N_ARMS, size=n), greedy)
+        propensities = epsilon / N_ARMS + (1 - epsilon) * (arms == greedy)
     selected = contexts[np.arange(n), arms]
-    return Block(selected, env.rewards(env.signals(selected)), contexts, arms, propensities)
+    rewards = _lagged(env.signals(selected), env.weights, users) + env.errors(1, n)
+    keys = np.array([str(user) for user in users], dtype=object)
+    named = None if case.n_trajectories == 1 else keys
+    return Block(selected, rewards, contexts, arms, propensities, named)
+
+
+def _lagged(values: Floats, weights: Floats, users: Ints) -> Floats:
+    """Return the sums over lags of values of rounds, (n,), within each user's rounds."""
+    out = np.empty(len(values))
+    for user in np.unique(users):
+        own = users == user
+        out[own] = np.convolve(values[own], weights)[: int(own.sum())]
+    return out

@@ -2,19 +2,26 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import combinations
 from pathlib import Path
 from textwrap import wrap
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clients.cli.completions import algorithms
 from clients.cli.output import WIDTH, AsJson, show
-from clients.cli.simulate import DEFAULT_ALGORITHM
+from clients.cli.simulate import DEFAULT_ALGORITHM, read_options
+
+if TYPE_CHECKING:
+    from lhb_engine.evaluation.log_replay import LogReplay
 
 SHOWN = {
     "error": "mean squared error",
     "skill": "skill over the mean",
+    "logged": "value of the log",
+    "robust": "value, doubly robust",
+    "gain": "gain over the log",
     "weighted": "value, weighted",
     "replay": "value, by replay",
 }
@@ -34,13 +41,17 @@ def evaluate(
         typer.Option(help="Active lags, like 0,3,7. Default: those that each agent finds."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the agents' random draws.", min=0)] = 0,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="name=value for the algorithms, or algorithm.name=value for one."),
+    ] = None,
     dask: Annotated[
         str | None,
         typer.Option(help="tcp://host:port: LOG is a folder of .parquet, read by this cluster."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a logged trajectory through agents: prediction error, and value where it is sound.
+    """Replay logged trajectories through agents: prediction error, and value where it is sound.
 
     Example: lhb evaluate log.csv --horizon 20
     """
@@ -55,15 +66,14 @@ def evaluate(
         raise typer.BadParameter("lags: whole numbers separated by commas") from None
     if given and not 0 <= given[0] <= given[-1] < horizon:
         raise typer.BadParameter(f"lags: from 0 to {horizon - 1}")
+    names = list(dict.fromkeys(algorithm or [DEFAULT_ALGORITHM]))
+    options = read_options(option or [], names)
     try:
-        found = {
-            name: evaluate_log(log, name, horizon, given, seed)
-            for name in algorithm or [DEFAULT_ALGORITHM]
-        }
+        found, differences = evaluate_log(log, horizon, options, given, seed)
     except (LogError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
-    shown = {"log": str(log), "horizon": horizon, "algorithms": found}
-    show(shown, as_json, _lines(found))
+    shown = {"log": str(log), "horizon": horizon, "algorithms": found, "differences": differences}
+    show(shown, as_json, _lines(found, differences))
 
 
 def _evaluate_on_cluster(log: Path, horizon: int, address: str, as_json: bool) -> None:
@@ -84,28 +94,58 @@ def _evaluate_on_cluster(log: Path, horizon: int, address: str, as_json: bool) -
 
 
 def evaluate_log(
-    path: Path, algorithm: str, horizon: int, lags: Sequence[int] | None, seed: int
-) -> dict[str, Any]:
-    """Evaluate one algorithm; without `lags`, a first pass over the log finds the active ones."""
-    if lags is None:
-        first = _replay(path, algorithm, horizon, None, seed)
-        estimate = first.estimate
-        lags = estimate.active_lags if estimate is not None else ()
-    result = _replay(path, algorithm, horizon, tuple(lags), seed)
-    numbers = ("error", "naive_error", "skill", "replay", "weighted")
-    return {
-        "n_rounds": result.n_rounds,
-        "n_held_out": result.n_held_out,
-        "lags": list(result.lags),
-        **{name: _number(getattr(result, name)) for name in numbers},
+    path: Path,
+    horizon: int,
+    options: dict[str, dict[str, Any]],
+    lags: Sequence[int] | None,
+    seed: int,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Evaluate algorithms with their options on one log, and compare them pairwise.
+
+    Without `lags`, a first pass over the log finds the active ones of each; the doubly robust
+    values take those of all together, so that they can be compared.
+    """
+    own: dict[str, tuple[int, ...]] = {}
+    for name in options:
+        if lags is None:
+            estimate = _replay(path, name, horizon, options[name], seed).result().estimate
+            own[name] = () if estimate is None else tuple(estimate.active_lags)
+        else:
+            own[name] = tuple(lags)
+    union = tuple(sorted({lag for found in own.values() for lag in found}))
+    replays = {
+        name: _replay(path, name, horizon, options[name], seed, own[name], union)
+        for name in options
     }
+    numbers = ("error", "naive_error", "skill", "logged", "robust", "gain", "weighted", "replay")
+    found = {}
+    for name, replay in replays.items():
+        result = replay.result()
+        found[name] = {
+            "n_rounds": result.n_rounds,
+            "n_held_out": result.n_held_out,
+            "lags": list(result.lags),
+            "robust_lags": list(union),
+            **{number: _number(getattr(result, number)) for number in numbers},
+        }
+    differences = [
+        {"first": a, "second": b, **_number(replays[a].robust.over(replays[b].robust))}
+        for a, b in combinations(replays, 2)
+    ]
+    return found, differences
 
 
 def _replay(
-    path: Path, algorithm: str, horizon: int, lags: tuple[int, ...] | None, seed: int
-) -> Any:
+    path: Path,
+    algorithm: str,
+    horizon: int,
+    options: dict[str, Any],
+    seed: int,
+    lags: tuple[int, ...] | None = None,
+    robust_lags: tuple[int, ...] | None = None,
+) -> "LogReplay":
     from clients.cli.log_files import read_log
-    from lhb_engine.agents import ALGORITHMS, make_agent
+    from lhb_engine.agents import ALGORITHMS, OptionError, make_agent
     from lhb_engine.evaluation.log_replay import LogReplay
 
     if algorithm not in ALGORITHMS:
@@ -115,19 +155,24 @@ def _replay(
     replay: LogReplay | None = None
     for block in read_log(path):
         if replay is None:
-            agent = make_agent(algorithm, dim=block.selected.shape[1], horizon=horizon)
-            replay = LogReplay(agent, seed=seed, lags=lags)
+            try:
+                agent = make_agent(
+                    algorithm, dim=block.selected.shape[1], horizon=horizon, **options
+                )
+            except OptionError as error:
+                raise typer.BadParameter(f"{algorithm}: {error}") from None
+            replay = LogReplay(agent, seed=seed, lags=lags, robust_lags=robust_lags)
         replay.feed(block)
     if replay is None:
         raise typer.BadParameter(f"{path} holds no rounds")
-    return replay.result()
+    return replay
 
 
 def _number(value: Any) -> Any:
     return {"refused": str(value)} if isinstance(value, str) else asdict(value)
 
 
-def _lines(found: dict[str, dict[str, Any]]) -> Iterator[str]:
+def _lines(found: dict[str, dict[str, Any]], differences: list[dict[str, Any]]) -> Iterator[str]:
     yield "95% intervals; held-out rounds are predicted before they are learned from."
     for name, row in found.items():
         lags = ", ".join(map(str, row["lags"])) or "none"
@@ -135,8 +180,17 @@ def _lines(found: dict[str, dict[str, Any]]) -> Iterator[str]:
         held_out = f"{row['n_held_out']} of {row['n_rounds']} rounds held out"
         yield f"{name}: {held_out}, active lags {lags}"
         for key, meaning in SHOWN.items():
-            text = f"  {meaning:<22}{_cell(row[key])}"
-            yield from wrap(text, WIDTH, drop_whitespace=False, subsequent_indent=" " * 24)
+            yield from _row(meaning, row[key])
+    if differences:
+        yield ""
+        yield "By how much the first earns more a round, doubly robust:"
+        for one in differences:
+            yield from _row(f"{one['first']}, {one['second']}", one)
+
+
+def _row(name: str, value: dict[str, Any]) -> Iterator[str]:
+    text = f"  {name:<22}{_cell(value)}"
+    yield from wrap(text, WIDTH, drop_whitespace=False, subsequent_indent=" " * 24)
 
 
 def _cell(value: dict[str, Any]) -> str:

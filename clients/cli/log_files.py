@@ -1,12 +1,13 @@
 """Read logged trajectories from files, in blocks of rounds.
 
-A file holds one trajectory, one row or object a round, in order:
+A file holds one row or object a round, in the order in which they were played:
 
     arm         the arm taken, from 0; empty for a round without action
     reward      its round's measured value; empty where missing
     propensity  the logging probability of that arm, where known
     contexts    K x d numbers, a row an arm (JSON text in a CSV); or, where only what was selected
     context     was logged, its d numbers; or, in a CSV, columns x0, x1, ...
+    trajectory  key of the round's trajectory; absent where there is only one
 
 The items of the service's /v1/sessions/{id}/rounds are objects of this form, and a session as
 /v1/sessions/{id}/events or `lhb export` writes it is read as well.
@@ -15,13 +16,13 @@ The items of the service's /v1/sessions/{id}/rounds are objects of this form, an
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lhb_engine.evaluation.log_replay import Block
+from lhb_engine.evaluation.log_block import NO_ARM, Block
 
 BLOCK_ROUNDS = 4096
 
@@ -49,9 +50,23 @@ def read_log(path: Path, block_rounds: int = BLOCK_ROUNDS) -> Iterator[Block]:
     rounds = enumerate(readers[path.suffix](path), 1)
     dim: int | None = None
     while rows := list(islice(rounds, block_rounds)):
-        block = _block(rows, dim)
-        dim = block.selected.shape[1]
-        yield block
+        dim = dim or next(filter(None, (_width(row) for _, row in rows)), None)
+        for _, alike in groupby(rows, _arms):
+            yield _block(list(alike), dim)
+
+
+def _width(row: dict[str, Any]) -> int | None:
+    """Return the numbers of a row's context; None where it has none, or is not of the form."""
+    context, contexts = row.get("context"), row.get("contexts")
+    if isinstance(contexts, list) and contexts:
+        context = contexts[0]
+    return len(context) if isinstance(context, list) else None
+
+
+def _arms(numbered: tuple[int, dict[str, Any]]) -> int | None:
+    """Return the number of arms whose contexts a row has; a block holds rounds of one number."""
+    contexts = numbered[1].get("contexts")
+    return len(contexts) if isinstance(contexts, list) else None
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
@@ -61,6 +76,8 @@ def _csv(path: Path) -> Iterator[dict[str, Any]]:
                 name: None if row.get(name) in (None, "") else json.loads(str(row[name]))
                 for name in ("arm", "reward", "propensity", "contexts", "context")
             }
+            if row.get("trajectory"):
+                out["trajectory"] = row["trajectory"]
             if "x0" in row:
                 names = [f"x{i}" for i in range(sum(n[:1] == "x" and n[1:].isdigit() for n in row))]
                 filled = all(row[name] for name in names)
@@ -81,37 +98,39 @@ def _ndjson(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """Read the rounds of an exported session, in two passes: rewards come after their decisions.
+    """Read the rounds of an exported session in the order in which they were played.
 
-    A reward over a span of rounds belongs to no single round and is left out. Of a reward that was
-    corrected, the last value counts.
+    The file has them by trajectory, and rewards after their decisions: a first pass keeps the
+    rewards, and where each round stands. A reward over a span of rounds belongs to no single round
+    and is left out. Of a reward that was corrected, the last value counts.
     """
-    values: dict[int, tuple[int, float]] = {}  # round and value, by the position of the first value
-    trajectories: set[str] = set()
-    for record in _records(path):
-        if record["record"] == "measurement" and record["first_round"] == record["last_round"]:
-            root = record.get("replaces") or record.get("position") or -len(values)
-            values[root] = record["first_round"], record["value"]
-        elif record["record"] == "trajectory":
-            trajectories.add(record["key"])
-    if len(trajectories) > 1:
-        raise LogError(f"{path.name}: {len(trajectories)} trajectories; a log holds one")
-    rewards: dict[int, float] = {}
-    for number, value in values.values():  # in sum mode a round has several
-        rewards[number] = rewards.get(number, 0.0) + value
-    for record in _records(path):
-        if record["record"] == "decision":
+    # trajectory, round and value, by the position of the first value
+    values: dict[int, tuple[str, int, float]] = {}
+    places: list[tuple[int, int]] = []  # position in the session, and in the file
+    with path.open("rb") as file:
+        at = 0
+        for line in file:
+            record = json.loads(line)
+            if record["record"] == "measurement" and record["first_round"] == record["last_round"]:
+                root = record.get("replaces") or record.get("position") or -len(values)
+                values[root] = record["trajectory"], record["first_round"], record["value"]
+            elif record["record"] == "decision":
+                places.append((record["position"], at))
+            at += len(line)
+        rewards: dict[tuple[str, int], float] = {}
+        for trajectory, number, value in values.values():  # in sum mode a round has several
+            rewards[trajectory, number] = rewards.get((trajectory, number), 0.0) + value
+        for _, place in sorted(places):
+            file.seek(place)
+            record = json.loads(file.readline())
             yield {
                 "arm": record["arm"],
-                "reward": rewards.get(record["round"]),
+                "reward": rewards.get((record["trajectory"], record["round"])),
                 "propensity": record["propensity"],
                 "context": record["context"] or None,
+                "contexts": record.get("contexts"),
+                "trajectory": record["trajectory"],
             }
-
-
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        yield from map(json.loads, file)
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
@@ -145,6 +164,7 @@ def _block(rows: list[tuple[int, dict[str, Any]]], dim: int | None) -> Block:
             number = rows[int(outside.argmax())][0]
             raise LogError(f"row {number}, arm: must be one of 0 to {contexts.shape[1] - 1}")
         selected = contexts[np.arange(len(rows)), taken] * acted[:, None]
+        taken[~acted] = NO_ARM
     else:
         contexts = None
         given = [row.get("context") for _, row in rows]
@@ -155,9 +175,16 @@ def _block(rows: list[tuple[int, dict[str, Any]]], dim: int | None) -> Block:
         filled = [blank if one is None else one for one in given]
         selected = _array(filled, rows, "context", 2)
         taken = np.nan_to_num(arms).astype(np.int64)
+        taken[[one is None for one in given]] = NO_ARM
     if dim is not None and selected.shape[1] != dim:
         raise LogError(f"row {rows[0][0]}: {selected.shape[1]} numbers in a context, not {dim}")
-    return Block(selected, rewards, contexts, taken, None if np.isnan(chances).all() else chances)
+    keys = [row.get("trajectory") or "" for _, row in rows]
+    for (number, _), key in zip(rows, keys, strict=True):
+        if not isinstance(key, str):
+            raise LogError(f"row {number}, trajectory: {key!r} is not a text")
+    named = np.array(keys, dtype=object) if any(keys) else None
+    known = None if np.isnan(chances).all() else chances
+    return Block(selected, rewards, contexts, taken, known, named)
 
 
 def _array(

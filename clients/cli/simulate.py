@@ -95,7 +95,7 @@ def simulate(
         "sparsity": sparsity,
         "seeds": seeds,
         "first_seed": first_seed,
-        "options": _options(option or [], algorithms),
+        "options": read_options(option or [], algorithms),
     } | ({} if rounds is None else {"rounds": rounds})
     player: Player | None = None
     try:
@@ -128,7 +128,7 @@ def _refuse_without_users(given: dict[str, Any]) -> None:
             raise ValueError(f"--{name} needs --users")
 
 
-def _options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:
+def read_options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:
     """Read `name=value` for every algorithm, `algorithm.name=value` for one; values are JSON."""
     options: dict[str, dict[str, Any]] = {name: {} for name in algorithms}
     for text in given:

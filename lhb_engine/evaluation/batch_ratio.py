@@ -33,32 +33,26 @@ class Interval:
 
 @dataclass
 class BatchRatio:
-    """Sums of a numerator and a denominator over batches of neighbouring rounds.
+    """Sums of a numerator and a denominator over batches of rounds.
 
-    Neighbouring rounds are dependent, batches nearly independent.
-
-    Parameters
-    ----------
-    length : int
-        Rounds of a batch.
+    Neighbouring rounds of a trajectory are dependent, batches of them nearly independent.
     """
 
-    length: int
-    top: list[float] = field(default_factory=lambda: [0.0])
-    bottom: list[float] = field(default_factory=lambda: [0.0])
+    top: Floats = field(default_factory=lambda: np.zeros(0))
+    bottom: Floats = field(default_factory=lambda: np.zeros(0))
     squares: float = 0.0
-    _filled: int = 0
 
-    def add(self, top: Floats, bottom: Floats, rounds: Ints) -> None:
-        """Add one number per round to each sum; (n,) arrays, rounds in order."""
-        for batch in np.unique(rounds // self.length).tolist():
-            inside = rounds // self.length == batch
-            if batch != self._filled:
-                self.top.append(0.0)
-                self.bottom.append(0.0)
-                self._filled = batch
-            self.top[-1] += float(top[inside].sum())
-            self.bottom[-1] += float(bottom[inside].sum())
+    def add(self, top: Floats, bottom: Floats, batches: Ints) -> None:
+        """Add one number per round to each sum; (n,) arrays, with the number of its batch."""
+        if not len(batches):
+            return
+        more = int(batches.max()) + 1 - len(self.top)
+        if more > 0:
+            room = max(more, len(self.top))  # doubled, so that adding stays cheap
+            self.top = np.concatenate([self.top, np.zeros(room)])
+            self.bottom = np.concatenate([self.bottom, np.zeros(room)])
+        np.add.at(self.top, batches, top)
+        np.add.at(self.bottom, batches, bottom)
         self.squares += float((bottom**2).sum())
 
     def interval(self) -> Interval:
@@ -67,7 +61,7 @@ class BatchRatio:
         The standard error is that of the jackknife over batches, and the quantile Student's: the
         delta method's intervals are too narrow where few batches hold most of the denominator.
         """
-        top, bottom = np.array(self.top), np.array(self.bottom)
+        top, bottom = self.top, self.bottom
         total = float(bottom.sum())
         if total == 0.0:
             return Interval(nan, -inf, inf, 0.0)
@@ -85,5 +79,17 @@ class BatchRatio:
 
     def against(self, other: "BatchRatio") -> Interval:
         """Return the ratio of this numerator to another's, paired by batch."""
-        ratio = BatchRatio(self.length, list(self.top), list(other.top), squares=1.0)
-        return ratio.interval()
+        return BatchRatio(self.top, _as_long(other.top, self.top), squares=1.0).interval()
+
+    def less(self, other: "BatchRatio") -> Interval:
+        """Return the difference of two ratios with the same denominators, paired by batch."""
+        difference = self.top - _as_long(other.top, self.top)
+        return BatchRatio(difference, self.bottom, self.squares).interval()
+
+
+def _as_long(sums: Floats, others: Floats) -> Floats:
+    """Return sums with as many batches as others have; batches without rounds are 0."""
+    out = np.zeros(len(others))
+    n = min(len(sums), len(others))
+    out[:n] = sums[:n]
+    return out

@@ -6,56 +6,19 @@ logging probabilities, and more evidence the more lags pay.
 """
 
 from dataclasses import dataclass
-from math import nan
 
 import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
+from lhb_engine.evaluation.doubly_robust import DoublyRobust
 from lhb_engine.evaluation.importance_weights import ImportanceWeights
-from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
+from lhb_engine.evaluation.log_block import NO_ARM, Block
+from lhb_engine.evaluation.log_past import LogPast
+from lhb_engine.evaluation.support import Support
+from lhb_engine.history import Floats, History, Ints
 from lhb_engine.randomness import Draw
-
-TRAJECTORY = ""
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive logged rounds.
-
-    Attributes
-    ----------
-    selected : (n, dim) array
-        Selected contexts; zero for a round without action.
-    rewards : (n,) array
-        NaN where missing.
-    contexts : (n, K, dim) array or None
-        Contexts of all arms; None where they were not logged.
-    arms : (n,) array or None
-        The arms taken.
-    propensities : (n,) array or None
-        The logging policy's probabilities of these arms.
-    """
-
-    selected: Floats
-    rewards: Floats
-    contexts: Floats | None = None
-    arms: Ints | None = None
-    propensities: Floats | None = None
-
-    def __len__(self) -> int:
-        return len(self.selected)
-
-    def part(self, start: int, stop: int) -> "Block":
-        """Return rounds start..stop-1."""
-        cut = slice(start, stop)
-        optional = (self.contexts, self.arms, self.propensities)
-        return Block(
-            self.selected[cut],
-            self.rewards[cut],
-            *(None if a is None else a[cut] for a in optional),  # type: ignore[arg-type]
-        )
 
 
 @dataclass(frozen=True)
@@ -78,6 +41,12 @@ class Evaluation:
         Mean reward where the agent agrees with a uniform log (Li et al. 2011).
     weighted : Interval or Refusal
         Mean reward by self-normalised importance weights, multiplied over the lags.
+    logged : Interval or Refusal
+        Mean reward of the log itself.
+    robust : Interval or Refusal
+        Mean reward by the estimates, corrected by the log (`doubly_robust`).
+    gain : Interval or Refusal
+        `robust` less the log's mean, on the same rounds.
     estimate : Estimate or None
         The last one with a direction.
     """
@@ -90,6 +59,9 @@ class Evaluation:
     lags: tuple[int, ...]
     replay: Interval | Refusal
     weighted: Interval | Refusal
+    logged: Interval | Refusal
+    robust: Interval | Refusal
+    gain: Interval | Refusal
     estimate: Estimate | None
 
 
@@ -104,22 +76,37 @@ class LogReplay:
         Seed of its draws.
     lags : tuple of int, optional
         Lags that are taken to pay, for value estimates; None: no value estimates.
+    robust_lags : tuple of int, optional
+        Those of the doubly robust value, by default the same. Agents are compared on equal ones.
     """
 
-    def __init__(self, agent: Agent, *, seed: int = 0, lags: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        seed: int = 0,
+        lags: tuple[int, ...] | None = None,
+        robust_lags: tuple[int, ...] | None = None,
+    ) -> None:
         self.agent = agent
         self.seed = seed
         self.lags = lags
         self.n_rounds = 0
         self.estimate: Estimate | None = None
-        self._kept_from = 1  # number of the first round kept
-        self._selected: list[Floats] = []
-        self._rewards: list[Floats] = []
+        self._pasts: dict[str, LogPast] = {}
+        self._batches: dict[tuple[str, int], int] = {}
+        self._length = max(25, agent.horizon)  # of a batch, in rounds of a trajectory
         self._n_known, self._sum_known = 0, 0.0
         self._mean = 0.0  # of the rewards up to the last fit
-        length = max(25, agent.horizon)
-        self._error, self._naive = BatchRatio(length), BatchRatio(length)
-        self._weights = None if lags is None else ImportanceWeights(tuple(sorted(lags)), length)
+        self._error, self._naive, self._logged = BatchRatio(), BatchRatio(), BatchRatio()
+        self._support = Support()
+        own = tuple(sorted(lags or ()))
+        robust = own if robust_lags is None else tuple(sorted(robust_lags))
+        self._weights = ImportanceWeights(own, self._support)
+        self.robust = DoublyRobust(robust, self._support)
+        self._all_lags = tuple(sorted({*own, *robust}))
+        self._own = [self._all_lags.index(lag) for lag in own]
+        self._robust = [self._all_lags.index(lag) for lag in robust]
 
     def feed(self, block: Block) -> None:
         """Replay the next rounds of the log.
@@ -141,15 +128,18 @@ class LogReplay:
             start = stop
             if window is not None and window.due == self.n_rounds:
                 self._fit()
-        self._forget()
+        window = self.agent.next_fit(self.n_rounds)
+        for key, _ in block.by_trajectory():
+            self._pasts[key].forget(window, self.agent.horizon)
 
     def result(self) -> Evaluation:
         """Return what is known so far."""
         error, naive = self._error.interval(), self._naive.interval()
         n = round(error.effective)
         no_estimate = Refusal(f"{self.agent.name} gave no estimate that predicts rewards")
-        no_lags = Refusal("no lags were given")
+        no_lags = Refusal("no lags were given") if self.lags is None else None
         known = n >= 2 and self.estimate is not None
+        logged = self._logged.interval()
         return Evaluation(
             n_rounds=self.n_rounds,
             n_held_out=n,
@@ -157,60 +147,108 @@ class LogReplay:
             naive_error=naive if known else no_estimate,
             skill=self._skill(error, naive) if known else no_estimate,
             lags=self.lags or (),
-            replay=no_lags if self._weights is None else self._weights.replay(),
-            weighted=no_lags if self._weights is None else self._weights.weighted(),
+            replay=no_lags or self._weights.replay(),
+            weighted=no_lags or self._weights.weighted(),
+            logged=logged if self._n_known else Refusal("the log holds no rewards"),
+            robust=no_lags or self.robust.robust(),
+            gain=no_lags or self.robust.gain(),
             estimate=self.estimate,
         )
 
     def _play(self, block: Block) -> None:
-        first = self.n_rounds + 1
-        self._keep(block)
-        self._predict(block, first)
+        positions = np.arange(self.n_rounds + 1, self.n_rounds + len(block) + 1)
         if self.agent.learns_within_epoch:
-            chances = np.concatenate(
-                [self._observed(block, i, first + i) for i in range(len(block))]
-            )
+            for i in range(len(block)):
+                self._play_some(block.part(i, i + 1), positions[i : i + 1])
+                self._observe(block, i)
         else:
-            chances = self._chances(block, first)
+            self._play_some(block, positions)
         self.n_rounds += len(block)
-        if self._weights is not None:
-            n_arms = 0 if block.contexts is None else block.contexts.shape[1]
-            self._weights.add(first, block.rewards, chances, block.propensities, n_arms)
         known = block.rewards[np.isfinite(block.rewards)]
         self._n_known += len(known)
         self._sum_known += float(known.sum())
 
-    def _observed(self, block: Block, i: int, round: int) -> Floats:
-        chance = self._chances(block.part(i, i + 1), round)
-        if np.isfinite(block.rewards[i]):
-            past = self._history(round)
-            self.agent.observe(past, TRAJECTORY, round, float(block.rewards[i]))
-        return chance
+    def _play_some(self, block: Block, positions: Ints) -> None:
+        """Play rounds between which the agent does not change."""
+        for key, rows in block.by_trajectory():
+            if key not in self._pasts:
+                self._pasts[key] = LogPast(self.agent.dim, max(self._all_lags, default=0))
+            self._play_part(key, block.rows(rows), positions[rows])
 
-    def _chances(self, block: Block, first: int) -> Floats:
-        """P(logged arm) under the agent, (n,); NaN where the contexts of all arms are not known."""
-        out = np.full(len(block), nan)
-        if self.lags is None or block.contexts is None or block.arms is None:
-            return out
+    def _play_part(self, key: str, block: Block, positions: Ints) -> None:
+        """Play rounds of one trajectory."""
+        past = self._pasts[key]
+        rounds = np.arange(past.n_rounds + 1, past.n_rounds + len(block) + 1)
+        past.add(block.selected, block.rewards, positions)
+        batches = self._batches_of(key, rounds)
+        guess = self._predict(past, len(block))
+        known = np.isfinite(block.rewards)
+        rewards, ones = block.rewards[known], np.ones(int(known.sum()))
+        self._logged.add(rewards, ones, batches[known])
+        if self.estimate is not None:
+            self._error.add((rewards - guess[known]) ** 2, ones, batches[known])
+            self._naive.add((rewards - self._mean) ** 2, ones, batches[known])
+        if self.lags is not None:
+            self._weigh(key, block, rounds, positions, guess, batches)
+
+    def _weigh(
+        self, key: str, block: Block, rounds: Ints, positions: Ints, guess: Floats, batches: Ints
+    ) -> None:
+        """Add the rounds to the values."""
+        draws = [
+            Draw(self.seed, key, *place)
+            for place in zip(rounds.tolist(), positions.tolist(), strict=True)
+        ]
+        chances, changes = self._chances(block, draws)
+        logged = np.full(len(block), np.nan) if block.propensities is None else block.propensities
+        acted = np.full(len(block), True) if block.arms is None else block.arms != NO_ARM
+        n_arms = 0 if block.contexts is None else block.contexts.shape[1]
+        self._support.add(chances[acted], logged[acted], n_arms)
+        logged = np.where(acted, logged, 1.0)
+        ratios, changes = self._pasts[key].lagged(chances / logged, changes, self._all_lags)
+        self._weights.add(block.rewards, ratios[:, self._own], chances, batches)
+        lags = np.array(self.robust.lags, dtype=np.int64)
+        change = np.zeros(len(block))
+        if self.estimate is not None and self.estimate.theta is not None:
+            weights = np.zeros(max(self.agent.horizon, len(self.estimate.lag_weights)))
+            weights[: len(self.estimate.lag_weights)] = self.estimate.lag_weights
+            change = (changes[:, self._robust] @ self.estimate.theta) @ weights[lags]
+        self.robust.add(block.rewards, guess, change, ratios[:, self._robust], batches)
+
+    def _chances(self, block: Block, draws: list[Draw]) -> tuple[Floats, Floats]:
+        """P(logged arm) under the agent, (n,); and what it expects to choose, less the chosen.
+
+        NaN, and zero, where the contexts of all arms are not known. A round without action would
+        have had none under the agent either.
+        """
+        chances, changes = np.full(len(block), np.nan), np.zeros(block.selected.shape)
+        if block.arms is not None:
+            chances[block.arms == NO_ARM] = 1.0
+        if block.contexts is None or block.arms is None:
+            return chances, changes
         for i, (contexts, arm) in enumerate(zip(block.contexts, block.arms, strict=True)):
-            draw = Draw(self.seed, TRAJECTORY, first + i)
-            out[i] = self.agent.probabilities(self.agent.ranking(contexts, draw))[arm]
-        return out
+            if arm == NO_ARM:
+                continue
+            found = self.agent.probabilities(self.agent.ranking(contexts, draws[i]))
+            chances[i] = found[arm]
+            changes[i] = found @ contexts - block.selected[i]
+        return chances, changes
 
-    def _predict(self, block: Block, first: int) -> None:
-        """Add the squared errors on rewards that no fit has used yet."""
+    def _observe(self, block: Block, i: int) -> None:
+        if np.isfinite(block.rewards[i]):
+            key = "" if block.trajectories is None else block.trajectories[i]
+            past = self._pasts[key]
+            history = History(self.agent.dim, {key: past.trajectory()})
+            self.agent.observe(history, key, past.n_rounds, float(block.rewards[i]))
+
+    def _predict(self, past: LogPast, n: int) -> Floats:
+        """Return what the newest estimate expects of the last n rewards; the mean without one."""
         estimate = self.estimate
         if estimate is None or estimate.theta is None:
-            return
-        n_lags = len(estimate.lag_weights)
-        past = self._tail(len(block) + n_lags - 1)
-        signal = np.convolve(past @ estimate.theta, estimate.lag_weights)
-        guess = signal[len(past) - len(block) : len(past)] + (estimate.intercept or 0.0)
-        known = np.isfinite(block.rewards)
-        rewards, rounds = block.rewards[known], np.arange(first, first + len(block))[known]
-        ones = np.ones(len(rewards))
-        self._error.add((rewards - guess[known]) ** 2, ones, rounds)
-        self._naive.add((rewards - self._mean) ** 2, ones, rounds)
+            return np.full(n, self._mean)
+        tail = past.tail(n + len(estimate.lag_weights) - 1)
+        signal = np.convolve(tail @ estimate.theta, estimate.lag_weights)
+        return signal[len(tail) - n : len(tail)] + (estimate.intercept or 0.0)
 
     def _skill(self, error: Interval, naive: Interval) -> Interval | Refusal:
         if naive.value == 0.0:
@@ -218,51 +256,19 @@ class LogReplay:
         ratio = self._error.against(self._naive)
         return Interval(1 - ratio.value, 1 - ratio.high, 1 - ratio.low, error.effective)
 
-    def _keep(self, block: Block) -> None:
-        self._selected.append(np.array(block.selected, dtype=np.float64))
-        self._rewards.append(np.array(block.rewards, dtype=np.float64))
-
-    def _history(self, last: int) -> History:
-        """Return the rounds kept, up to `last`."""
-        if len(self._selected) > 1:
-            self._selected = [np.concatenate(self._selected)]
-            self._rewards = [np.concatenate(self._rewards)]
-        n = last - self._kept_from + 1
-        rewards = self._rewards[0][:n]
-        known = np.flatnonzero(np.isfinite(rewards))
-        measured = Measurements.single(known + self._kept_from, rewards[known])
-        part = Trajectory(self._selected[0][:n], measured, self._kept_from)
-        return History(self.agent.dim, {TRAJECTORY: part})
-
-    def _tail(self, n: int) -> Floats:
-        """Return the last n selected contexts, or all where there are fewer."""
-        parts: list[Floats] = []
-        for part in reversed(self._selected):
-            parts.insert(0, part)
-            if sum(map(len, parts)) >= n:
-                break
-        joined = np.concatenate(parts)
-        return joined[max(0, len(joined) - n) :]
+    def _batches_of(self, key: str, rounds: Ints) -> Ints:
+        """Return the numbers of the batches that rounds of a trajectory are in."""
+        known = self._batches
+        first, last = int(rounds[0]) // self._length, int(rounds[-1]) // self._length
+        numbers = [known.setdefault((key, b), len(known)) for b in range(first, last + 1)]
+        return np.array(numbers)[rounds // self._length - first]
 
     def _fit(self) -> None:
         window = self.agent.next_fit(self.n_rounds - 1)
         assert window is not None
-        history = self._history(self.n_rounds)
+        parts = {key: past.trajectory() for key, past in self._pasts.items()}
         self._mean = self._sum_known / max(self._n_known, 1)
-        estimate = self.agent.fit(history.over(window))
+        estimate = self.agent.fit(History(self.agent.dim, parts).over(window))
         self.agent.install(estimate)
         if estimate.theta is not None:
             self.estimate = estimate
-
-    def _forget(self) -> None:
-        """Drop what neither the next fit nor a prediction needs."""
-        window = self.agent.next_fit(self.n_rounds)
-        need = self.n_rounds - self.agent.horizon + 1
-        if window is not None:
-            need = min(need, window.first - window.n_lags + 1)
-        if need <= self._kept_from:
-            return
-        cut = need - self._kept_from
-        self._selected = [np.concatenate(self._selected)[cut:].copy()]
-        self._rewards = [np.concatenate(self._rewards)[cut:].copy()]
-        self._kept_from = need

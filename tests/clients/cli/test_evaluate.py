@@ -14,7 +14,7 @@ from clients.cli.main import app
 from clients.cli.simulate import DEFAULT_ALGORITHM
 from clients.simulator import SimulationSettings, play_session
 from lhb import Client
-from lhb_engine.evaluation.log_replay import Block
+from lhb_engine.evaluation.log_block import NO_ARM, Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from service.api.session_bodies import SESSION_DEFAULTS
 
@@ -52,7 +52,7 @@ def write(path: Path, rounds: list[dict]) -> Path:
 
 def whole(path: Path, block_rounds: int = 4096) -> Block:
     blocks = list(read_log(path, block_rounds))
-    names = ("selected", "rewards", "contexts", "arms", "propensities")
+    names = ("selected", "rewards", "contexts", "arms", "propensities", "trajectories")
     columns = [[getattr(block, name) for block in blocks] for name in names]
     return Block(*(None if c[0] is None else np.concatenate(c) for c in columns))
 
@@ -124,15 +124,77 @@ def test_what_the_service_writes_reads_straight_in(url: str, tmp_path: Path) -> 
     assert evaluate(events)[DEFAULT_ALGORITHM]["n_rounds"] == 150
 
 
-def test_a_log_is_one_trajectory(url: str, tmp_path: Path) -> None:
+def test_trajectories_are_read_in_the_order_of_their_rounds(url: str, tmp_path: Path) -> None:
+    """An export has them one after the other; what was decided first is learned from first."""
+    played = ["ann", "bob", "bob", "ann", "bob"]
     with Client(url) as client:
         session = client.create_session(algorithm="uniform", dim=1, horizon=3)
-        for trajectory in ("ann", "bob"):
-            session.decide([[1.0]], trajectory=trajectory)
+        for value, trajectory in enumerate(played):
+            session.decide([[float(value)]], trajectory=trajectory)
+        session.reward(7.0, round=2, trajectory="bob")
+        session.skip(trajectory="ann")
         path = tmp_path / "two.ndjson"
         path.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events").content)
-    with pytest.raises(LogError, match="2 trajectories"):
-        list(read_log(path))
+    [log] = list(read_log(path))
+    assert log.trajectories is not None
+    assert log.trajectories.tolist() == [*played, "ann"]
+    assert log.selected.ravel().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 0.0]
+    assert np.flatnonzero(log.rewards == 7.0).tolist() == [2]
+    assert log.arms is not None
+    assert log.arms.tolist() == [0, 0, 0, 0, 0, NO_ARM]
+
+
+def test_users_of_any_format(rounds: list[dict], tmp_path: Path) -> None:
+    keys = [f"user {i % 7}" for i in range(N)]
+    named = [row | {"trajectory": key} for row, key in zip(rounds, keys, strict=True)]
+    logs = [whole(write(tmp_path / f"log{s}", named), 70) for s in (".csv", ".ndjson", ".parquet")]
+    for log in logs:
+        assert log.trajectories is not None
+        assert log.trajectories.tolist() == keys
+    found = evaluate(tmp_path / "log.csv", "--algorithm", "ad_lasso", "--lags", "0")
+    assert (
+        found["ad_lasso"]
+        == evaluate(tmp_path / "log.ndjson", "--algorithm", "ad_lasso", "--lags", "0")["ad_lasso"]
+    )
+    bad = write(tmp_path / "bad.ndjson", [named[0] | {"trajectory": 3}])
+    with pytest.raises(LogError, match="row 1, trajectory"):
+        list(read_log(bad))
+
+
+def test_rounds_may_have_different_numbers_of_arms(rounds: list[dict], tmp_path: Path) -> None:
+    mixed = [
+        row if i % 3 else row | {"contexts": row["contexts"][: row["arm"] + 1]}
+        for i, row in enumerate(rounds)
+    ]
+    blocks = list(read_log(write(tmp_path / "log.ndjson", mixed)))
+    assert sum(map(len, blocks)) == N
+    selected = np.concatenate([block.selected for block in blocks])
+    assert selected.tolist() == [row["contexts"][row["arm"]] for row in rounds]
+    found = evaluate(tmp_path / "log.ndjson", "--algorithm", "ad_lasso", "--lags", "0")
+    assert found["ad_lasso"]["n_rounds"] == N
+
+
+def test_agents_are_compared_and_may_explore(rounds: list[dict], tmp_path: Path) -> None:
+    path = write(tmp_path / "log.ndjson", rounds)
+    names = ["--algorithm", "anytime", "--algorithm", "uniform"]
+    how = [*names, "--lags", "0,1", "--option", "anytime.epsilon=1"]
+    answer = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12", "--json", *how])
+    assert answer.exit_code == 0, answer.output
+    found = json.loads(answer.stdout)
+    [difference] = found["differences"]
+    assert (difference["first"], difference["second"]) == ("anytime", "uniform")
+    # with epsilon 1 both play uniformly: every weight is 1, and the value is that of the log
+    assert found["algorithms"]["anytime"]["weighted"]["effective"] == pytest.approx(N - 45)
+    for name in ("anytime", "uniform"):
+        row = found["algorithms"][name]
+        assert row["robust_lags"] == [0, 1]
+        assert row["weighted"]["value"] == pytest.approx(row["logged"]["value"])
+    assert abs(difference["value"]) < 0.02
+    table = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12", *how])
+    assert "anytime, uniform" in table.output
+    for option in ("anytime.epsilon=2", "surprise=1"):
+        bad = ["evaluate", str(path), "--horizon", "12", "--option", option]
+        assert CliRunner().invoke(app, bad).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -140,7 +202,7 @@ def test_a_log_is_one_trajectory(url: str, tmp_path: Path) -> None:
     [
         ({"arm": 3}, "row 5, arm"),
         ({"reward": "much"}, "row 5, reward"),
-        ({"contexts": [[1.0, 2.0]]}, "contexts"),
+        ({"contexts": [[1.0, 2.0], [1.0], [1.0, 2.0]]}, "contexts"),
         ({"contexts": [[1.0, float("nan")]] * K}, "contexts"),
         ({"contexts": None}, "neither contexts nor context"),
     ],

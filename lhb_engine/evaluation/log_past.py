@@ -1,0 +1,104 @@
+"""What a replay remembers of one trajectory of a log."""
+
+import numpy as np
+
+from lhb_engine.history import FitWindow, Floats, Ints, Measurements, Trajectory
+
+
+class LogPast:
+    """The rounds of a trajectory that fits, predictions and weights still need.
+
+    Parameters
+    ----------
+    dim : int
+    reach : int
+        Largest lag that weights look back.
+
+    Attributes
+    ----------
+    n_rounds : int
+        Rounds of the trajectory so far.
+    first_kept : int
+        Number of the first round that is still here.
+    """
+
+    def __init__(self, dim: int, reach: int) -> None:
+        self.n_rounds = 0
+        self.first_kept = 1
+        self._selected = [np.empty((0, dim))]
+        self._rewards = [np.empty(0)]
+        self._positions = [np.empty(0, dtype=np.int64)]
+        # of the rounds before the next one: nothing was chosen before the first, by any policy
+        self._ratios: Floats = np.ones(reach)
+        self._changes: Floats = np.zeros((reach, dim))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._rewards))
+
+    def add(self, selected: Floats, rewards: Floats, positions: Ints) -> None:
+        """Add the next rounds; positions are their numbers in the log."""
+        self._selected.append(np.array(selected, dtype=np.float64))
+        self._rewards.append(np.array(rewards, dtype=np.float64))
+        self._positions.append(positions)
+        self.n_rounds += len(rewards)
+
+    def lagged(self, ratios: Floats, changes: Floats, lags: tuple[int, ...]) -> tuple[Floats, ...]:
+        """Return what the next rounds' rewards hang on, and remember it for those after them.
+
+        Parameters
+        ----------
+        ratios : (n,) array
+            Of the rounds just added: the policy's probability of the arm over the log's.
+        changes : (n, dim) array
+            Of these rounds: the context that the policy expects to choose, less the chosen one.
+        lags : tuple of int
+
+        Returns
+        -------
+        ratios : (n, n_lags) array
+            Of the rounds at each lag before.
+        changes : (n, n_lags, dim) array
+        """
+        n, reach = len(ratios), len(self._ratios)
+        all_ratios = np.concatenate([self._ratios, ratios])
+        all_changes = np.concatenate([self._changes, changes])
+        kept = len(all_ratios) - reach
+        self._ratios, self._changes = all_ratios[kept:], all_changes[kept:]
+        places = np.arange(reach, reach + n)[:, None] - np.array(lags, dtype=np.int64)[None, :]
+        return all_ratios[places], all_changes[places]
+
+    def tail(self, n: int) -> Floats:
+        """Return the last n selected contexts, or all where there are fewer."""
+        parts: list[Floats] = []
+        for part in reversed(self._selected):
+            parts.insert(0, part)
+            if sum(map(len, parts)) >= n:
+                break
+        joined = np.concatenate(parts)
+        return joined[max(0, len(joined) - n) :]
+
+    def trajectory(self) -> Trajectory:
+        """Return the rounds that are still here, with their rewards."""
+        self._join()
+        known = np.flatnonzero(np.isfinite(self._rewards[0]))
+        measured = Measurements.single(known + self.first_kept, self._rewards[0][known])
+        return Trajectory(self._selected[0], measured, self.first_kept, self._positions[0])
+
+    def forget(self, window: FitWindow | None, horizon: int) -> None:
+        """Drop what neither the next fit nor a prediction needs."""
+        self._join()
+        cut = len(self) - horizon
+        if window is not None:
+            inside = int(np.searchsorted(self._positions[0], window.first))
+            cut = min(cut, inside - (window.n_lags - 1))
+        if cut > 0:
+            self._selected = [self._selected[0][cut:].copy()]
+            self._rewards = [self._rewards[0][cut:].copy()]
+            self._positions = [self._positions[0][cut:].copy()]
+            self.first_kept += cut
+
+    def _join(self) -> None:
+        if len(self._rewards) > 1:
+            self._selected = [np.concatenate(self._selected)]
+            self._rewards = [np.concatenate(self._rewards)]
+            self._positions = [np.concatenate(self._positions)]

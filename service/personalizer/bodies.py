@@ -49,7 +49,7 @@ class ServiceConfiguration(TypedDict, total=False):
     defaultReward: Required[Number]
     rewardAggregation: Required[Literal["earliest", "sum"]]
     explorationPercentage: Required[Annotated[float, Field(ge=0, le=1)]]
-    learningMode: Literal["Online"]
+    learningMode: Literal["Online", "Apprentice", "LoggingOnly"]
     dim: Dim
     horizon: Horizon
     # what has no meaning here is taken as it is sent

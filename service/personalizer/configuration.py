@@ -8,15 +8,18 @@ from fastapi import APIRouter, Request, Response
 
 from lhb_engine.agents import ALGORITHMS, make_options
 from service.api.sessions import json_response
-from service.commands.sessions import DeleteSession
+from service.commands.sessions import ChangeSession, DeleteSession
 from service.personalizer.bodies import CONFIGURATION, ServiceConfiguration
 from service.personalizer.loop import DEFAULTS, find_loop, make_session
 from service.personalizer.versions import PATH, Version
 from service.problems import Problem, ProblemCode
 from service.records import SessionRow
 from service.runtime import actor_of, service_of, tenant_of
+from service.trial import trial_of
 
 router = APIRouter()
+# a shadow learns from what the caller plays, in both modes in which Personalizer does not decide
+MODES = {"Online": "live", "Apprentice": "shadow", "LoggingOnly": "shadow"}
 FIXED = (
     "the session {!r} has {} rounds, and settings that fits have used do not change. "
     "Rename it, and this configuration begins a new one"
@@ -27,12 +30,17 @@ FIXED = (
 async def get_configuration(version: Version, request: Request) -> Response:
     """Return the configuration; before the first call, what that call would begin with."""
     found = await find_loop(service_of(request), tenant_of(request))
-    return json_response(configuration_of(DEFAULTS if found is None else settings_of(found)))
+    if found is None:
+        return json_response(configuration_of(DEFAULTS, "live"))
+    return json_response(configuration_of(settings_of(found), trial_of(found.trial).mode))
 
 
 @router.put(f"{PATH}/configurations/service", include_in_schema=False)
 async def put_configuration(version: Version, request: Request) -> Response:
-    """Make the session by a configuration, or again while it has no rounds."""
+    """Make the session by a configuration, or again while it has no rounds.
+
+    The learning mode may change at any time.
+    """
     service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
     asked = CONFIGURATION.read(await request.body())
     found = await find_loop(service, tenant)
@@ -43,8 +51,12 @@ async def put_configuration(version: Version, request: Request) -> Response:
             raise Problem(ProblemCode.SESSION_CONFLICT, FIXED.format(found.name, found.n_rounds))
         await service.writer.submit(DeleteSession(found.key, actor))
     if found is None or body != before:
-        await make_session(service, tenant, actor, body)
-    return json_response(configuration_of(body))
+        found = await make_session(service, tenant, actor, body)
+    mode = MODES.get(asked.get("learningMode", ""))
+    if mode is not None and mode != trial_of(found.trial).mode:
+        change = ChangeSession(found.key, {"mode": mode}, actor)
+        found = await service.writer.submit(change)
+    return json_response(configuration_of(settings_of(found), trial_of(found.trial).mode))
 
 
 def settings_of(session: SessionRow) -> dict[str, Any]:
@@ -52,7 +64,7 @@ def settings_of(session: SessionRow) -> dict[str, Any]:
     return {name: getattr(session, name) for name in DEFAULTS if name != "seed"} | {"seed": None}
 
 
-def configuration_of(body: dict[str, Any]) -> dict[str, Any]:
+def configuration_of(body: dict[str, Any], mode: str) -> dict[str, Any]:
     """Return what Personalizer's configuration says of a session's settings."""
     return {
         "rewardWaitTime": timedelta(seconds=body["reward_wait_seconds"]),
@@ -60,7 +72,7 @@ def configuration_of(body: dict[str, Any]) -> dict[str, Any]:
         "rewardAggregation": "sum" if body["reward_mode"] == "sum" else "earliest",
         "explorationPercentage": _epsilon(body["algorithm"], body["options"]),
         "logRetentionDays": -1,  # Personalizer's word for: no log is deleted
-        "learningMode": "Online",
+        "learningMode": "Apprentice" if mode == "shadow" else "Online",
         "dim": body["dim"],
         "horizon": body["horizon"],
     }

@@ -27,9 +27,11 @@ from service.personalizer.versions import PATH, Version
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionRow
 from service.runtime import Service, actor_of, service_of, tenant_of
+from service.trial import trial_of
 
 router = APIRouter()
 EVENT = f"{PATH}/events/{{event_id:text}}"
+BASELINE = 0  # the first action: what the caller shows where the agent does not choose
 TRAJECTORY = "lhb-trajectory"  # header: whose event it is, in UTF-8 with percent signs
 
 
@@ -45,9 +47,39 @@ async def post_rank(version: Version, request: Request) -> Response:
         room = await waiting_room(service, actor, session)
         decision = await defer(service, session, room, asked, trajectory)
     else:
-        command = read_decision(service, tenant, session.id, asked.decision_body(trajectory))
-        decision = (await take(service, command)).decision
+        decision = await decide(service, session, asked, trajectory)
     return json_response(rank_answer(asked, decision, session), 201)
+
+
+async def decide(
+    service: Service, session: SessionRow, asked: Asked, trajectory: str
+) -> DecisionRow:
+    """Take the decision; the first action is the caller's own.
+
+    In mode "shadow" it is played, and a control group plays it too.
+    """
+    key = session.tenant, session.id
+    for n, (forced, default) in enumerate(ways := ways_to_ask(session)):
+        try:
+            command = read_decision(service, *key, asked.decision_body(trajectory, forced, default))
+            return (await take(service, command)).decision
+        except Problem as problem:
+            if problem.code != ProblemCode.EVENT_CONFLICT or n == len(ways) - 1:
+                raise
+    raise AssertionError("a decision is taken or refused")
+
+
+def ways_to_ask(session: SessionRow) -> list[tuple[int | None, int | None]]:
+    """Return the forced and the default arm of a decision of this session.
+
+    The first pair is that of a new event. The others are those that an event was asked with before
+    the mode changed: its repeat is not another body.
+    """
+    if session.trial is None:
+        return [(None, None)]
+    live, shadow = (None, BASELINE), (BASELINE, BASELINE)
+    first = [shadow, live] if trial_of(session.trial).mode == "shadow" else [live, shadow]
+    return [*first, (None, None)]
 
 
 @router.post(f"{EVENT}/reward", include_in_schema=False)
@@ -127,6 +159,9 @@ async def defer(
 
 
 async def _arm_now(service: Service, session: SessionRow, asked: Asked) -> int:
+    if trial_of(session.trial).mode == "shadow":
+        return BASELINE
+
     def choose() -> int:
         with service.store.reader() as reader:
             agent = build_agent(session, reader.agent_state(session.key))

@@ -30,7 +30,9 @@ class Asked(NamedTuple):
     contexts: Floats
     event_id: str
 
-    def decision_body(self, trajectory: str, forced: int | None = None) -> DecisionBody:
+    def decision_body(
+        self, trajectory: str, forced: int | None = None, default: int | None = None
+    ) -> DecisionBody:
         """Return the decision that this request asks for, as POST .../decisions takes it."""
         body: DecisionBody = {
             "contexts": encoded(self.contexts),
@@ -40,6 +42,8 @@ class Asked(NamedTuple):
         }
         if forced is not None:
             body["forced_arm"] = forced
+        if default is not None:
+            body["default_arm"] = default
         return body
 
 
@@ -92,14 +96,16 @@ def rank_answer(asked: Asked, decision: DecisionRow, session: SessionRow) -> dic
     """Return Personalizer's answer: the chosen action first, the others by score.
 
     An excluded action keeps its place in the request, with probability 0. Probabilities are those
-    of the agent; of a deferred event they are not kept.
+    of the agent; where it did not play, the others keep their order and none has a probability.
     """
     scores = np.frombuffer(decision.scores)
     chances: Sequence[float | None] = [None] * len(scores)
-    if decision.propensity is not None:
+    others: list[int] = list(range(len(scores)))
+    if decision.propensity is not None and decision.played_by in (None, "agent"):
         chances = build_agent(session, None).probabilities(scores).tolist()
+        others = np.argsort(-scores, kind="stable").tolist()
     assert decision.arm is not None
-    order = [decision.arm, *(k for k in np.argsort(-scores, kind="stable").tolist())]
+    order = [decision.arm, *others]
     ranked = iter(dict.fromkeys(order))
     is_open = set(asked.open_ids)
     return {

@@ -223,3 +223,53 @@ async def test_the_subscription_key_is_our_key(serve: Serve) -> None:
         client.headers["authorization"] = f"Bearer {made['writer'][0]}"
         assert (await client.post(f"{ROOT}/rank", json=body)).status_code == 201
         assert (await client.read(SESSION))["n_rounds"] == 2
+
+
+CONFIGURATION = {
+    "rewardWaitTime": "PT10M",
+    "defaultReward": 0,
+    "rewardAggregation": "earliest",
+    "explorationPercentage": 0,
+}
+
+
+async def test_an_apprentice_plays_the_first_action_and_learns_from_it(serve: Serve) -> None:
+    """And a repeat gets its first answer, whatever the mode is by then."""
+    path = f"{ROOT}/configurations/service"
+    async with serve() as client:
+        online = await rank(client, eventId="online")
+        for mode, said in (("Apprentice", "Apprentice"), ("LoggingOnly", "Apprentice")):
+            asked = await client.put(path, json={**CONFIGURATION, "learningMode": mode})
+            assert asked.json()["learningMode"] == said, asked.text
+            assert (await client.read(SESSION))["mode"] == "shadow"
+            for excluded, first in (([], "a"), (["a"], "b")):
+                answer = await rank(client, eventId=f"{mode} {first}", excludedActions=excluded)
+                assert answer["rewardActionId"] == first
+                assert [one["id"] for one in answer["ranking"]] == ["a", "b", "c"]
+            late = await rank(client, eventId=f"{mode} late", deferActivation=True)
+            assert late["rewardActionId"] == "a"
+            assert await rank(client, eventId="online") == online
+        last = (await client.read(f"{SESSION}/rounds"))["items"][-1]
+        assert (last["played_by"], last["arm_id"]) == ("caller", "b")
+        assert last["agent_arm"] in (0, 1)
+        shadow = await rank(client, eventId="Apprentice a")
+        assert (await client.put(path, json={**CONFIGURATION, "learningMode": "Online"})).is_success
+        assert (await client.read(path))["learningMode"] == "Online"
+        assert await rank(client, eventId="Apprentice a") == shadow
+        assert await rank(client, eventId="online") == online
+        fresh = await rank(client)
+        assert sum(one["probability"] for one in fresh["ranking"]) == pytest.approx(1)
+        assert (await client.read(SESSION))["n_rounds"] == 6
+
+
+async def test_a_control_group_plays_the_first_action(serve: Serve) -> None:
+    async with serve() as client:
+        await client.create(name="personalizer", holdout={"share": 0.5})
+        for i in range(12):
+            answer = await rank(client, eventId=f"{i}")
+            assert await rank(client, eventId=f"{i}") == answer
+        rounds = (await client.read(f"{SESSION}/rounds?limit=100"))["items"]
+        assert len(rounds) == 12
+        control = [one for one in rounds if one["played_by"] == "control"]
+        assert control
+        assert {one["arm_id"] for one in control} == {"a"}

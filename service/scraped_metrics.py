@@ -65,12 +65,15 @@ class ScrapedMetrics:
         yield GaugeMetricFamily("lhb_workers", "Workers connected", queue.n_workers)
         late = "Rounds that the session furthest behind has decided since its fit was due"
         rounds = GaugeMetricFamily("lhb_staleness_rounds", late, labels=["tenant"])
+        since = "Age of the tenant's oldest due fit"
+        seconds = GaugeMetricFamily("lhb_staleness_seconds", since, labels=["tenant"])
         of = GaugeMetricFamily("lhb_tenant_fits_due", "Sessions with a due fit", labels=["tenant"])
         with self._service.store.reader() as reader:
-            for tenant, n, n_rounds in reader.due_by_tenant():
+            for tenant, n, n_rounds, due_at in reader.due_by_tenant():
                 rounds.add_metric([tenant], n_rounds)
+                seconds.add_metric([tenant], max(0.0, time.time() - due_at))
                 of.add_metric([tenant], n)
-        yield from (rounds, of)
+        yield from (rounds, seconds, of)
 
     def _database(self) -> Iterator[Metric]:
         url = self._service.settings.database_url

@@ -166,6 +166,11 @@ class Settings(BaseSettings):
         description="open the dashboard's playground, which simulates small worlds: up to 20 s of "
         "one processor at a time, for whoever may use the server",
     )
+    audit_days: float = Field(
+        default=0.0,
+        ge=0,
+        description="days after which an entry of the audit log is deleted; 0: it is kept for ever",
+    )
     backup_folder: Path | None = Field(
         default=None,
         description="folder of backups; when its newest file was written is a metric",

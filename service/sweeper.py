@@ -1,10 +1,12 @@
-"""The sweeper: erases rows that no reader sees, in the background and in slices."""
+"""The sweeper: erases rows that no reader sees, and old entries of the audit log."""
 
 import asyncio
 import contextlib
+from time import monotonic
 
 import structlog
 
+from service.commands.audit import MOST_FORGOTTEN, ForgetAudit
 from service.commands.sweep import sweep
 from service.records import SessionKey
 from service.runtime import Service
@@ -13,10 +15,11 @@ from service.writer.effects import Effects
 
 log = structlog.get_logger()
 LOOK_SECONDS = 5.0  # between two looks for rows whose writer has died
+AUDIT_SECONDS = 3600.0  # between two looks for entries of the audit log that are too old
 
 
 class Sweeper:
-    """Erases the rows of deleted sessions, and of large writes that came to no end.
+    """Erases the rows of deleted sessions, of large writes that came to no end, and old audits.
 
     On a local database every hidden row at start-up is a dead writer's. On a shared one the writer
     may be another process, which has until `sweep_at`.
@@ -26,6 +29,7 @@ class Sweeper:
         self._wake = asyncio.Event()
         self._abandoned: dict[SessionKey, str] = {}  # with the token of the writer that is gone
         self._task: asyncio.Task[None] | None = None
+        self._audited_at = -AUDIT_SECONDS
 
     def start(self, service: Service) -> None:
         """Begin to sweep."""
@@ -53,6 +57,7 @@ class Sweeper:
             self._wake.clear()
             try:
                 await self._sweep(service)
+                await self._forget_audit(service)
             except Exception as error:  # e.g. the disk is full; hidden rows harm nobody
                 log.warning("not_swept", reason=str(error))
             with contextlib.suppress(TimeoutError):
@@ -71,6 +76,18 @@ class Sweeper:
             await service.slices.run(sweep(key, abandoned_by=writer))
             if self._abandoned.get(key) == writer:
                 self._abandoned.pop(key, None)
+
+    async def _forget_audit(self, service: Service) -> None:
+        seconds = service.settings.audit_days * 86_400
+        if not seconds or monotonic() - self._audited_at < AUDIT_SECONDS:
+            return
+        n_gone, n = 0, MOST_FORGOTTEN
+        while n == MOST_FORGOTTEN:
+            n = await service.writer.submit(ForgetAudit(seconds))
+            n_gone += n
+        if n_gone:
+            log.info("audit_forgotten", entries=n_gone)
+        self._audited_at = monotonic()
 
 
 def dead_writers(store: Store) -> dict[SessionKey, str]:

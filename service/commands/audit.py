@@ -2,13 +2,16 @@
 
 import json
 import secrets
+from dataclasses import dataclass
 from typing import Any
 
 from service.records import Actor, AuditRow
+from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
 MOST_DETAIL = 4096  # characters of an entry's detail
 MOST_MEMBER = 512  # of one of its members, where the whole is too long
+MOST_FORGOTTEN = 500  # entries deleted by one command
 
 
 def note(uow: UnitOfWork, tenant: str, by: Actor, action: str, subject: str, **detail: Any) -> None:
@@ -36,3 +39,18 @@ def note(uow: UnitOfWork, tenant: str, by: Actor, action: str, subject: str, **d
     place = f"{round(uow.now * 1e6):014x}{uow.n_writes % 16**4:04x}"
     entry_id = place + secrets.token_hex(3)[:5]
     uow.add_audit(AuditRow(tenant, entry_id, uow.now, *by, action, subject, text))
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetAudit(Command[int]):
+    """Command: delete the oldest entries that are older than `seconds`, of all tenants."""
+
+    seconds: float
+
+    def __call__(self, uow: UnitOfWork) -> int:
+        """Return how many were deleted; at `MOST_FORGOTTEN` there may be more."""
+        oldest = uow.stored.audit(None, "", MOST_FORGOTTEN)
+        old = [entry for entry in oldest if entry.at < uow.now - self.seconds]
+        if old:
+            uow.forget_audit(old[-1].id)
+        return len(old)

@@ -34,7 +34,7 @@ class Limits:
         _refuse_more("contexts", n_arms, self.arms, "arms")
 
     def refuse_session(self, uow: UnitOfWork, session: SessionRow) -> None:
-        """Refuse a new session.
+        """Refuse a new session, or one that is imported.
 
         Raises
         ------
@@ -43,6 +43,10 @@ class Limits:
         """
         _refuse_more("dim", session.dim, self.dim, "numbers in a context")
         _refuse_more("horizon", session.horizon, self.horizon, "lags")
+        if 0 < self.trajectories < session.n_trajectories:
+            n = session.n_trajectories
+            detail = f"there may be {self.trajectories} trajectories in a session, not {n}"
+            raise Problem(ProblemCode.LIMIT_REACHED, detail, "trajectory")
         if self.sessions:
             n = uow.stored.count_sessions(session.tenant, self.sessions)
             _refuse_one_more(n, self.sessions, "sessions, archived ones too")

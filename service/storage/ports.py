@@ -134,7 +134,7 @@ class Changes:
     `sessions` holds those of which any other column changed. `states` are agents' states as JSON.
     `deleted` sessions lose their own row and state; their other rows are `hidden` until a sweep.
     `swept` are sessions whose note of hidden rows goes. `used_keys` are tenant and id of API keys,
-    with the time of their last use.
+    with the time of their last use. Entries of the audit log up to the id `audit_gone` go.
     """
 
     new_sessions: list[SessionRow] = field(default_factory=list)
@@ -153,6 +153,7 @@ class Changes:
     api_keys: list[ApiKey] = field(default_factory=list)
     used_keys: list[tuple[str, str, float]] = field(default_factory=list)
     audit: list[AuditRow] = field(default_factory=list)
+    audit_gone: str | None = None
 
 
 MAX_READS = 4  # concurrent reads in a process; each has a thread

@@ -22,11 +22,14 @@ class TenantReader(ABC):
         return int(self._all("n_sessions", tenant, most)[0][0])
 
     def stored_by_tenant(self) -> list[tuple[str, float]]:
-        """Return of each tenant about how many bytes its sessions' rows take."""
+        """Return of each tenant about how many bytes its sessions' rows and kept sums take."""
         return self._all("stored_by_tenant")
 
-    def due_by_tenant(self) -> list[tuple[str, int, int]]:
-        """Return of each tenant with due fits their number, and the most rounds since one is."""
+    def due_by_tenant(self) -> list[tuple[str, int, int, float]]:
+        """Return of each tenant with due fits their number, the most rounds since one, and when.
+
+        The last is since when the oldest is due, in Unix seconds.
+        """
         return self._all("due_by_tenant")
 
     def api_keys(self) -> list[ApiKey]:

@@ -182,7 +182,7 @@ def import_session(
     by : Actor
         Who imports.
     limits : Limits
-        What the tenant may make; of trajectories, an import takes any number.
+        What the tenant may make.
     """
     writer = secrets.token_hex(8)
     session, is_new = yield BeginImport(prepared.session, prepared.mark, writer, limits)

@@ -3,8 +3,6 @@
 from pydantic_core import to_json
 
 from service.records import (
-    ApiKey,
-    AuditRow,
     DecisionRow,
     EstimateRow,
     HiddenRows,
@@ -28,9 +26,10 @@ from service.storage.ports import (
 from service.storage.reader import Reader
 from service.writer.effects import Effects, LiveAgent
 from service.writer.pending_spans import Spans
+from service.writer.tenant_writes import TenantWrites
 
 
-class UnitOfWork:
+class UnitOfWork(TenantWrites):
     """Serves reads from known rows, fetches other rows, and buffers writes.
 
     Parameters
@@ -223,21 +222,6 @@ class UnitOfWork:
     def keep_sums(self, sums: KeptSumsRow) -> None:
         """Store the moments of a session's past, beside an estimate."""
         self._changes.sums.append(sums)
-
-    def save_api_key(self, key: ApiKey) -> None:
-        """Store a new API key, its revocation, or an earlier expiry."""
-        self.n_writes += 1
-        self._changes.api_keys.append(key)
-
-    def use_api_key(self, tenant: str, key_id: str, at: float) -> None:
-        """Store when an API key was last used."""
-        self.n_writes += 1
-        self._changes.used_keys.append((tenant, key_id, at))
-
-    def add_audit(self, entry: AuditRow) -> None:
-        """Store an entry of the audit log."""
-        self.n_writes += 1
-        self._changes.audit.append(entry)
 
     def delete_session(self, session: SessionRow) -> None:
         """Delete a session; its rows are hidden, and a sweep erases them."""

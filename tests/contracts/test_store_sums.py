@@ -61,6 +61,11 @@ def test_sums_are_replaced_and_go_with_their_session(reopen: Callable[[], Store]
     with reopen().reader() as reader:
         assert reader.kept_sums(S1) == newer
         assert reader.kept_sums(("t", "s2")) is None
+        before = dict(reader.stored_by_tenant())["t"]
+    large = newer._replace(settled=bytes(50_001), seen=bytes(50_000))
+    commit(reopen(), large)
+    with reopen().reader() as reader:  # what a tenant has stored counts them
+        assert dict(reader.stored_by_tenant())["t"] - before == 100_000
     store = reopen()
     commit(store, deleted=[S1])
     with store.reader() as reader:

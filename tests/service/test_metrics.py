@@ -1,6 +1,7 @@
 """What was decided, rewarded and refused is counted, whatever route it came by."""
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -112,6 +113,9 @@ async def test_rounds_since_a_fit_was_due_are_counted_by_tenant(
         assert stored is not None
         assert stored.fit_due is not None
         assert found['lhb_staleness_rounds{tenant=""}'] == 7 - stored.fit_due > 0
+        assert stored.fit_due_at is not None
+        latest = time.time() - stored.fit_due_at
+        assert 0 < found['lhb_staleness_seconds{tenant=""}'] <= latest
 
 
 async def _claim_nothing(*_: object) -> None:

@@ -29,6 +29,7 @@ SQL = load_queries(
         "session_columns": ", ".join(SESSION_COLUMNS),
         "session_values": numbered(len(SESSION_COLUMNS)),
         "all_of_sessions": "sessions",
+        "fit_due_at": "fit_due_at",
         "least": "least",
         "greatest": "greatest",
         "ranges": """(

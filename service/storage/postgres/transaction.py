@@ -171,6 +171,8 @@ class PostgresTransaction:
             yield "save_api_key", api_key
         for used in changes.used_keys:
             yield "use_api_key", used
+        if changes.audit_gone is not None:
+            yield "forget_audit", (changes.audit_gone,)
         for entry in changes.audit:
             yield "insert_audit", entry
         for key, state in changes.states.items():

@@ -23,12 +23,16 @@ select count(*) from (select 1 from sessions where tenant = $1 limit $2) s
 
 -- name: stored_by_tenant
 -- about: a decision has its context and some 250 bytes, with indices; a measurement 150
-select tenant, sum(n_rounds * (8.0 * dim + 250) + n_measurements * 150.0)
-from {all_of_sessions} group by tenant
+select tenant, sum(n_bytes) from (
+    select tenant, n_rounds * (8.0 * dim + 250) + n_measurements * 150.0 as n_bytes
+    from {all_of_sessions}
+    union all
+    select tenant, length(settled) + coalesce(length(seen), 0) from kept_sums) s
+group by tenant
 
 -- name: due_by_tenant
 -- the first condition is that of the index
-select tenant, count(*), max(n_rounds - fit_due) from {all_of_sessions}
+select tenant, count(*), max(n_rounds - fit_due), min({fit_due_at}) from {all_of_sessions}
 where (fit_due is not null or wake_at is not null) and fit_due is not null group by tenant
 
 -- name: agent_state
@@ -213,6 +217,9 @@ update api_keys set last_used_at = $3 where tenant = $1 and id = $2
 
 -- name: insert_audit
 insert into audit ({audit}) values ({audit_values})
+
+-- name: forget_audit
+delete from audit where id <= $1
 
 -- name: audit
 -- of one tenant, or of all

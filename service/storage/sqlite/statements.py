@@ -17,6 +17,7 @@ FILLS = {
         select tenant, session_id as id, n_rounds, n_trajectories, n_measurements, n_complete
         from session_counts
     ) using (tenant, id)""",
+    "fit_due_at": "cast(schedule ->> '$.current.due_at' as real)",
     "least": "min",
     "greatest": "max",
     "ranges": """(

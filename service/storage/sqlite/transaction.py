@@ -195,6 +195,8 @@ class SqliteTransaction:
             execute(SQL["save_api_key"], api_key)
         for used in changes.used_keys:
             execute(SQL["use_api_key"], used)
+        if changes.audit_gone is not None:
+            execute(SQL["forget_audit"], (changes.audit_gone,))
         for entry in changes.audit:
             execute(SQL["insert_audit"], entry)
         if changes.states:

@@ -67,6 +67,22 @@ async def test_a_session_has_so_many_trajectories(serve: Serve) -> None:
         assert ok.status_code == 201
 
 
+async def test_an_imported_session_has_no_more_trajectories_than_another(serve: Serve) -> None:
+    typed = {"content-type": "application/x-ndjson"}
+    async with serve() as client:
+        session = await client.create()
+        for key in ("ann", "bob", "eve"):
+            await client.decide(session, trajectory=key)
+        events = (await client.get(f"/v1/sessions/{session}/events")).content
+    async with serve(max_trajectories=2) as client:
+        refused = await client.post("/v1/sessions/import", content=events, headers=typed)
+        problem(refused, 409, "limit_reached", "trajectory")
+        assert len((await client.read("/v1/sessions"))["items"]) == 1
+    async with serve(max_trajectories=3) as client:
+        taken = await client.post("/v1/sessions/import", content=events, headers=typed)
+        assert taken.status_code == 201, taken.text
+
+
 async def test_a_tenant_that_has_stored_enough_reads_and_deletes(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,47 @@
+"""The audit log is kept for as long as the operator says."""
+
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from service.commands.audit import MOST_FORGOTTEN
+from service.records import AuditRow
+from service.writer.command import Command
+from service.writer.unit_of_work import UnitOfWork
+from tests.service.conftest import Serve, until
+
+pytestmark = pytest.mark.anyio
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class AddEntries(Command[None]):
+    """So many entries of that age, of two tenants in turns."""
+
+    n: int
+    days: float
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        for i in range(self.n):
+            at = time.time() - self.days * DAY
+            entry_id = f"{round(at * 1e6):014x}{i:09x}"
+            tenant = ("", "acme")[i % 2]
+            uow.add_audit(AuditRow(tenant, entry_id, at, None, None, "test", f"{i}", "{}"))
+
+
+async def test_entries_of_the_audit_log_go_when_they_are_too_old(serve: Serve) -> None:
+    async with serve() as client:  # by default none does
+        await client.service.writer.submit(AddEntries(MOST_FORGOTTEN + 20, days=31))
+        await client.service.writer.submit(AddEntries(2, days=29))
+        session = await client.create()
+        assert len((await client.read("/v1/audit?limit=1000"))["items"]) == MOST_FORGOTTEN + 23
+    async with serve(audit_days=30) as client:
+
+        async def left() -> bool:
+            return len((await client.read("/v1/audit?limit=1000"))["items"]) < MOST_FORGOTTEN
+
+        await until(left)
+        entries = (await client.read("/v1/audit"))["items"]
+        assert [entry["subject"] for entry in entries] == ["0", "1", session]
+        assert entries[-1]["action"] == "session_created"

@@ -19,6 +19,7 @@ from service.api import (
     estimates,
     history,
     keys,
+    lift,
     rank,
     rewards,
     rounds,
@@ -32,6 +33,7 @@ from service.api.documentation import add_definitions
 from service.api.query_parameters import refuse_unknown_parameters
 from service.dashboard import pages as dashboard
 from service.fits.embedded import FitPool
+from service.lift.watch import LiftWatch
 from service.logs import configure_logs, log_start
 from service.metrics import Metrics
 from service.personalizer import configuration, events
@@ -61,7 +63,8 @@ NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_co
 log = structlog.get_logger()
 ROUTERS = (
     *(transfer, sessions, decisions, rewards, batch, history),
-    *(estimates, rank, trajectories, rounds, credit, series, changes, keys, status, dashboard),
+    *(estimates, rank, trajectories, rounds, credit, series, lift, changes, keys),
+    *(status, dashboard),
     *(events, configuration),  # Personalizer's
 )
 
@@ -127,10 +130,13 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         await watch.start()
         full_tenants = FullTenants(service)
         await full_tenants.start()
+        lift_watch = LiftWatch(service)
+        lift_watch.start()
         log_start("server", settings)
         try:
             yield
         finally:
+            await lift_watch.close()
             await watch.close()
             await full_tenants.close()
             await sweeper.close()

@@ -18,7 +18,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "service": ("service", "lhb_engine"),
     # adapters know the records, the problems and their cache, never a use case
     "service.storage": (
-        *("service.storage", "service.records", "service.due_fits"),
+        *("service.storage", "service.records", "service.trial_records", "service.due_fits"),
         *("service.problems", "service.byte_bounded", "lhb_engine"),
     ),
     "lhb": ("clients", "lhb_engine"),

@@ -1,4 +1,4 @@
-"""`lhb session show` and `fit`: what a session has learned, and a fit of it now."""
+"""`lhb session show`, `fit`, `lift`: what was learned, a fit now, and what the agent adds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
@@ -59,6 +59,62 @@ def ask_fit(
         except ApiError as error:
             raise SystemExit(f"lhb session fit: {error}") from None
     show({**asked}, as_json, [ASKED[asked["asked"]]])
+
+
+@session.command("lift")
+def show_lift(
+    name: Annotated[str, typer.Argument(help="Its name, or its id.")],
+    effect: Annotated[
+        float | None, typer.Option(help="A difference a round: how many more rounds show it?")
+    ] = None,
+    url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
+    as_json: AsJson = False,
+) -> None:
+    """Show what the agent earns beside its control group, or beside its caller in a shadow.
+
+    Example: lhb session lift tutorial --effect 0.1
+    """
+    from clients import ApiError, Client
+
+    with Client(url) as client:
+        try:
+            found = client.session_handle(name)
+            lift, shadow = found.lift(effect=effect), found.shadow()
+        except ApiError as error:
+            raise SystemExit(f"lhb session lift: {error}") from None
+    show({"lift": lift, "shadow": shadow}, as_json, _compared(lift, shadow, effect))
+
+
+def _compared(
+    lift: Mapping[str, Any], shadow: Mapping[str, Any], effect: float | None
+) -> Iterator[str]:
+    for name in ("agent", "control"):
+        group = lift[name]
+        if group["reward"] is not None:
+            earned = f"{group['reward']:.4g} a round"
+            yield f"{name:>8}: {earned}, {group['n_rounds']} rounds, {group['n_units']} units"
+    found = lift["lift"]
+    if found is None:
+        yield f"No lift yet: {lift['reason']}."
+    else:
+        yield (
+            f"    lift: {found['difference']:+.4g} a round, "
+            f"{found['low']:+.4g} to {found['high']:+.4g} ({found['level']:.0%}, at every look)"
+        )
+        if found["ratio"] is not None:
+            low, high = (f"{found[f'ratio_{end}'] - 1:+.1%}" for end in ("low", "high"))
+            yield f"          {found['ratio'] - 1:+.1%}, {low} to {high}"
+    if effect is not None and found is not None:
+        n = lift["rounds_to_go"]
+        shown = "no number of rounds" if n is None else f"about {n:.0f} more rounds"
+        yield f"{shown} would show a difference of {effect:g}"
+    if shadow["n_rounds"]:
+        yield f"  shadow: agrees in {shadow['agreement']:.1%} of {shadow['n_rounds']} rounds"
+        if shadow["expected_agent"] is not None:
+            yield (
+                f"          an action pays {shadow['expected_caller']:.4g}, the agent's "
+                f"{shadow['expected_agent']:.4g} (by the model, {shadow['n_scored']} rounds)"
+            )
 
 
 ASKED = {

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from .answers import CreditAnswer, RoundAnswer, SeriesAnswer, SessionAnswer, TrajectoryAnswer
+from .answers import (
+    CreditAnswer,
+    LiftAnswer,
+    RoundAnswer,
+    SeriesAnswer,
+    SessionAnswer,
+    ShadowAnswer,
+    TrajectoryAnswer,
+)
 from .connection import Connection
 from .fit_answers import EpochAnswer, EstimateAnswer, FitAnswer, NoEstimateAnswer
 from .steps import Listing, Steps, listing, operation
@@ -59,6 +67,29 @@ class SessionReads:
         params = given({"rounds": rounds, "bins": bins})
         answer: SeriesAnswer
         answer = yield from self._connection.call("GET", f"{self._path}/series", params=params)
+        return answer
+
+    @operation
+    def lift(self, *, effect: float | None = None, adjust: bool | None = None) -> Steps[LiftAnswer]:
+        """Return what the agent earns beside its control group, a round.
+
+        Parameters
+        ----------
+        effect : float, optional
+            A difference: the answer says how many more rounds would show it.
+        adjust : bool, optional
+            False leaves the model's prediction out, by default it takes variance away.
+        """
+        params = given({"effect": effect, "adjust": adjust})
+        answer: LiftAnswer
+        answer = yield from self._connection.call("GET", f"{self._path}/lift", params=params)
+        return answer
+
+    @operation
+    def shadow(self) -> Steps[ShadowAnswer]:
+        """Return how the agent's choices agree with those that its caller played."""
+        answer: ShadowAnswer
+        answer = yield from self._connection.call("GET", f"{self._path}/shadow")
         return answer
 
     @listing

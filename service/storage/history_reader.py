@@ -12,6 +12,7 @@ from service.records import (
     TrajectoryRow,
     VoidRow,
 )
+from service.trial_records import LiftSumsRow, PlayedRound
 
 Range = tuple[str, int, int]  # a trajectory, and its first and last round
 # trajectory, first and last round, value, position, and of a correction the first value's position
@@ -121,6 +122,35 @@ class HistoryReader(ABC):
         """Return the moments of a session's past, or None if none have been stored."""
         row = self._one("kept_sums", *key)
         return None if row is None else KeptSumsRow(*row)
+
+    def played(self, key: SessionKey, first: int, last: int) -> list[PlayedRound]:
+        """Return the rounds of a trial at positions first..last, in order of position."""
+        return [PlayedRound(*row) for row in self._all(*self._window("played", key, first, last))]
+
+    def played_in(self, key: SessionKey, ranges: list[Range], until: int) -> Iterator[PlayedRound]:
+        """Iterate over the rounds of a trial in ranges of rounds, up to position `until`."""
+        rows = self._each("played_in", *key, json.dumps(ranges), until)
+        return (PlayedRound(*row) for row in rows)
+
+    def lift_sums(self, key: SessionKey) -> LiftSumsRow | None:
+        """Return what is summed so far of a session with a trial, or None."""
+        row = self._one("lift_sums", *key)
+        return None if row is None else LiftSumsRow(*row)
+
+    def lift_units(
+        self, key: SessionKey, since: int, units: list[tuple[str, int]]
+    ) -> dict[tuple[str, int], tuple[float, float, float]]:
+        """Return the totals of those of these units (trajectory, block) that have any."""
+        asked = json.dumps([(trajectory, block, 0) for trajectory, block in units])
+        rows = self._all("lift_units", *key, asked, since)
+        return {(trajectory, block): tuple(totals) for trajectory, block, *totals in rows}
+
+    def unsummed(self, after: SessionKey, limit: int) -> list[SessionKey]:
+        """Return sessions with a trial whose latest rounds or rewards are in no sums yet.
+
+        They are in order of their keys, from the one after `after` on.
+        """
+        return [(tenant, id) for tenant, id in self._all("unsummed", *after, limit)]
 
     def window_closed(
         self, key: SessionKey, first: int, last: int, decided: int, closed_at: float

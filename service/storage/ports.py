@@ -27,6 +27,7 @@ from service.records import (
     number_in,
 )
 from service.storage.reader import Reader
+from service.trial_records import LiftSumsRow, LiftUnitRow
 
 EventKey = tuple[TrajectoryKey, str]  # a trajectory, and a client's event id or reward id
 EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
@@ -146,6 +147,8 @@ class Changes:
     estimates: list[EstimateRow] = field(default_factory=list)
     voids: list[VoidRow] = field(default_factory=list)
     sums: list[KeptSumsRow] = field(default_factory=list)
+    lift_sums: list[LiftSumsRow] = field(default_factory=list)
+    lift_units: list[LiftUnitRow] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
     hidden: list[HiddenRows] = field(default_factory=list)

@@ -38,7 +38,9 @@ NEEDED: dict[tuple[str, str], int] = {
             ("GET", f"{SESSION}/estimate"),
             ("GET", f"{SESSION}/estimates"),
             ("GET", f"{SESSION}/events"),
+            ("GET", f"{SESSION}/lift"),
             ("GET", f"{SESSION}/rounds"),
+            ("GET", f"{SESSION}/shadow"),
             ("GET", f"{SESSION}/series"),
             ("GET", f"{SESSION}/trajectories"),
             ("POST", f"{SESSION}/rank"),  # writes nothing

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from clients.sdk import answers, fit_answers
 from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
 from lhb_engine.estimate import Estimate
-from service.api import request_bodies, response_types, round_types
+from service.api import lift_types, request_bodies, response_types, round_types
 from service.api.response_types import DecisionAnswer, FitAnswer
 from service.records import DecisionRow
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
@@ -79,6 +79,7 @@ def test_an_estimate_is_answered_with_all_its_fields() -> None:
     assert {f.name for f in fields(Estimate)} <= set(FitAnswer.model_fields)
 
 
+SERVED = (response_types, round_types, lift_types)
 READ = {**vars(answers), **vars(fit_answers)}
 ANSWERS = [name for name in READ if name.endswith("Answer")]
 
@@ -104,7 +105,7 @@ def shape(kind: Any, *, may_be_null: bool = True) -> Any:
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_client_has_the_types_that_the_service_answers(name: str) -> None:
     ours = READ[name]
-    model: Any = getattr(response_types, name, None) or getattr(round_types, name)
+    model: Any = next(vars(one)[name] for one in SERVED if name in vars(one))
     hints, found = get_type_hints(ours), model.model_fields
     assert list(hints) == list(found)
     for member, field in found.items():
@@ -117,7 +118,7 @@ def test_the_client_has_the_types_that_the_service_answers(name: str) -> None:
 def test_every_answer_of_the_service_has_a_type_in_the_client() -> None:
     served = {
         name
-        for module in (response_types, round_types)
+        for module in SERVED
         for name, model in vars(module).items()
         if name.endswith("Answer") and issubclass(model, BaseModel)
     }

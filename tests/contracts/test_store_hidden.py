@@ -7,6 +7,7 @@ import pytest
 from service.records import HiddenRows, VoidRow
 from service.storage.ports import Changes, EraseCursor, Store
 from service.storage.sql import erasing
+from service.trial_records import LiftUnitRow
 from tests.contracts.sample_rows import (
     S1,
     T1,
@@ -68,10 +69,13 @@ def test_erasing_takes_all_of_a_session_and_nothing_else(
     other = session("s2"), trajectory(id="s2"), decision(1, id="s2")
     more = estimate(1, session_id="s2"), VoidRow("t", "s2", "", 1, 7, 3.0)
     commit(store, *other, measurement(1, session_id="s2"), *more)
+    unit = LiftUnitRow(*S1, 0, "b", 0, 1.0, 1.0, 0.0)
+    units = [unit, unit._replace(trajectory="", block=3), unit._replace(session_id="s2")]
+    commit(store, lift_units=units)
     commit(store, deleted=[S1], hidden=[GONE])
     taken = erase(store, GONE)
-    assert max(taken) == min(most, 10)
-    assert sum(taken) == 10
+    assert max(taken) == min(most, 12)
+    assert sum(taken) == 12
     expected = dict.fromkeys(erasing.TABLES, 1) | {"sessions": 1, "agent_states": 0}
     assert n_rows(store) == {**expected, "hidden_rows": 1}
     commit(store, swept=[S1])

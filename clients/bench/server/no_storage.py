@@ -25,6 +25,10 @@ class NothingStored:
         """Return no keys, so that requests need none."""
         return []
 
+    def unsummed(self, *arguments: Any) -> list[Any]:
+        """Return no session with a trial."""
+        return []
+
     def due_by_tenant(self) -> list[Any]:
         """Return no tenant with a due fit."""
         return []

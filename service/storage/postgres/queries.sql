@@ -88,7 +88,8 @@ for update skip locked
 
 -- name: delete_session
 with state as (delete from agent_states where tenant = $1 and session_id = $2),
-    sums as (delete from kept_sums where tenant = $1 and session_id = $2)
+    sums as (delete from kept_sums where tenant = $1 and session_id = $2),
+    lift as (delete from lift_sums where tenant = $1 and session_id = $2)
 delete from sessions where tenant = $1 and id = $2
 
 -- name: settings

@@ -163,6 +163,10 @@ class PostgresTransaction:
             yield "insert_void", void
         for sums in changes.sums:
             yield "keep_sums", sums
+        for lift in changes.lift_sums:
+            yield "keep_lift_sums", lift
+        for unit in changes.lift_units:
+            yield "keep_lift_unit", unit
         for hidden in changes.hidden:
             yield "hide", hidden
         for key in changes.swept:

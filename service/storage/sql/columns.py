@@ -17,6 +17,7 @@ from service.records import (
     TrajectoryRow,
     VoidRow,
 )
+from service.trial_records import LiftSumsRow, LiftUnitRow
 
 ROWS: dict[str, type] = {
     "decisions": DecisionRow,
@@ -27,9 +28,12 @@ ROWS: dict[str, type] = {
     "audit": AuditRow,
     "hidden_rows": HiddenRows,
     "kept_sums": KeptSumsRow,
+    "lift_sums": LiftSumsRow,
+    "lift_units": LiftUnitRow,
     "trajectories": TrajectoryRow,
     "sessions": SessionRow,
 }
+SUMS = ("kept_sums", "lift_sums", "lift_units")
 RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # field to column
 COLUMNS = {
     table: tuple(RENAMED.get(name, name) for name in get_type_hints(row))
@@ -41,6 +45,12 @@ CHANGING = (  # the other columns of a session that may change
     *("name", "archived_at", "n_estimates", "estimate", "model_version"),
     *("schedule", "fit_due", "wake_at", "append_token", "names", "trial"),
 )
+
+
+# of a decision in a trial: of its scores, those of the first 64 arms and of two arms
+PLAYED = """d.trajectory, d.round, d.position, d.played_by, d.model_version, length(d.scores),
+    substr(d.scores, 1, 512), substr(d.scores, cast(8 * d.arm + 1 as int), 8),
+    substr(d.scores, cast(8 * d.agent_arm + 1 as int), 8), d.arm = d.agent_arm"""
 
 
 def column_types(table: str) -> list[type]:
@@ -66,7 +76,8 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     kept = COLUMNS["trajectories"][3:]
     found["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
     found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
-    for table in ("estimates", "api_keys", "audit", "hidden_rows", "kept_sums", "voids"):
+    found["played"] = PLAYED
+    for table in ("estimates", "api_keys", "audit", "hidden_rows", "voids", *SUMS):
         found[f"{table}_values"] = numbered(len(COLUMNS[table]))
     return found
 

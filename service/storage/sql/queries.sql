@@ -154,6 +154,42 @@ on conflict (tenant, session_id) do update set estimate = excluded.estimate,
     n_settled = excluded.n_settled, settled = excluded.settled, seen = excluded.seen,
     measured = excluded.measured
 
+-- name: lift_sums
+select {lift_sums} from lift_sums where tenant = $1 and session_id = $2
+
+-- name: keep_lift_sums
+insert into lift_sums ({lift_sums}) values ({lift_sums_values})
+on conflict (tenant, session_id) do update set since = excluded.since,
+    decided = excluded.decided, measured = excluded.measured, sums = excluded.sums
+
+-- name: lift_units
+-- those named by trajectory and block
+select u.trajectory, u.block, u.rounds, u.reward, u.predicted from {ranges} r
+cross join lift_units u
+where u.tenant = $1 and u.session_id = $2 and u.since = $4 and u.trajectory = r.trajectory
+    and u.block = r.first
+
+-- name: keep_lift_unit
+insert into lift_units ({lift_units}) values ({lift_units_values})
+on conflict (tenant, session_id, since, trajectory, block) do update set
+    rounds = excluded.rounds, reward = excluded.reward, predicted = excluded.predicted
+
+-- name: unsummed
+-- sessions with a trial that have rounds or rewards which are in no sums yet
+select s.tenant, s.id from (
+    select tenant, id, n_rounds, n_measurements from {all_of_sessions}
+    where trial is not null and (tenant, id) > ($1, $2)) s
+left join lift_sums l on l.tenant = s.tenant and l.session_id = s.id
+where s.n_rounds > coalesce(l.decided, 0) or s.n_measurements > coalesce(l.measured, 0)
+order by s.tenant, s.id limit $3
+
+-- name: played_in
+-- the rounds of ranges that somebody of a trial has played; with positions up to $4
+select {played} from {ranges} r cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = r.trajectory
+    and d.round between r.first and r.last and d.position <= $4 and d.played_by is not null
+order by d.trajectory, d.round, d.number
+
 -- name: selected_contexts
 select round, position, context from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5

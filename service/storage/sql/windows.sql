@@ -79,3 +79,11 @@ left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = 
     and n.round = m.last_round + 1
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
     and m.first_round between w.first and w.last and m.last_round <= w.last and m.replaces is null
+
+-- name: played
+-- the rounds that somebody of a trial has played
+select {played} from {spans} w cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
+    and d.round between w.first and w.last and d.position between $3 and $4
+    and d.played_by is not null
+order by d.position

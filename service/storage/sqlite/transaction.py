@@ -33,6 +33,7 @@ SESSION_TABLES = (
     ("agent_states", "session_id"),
     ("session_counts", "session_id"),
     ("kept_sums", "session_id"),
+    ("lift_sums", "session_id"),
     ("sessions", "id"),
 )
 
@@ -185,6 +186,10 @@ class SqliteTransaction:
             execute(SQL["insert_void"], void)
         for sums in changes.sums:
             execute(SQL["keep_sums"], sums)
+        for lift in changes.lift_sums:
+            execute(SQL["keep_lift_sums"], lift)
+        for unit in changes.lift_units:
+            execute(SQL["keep_lift_unit"], unit)
         for hidden in changes.hidden:
             if hidden.writer is not None:
                 refuse_without_undo(self._store.path)

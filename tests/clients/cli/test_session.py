@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clients.cli.session import ask_fit, show_session
+from clients.cli.session import ask_fit, show_lift, show_session
 from lhb import Client
 
 
@@ -88,3 +88,32 @@ def test_a_direction_that_has_lapsed_is_called_so(
 def test_what_is_not_there_is_said(url: str) -> None:
     with pytest.raises(SystemExit, match="there is no session 'nobody'"):
         show_session("nobody", url)
+
+
+def test_lift_is_shown_with_its_interval(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(1)
+    with Client(url) as client:
+        holdout = {"share": 0.5, "policy": "uniform"}
+        session = client.create_session("lifted", dim=1, horizon=1, seed=1, holdout=holdout)
+        show_lift("lifted", url=url)
+        items = []
+        for i in range(90):
+            user = f"u{i}"
+            by = session.decide([[1.0], [0.0]], trajectory=user).played_by
+            value = (2.0 if by == "agent" else 1.0) + 0.1 * rng.standard_normal()
+            items.append({"value": value, "round": 1, "trajectory": user})
+        session.rewards(items)
+        watching = client.create_session("watched", dim=1, horizon=1, mode="shadow")
+        watching.decide([[1.0], [0.0]], forced_arm=0)
+    show_lift("lifted", 0.001, url)
+    show_lift("watched", url=url)
+    first, *said = capsys.readouterr().out.splitlines()
+    assert first.startswith("No lift yet: a group has 0 measured trajectories")
+    assert said[0].startswith("   agent: ")
+    assert " 1 a round" in said[1] or " 0.9" in said[1] or " 1.0" in said[1]
+    assert said[2].startswith("    lift: +")
+    assert "95%, at every look" in said[2]
+    assert said[4].endswith(" more rounds would show a difference of 0.001")
+    assert said[-1].endswith("of 1 rounds")
+    with pytest.raises(SystemExit, match="no session 'nobody'"):
+        show_lift("nobody", url=url)

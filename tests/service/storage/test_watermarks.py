@@ -73,6 +73,9 @@ def as_0005(url: str) -> None:
                 for name in ("role", "expires_at", "last_used_at")
             ),
             "alter table sessions drop column names",
+            "drop table lift_sums",
+            "drop table lift_units",
+            "drop index sessions_with_trial",
             "alter table sessions drop column trial",
             "alter table decisions drop column played_by",
             "alter table decisions drop column agent_arm",

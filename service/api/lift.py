@@ -1,0 +1,148 @@
+"""GET /v1/sessions/{id}/lift and /shadow: the agent beside a control group, and beside its caller.
+
+Both read sums that a constant number of statements bring up to date; what is left of a session that
+has grown much since the last look is told (`n_behind`) and summed in the background.
+"""
+
+import json
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from lhb_engine.evaluation.batch_ratio import Refusal
+from lhb_engine.evaluation.lift import GroupSums
+from service.api.documentation import documented
+from service.api.lift_types import LiftAnswer, ShadowAnswer
+from service.api.sessions import read_session, timestamp
+from service.lift.steps import sums_so_far
+from service.lift.sums import GROUPS, LiftSums
+from service.lift.watch import sum_up
+from service.records import SessionRow
+from service.runtime import service_of, tenant_of
+from service.storage.reader import Reader
+from service.trial import trial_of
+from service.trial_records import LiftSumsRow
+
+router = APIRouter(tags=["estimates"])
+NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"
+
+
+@router.get(
+    "/v1/sessions/{session_id}/lift",
+    summary="What the agent earns beside its control group",
+    responses=documented({200: LiftAnswer}, 404),
+)
+async def get_lift(
+    session_id: str,
+    request: Request,
+    effect: float | None = Query(
+        None, description="a difference a round, to say how many more rounds would show it"
+    ),
+    adjust: bool = Query(
+        True,
+        description="take away variance that the model predicts; false if contexts depend on "
+        "what was chosen before",
+    ),
+) -> Response:
+    """Compare the mean reward a round of the agent's trajectories with that of control.
+
+    Trajectories are the units, of the default trajectory blocks of rounds. The interval may be
+    looked at whenever one likes: it holds the truth at all looks together with probability 0.95.
+    `rounds_to_go` is how many more measured rounds show an `effect` in 80 of 100 cases.
+    """
+
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
+        row = sums_so_far(reader, session)
+        sums, trial = LiftSums.loads(row.sums), trial_of(session.trial)
+        found = sums.lift(trial, adjusts=adjust)
+        refusal = NO_HOLDOUT if not trial.share else str(found)
+        to_go = None
+        if effect is not None and not isinstance(found, Refusal):
+            to_go = found.rounds_to_go(effect, sums.rounds)
+        return {
+            **{name: _group(sums.groups[name]) for name in GROUPS},
+            "lift": None
+            if isinstance(found, Refusal)
+            else {
+                **{name: getattr(found, name) for name in COMPARED},
+                "variance_taken": found.adjusted,
+            },
+            "reason": refusal if isinstance(found, Refusal) else None,
+            "rounds_to_go": to_go if to_go is not None and isfinite(to_go) else None,
+            "planned_rounds": trial.planned_rounds,
+            "n_left_out": sums.n_left_out,
+            "n_behind": _behind(session, row),
+            "points": [_point(point) for point in sums.points],
+        }
+
+    return await _read_summed(request, session_id, answer)
+
+
+COMPARED = (
+    *("difference", "low", "high", "ratio", "ratio_low", "ratio_high"),
+    *("standard_error", "level"),
+)
+
+
+@router.get(
+    "/v1/sessions/{session_id}/shadow",
+    summary="How the agent agrees with its caller",
+    responses=documented({200: ShadowAnswer}, 404),
+)
+async def get_shadow(session_id: str, request: Request) -> Response:
+    """Compare what the agent chose with what the caller played, in rounds that the caller played.
+
+    An action pays the sum of the lag weights times its score, all lags together.
+    """
+
+    def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
+        row = sums_so_far(reader, session)
+        shadow = LiftSums.loads(row.sums).shadow
+        n, weight = shadow.n_scored, _sum_of_weights(reader, session)
+        expected: list[float | None] = [None, None]
+        if n and weight is not None:
+            expected = [weight * shadow.score / n, weight * shadow.agent_score / n]
+        return {
+            "n_rounds": shadow.n_rounds,
+            "agreement": shadow.n_agree / shadow.n_rounds if shadow.n_rounds else None,
+            "n_scored": n,
+            "expected_caller": expected[0],
+            "expected_agent": expected[1],
+            "n_behind": _behind(session, row),
+        }
+
+    return await _read_summed(request, session_id, answer)
+
+
+async def _read_summed(
+    request: Request, session_id: str, answer: Callable[[Reader, SessionRow], dict[str, Any]]
+) -> Response:
+    """Bring the session's sums up to date, then answer."""
+    await sum_up(service_of(request), (tenant_of(request), session_id))
+    return await read_session(request, session_id, answer)
+
+
+def _group(sums: GroupSums) -> dict[str, Any]:
+    reward = float(sums.totals[1] / sums.rounds) if sums.rounds else None
+    return {"n_units": sums.n_trajectories, "n_rounds": round(sums.rounds), "reward": reward}
+
+
+def _point(point: list[float]) -> dict[str, Any]:
+    n, difference, low, high, at = point
+    found = {"n_rounds": round(n), "difference": difference, "low": low, "high": high}
+    return {**found, "at": timestamp(at)}
+
+
+def _behind(session: SessionRow, row: LiftSumsRow) -> int:
+    """Return how many rounds and rewards are in no sums yet."""
+    return session.n_rounds - row.decided + session.n_measurements - row.measured
+
+
+def _sum_of_weights(reader: Reader, session: SessionRow) -> float | None:
+    """Return the sum of the lag weights in use; None before there are any."""
+    row = reader.estimate(session.key, session.estimate) if session.estimate else None
+    if row is None or row.estimate is None:
+        return None
+    return float(sum(json.loads(row.estimate)["lag_weights"]))

@@ -1,0 +1,230 @@
+"""One step of summing a comparison: read the next rounds and rewards, and add them to the sums.
+
+What a step reads is bounded, whatever the session has stored: the rounds after those that are in
+the sums, the rewards after those, the rounds that these rewards name, and the totals of the units
+that change.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.lift.sums import GROUPS, LiftSums, Totals
+from service.records import SessionRow
+from service.storage.history_reader import MeasuredRow
+from service.storage.reader import Reader
+from service.trial import block_of, block_rounds
+from service.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
+
+STEP_ROUNDS, STEP_REWARDS = 2000, 1000
+MOST_SPAN = 10_000  # rounds of a reward; a longer one is left out
+Unit = tuple[str, str, int]  # group, trajectory, block
+NOTHING: Totals = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step found.
+
+    Attributes
+    ----------
+    before : LiftSumsRow
+        The sums that it goes on from.
+    sums : LiftSums
+        The new sums.
+    decided, measured : int
+        Positions of the last round and the last reward in them.
+    units : list of LiftUnitRow
+        The units that changed.
+    """
+
+    before: LiftSumsRow
+    sums: LiftSums
+    decided: int
+    measured: int
+    units: list[LiftUnitRow]
+
+
+def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:
+    """Return the stored sums of the session's comparison; if there are none, new ones."""
+    found = reader.lift_sums(session.key)
+    return found or LiftSumsRow(*session.key, 0, 0, 0, LiftSums().dumps())
+
+
+def next_step(reader: Reader, session: SessionRow) -> Step | None:
+    """Read what came after the stored sums; None if nothing did.
+
+    Parameters
+    ----------
+    reader : Reader
+    session : SessionRow
+        As the reader sees it.
+    """
+    before = sums_so_far(reader, session)
+    decided = min(session.n_rounds, before.decided + STEP_ROUNDS)
+    measured = min(session.n_measurements, before.measured + STEP_REWARDS)
+    if (decided, measured) == (before.decided, before.measured):
+        return None
+    adding = _Adding(session, before.since, LiftSums.loads(before.sums))
+    if decided > before.decided:
+        adding.add_rounds(reader.played(session.key, before.decided + 1, decided))
+    if measured > before.measured:
+        measured = _add_rewards(reader, session, adding, before.measured, measured)
+    units = _move(reader, session, adding, before.since)
+    return Step(before, adding.sums, decided, measured, units)
+
+
+def _add_rewards(
+    reader: Reader, session: SessionRow, adding: "_Adding", after: int, until: int
+) -> int:
+    """Add the rewards at positions after..until, and return the position of the last one."""
+    rows = sorted(reader.measurements_after(session.key, after, until), key=lambda row: row[4])
+    taken: list[MeasuredRow] = []
+    n_rounds = 0
+    for row in rows:
+        length = min(row[2] - row[1] + 1, MOST_SPAN)
+        if taken and n_rounds + length > MOST_SPAN:
+            break
+        n_rounds += length
+        taken.append(row)
+    if len(taken) < len(rows):
+        until = taken[-1][4]
+    earlier = _replaced(reader, session, taken, until)
+    ranges = sorted({row[:3] for row in taken if row[2] - row[1] < MOST_SPAN})
+    found = reader.played_in(session.key, ranges, session.n_rounds)
+    rounds = {(row.trajectory, row.round): row for row in found}
+    for trajectory, first, last, value, position, replaces in taken:
+        if last - first >= MOST_SPAN:
+            adding.sums.n_left_out += replaces is None
+            continue
+        span = [rounds.get((trajectory, round)) for round in range(first, last + 1)]
+        if replaces is None:
+            adding.add_reward(value, span)
+        else:
+            adding.correct(value - earlier[position], span)
+    return until
+
+
+def _replaced(
+    reader: Reader, session: SessionRow, rows: list[MeasuredRow], until: int
+) -> dict[int, float]:
+    """Return the value that each correction among these rows replaces, by its position."""
+    asked = sorted({(row[0], row[1], row[1]) for row in rows if row[5] is not None})
+    if not asked:
+        return {}
+    known = sorted(reader.measurements_in(session.key, asked, until), key=lambda row: row[4])
+    in_force: dict[int, float] = {}
+    found = {}
+    for *_, value, position, replaces in known:
+        if replaces is not None:
+            found[position] = in_force[replaces]
+        in_force[position if replaces is None else replaces] = value
+    return found
+
+
+class _Adding:
+    """The changes of a step.
+
+    In a session where a round counts with or without a reward, it counts from its decision on, as
+    the default reward; a reward then adds what it is beyond that. Elsewhere a round counts when it
+    is measured.
+    """
+
+    def __init__(self, session: SessionRow, since: int, sums: LiftSums) -> None:
+        self.sums = sums
+        self.changes: defaultdict[Unit, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        self._since, self._horizon = since, session.horizon
+        self._counts_all = session.reward_mode == "sum" or session.default_reward is not None
+        self._default = session.default_reward or 0.0
+
+    def add_rounds(self, rows: Iterable[PlayedRound]) -> None:
+        """Add decisions."""
+        for row in rows:
+            if row.position <= self._since:
+                continue
+            self._add_shadow(row)
+            if self._counts_all:
+                self._add_round(row, 1)
+
+    def add_reward(self, value: float, span: list[PlayedRound | None]) -> None:
+        """Add a reward over some rounds; it needs one unit to belong to."""
+        units = {None if row is None else self._unit(row) for row in span}
+        unit = units.pop()
+        if not units and unit is not None:
+            reward = value
+            for row in span:
+                assert row is not None
+                if self._counts_all:
+                    reward -= self._default
+                else:
+                    self._add(unit, (1.0, 0.0, _predicted(row)))
+            self._add(unit, (0.0, reward, 0.0))
+        elif units:
+            self.sums.n_left_out += 1
+            for row in span if self._counts_all else ():
+                if row is not None:
+                    self._add_round(row, -1)
+
+    def correct(self, more: float, span: list[PlayedRound | None]) -> None:
+        """Add what a correction changes of a reward that was added before."""
+        units = {None if row is None else self._unit(row) for row in span}
+        unit = units.pop()
+        if not units and unit is not None:
+            self._add(unit, (0.0, more, 0.0))
+
+    def _unit(self, row: PlayedRound) -> Unit | None:
+        """Return the unit that a round counts in.
+
+        None: it is nobody's, or one in which rewards of the block before are still mixed.
+        """
+        if row.played_by not in GROUPS or row.position <= self._since:
+            return None
+        block = block_of(row.trajectory, row.round, self._horizon)
+        if block and (row.round - 1) % block_rounds(self._horizon) < self._horizon - 1:
+            return None
+        return row.played_by, row.trajectory, block
+
+    def _add_round(self, row: PlayedRound, times: int) -> None:
+        unit = self._unit(row)
+        if unit is not None:
+            self._add(unit, (times, times * self._default, times * _predicted(row)))
+
+    def _add(self, unit: Unit, more: Totals) -> None:
+        change = self.changes[unit]
+        for i, number in enumerate(more):
+            change[i] += number
+
+    def _add_shadow(self, row: PlayedRound) -> None:
+        if row.played_by != "caller" or row.n_bytes < 16:  # no choice of several arms
+            return
+        shadow = self.sums.shadow
+        shadow.n_rounds += 1
+        shadow.n_agree += bool(row.agrees)
+        if row.model_version:
+            shadow.n_scored += 1
+            shadow.score += _mean(row.score)
+            shadow.agent_score += _mean(row.agent_score)
+
+
+def _predicted(row: PlayedRound) -> float:
+    """Return the mean score of a round's arms, which depends on no choice of this round."""
+    return _mean(row.first_scores) if row.model_version else 0.0
+
+
+def _mean(scores: bytes | None) -> float:
+    return float(np.frombuffer(scores).mean()) if scores else 0.0
+
+
+def _move(reader: Reader, session: SessionRow, adding: _Adding, since: int) -> list[LiftUnitRow]:
+    """Add the changes to the totals of their units, and return the units' rows."""
+    places = sorted({(trajectory, block) for _, trajectory, block in adding.changes})
+    known = reader.lift_units(session.key, since, places) if places else {}
+    rows = []
+    for (group, trajectory, block), change in adding.changes.items():
+        before = known.get((trajectory, block), NOTHING)
+        after = (before[0] + change[0], before[1] + change[1], before[2] + change[2])
+        adding.sums.move(group, before, after)
+        rows.append(LiftUnitRow(*session.key, since, trajectory, block, *after))
+    return rows

@@ -1,0 +1,74 @@
+"""Goes on summing comparisons in the background, so that what a request adds is little."""
+
+import asyncio
+import contextlib
+
+from service.commands.keep_lift import KeepLift
+from service.lift.steps import Step, next_step
+from service.problems import Problem, Unavailable
+from service.records import SessionKey
+from service.runtime import Service
+
+LOOK_SECONDS = 5.0
+MOST_SESSIONS = 100  # of one look
+MOST_STEPS = 20  # of a session before another one's turn, and of one request
+
+
+async def sum_up(service: Service, key: SessionKey) -> None:
+    """Take steps of a session's comparison until nothing is left, `MOST_STEPS` at most."""
+
+    def read() -> Step | None:
+        with service.store.reader() as reader:
+            session = reader.session(key)
+            return None if session is None else next_step(reader, session)
+
+    for _ in range(MOST_STEPS):
+        step = await service.read(read)
+        if step is None:
+            return
+        await service.writer.submit(KeepLift(key, step))
+
+
+class LiftWatch:
+    """Looks from time to time for sessions with rounds or rewards that are in no sums yet.
+
+    Every server looks; two that take the same step store it once.
+
+    Parameters
+    ----------
+    service : Service
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._task: asyncio.Task[None] | None = None
+        self._last: SessionKey = ("", "")  # of the last look: each has its turn
+
+    def start(self) -> None:
+        """Go on looking."""
+        self._task = asyncio.create_task(self._go_on())
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _go_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(Unavailable, Problem):  # the next look comes
+                await self.look()
+
+    async def look(self) -> None:
+        """Sum up the sessions that have something new."""
+
+        def read() -> list[SessionKey]:
+            with self._service.store.reader() as reader:
+                return reader.unsummed(self._last, MOST_SESSIONS)
+
+        found = await self._service.read(read)
+        self._last = found[-1] if len(found) == MOST_SESSIONS else ("", "")
+        for key in found:
+            await sum_up(self._service, key)

@@ -1,0 +1,120 @@
+"""What the agent adds, over HTTP."""
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.service.conftest import Client, Serve
+
+pytestmark = pytest.mark.anyio
+ARMS = [[1.0, 0.0], [-1.0, 0.0]]
+HOLDOUT = {"share": 0.4, "planned_rounds": 400}
+
+
+async def visits(client: Client, session: str, effect: float, n: int = 150) -> dict[str, Any]:
+    """Users of two rounds each; by group, the mean reward a round."""
+    rng = random.Random(3)
+    earned: dict[str, list[float]] = {"agent": [], "control": []}
+    items = []
+    for i in range(n):
+        for round in (1, 2):
+            decision = await client.decide(session, ARMS, trajectory=f"u{i}", default_arm=1)
+            by = decision["played_by"]
+            value = rng.gauss(1.0 + (effect if by == "agent" else 0.0), 0.3)
+            earned[by].append(value)
+            reward = {"trajectory": f"u{i}", "round": round, "value": value}
+            items.append({"session_id": session, "reward": reward})
+    for k in range(0, len(items), 1000):
+        await client.post("/v1/batch", json={"items": items[k : k + 1000]})
+    return {name: (len(values), sum(values) / len(values)) for name, values in earned.items()}
+
+
+async def test_lift_is_the_difference_of_the_groups_with_its_interval(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(holdout=HOLDOUT)
+        none = await client.read(f"/v1/sessions/{session}/lift")
+        assert none["lift"] is None
+        assert "30 are needed" in none["reason"]
+        earned = await visits(client, session, 0.5)
+        found = await client.read(f"/v1/sessions/{session}/lift?effect=0.01")
+        for name, (n, mean) in earned.items():
+            said = {"n_units": n // 2, "n_rounds": n, "reward": pytest.approx(mean)}
+            assert found[name] == said
+        lift = found["lift"]
+        difference = earned["agent"][1] - earned["control"][1]
+        assert lift["difference"] == pytest.approx(difference)
+        assert 0 < lift["low"] < 0.5 < lift["high"]
+        assert lift["ratio_low"] < 1.5 < lift["ratio_high"]
+        assert found["rounds_to_go"] > 300
+        assert (found["n_behind"], found["n_left_out"], found["reason"]) == (0, 0, None)
+        assert found["points"][-1]["n_rounds"] == 300
+        again = await client.read(f"/v1/sessions/{session}/lift?adjust=false")
+        assert again["lift"] == lift  # uniform has no model
+
+
+async def test_a_restart_and_an_import_sum_the_same(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(holdout=HOLDOUT)
+        await visits(client, session, 0.2, 100)
+        before = await client.read(f"/v1/sessions/{session}/lift")
+        exported = (await client.get(f"/v1/sessions/{session}/events")).content
+    async with serve() as client:
+        assert await client.read(f"/v1/sessions/{session}/lift") == before
+        typed = {"content-type": "application/x-ndjson"}
+        made = await client.post("/v1/sessions/import", content=exported, headers=typed)
+        again = await client.read(f"/v1/sessions/{made.json()['id']}/lift")
+        assert again["lift"] == pytest.approx(before["lift"])
+        assert again["agent"] == pytest.approx(before["agent"])
+
+
+async def test_a_session_without_holdout_has_no_lift(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(mode="shadow")
+        for _ in range(4):
+            await client.decide(session, ARMS, forced_arm=0)
+        found = await client.read(f"/v1/sessions/{session}/lift")
+        assert (found["lift"], found["agent"]["reward"]) == (None, None)
+        assert "no holdout" in found["reason"]
+        shadow = await client.read(f"/v1/sessions/{session}/shadow")
+        rounds = (await client.read(f"/v1/sessions/{session}/rounds"))["items"]
+        agreement = sum(one["agent_arm"] == 0 for one in rounds) / 4
+        assert (shadow["n_rounds"], shadow["agreement"]) == (4, agreement)
+        assert (shadow["expected_agent"], shadow["n_scored"]) == (None, 0)
+
+
+async def test_a_shadow_says_what_the_model_expects_of_each_choice(serve: Serve) -> None:
+    """The caller plays the worse arm, and the model finds out."""
+    async with serve() as client:
+        session = await client.create(
+            algorithm="anytime", horizon=2, mode="shadow", refit="blocking"
+        )
+        rng = random.Random(5)
+        for round in range(1, 61):
+            good = [rng.uniform(0.2, 1.0), rng.uniform(-1, 1)]
+            await client.decide(session, [good, [-good[0], good[1]]], forced_arm=1)
+            value = -2.0 * good[0] + 0.05 * rng.gauss(0, 1)
+            await client.reward(session, value=value, round=round)
+        shadow = await client.read(f"/v1/sessions/{session}/shadow")
+        assert 0 < shadow["n_scored"] < 60
+        assert shadow["expected_caller"] == pytest.approx(-1.2, abs=0.3)
+        assert shadow["expected_agent"] == pytest.approx(1.2, abs=0.3)
+        assert shadow["agreement"] < 0.5
+
+
+async def test_sums_are_brought_up_to_date_in_the_background(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from service.lift import watch
+    from tests.service.conftest import until
+
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
+    async with serve() as client:
+        session = await client.create(holdout=HOLDOUT)
+        await client.decide(session, ARMS, default_arm=0)
+
+        async def summed() -> bool:
+            with client.service.store.reader() as reader:
+                return reader.lift_sums(("", session)) is not None
+
+        await until(summed)

@@ -1,0 +1,203 @@
+"""The sums of a comparison, step by step, against all rows at once."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lhb_engine.evaluation.lift import GroupSums
+from service.api.rounds import in_force
+from service.commands.keep_lift import KeepLift
+from service.lift import steps
+from service.lift.steps import next_step
+from service.lift.sums import LiftSums
+from service.records import DecisionRow
+from service.trial import Trial
+from service.trial_records import LiftSumsRow
+from tests.service.service_harness import OK, ServiceHarness
+
+ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])
+HOLDOUT = {"share": 0.5, "policy": "uniform", "planned_rounds": 1000}
+
+
+def sum_up(harness: ServiceHarness) -> LiftSums:
+    while True:
+        with harness.store.reader() as reader:
+            step = next_step(reader, harness.session)
+            if step is None:
+                found = reader.lift_sums(harness.key)
+                assert found is not None
+                return LiftSums.loads(found.sums)
+        assert harness.run(KeepLift(harness.key, step))
+
+
+def units_of(
+    harness: ServiceHarness, default: float | None
+) -> dict[str, dict[tuple[str, int], list[float]]]:
+    """The rule written out, on all rows at once: totals by group and unit."""
+    horizon = harness.session.horizon
+    found: dict[str, dict[tuple[str, int], list[float]]] = {"agent": {}, "control": {}}
+    with harness.store.reader() as reader:
+        for trajectory in list(reader.trajectories(harness.key)):
+            key = (*harness.key, trajectory.key)
+            rounds = {one.round: one for one in reader.decisions(key, 0, 10_000)}
+            unit = {}
+            for round, one in rounds.items():
+                block = 0 if trajectory.key else (round - 1) // (2 * horizon) + 1
+                is_mixed = block > 0 and (round - 1) % (2 * horizon) < horizon - 1
+                if one.played_by in found and not is_mixed:
+                    unit[round] = (str(one.played_by), (trajectory.key, block))
+            values: dict[int, float | None] = dict.fromkeys(rounds, default)
+            for one in in_force(list(reader.measurement_log(key))):
+                span = range(one.first_round, one.last_round + 1)
+                if len({unit.get(round) for round in span}) > 1:
+                    values |= dict.fromkeys(span)
+                    continue
+                for round in span:
+                    before = values[round] or 0.0
+                    before = before if harness.session.reward_mode == "sum" else 0.0
+                    values[round] = before + one.value / len(span)
+            for round, value in values.items():
+                if round in unit and value is not None:
+                    group, name = unit[round]
+                    row = found[group].setdefault(name, [0.0, 0.0, 0.0])
+                    row[0] += 1
+                    row[1] += value
+                    row[2] += predicted(rounds[round])
+    return found
+
+
+def predicted(decision: DecisionRow) -> float:
+    scores = np.frombuffer(decision.scores)
+    return float(scores.mean()) if decision.model_version and len(scores) else 0.0
+
+
+def play(harness: ServiceHarness, rng: random.Random, n: int, given: dict[str, int]) -> None:
+    """Rounds of several trajectories; rewards come late, over spans, in pieces, or never.
+
+    `given` is each trajectory's last round that a reward has named.
+    """
+    is_sum = harness.session.reward_mode == "sum"
+    for _ in range(n):
+        name = rng.choice(list(given))
+        what: dict[str, Any] = {"contexts": ARMS + rng.random()}
+        if rng.random() < 0.1:
+            what = rng.choice([{"contexts": None}, {**what, "forced_arm": 1}])
+        decision = harness.decide(name, **what)
+        if is_sum and rng.random() < 0.8:
+            round = rng.randint(1, decision.round)
+            harness.reward(rng.gauss(1, 1), name, round=round, reward_id=f"{decision.position}")
+        elif not is_sum and decision.round > given[name] + 3:
+            first = given[name] + 1 + (rng.random() < 0.2)
+            given[name] = first + rng.randint(0, 1)
+            more = {"reward_id": f"{name}{first}"}
+            span = {"first_round": first, "last_round": given[name]}
+            harness.reward(rng.gauss(1, 1), name, **span, **more)
+            if rng.random() < 0.3:
+                again = {"correct": True, "reward_id": f"{name}{first} again"}
+                harness.reward(rng.gauss(1, 1), name, **span, **again)
+                harness.reward(9.0, name, replaces=again["reward_id"], reward_id=f"{name}{first}!")
+        if harness.session.fit_due is not None:
+            harness.finish(harness.session.fit_due, OK)
+
+
+@pytest.mark.parametrize("mode", [{}, {"default_reward": 0.5}, {"reward_mode": "sum"}])
+@pytest.mark.parametrize("trajectories", [[""], [f"u{i}" for i in range(12)], ["", "a", "b"]])
+def test_steps_of_any_size_sum_what_all_rows_say(
+    harness: ServiceHarness, mode: Any, trajectories: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, given = random.Random(7), dict.fromkeys(trajectories, 0)
+    harness.create(holdout=HOLDOUT, horizon=3, options={"L": 1}, **mode)
+    for n_rounds, n_rewards in ((1, 2), (50, 7), (2000, 1000)):
+        monkeypatch.setattr(steps, "STEP_ROUNDS", n_rounds)
+        monkeypatch.setattr(steps, "STEP_REWARDS", n_rewards)
+        play(harness, rng, 80, given)
+        sums = sum_up(harness)
+        default = 0.0 if "reward_mode" in mode else mode.get("default_reward")
+        for group, units in units_of(harness, default).items():
+            rows = np.array([row for row in units.values() if row[0]]).reshape(-1, 3)
+            expected = GroupSums.of(*rows.T)
+            found = sums.groups[group]
+            assert found.n_trajectories == expected.n_trajectories
+            np.testing.assert_allclose(found.totals, expected.totals, atol=1e-9)
+            np.testing.assert_allclose(found.products, expected.products, atol=1e-8)
+    assert sums.groups["agent"].n_trajectories > 0 < sums.groups["control"].n_trajectories
+    assert (sums.n_left_out > 0) == ("reward_mode" not in mode)
+    assert abs(sums.groups["agent"].totals[2]) > 1  # there were predictions
+
+
+def test_a_step_is_stored_once(harness: ServiceHarness) -> None:
+    """Another process may have taken the same one."""
+    harness.create(holdout=HOLDOUT)
+    harness.decide("a", contexts=ARMS)
+    harness.reward(1.0, "a", round=1)
+    with harness.store.reader() as reader:
+        one, two = (next_step(reader, harness.session) for _ in range(2))
+    assert harness.run(KeepLift(harness.key, one))  # type: ignore[arg-type]
+    assert not harness.run(KeepLift(harness.key, two))  # type: ignore[arg-type]
+    sums = sum_up(harness)
+    assert sums.rounds == 1
+
+
+def test_a_long_span_is_left_out(harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "MOST_SPAN", 4)
+    harness.create(holdout=HOLDOUT, horizon=50)
+    for _ in range(10):
+        harness.decide("a", contexts=ARMS)
+    harness.reward(9.0, "a", first_round=1, last_round=5)
+    harness.reward(4.0, "a", first_round=6, last_round=9)
+    sums = sum_up(harness)
+    assert (sums.rounds, sums.n_left_out) == (4, 1)
+
+
+def test_a_shadow_is_compared_where_there_was_a_choice(harness: ServiceHarness) -> None:
+    harness.create(mode="shadow", options={"L": 1})
+    agree, scores = 0, []
+    for round in range(1, 41):
+        contexts = ARMS[:1] if round % 10 == 0 else np.roll(ARMS, round, axis=0)
+        decision = harness.decide(contexts=contexts, forced_arm=0)
+        harness.reward(1.0, round=round)
+        if harness.session.fit_due is not None:
+            harness.finish(harness.session.fit_due, OK)
+        if round % 10:
+            agree += decision.agent_arm == 0
+            if decision.model_version:
+                row = np.frombuffer(decision.scores)
+                scores.append((row[0], row[decision.agent_arm]))
+    shadow = sum_up(harness).shadow
+    assert (shadow.n_rounds, shadow.n_agree, shadow.n_scored) == (36, agree, len(scores))
+    caller, agent = np.sum(scores, axis=0)
+    assert (shadow.score, shadow.agent_score) == pytest.approx((caller, agent))
+    assert 0 < agree < 36 > len(scores) > 0
+    assert agent > caller
+
+
+def test_the_line_keeps_a_bounded_number_of_points() -> None:
+    rng = np.random.default_rng(1)
+    sums, trial = LiftSums(), Trial(share=0.5)
+    for i in range(40_000):
+        sums.move("agent", steps.NOTHING, (1.0, 1.0 + rng.normal(), 0.0))
+        sums.move("control", steps.NOTHING, (1.0, rng.normal(), 0.0))
+        sums.add_point(trial, float(i))
+    rounds = [point[0] for point in sums.points]
+    assert 100 <= len(rounds) <= 200
+    assert rounds == sorted(rounds)
+    assert LiftSums.loads(sums.dumps()).points == sums.points
+
+
+def test_sums_are_stored_with_their_watermarks(harness: ServiceHarness) -> None:
+    harness.create(holdout=HOLDOUT)
+    for _ in range(3):
+        harness.decide("a", contexts=ARMS)
+    harness.reward(1.0, "a", round=2)
+    sum_up(harness)
+    with harness.store.reader() as reader:
+        row = reader.lift_sums(harness.key)
+        assert isinstance(row, LiftSumsRow)
+        assert row[:5] == (*harness.key, 0, 3, 1)
+        assert reader.unsummed(("", ""), 10) == []
+    harness.decide("a", contexts=ARMS)
+    with harness.store.reader() as reader:
+        assert reader.unsummed(("", ""), 10) == [harness.key]
+        assert reader.unsummed(harness.key, 10) == []

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import Depends, FastAPI
@@ -49,10 +50,14 @@ from service.web.error_answers import ERROR_ANSWERS
 from service.web.full_tenants import FullTenants
 from service.web.key_watch import KeyWatch
 from service.web.middleware import Middleware
+from service.web.rate_limit import RateLimit
 from service.web.roles import refuse_by_role
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 from service.writer.slices import Slices
+
+if TYPE_CHECKING:
+    from service.web.shared_rates import SharedRates
 
 DESCRIPTION = """
 Decisions whose rewards come late, mixed together and without saying which action earned them.
@@ -132,11 +137,14 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         await full_tenants.start()
         lift_watch = LiftWatch(service)
         lift_watch.start()
+        sharing = start_sharing(app.outer_middleware.rates, settings)
         log_start("server", settings)
         try:
             yield
         finally:
             await lift_watch.close()
+            if sharing is not None:
+                await sharing.close()
             await watch.close()
             await full_tenants.close()
             await sweeper.close()
@@ -197,6 +205,15 @@ def start_service(
     service = Service(settings, store, agents, writer, Slices(writer), fits, metrics, abandon)
     metrics.scraped.append(ScrapedMetrics(service))
     return service
+
+
+def start_sharing(rates: RateLimit | None, settings: Settings) -> "SharedRates | None":
+    """Share the counts of a limit of requests with the other servers on a PostgreSQL."""
+    if rates is None or is_sqlite(settings.database_url):
+        return None
+    from service.web.shared_rates import SharedRates
+
+    return SharedRates(settings.database_url, rates)
 
 
 def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics) -> Fits:

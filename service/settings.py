@@ -124,8 +124,8 @@ class Settings(BaseSettings):
     requests_per_second: float = Field(
         default=0.0,
         ge=0,
-        description="maximum rate of each key (of each address while there are no keys), counted "
-        "by each server process; 0: unlimited",
+        description="maximum rate of each key (of each address while there are no keys), of all "
+        "servers on a database together; 0: unlimited",
     )
     request_burst: int = Field(
         default=100,

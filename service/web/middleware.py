@@ -59,6 +59,8 @@ class Middleware:
     ----------
     service : Service
         The running service; to be set at start-up.
+    rates : RateLimit or None
+        Counts each caller's requests, if there is a limit.
     """
 
     service: Service
@@ -78,7 +80,7 @@ class Middleware:
         self._logs_requests = settings.log_requests
         self._tracing = tracing
         per_second = settings.requests_per_second
-        self._rates = RateLimit(per_second, settings.request_burst) if per_second else None
+        self.rates = RateLimit(per_second, settings.request_burst) if per_second else None
         self._deadlines = BodyDeadlines(settings.body_timeout_seconds)
         self._guard = BrowserGuard(settings.allowed_hosts)
         self._memory = BodyMemory(max(settings.max_bodies_bytes, settings.max_body_bytes))
@@ -123,8 +125,8 @@ class Middleware:
             scope["lhb.tenant"] = access.tenant
             if access is EVERYBODY:
                 self._guard.check(headers, scope)
-            if self._rates is not None:
-                self._rates.count(scope, is_keyed=self._keys.is_closed)
+            if self.rates is not None:
+                self.rates.count(scope, is_keyed=self._keys.is_closed)
             body.check_length(headers)
             hot = find_handler(scope)
             if (hot is None or not is_id(hot[2])) and is_by_name(scope):

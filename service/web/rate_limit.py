@@ -8,7 +8,6 @@ from math import ceil
 from starlette.types import Scope
 
 from service.problems import Problem, ProblemCode
-from service.web.api_keys import read_authorization
 
 N_CALLERS = 65_536  # remembered; the least recent one is dropped and then starts with a full burst
 LIMITED_PREFIX = "/v1/"
@@ -18,7 +17,8 @@ class RateLimit:
     """The generic cell rate algorithm (GCRA).
 
     One time per caller is kept, its theoretical arrival time: the time at which the next request
-    would come if all had come evenly at the allowed rate. Every server process counts by itself.
+    would come if all had come evenly at the allowed rate. A process counts by itself; what others
+    on the same database have let through, it hears from `SharedRates`.
 
     Parameters
     ----------
@@ -28,6 +28,12 @@ class RateLimit:
         Requests at once after a pause; at least 1.
     clock : callable
         Returns monotonic seconds.
+
+    Attributes
+    ----------
+    to_tell : dict or None
+        How many requests of each caller were let through since somebody emptied it; None if nobody
+        wants to know.
     """
 
     def __init__(
@@ -36,7 +42,8 @@ class RateLimit:
         self._interval = 1 / per_second
         self._ahead = burst / per_second
         self._clock = clock
-        self._times: OrderedDict[str | bytes, float] = OrderedDict()
+        self._times: OrderedDict[str, float] = OrderedDict()
+        self.to_tell: dict[str, int] | None = None
 
     def count(self, scope: Scope, *, is_keyed: bool) -> None:
         """Count a request, if its path is limited.
@@ -55,7 +62,11 @@ class RateLimit:
         if scope["path"].startswith(LIMITED_PREFIX):
             self.count_caller(_caller(scope, is_keyed))
 
-    def count_caller(self, caller: str | bytes) -> None:
+    def count_elsewhere(self, caller: str, n: int) -> None:
+        """Count requests that another process has let through."""
+        self._set(caller, max(self._times.get(caller, 0.0), self._clock()) + n * self._interval)
+
+    def count_caller(self, caller: str) -> None:
         """Count a request of this caller; raises what `count` raises."""
         now = self._clock()
         at = max(self._times.get(caller, 0.0), now) + self._interval
@@ -63,16 +74,19 @@ class RateLimit:
         if wait > 1e-9:
             detail = f"at most {1 / self._interval:g} requests a second"
             raise Problem(ProblemCode.TOO_MANY_REQUESTS, detail, retry_after=ceil(wait))
+        self._set(caller, at)
+        if self.to_tell is not None and (caller in self.to_tell or len(self.to_tell) < N_CALLERS):
+            self.to_tell[caller] = self.to_tell.get(caller, 0) + 1
+
+    def _set(self, caller: str, at: float) -> None:
         self._times[caller] = at
         self._times.move_to_end(caller)
         if len(self._times) > N_CALLERS:
             self._times.popitem(last=False)
 
 
-def _caller(scope: Scope, is_keyed: bool) -> str | bytes:
+def _caller(scope: Scope, is_keyed: bool) -> str:
     if is_keyed:
-        return read_authorization(scope)[
-            1
-        ]  # not the whole header, whose scheme and spaces may vary
+        return str(scope["lhb.access"].key_id)
     client = scope.get("client")
     return "" if client is None else str(client[0])

@@ -55,7 +55,9 @@ class ClaimableFit(NamedTuple):
 
 
 @asynccontextmanager
-async def listening(url: str, role: str, **options: str) -> AsyncIterator[Connection]:
+async def listening(
+    url: str, role: str, channel: str = CHANNEL, **options: str
+) -> AsyncIterator[Connection]:
     """Open a connection that is notified of every change of a due fit or wake-up time.
 
     Parameters
@@ -64,6 +66,8 @@ async def listening(url: str, role: str, **options: str) -> AsyncIterator[Connec
         ``postgresql://...``
     role : str
         What the connection is for; part of its application name.
+    channel : str
+        Another one: of what is notified there instead.
     **options : str
         Server settings of the connection.
 
@@ -81,7 +85,7 @@ async def listening(url: str, role: str, **options: str) -> AsyncIterator[Connec
         )
     async with connection:
         with translated():
-            await connection.execute(f"listen {CHANNEL}")
+            await connection.execute(f"listen {channel}")
             yield connection
 
 

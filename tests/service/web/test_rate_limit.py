@@ -57,6 +57,30 @@ def test_it_says_when_to_come_again_and_that_is_true() -> None:
     counter.rates.count_caller("a")
 
 
+def test_what_others_let_through_is_counted_and_what_they_let_through_too_much_is_owed() -> None:
+    counter = Counter(10.0, 5)
+    counter.rates.count_elsewhere("a", 3)
+    assert counter.allowed("a") == 2
+    assert counter.allowed("b") == 5
+    counter.rates.count_elsewhere("a", 7)  # of 12 in all, 7 are too many
+    counter.now += 0.7
+    assert counter.allowed("a") == 0
+    counter.now += 0.1
+    assert counter.allowed("a") == 1
+    assert counter.rates.to_tell is None
+
+
+def test_only_what_was_let_through_is_told_and_for_a_bounded_number_of_callers() -> None:
+    counter = Counter(10.0, 5)
+    counter.rates.to_tell = {}
+    assert counter.allowed("a", 9) == 5
+    counter.rates.count_elsewhere("a", 3)
+    assert counter.rates.to_tell == {"a": 5}
+    for i in range(N_CALLERS + 10):
+        counter.rates.count_caller(str(i))
+    assert len(counter.rates.to_tell) == N_CALLERS
+
+
 def test_callers_that_come_and_go_are_forgotten() -> None:
     counter = Counter(1.0, 1)
     for i in range(N_CALLERS + 10):

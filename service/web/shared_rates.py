@@ -1,0 +1,86 @@
+"""One limit of requests for all servers on a PostgreSQL: each tells the others what it let through.
+
+Once a second, by a notification, so that no request waits for the database and nothing is stored.
+What a caller gets from all servers together is the rate; what they let through before they hear of
+each other is owed, and paid by later requests.
+"""
+
+import asyncio
+import contextlib
+import json
+from secrets import token_hex
+
+import structlog
+
+from service.problems import Unavailable
+from service.storage.postgres.deadlines import ANSWER_SECONDS
+from service.storage.postgres.errors import translated
+from service.storage.postgres.fit_claims import Connection, listening
+from service.web.rate_limit import RateLimit
+
+log = structlog.get_logger()
+CHANNEL = "lhb_rates"
+TELL_SECONDS = 1.0
+MOST_CALLERS = 100  # in a notification, which has at most 8000 bytes
+
+
+class SharedRates:
+    """Tells other servers what this one let through, and counts what they did.
+
+    Without the database every server goes on by itself, and tells the others later.
+
+    Parameters
+    ----------
+    url : str
+        ``postgresql://...``
+    rates : RateLimit
+    """
+
+    def __init__(self, url: str, rates: RateLimit) -> None:
+        self._url, self._rates = url, rates
+        self._me = token_hex(8)
+        rates.to_tell = {}
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        pause = 0.1
+        while True:
+            try:
+                async with listening(self._url, "rates", CHANNEL) as connection:
+                    pause = 0.1
+                    while True:
+                        await self._hear(connection)
+                        async with asyncio.timeout(ANSWER_SECONDS):
+                            await self._tell(connection)
+            except (Unavailable, TimeoutError) as error:
+                log.warning("rates_not_shared", reason=str(error))
+            await asyncio.sleep(pause)
+            pause = min(5.0, 2 * pause)
+
+    async def _hear(self, connection: Connection) -> None:
+        with translated():
+            async for heard in connection.notifies(timeout=TELL_SECONDS):
+                sender, counts = json.loads(heard.payload)
+                if sender != self._me:
+                    for caller, n in counts.items():
+                        self._rates.count_elsewhere(caller, n)
+
+    async def _tell(self, connection: Connection) -> None:
+        """Send the counts; what cannot be sent stays for the next time."""
+        counts = self._rates.to_tell or {}
+        callers = list(counts)
+        for start in range(0, len(callers), MOST_CALLERS):
+            part = {caller: counts[caller] for caller in callers[start : start + MOST_CALLERS]}
+            text = json.dumps([self._me, part])
+            with translated():
+                await connection.execute("select pg_notify($1, $2)", (CHANNEL, text))
+            for caller, n in part.items():
+                counts[caller] -= n  # more may have come meanwhile
+                if not counts[caller]:
+                    del counts[caller]

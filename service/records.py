@@ -67,6 +67,7 @@ class SessionRow:
     append_token: str | None = None  # of the log that is being appended in slices
     names: Text | None = None  # JSON of its `Names`; None: it has none
     trial: Text | None = None  # JSON of its `Trial`; None: its agent plays every round
+    keep_contexts: bool = False  # whether decisions keep the contexts of all arms
 
     @property
     def key(self) -> SessionKey:
@@ -139,6 +140,7 @@ class DecisionRow(NamedTuple):
     at: Time
     played_by: str | None = None  # in a session with a trial: see `service.trial.PlayedBy`
     agent_arm: Count | None = None  # there, the arm that the agent chose
+    contexts: bytes | None = None  # of all arms, where they are kept: see `service.kept_contexts`
 
     @property
     def event_id(self) -> str:

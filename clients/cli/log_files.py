@@ -25,6 +25,7 @@ import numpy as np
 from lhb_engine.evaluation.log_block import NO_ARM, Block
 
 BLOCK_ROUNDS = 4096
+CHOSEN = ("arm", "propensity", "context", "contexts")  # of a decision with an action
 
 
 class LogError(ValueError):
@@ -102,11 +103,13 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
 
     The file has them by trajectory, and rewards after their decisions: a first pass keeps the
     rewards, and where each round stands. A reward over a span of rounds belongs to no single round
-    and is left out. Of a reward that was corrected, the last value counts.
+    and is left out. Of a reward that was corrected, the last value counts. A voided decision was
+    never shown: its round is one without action.
     """
     # trajectory, round and value, by the position of the first value
     values: dict[int, tuple[str, int, float]] = {}
     places: list[tuple[int, int]] = []  # position in the session, and in the file
+    voids: set[tuple[str, int]] = set()
     with path.open("rb") as file:
         at = 0
         for line in file:
@@ -116,6 +119,8 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                 values[root] = record["trajectory"], record["first_round"], record["value"]
             elif record["record"] == "decision":
                 places.append((record["position"], at))
+            elif record["record"] == "void":
+                voids.add((record["trajectory"], record["round"]))
             at += len(line)
         rewards: dict[tuple[str, int], float] = {}
         for trajectory, number, value in values.values():  # in sum mode a round has several
@@ -123,14 +128,11 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
         for _, place in sorted(places):
             file.seek(place)
             record = json.loads(file.readline())
-            yield {
-                "arm": record["arm"],
-                "reward": rewards.get((record["trajectory"], record["round"])),
-                "propensity": record["propensity"],
-                "context": record["context"] or None,
-                "contexts": record.get("contexts"),
-                "trajectory": record["trajectory"],
-            }
+            key = record["trajectory"], record["round"]
+            row = {"reward": rewards.get(key), "trajectory": record["trajectory"]}
+            if key not in voids and record["arm"] is not None:
+                row |= {name: record.get(name) for name in CHOSEN}
+            yield row
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:

@@ -86,6 +86,7 @@ class SessionAnswer(TypedDict):
     arms: list[str] | None
     mode: Literal["live", "shadow"]
     holdout: HoldoutAnswer | None
+    keep_contexts: bool
     created_at: str
     archived: bool
     n_rounds: int

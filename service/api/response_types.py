@@ -88,6 +88,7 @@ class SessionAnswer(BaseModel):
     arms: list[str] | None
     mode: Mode
     holdout: HoldoutAnswer | None
+    keep_contexts: bool
     created_at: str
     archived: bool
     n_rounds: int

@@ -111,6 +111,13 @@ class SessionBody(TypedDict, total=False):
     ]
     mode: ModeField
     holdout: HoldoutBody | None
+    keep_contexts: Annotated[
+        bool,
+        Field(
+            description="keep the contexts of all arms, so that other agents can be evaluated on "
+            "an export; default false"
+        ),
+    ]
 
 
 @with_config(strict({"archived": True}))

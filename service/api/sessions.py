@@ -26,7 +26,7 @@ from service.trial import HOLDOUT_DEFAULTS, trial_of
 router = APIRouter(tags=["sessions"])
 # the same body, said or not said; a session from before there were these has none of them
 UNSAID: dict[str, Any] = {"features": None, "categories": ONE_HOT, "arms": None}
-UNSAID |= {"mode": "live", "holdout": None}
+UNSAID |= {"mode": "live", "holdout": None, "keep_contexts": False}
 NOTHING = object()
 
 
@@ -56,6 +56,7 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
         "refit": session.refit,
         **names_answer(session),
         **trial_answer(session),
+        "keep_contexts": session.keep_contexts,
         "created_at": timestamp(session.created_at),
         "archived": session.archived_at is not None,
         "n_rounds": session.n_rounds,

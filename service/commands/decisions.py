@@ -14,6 +14,7 @@ from service.commands.reward_rounds import Reward
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import after_decision, is_between_boundaries, is_blocked
+from service.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
 from service.names import Context
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, SessionRow
@@ -86,9 +87,13 @@ class Decide(Command[Taken | Blocked]):
         return (
             is_between_boundaries(session)
             and (type(self.contexts) is not list or are_few(self.contexts))
+            and not (session.keep_contexts and self._n_numbers(session) > FEW_NUMBERS)
             and (not self.rewards or are_brief(uow, session, self.rewards))
             and (uow.can_read or self.agents.has(session))
         )
+
+    def _n_numbers(self, session: SessionRow) -> int:
+        return 0 if self.contexts is None else len(self.contexts) * session.dim
 
     def __call__(self, uow: UnitOfWork) -> Taken | Blocked:
         """Check, write the rewards, then take the decision; a Problem leaves nothing written."""
@@ -102,6 +107,8 @@ class Decide(Command[Taken | Blocked]):
             refuse_archived(session)
         if self.limits.trajectories:
             self.limits.refuse_trajectory(uow, session, key)
+        if self.contexts is not None and session.keep_contexts:
+            refuse_too_many(session, len(self.contexts))
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not None and contexts is not None:
@@ -183,6 +190,7 @@ class Decide(Command[Taken | Blocked]):
             at,
             played_by,
             agent_arm,
+            pack(contexts) if session.keep_contexts and contexts is not None else None,
         )
         uow.add_decision(decision)
         count_one(uow.effects.n_decisions, session.tenant)

@@ -133,6 +133,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             created_as=asked["name"],
             names=first_names(asked),
             trial=new_trial(asked.get("mode", "live"), asked.get("holdout")),
+            keep_contexts=asked.get("keep_contexts", False),
         )
 
 

@@ -211,6 +211,7 @@ def session_of(row: Any) -> SessionRow:
     values = dict(zip(COLUMNS["sessions"], row, strict=True))
     values["options"] = json.loads(values["options"])
     values["schedule"] = Schedule.loads(values["schedule"])
+    values["keep_contexts"] = bool(values["keep_contexts"])  # SQLite stores an integer
     return SessionRow(**values)
 
 

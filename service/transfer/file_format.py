@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
+from service.kept_contexts import unpack
 from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow, VoidRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
@@ -52,6 +53,8 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
     for name in ("names", "trial"):
         if header[name] is None:
             del header[name]  # a release from before there was such a thing reads the file
+    if not session.keep_contexts:
+        del header["keep_contexts"]
     header["schedule"] = json.loads(session.schedule.dumps())
     del header["schedule"]["seen"]  # an import works it out
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
@@ -102,6 +105,11 @@ def decision_record(decision: DecisionRow) -> dict[str, Any]:
     values["explored"], values["forced"] = bool(decision.explored), bool(decision.forced)
     if decision.played_by is None:
         del values["played_by"], values["agent_arm"]
+    if decision.contexts is None:
+        del values["contexts"]
+    else:
+        dim = len(values["context"])
+        values["contexts"] = unpack(decision.contexts, dim).tolist()
     return {"record": "decision", **values}
 
 

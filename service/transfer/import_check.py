@@ -17,6 +17,7 @@ from service.due_fits import OUT_OF_TURN
 from service.names import check_stored_names
 from service.problems import Problem
 from service.records import SessionRow, TrajectoryRow
+from service.transfer.import_choice import check_choice
 from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Rounds, in_order, open_window, windows_until
@@ -124,7 +125,7 @@ class ImportCheck:
         check(event_id not in trajectory.event_ids, "client_event_id", "it stands twice")
         fits = (record["digest"] is None) == (event_id is None)
         check(fits, "digest", "a digest belongs to a client's event id")
-        self._choice(record)
+        check_choice(self._session, record)
         trajectory.positions.append(record["position"])
         trajectory.times.append(record["at"])
         trajectory.measured.append(0)
@@ -135,24 +136,6 @@ class ImportCheck:
             trajectory.event_ids.add(event_id)
         self._session.n_rounds += 1
         self._newest = max(self._newest, (version, self.line))
-
-    def _choice(self, record: dict[str, Any]) -> None:
-        arm, dim, n_arms = record["arm"], len(record["context"]), len(record["scores"])
-        acted, is_chosen = arm is not None, arm is not None and not record["forced"]
-        check(dim == (self._session.dim if acted else 0), "context", f"it has {dim} numbers")
-        check(arm < n_arms if acted else n_arms == 0, "arm" if acted else "scores", "no such arm")
-        check(acted or record["arm_id"] is None, "arm_id", "a round without action has none")
-        check(acted or not record["forced"], "forced", "a round without action is not forced")
-        by, agent_arm = record.get("played_by"), record.get("agent_arm")
-        fits = (record["propensity"] is not None) == is_chosen or (by == "control" and acted)
-        check(fits, "propensity", "there is one exactly where the agent chose")
-        check(by is None or self._session.trial is not None, "played_by", "there is no trial")
-        fits = by is None or (by == "agent") == (not record["forced"]) or not acted
-        check(fits, "played_by", "not as the choice")
-        check((agent_arm is None) == (by is None or not acted), "agent_arm", "not as played_by")
-        fits = agent_arm is None or (agent_arm == arm if by == "agent" else agent_arm < n_arms)
-        check(fits, "agent_arm", "no such arm")
-        check(is_chosen or not record["explored"], "explored", "the agent did not choose")
 
     def _measurement_record(self, record: dict[str, Any]) -> None:
         trajectory = self._trajectories.get(record["trajectory"])

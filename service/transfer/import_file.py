@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from pydantic_core import to_json
 
+from service.kept_contexts import pack
 from service.problems import Problem, ProblemCode
 from service.records import (
     DecisionRow,
@@ -184,6 +185,8 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
             record["digest"] = None if digest is None else bytes.fromhex(digest)
             for name in ("context", "scores"):
                 record[name] = np.array(record[name], dtype=np.float64).tobytes()
+            if "contexts" in record:
+                record["contexts"] = pack(np.array(record["contexts"], dtype=np.float64))
             yield DecisionRow(*owner, **record)
         elif kind == "measurement":
             n_measurements[record["trajectory"]] += 1

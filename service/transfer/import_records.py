@@ -78,6 +78,7 @@ SESSION = _record_of(
     refit=Refit,
     names=NotRequired[Text | None],  # a file from before there were names has none
     trial=NotRequired[Text | None],
+    keep_contexts=NotRequired[bool],
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
     ),
@@ -90,6 +91,7 @@ DECISION = _record_of(
     digest=Digest | None,
     context=list[Number],
     scores=list[float],
+    contexts=NotRequired[list[list[Number]]],
     played_by=NotRequired[PlayedBy | None],  # both only where a trial is
     agent_arm=NotRequired[Count | None],
 )

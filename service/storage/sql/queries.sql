@@ -22,9 +22,11 @@ where fit_due is not null or wake_at is not null
 select count(*) from (select 1 from sessions where tenant = $1 limit $2) s
 
 -- name: stored_by_tenant
--- about: a decision has its context and some 250 bytes, with indices; a measurement 150
+-- about: a decision has its context and some 250 bytes, with indices; a measurement 150. Where the
+-- contexts of all arms are kept, ten arms are assumed
 select tenant, sum(n_bytes) from (
-    select tenant, n_rounds * (8.0 * dim + 250) + n_measurements * 150.0 as n_bytes
+    select tenant, n_rounds * (8.0 * dim * case when keep_contexts then 11 else 1 end + 250)
+        + n_measurements * 150.0 as n_bytes
     from {all_of_sessions}
     union all
     select tenant, length(settled) + coalesce(length(seen), 0) from kept_sums) s

@@ -1,6 +1,7 @@
 """Cache of the sessions' agents, rebuilt from stored state whenever that has changed."""
 
 import json
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -19,8 +20,8 @@ from service.writer.unit_of_work import UnitOfWork
 MOST_BYTES = 2**28  # of the arrays and states of all cached agents
 LEAST_BYTES = 4096  # that any agent counts as
 MOST_KNOWN = 20_000  # sessions of which `deciding` remembers what decides
-# by session and its number of fits: from and until which round what decides
-_decides: dict[tuple[SessionKey, float, int], tuple[int, float, Deciding]] = {}
+# by session, its number of fits and its options: from and until which round what decides
+_decides: dict[tuple[SessionKey, float, int, str | None], tuple[int, float, Deciding]] = {}
 
 
 def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
@@ -54,7 +55,7 @@ def deciding(reader: Reader, session: SessionRow) -> Deciding:
     """
     if ALGORITHMS[session.algorithm].learns_within_epoch and session.estimate:
         return "in_use"
-    version = (session.key, session.created_at, session.n_estimates)
+    version = (session.key, session.created_at, session.n_estimates, session.changes)
     since, until, known = _decides.get(version, (0, 0, "none"))
     if since <= session.n_rounds < until:
         return known
@@ -97,8 +98,8 @@ class Agents:
         """Return the session's agent as of this transaction."""
         key = session.key
         live = uow.agents.get(key)
-        if live is None:
-            before = self._agents.get(key)
+        if live is None or live.changes != session.changes:
+            before = live or self._agents.get(key)
             live = uow.agents[key] = self._current(uow, session, before)
             if before is not live or live.counted is not live.state:
                 live.counted = live.state
@@ -110,18 +111,26 @@ class Agents:
         """Return whether the session's agent is cached and known to be current without a read."""
         live = self._agents.get(session.key)
         learns = ALGORITHMS[session.algorithm].learns_within_epoch
-        return live is not None and not learns and live.n_estimates == session.n_estimates
+        if live is None or learns or live.changes != session.changes:
+            return False
+        return live.n_estimates == session.n_estimates
 
     def _current(self, uow: UnitOfWork, session: SessionRow, live: LiveAgent | None) -> LiveAgent:
         """Return a cached agent if it is still the session's, or a new one."""
+        state: str | None = None
         if ALGORITHMS[session.algorithm].learns_within_epoch:
             state = uow.agent_state(session.key)
-            if live is None or live.state != state:
-                live = LiveAgent(build_agent(session, state), session.n_estimates, state)
-        elif live is None or live.n_estimates != session.n_estimates:
-            state = uow.agent_state(session.key)
-            live = LiveAgent(build_agent(session, state), session.n_estimates, state)
-        return live
+            is_current = live is not None and live.state == state
+        else:
+            is_current = live is not None and live.n_estimates == session.n_estimates
+            state = None if is_current else uow.agent_state(session.key)
+        if live is None or not is_current:
+            agent = build_agent(session, state)
+            return LiveAgent(agent, session.n_estimates, state, session.changes)
+        if live.changes == session.changes:
+            return live
+        agent = build_agent(session, live.agent.state())  # with other options
+        return replace(live, agent=agent, changes=session.changes)
 
     def observe(
         self,

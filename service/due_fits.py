@@ -43,6 +43,7 @@ class DueFit:
     due_at: float
     attempts: int = 0  # that failed
     retry_at: float | None = None  # earliest time of the next attempt
+    revision: int = 0  # of the session's options (`OptionChanges`)
 
     @property
     def key(self) -> int:
@@ -65,7 +66,12 @@ class DueFit:
             "due_at": self.due_at,
             "attempts": self.attempts,
             "retry_at": self.retry_at,
+            **self.options_json(),
         }
+
+    def options_json(self) -> dict[str, int]:
+        """Return which options the fit has; nothing if the session's have never changed."""
+        return {"revision": self.revision} if self.revision else {}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "DueFit":

@@ -66,6 +66,7 @@ class SessionRow:
     created_as: str | None = None
     append_token: str | None = None  # of the log that is being appended in slices
     names: Text | None = None  # JSON of its `Names`; None: it has none
+    changes: Text | None = None  # JSON of its `OptionChanges`; None: its options never changed
     trial: Text | None = None  # JSON of its `Trial`; None: its agent plays every round
     keep_contexts: bool = False  # whether decisions keep the contexts of all arms
 
@@ -79,6 +80,7 @@ class SessionRow:
         """About how many bytes of memory the row takes."""
         lists = sum(len(value) for value in self.options.values() if isinstance(value, list))
         texts = len(self.request) + len(self.names or "") + len(self.trial or "")
+        texts += len(self.changes or "")
         return ROW_BYTES + texts + NUMBER_BYTES * lists
 
     @property

@@ -21,6 +21,7 @@ from service.agent_cache import build_agent
 from service.due_fits import DueFit
 from service.fits.history import read_history
 from service.fits.job import fingerprint
+from service.option_changes import at_revision, changes_of
 from service.records import DecisionRow, EstimateRow, SessionRow
 from service.storage.reader import Reader
 from service.trial import trial_of
@@ -93,7 +94,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
         if stored.theta is not None:
             states[record.model_version] = agent.state()
             before = json.loads(record.manifest)["measured"]
-    agents = {version: build_agent(session, state) for version, state in states.items()}
+    agents = _Agents(session, states)
     last = 0
     for trajectory in reader.trajectories(session.key):
         rounds = 0
@@ -126,11 +127,30 @@ def _decisions(reader: Reader, session: SessionRow, trajectory: str) -> Iterator
         after = page[-1].round
 
 
+class _Agents:
+    """The agents that decided, by version of the model and revision of the session's options."""
+
+    def __init__(self, session: SessionRow, states: dict[int, dict[str, Any]]) -> None:
+        self._session, self._states = session, states
+        self._changes = changes_of(session.changes)
+        self._agents: dict[tuple[int, int], Agent] = {}
+
+    def of(self, decision: DecisionRow) -> Agent | None:
+        """Return the agent that took a decision; None if there is no such version."""
+        version, revision = decision.model_version, self._changes.revision_of(decision.position)
+        if version not in self._states:
+            return None
+        if (version, revision) not in self._agents:
+            session = at_revision(self._session, revision)
+            self._agents[version, revision] = build_agent(session, self._states[version])
+        return self._agents[version, revision]
+
+
 def _decide_again(
-    session: SessionRow, agents: dict[int, Agent], decision: DecisionRow, replay: SessionReplay
+    session: SessionRow, agents: "_Agents", decision: DecisionRow, replay: SessionReplay
 ) -> None:
     replay.n_decisions += 1
-    agent = agents.get(decision.model_version)
+    agent = agents.of(decision)
     if agent is None:
         replay.differences.append(f"{_name(decision)}: no estimate {decision.model_version}")
         return
@@ -188,6 +208,8 @@ def _refit(
     known = manifest["measured"], manifest["decided"], manifest["closed_at"]
     due = DueFit(window, *known, manifest["reason"], 0.0)
     history = read_history(reader, session, window, due)
+    if session.changes is not None:
+        agent = build_agent(at_revision(session, manifest.get("revision", 0)), agent.state())
     again = agent.checked_fit(replace(history, measured_before=measured_before)).to_json()
     said = json.loads(record.estimate or "{}")
     before = {name: value for name, value in stored.to_json().items() if name in said}

@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from service.agent_cache import Agents
-from service.commands.sessions import ChangeSession, unknown_session
+from service.commands.change_session import ChangeSession
+from service.commands.sessions import unknown_session
 from service.problems import Problem
 from service.records import SessionRow
 from service.settings import Settings

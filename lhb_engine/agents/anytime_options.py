@@ -17,24 +17,27 @@ class AnytimeOptions(Options):
     epsilon: float = field(
         default=0.0,
         metadata={
+            "changeable": True,
             "description": "Probability of a uniformly random arm in every "
             "round. Propensities take it into "
-            "account, for off-policy evaluation."
+            "account, for off-policy evaluation.",
         },
     )
     memory: int | None = field(
         default=None,
         metadata={
+            "changeable": True,
             "description": "Number of the session's last rounds that a fit uses, "
             "all trajectories together; "
-            "null: all rounds. For environments that change."
+            "null: all rounds. For environments that change.",
         },
     )
     most_stale: float = field(
         default=MOST_STALE,
         metadata={
+            "changeable": True,
             "description": "A fit is due out of turn when more than this share of the rewards came "
-            "since the last one, as when a month's rewards come at once; 1: never."
+            "since the last one, as when a month's rewards come at once; 1: never.",
         },
     )
     signed: bool = field(default=False, metadata={"description": "Allow negative lag weights."})

@@ -127,3 +127,10 @@ class SessionPatch(TypedDict, total=False):
     name: Name
     archived: bool
     mode: ModeField
+    options: Annotated[
+        dict[str, Any],
+        Field(
+            max_length=100, description="options that mean no new model; others stay as they are"
+        ),
+    ]
+    reward_wait_seconds: WaitSeconds

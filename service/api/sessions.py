@@ -14,7 +14,8 @@ from service.api.documentation import documented, takes
 from service.api.paging import LIMIT, cut, page
 from service.api.response_types import SessionAnswer, SessionPage
 from service.api.session_bodies import SESSION_DEFAULTS
-from service.commands.sessions import ChangeSession, CreateSession, DeleteSession, unknown_session
+from service.commands.change_session import ChangeSession
+from service.commands.sessions import CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
 from service.names import ONE_HOT, names_of
 from service.records import SessionRow
@@ -210,7 +211,7 @@ async def get_session(session_id: str, request: Request) -> Response:
 
 @router.patch(
     "/v1/sessions/{session_id}",
-    summary="Rename or archive a session, or change its mode",
+    summary="Rename or archive a session, or change its mode or options",
     responses=documented({200: SessionAnswer}, 404, 409),
     openapi_extra=takes(PATCH),
 )
@@ -219,11 +220,14 @@ async def patch_session(session_id: str, request: Request) -> Response:
 
     An archived session takes no decisions and no rewards. In `mode` "shadow" the caller plays its
     own arm, `forced_arm`, and the agent's choice is logged beside it; "live" lets the agent play.
+    `options` that mean no new model may change (`changeable` in /v1/algorithms), and so may
+    `reward_wait_seconds`. What was learned stays.
     """
     service = service_of(request)
     changes = PATCH.read(await request.body())
     key = (tenant_of(request), session_id)
-    change = ChangeSession(key, dict(changes), actor_of(request))
+    allowed = allowed_cost(service.settings)
+    change = ChangeSession(key, dict(changes), actor_of(request), allowed)
     session = await service.writer.submit(change)
     return json_response(await written_session(service, session))
 

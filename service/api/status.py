@@ -31,7 +31,7 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
     schema["additionalProperties"] = False
     for field in fields(agent.options_type):
         described = schema["properties"][field.name]
-        described.update({k: v for k, v in field.metadata.items() if isinstance(v, str)})
+        described.update({k: v for k, v in field.metadata.items() if isinstance(v, str | bool)})
         if field.default is not MISSING and isinstance(field.default, str | int | float | None):
             described["default"] = field.default
     return {

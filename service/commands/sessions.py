@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lhb_engine.agents import ALGORITHMS, Agent, OptionError
@@ -19,7 +19,7 @@ from service.names import ONE_HOT, Names, check_names
 from service.problems import Problem, ProblemCode
 from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session_ids import has_form_of_id, new_id
-from service.trial import new_trial, trial_of
+from service.trial import new_trial
 from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
@@ -135,37 +135,6 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             trial=new_trial(asked.get("mode", "live"), asked.get("holdout")),
             keep_contexts=asked.get("keep_contexts", False),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeSession(SessionCommand[SessionRow]):
-    """Command: rename, archive or take out of the archive, change the mode."""
-
-    key: SessionKey
-    changes: dict[str, Any]
-    by: Actor = COMMAND_LINE
-
-    def __call__(self, uow: UnitOfWork) -> SessionRow:
-        """Change the session and return it."""
-        session = find_session(uow, self.key)
-        name = self.changes.get("name")
-        if name is not None and name != session.name:
-            refuse_id_as_name(name)
-            if uow.session_named(session.tenant, name) is not None:
-                raise Problem(ProblemCode.SESSION_CONFLICT, f"the name {name!r} is taken", "name")
-            session.name = name
-        archived = self.changes.get("archived")
-        if archived is True and session.archived_at is None:
-            session.archived_at = uow.now
-        elif archived is False and session.archived_at is not None:
-            session.archived_at = None
-            uow.effects.timed[session.key] = uow.now
-        if "mode" in self.changes:
-            trial = trial_of(session.trial)
-            session.trial = replace(trial, mode=self.changes["mode"]).dumps()
-        uow.save(session)
-        note(uow, session.tenant, self.by, "session_changed", session.id, **self.changes)
-        return session
 
 
 @dataclass(frozen=True, slots=True)

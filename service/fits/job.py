@@ -23,6 +23,7 @@ from lhb_engine.history import History
 from service.agent_cache import build_agent
 from service.fits.history import read_history, read_recent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
+from service.option_changes import at_revision
 from service.records import SessionKey
 from service.storage.database_url import open_reader
 
@@ -79,6 +80,7 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
             return None
         current = session.schedule.current
         assert current is not None
+        session = at_revision(session, current.revision)
         agent = build_agent(session, reader.agent_state(key))
         kept = usable_sums(reader, session, agent, current)
         if kept is None:

@@ -75,6 +75,7 @@ def record_fit(
         "reason": due.reason,
         "due_at": due.due_at,
         "attempts": due.attempts,
+        **due.options_json(),
     }
     row = EstimateRow(
         *session.key,

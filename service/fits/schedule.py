@@ -14,6 +14,7 @@ from service.commands.hidden_write import refuse_appending
 from service.due_fits import DueFit, DueReason, OpenWindow
 from service.fits.cost import session_cost
 from service.fits.record import record_fit
+from service.option_changes import changes_of
 from service.records import SessionKey, SessionRow
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
@@ -128,8 +129,32 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
 def wait_for_turn(session: SessionRow, window: FitWindow, reason: DueReason, now: float) -> None:
     """Make a fit due, with what it may read; it waits for its turn."""
     known = session.n_measurements, session.n_rounds, now - session.reward_wait_seconds
-    session.schedule.waiting.append(DueFit(window, *known, reason, now))
+    revision = len(changes_of(session.changes).changes)
+    session.schedule.waiting.append(DueFit(window, *known, reason, now, revision=revision))
     session.schedule.seen = session.n_measurements
+
+
+def reopen_schedule(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
+    """Open the window that changed options have after the last round, in place of the one ahead.
+
+    Windows past their boundary stay, and so does a fit that is due: its window is in its manifest.
+    """
+    windows, following = session.schedule.open, agent.next_fit(session.n_rounds)
+    if not windows or following is None or windows[-1].window.due <= session.n_rounds:
+        return
+    n = 0
+    if session.reward_mode != "sum" and following.first <= session.n_rounds:
+        n = uow.stored.count_measured(session.key, following.first, following.last)
+    windows[-1], session.n_complete = OpenWindow(following), n
+
+
+def wait_longer(uow: UnitOfWork, session: SessionRow, seconds: float) -> None:
+    """Have every open window become overdue so many seconds later; a negative number: earlier."""
+    for window in session.schedule.open:
+        if window.overdue_at is not None:
+            window.overdue_at += seconds
+    mark_due(uow, session, uow.now)
+    _set_timer(uow, session)
 
 
 def start_next(uow: UnitOfWork, session: SessionRow, now: float) -> None:

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request, Response
 
 from lhb_engine.agents import ALGORITHMS, make_options
 from service.api.sessions import json_response
-from service.commands.sessions import ChangeSession, DeleteSession
+from service.commands.change_session import ChangeSession
+from service.commands.sessions import DeleteSession
 from service.personalizer.bodies import CONFIGURATION, ServiceConfiguration
 from service.personalizer.loop import DEFAULTS, find_loop, make_session
 from service.personalizer.versions import PATH, Version

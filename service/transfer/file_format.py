@@ -50,7 +50,7 @@ def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
     header = {
         f.name: getattr(session, f.name) for f in fields(session) if f.name not in NOT_EXPORTED
     }
-    for name in ("names", "trial"):
+    for name in ("names", "trial", "changes"):
         if header[name] is None:
             del header[name]  # a release from before there was such a thing reads the file
     if not session.keep_contexts:

@@ -15,12 +15,13 @@ from service.agent_cache import build_agent
 from service.commands.sessions import check_modes, first_agent
 from service.due_fits import OUT_OF_TURN
 from service.names import check_stored_names
+from service.option_changes import earlier_sessions
 from service.problems import Problem
 from service.records import SessionRow, TrajectoryRow
 from service.transfer.import_choice import check_choice
 from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
-from service.transfer.import_schedule import Rounds, in_order, open_window, windows_until
+from service.transfer.import_schedule import Rounds, Windows, in_order, open_window
 from service.trial import check_stored_trial
 
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
@@ -35,8 +36,8 @@ class ImportedSession(NamedTuple):
         The session, with derived counters and schedule.
     trajectories : list of TrajectoryRow
         Its trajectories.
-    windows : list of FitWindow
-        The agent's windows in order of `due`, up to the first that is not due yet.
+    windows : Windows
+        The agent's windows, up to the first that is not due yet.
     agent : Agent or None
         The agent; None if there is no state to store.
     arrivals : dict
@@ -47,7 +48,7 @@ class ImportedSession(NamedTuple):
 
     session: SessionRow
     trajectories: list[TrajectoryRow]
-    windows: list[FitWindow]
+    windows: Windows
     agent: Agent | None
     arrivals: dict[str, Ints]
     as_new: Callable[[dict[str, Any]], dict[str, Any]]
@@ -107,6 +108,8 @@ class ImportCheck:
                 check_stored_trial(self._session.trial)
             check_modes(given)
             self._agent = first_agent(self._session, self._allow_oracles)
+            for before in earlier_sessions(self._session):
+                first_agent(before, self._allow_oracles)
         except Problem as problem:
             where = f"header.session.{problem.field}"
             raise Problem(problem.code, problem.detail, where) from None
@@ -219,15 +222,14 @@ class ImportCheck:
         self.line, self.kind = self._agent_line, "agent"
         trajectories = [trajectory.row for trajectory in self._trajectories.values()]
         session = replace(self._session, n_trajectories=len(trajectories))
-        return ImportedSession(
-            session, trajectories, windows, self._learned(), arrivals, self._manifests.as_new
-        )
+        made = session, trajectories, windows, self._learned(), arrivals, self._manifests.as_new
+        return ImportedSession(*made)
 
-    def _schedule(self, rounds: Rounds) -> list[FitWindow]:
+    def _schedule(self, rounds: Rounds) -> Windows:
         """Check the pending fits, and open the other windows that are not done."""
         session = self._session
         schedule = session.schedule = self._manifests.schedule(self._pending)
-        windows = windows_until(self._agent, session.n_rounds)
+        windows = Windows(session)
         pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
         if schedule.current is None:
             for due in schedule.waiting:
@@ -237,19 +239,16 @@ class ImportCheck:
             schedule.current.retry_at = None
         for name, due in pending:
             where = f"session.schedule.{name}"
-            if due.reason in OUT_OF_TURN:
-                is_known = due.window == self._agent.fit_now(due.key)
-                is_done = due.key < self._installed_due
-            else:
-                is_known = due.window in windows
-                is_done = due.key <= self._installed_due or due.key in self._done
-            is_known = is_known and due.key <= session.n_rounds
+            beside = due.reason in OUT_OF_TURN
+            is_done = due.key <= self._installed_due - beside
+            is_done = is_done or (not beside and due.key in self._done)
+            is_known = windows.knows(due) and due.key <= session.n_rounds
             check(is_known, f"{where}.window", "not a window of this schedule")
             check(not is_done, f"{where}.window", "that fit is done")
             self._done.add(due.key)
-        has_left = self._done | self._failed
-        windows_left = [w for w in windows if w.due > self._installed_due and w.due not in has_left]
-        schedule.open = [open_window(session, rounds, window) for window in windows_left]
+        left = [w for w in windows.of_today if w.due > self._installed_due]
+        left = [w for w in left if w.due not in self._done | self._failed]
+        schedule.open = [open_window(session, rounds, window) for window in left]
         if schedule.open:
             session.n_complete, schedule.open[-1].n_complete = schedule.open[-1].n_complete, 0
         return windows

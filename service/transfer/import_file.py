@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
@@ -169,17 +168,14 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
     """Yield the rows of the file, with numbers and versions derived from earlier rows."""
     yield from imported.trajectories
     owner = ("", "")
-    windows = imported.windows
-    dues = [window.due for window in windows]
     n_measurements: Counter[str] = Counter()
     n_estimates = installed = model_version = 0
     for _, record in read_lines(file):
         kind = record.pop("record")
         if kind == "decision":
-            i = bisect_left(dues, record["position"])
-            ahead = windows[i] if i < len(windows) else None
+            ahead = imported.windows.ahead(record["position"])
             record["number"] = record["round"]
-            record["epoch"] = windows[i].epoch if ahead is not None else 1
+            record["epoch"] = ahead.epoch if ahead is not None else 1
             record["next_fit_round"] = None if ahead is None else ahead.due
             digest = record["digest"]
             record["digest"] = None if digest is None else bytes.fromhex(digest)

@@ -11,6 +11,7 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.history import Ints
 from service.due_fits import Schedule
+from service.option_changes import changes_of
 from service.records import SessionRow, TrajectoryRow
 from service.storage.watermarks import arrival_order, as_watermark, is_old
 from service.transfer.import_records import check
@@ -119,6 +120,8 @@ class Manifests:
         fits = is_old(manifest) == self.are_old and all(name in manifest for name in here)
         fits = fits and not any(name in manifest for name in elsewhere)
         check(fits, f"{where}.measured", "it is of another version")
+        most = len(changes_of(self._session.changes).changes)
+        check(manifest.get("revision", 0) <= most, f"{where}.revision", f"there are {most}")
         if not self.are_old:
             most = self._session.n_measurements
             check(manifest["measured"] <= most, f"{where}.measured", f"there are {most}")

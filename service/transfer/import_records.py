@@ -67,6 +67,7 @@ MANIFEST_FIELDS = {
     "closed_at": NotRequired[Time],  # not there
     "reason": DueReason,
     "due_at": Time,
+    "revision": NotRequired[Count],  # only where options have changed
     "attempts": Annotated[int, Field(ge=0, le=10**6)],
 }
 DUE: Any = _record("due", **MANIFEST_FIELDS, retry_at=Time | None)
@@ -79,6 +80,7 @@ SESSION = _record_of(
     names=NotRequired[Text | None],  # a file from before there were names has none
     trial=NotRequired[Text | None],
     keep_contexts=NotRequired[bool],
+    changes=NotRequired[Text | None],
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
     ),

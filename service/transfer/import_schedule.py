@@ -1,6 +1,7 @@
 """The schedule of an imported session: its agent's windows, and how complete they are."""
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,7 +9,9 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats
-from service.due_fits import OpenWindow
+from service.agent_cache import build_agent
+from service.due_fits import OUT_OF_TURN, DueFit, OpenWindow
+from service.option_changes import at_revision, changes_of
 from service.records import SessionRow
 from service.transfer.import_records import check
 
@@ -62,6 +65,44 @@ def in_order(trajectories: Sequence[tuple["array[int]", "array[float]", bytearra
         np.concatenate([np.zeros(0), *followed])[order],
         np.frombuffer(marks, np.bool_)[order],
     )
+
+
+class Windows:
+    """The windows of a session, by the options that it had.
+
+    Parameters
+    ----------
+    session : SessionRow
+        With its options, their changes, and the number of its rounds.
+    """
+
+    def __init__(self, session: SessionRow) -> None:
+        self._changes = changes_of(session.changes)
+        most = session.n_rounds
+        check(self._changes.last <= most, "session.changes", f"there are {most} rounds")
+        revisions = range(len(self._changes.changes) + 1)
+        self._agents = [build_agent(at_revision(session, r), None) for r in revisions]
+        self._windows = [windows_until(agent, session.n_rounds) for agent in self._agents]
+        self._dues = [[window.due for window in part] for part in self._windows]
+
+    def ahead(self, position: int) -> FitWindow | None:
+        """Return the window that the decision at a position was taken in."""
+        revision = self._changes.revision_of(position)
+        i = bisect_left(self._dues[revision], position)
+        return self._windows[revision][i] if i < len(self._windows[revision]) else None
+
+    def knows(self, due: DueFit) -> bool:
+        """Return whether the options that the fit has give it this window."""
+        if due.revision >= len(self._windows):
+            return False
+        if due.reason in OUT_OF_TURN:
+            return due.window == self._agents[due.revision].fit_now(due.key)
+        return due.window in self._windows[due.revision]
+
+    @property
+    def of_today(self) -> list[FitWindow]:
+        """The windows that the present options have opened, up to the first that is not due yet."""
+        return [window for window in self._windows[-1] if window.due > self._changes.last]
 
 
 def windows_until(agent: Agent, n_rounds: int) -> list[FitWindow]:

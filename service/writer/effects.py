@@ -38,10 +38,12 @@ def count_one(counts: Counts, tenant: str) -> None:
 class LiveAgent:
     """An agent in memory, and the stored state that it was built from or saved as.
 
-    `counted` is the state whose size the cache of agents knows.
+    `changes` are those of its session's options that it knows. `counted` is the state whose size
+    the cache of agents knows.
     """
 
     agent: Agent
     n_estimates: int
     state: str | None
+    changes: str | None = None
     counted: str | None = None

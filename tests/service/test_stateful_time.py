@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 
 from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
-from service.commands.sessions import ChangeSession
+from service.commands.change_session import ChangeSession
 from service.fits.history import read_history
 from service.problems import Problem
 from service.storage.database_url import open_store

@@ -44,6 +44,7 @@ COUNTERS = ("n_rounds", "n_trajectories", "n_measurements", "n_complete")
 CHANGING = (  # the other columns of a session that may change
     *("name", "archived_at", "n_estimates", "estimate", "model_version"),
     *("schedule", "fit_due", "wake_at", "append_token", "names", "trial"),
+    *("options", "reward_wait_seconds", "changes"),
 )
 
 

@@ -186,3 +186,11 @@ def test_a_reward_is_corrected_once(lossy_url: str) -> None:
         with pytest.raises(NotFound) as raised:
             session.correct(0.5, replaces="nobody")
         assert (raised.value.code, raised.value.field) == ("unknown_reward", "replaces")
+
+
+def test_options_change_while_a_session_goes_on(client: Client) -> None:
+    session = client.create_session(dim=2, horizon=5, options={"epsilon": 1.0})
+    assert session.decide(CONTEXTS).propensity == 0.5
+    assert session.change(options={"epsilon": 0.0, "memory": 20})["options"]["memory"] == 20
+    assert session.decide(CONTEXTS).propensity == 1.0
+    assert session.change(reward_wait_seconds=5.0)["reward_wait_seconds"] == 5.0

@@ -227,3 +227,22 @@ async def test_health_metrics_schema_and_unknown_routes(serve: Serve) -> None:
             assert f"#/components/schemas/{name}'" in references
         answer = await client.get("/healthz")
         assert answer.headers["x-request-id"]
+
+
+async def test_options_that_mean_no_new_model_change(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", options={"memory": 100})
+        path = f"/v1/sessions/{session}"
+        changed = {"options": {"memory": 50, "epsilon": 0.5}, "reward_wait_seconds": 9}
+        answer = await client.patch(path, json=changed)
+        assert answer.status_code == 200
+        assert answer.json()["options"] == {"memory": 50, "epsilon": 0.5}
+        assert (await client.read(path))["reward_wait_seconds"] == 9.0
+        bad = {"options": {"signed": True}, "name": "other"}
+        problem(await client.patch(path, json=bad), 422, "bad_option", "options.signed")
+        assert (await client.read(path))["name"] is None
+        problem(await client.patch(path, json={"options": 3}), 422, "invalid", "options")
+        listed = (await client.read("/v1/algorithms"))["items"]
+        [schema] = [one["options"] for one in listed if one["name"] == "anytime"]
+        may = [name for name, said in schema["properties"].items() if said.get("changeable")]
+        assert may == ["epsilon", "memory", "most_stale"]

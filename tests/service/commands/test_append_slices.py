@@ -7,7 +7,7 @@ import pytest
 
 from service.commands.append_history import AppendSlice, Log
 from service.commands.append_history import append_history as appended
-from service.commands.sessions import ChangeSession
+from service.commands.change_session import ChangeSession
 from service.commands.sweep import sweep
 from service.problems import Problem
 from service.transfer.file_format import export_session

@@ -79,6 +79,7 @@ def as_0005(url: str) -> None:
             "alter table sessions drop column trial",
             "alter table sessions drop column keep_contexts",
             "alter table decisions drop column contexts",
+            "alter table sessions drop column changes",
             "alter table decisions drop column played_by",
             "alter table decisions drop column agent_arm",
             "update alembic_version set version_num = '0005'",

@@ -1,0 +1,102 @@
+"""The command that changes a session: its name, its archive, its mode, and options of its agent.
+
+An option may change if it means no new model: what was learned stays, and so do all rounds. The
+session keeps the options that it had before, for replay (`service.option_changes`).
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from lhb_engine.agents import ALGORITHMS, Agent
+from lhb_engine.agents.fit_cost import FitCost
+from service.commands.audit import note
+from service.commands.sessions import check_modes, find_session, first_agent, refuse_id_as_name
+from service.fits.cost import refuse_costly
+from service.fits.schedule import reopen_schedule, wait_longer
+from service.option_changes import MOST_CHANGES, changes_of
+from service.problems import Problem, ProblemCode
+from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
+from service.trial import trial_of
+from service.writer.command import SessionCommand
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSession(SessionCommand[SessionRow]):
+    """Command: rename, archive or take out of the archive, change the mode or options."""
+
+    key: SessionKey
+    changes: dict[str, Any]
+    by: Actor = COMMAND_LINE
+    allowed: FitCost | None = None  # what a fit may cost; None: anything
+
+    def __call__(self, uow: UnitOfWork) -> SessionRow:
+        """Change the session and return it."""
+        session = find_session(uow, self.key)
+        changed = self._with_options(session)
+        agent = first_agent(changed, allow_oracles=True)
+        if self.allowed is not None and changed.options != session.options:
+            refuse_costly(changed, self.allowed)
+        name = self.changes.get("name")
+        if name is not None and name != session.name:
+            refuse_id_as_name(name)
+            if uow.session_named(session.tenant, name) is not None:
+                raise Problem(ProblemCode.SESSION_CONFLICT, f"the name {name!r} is taken", "name")
+            session.name = name
+        archived = self.changes.get("archived")
+        if archived is True and session.archived_at is None:
+            session.archived_at = uow.now
+        elif archived is False and session.archived_at is not None:
+            session.archived_at = None
+            uow.effects.timed[session.key] = uow.now
+        if "mode" in self.changes:
+            trial = trial_of(session.trial)
+            session.trial = replace(trial, mode=self.changes["mode"]).dumps()
+        _change_options(uow, session, changed, agent)
+        uow.save(session)
+        note(uow, session.tenant, self.by, "session_changed", session.id, **self.changes)
+        return session
+
+    def _with_options(self, session: SessionRow) -> SessionRow:
+        """Return the session with the options that it will have, which are checked.
+
+        Raises
+        ------
+        Problem
+            422 bad_option for an option that makes another model, or has no such value; 409
+            limit_reached after too many changes.
+        """
+        given = self.changes.get("options", {})
+        kind = ALGORITHMS[session.algorithm].options_type
+        may = {f.name for f in fields(kind) if f.metadata.get("changeable")}
+        for option in given:
+            if option not in may and given[option] != session.options.get(option):
+                which = ", ".join(sorted(may)) or "none"
+                detail = f"options that may change are {which}; a copy can have others (.../copy)"
+                raise Problem(ProblemCode.BAD_OPTION, detail, f"options.{option}")
+        seconds = self.changes.get("reward_wait_seconds", session.reward_wait_seconds) + 0.0
+        options = {**session.options, **given}
+        changed = replace(session, options=options, reward_wait_seconds=seconds)
+        check_modes({name: getattr(changed, name) for name in MODES})
+        if len(changes_of(session.changes).changes) == MOST_CHANGES and options != session.options:
+            detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
+            raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
+        return changed
+
+
+MODES = ("refit", "reward_wait_seconds", "reward_mode", "default_reward", "algorithm")
+
+
+def _change_options(
+    uow: UnitOfWork, session: SessionRow, changed: SessionRow, agent: Agent
+) -> None:
+    """Give the session the options of `changed`, whose agent before any fit is `agent`."""
+    if changed.options != session.options:
+        changes = changes_of(session.changes)
+        session.changes = changes.with_one(session.n_rounds, session.options)
+        session.options = changed.options
+        reopen_schedule(uow, session, agent)
+    more = changed.reward_wait_seconds - session.reward_wait_seconds
+    if more:
+        session.reward_wait_seconds = changed.reward_wait_seconds
+        wait_longer(uow, session, more)

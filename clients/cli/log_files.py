@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from clients.cli.open_bandit import is_open_bandit, read_rounds
 from lhb_engine.evaluation.log_block import NO_ARM, Block
 
 BLOCK_ROUNDS = 4096
@@ -48,7 +49,8 @@ def read_log(path: Path, block_rounds: int = BLOCK_ROUNDS) -> Iterator[Block]:
     }
     if path.suffix not in readers:
         raise LogError(f"{path.name}: must end in {', '.join(readers)}")
-    rounds = enumerate(readers[path.suffix](path), 1)
+    read = _open_bandit if is_open_bandit(path) else readers[path.suffix]
+    rounds = enumerate(read(path), 1)
     dim: int | None = None
     while rows := list(islice(rounds, block_rounds)):
         dim = dim or next(filter(None, (_width(row) for _, row in rows)), None)
@@ -68,6 +70,13 @@ def _arms(numbered: tuple[int, dict[str, Any]]) -> int | None:
     """Return the number of arms whose contexts a row has; a block holds rounds of one number."""
     contexts = numbered[1].get("contexts")
     return len(contexts) if isinstance(contexts, list) else None
+
+
+def _open_bandit(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        yield from read_rounds(path)
+    except (KeyError, ValueError) as error:
+        raise LogError(f"{path.name}: not a log of the Open Bandit Dataset: {error}") from None
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:

@@ -50,7 +50,7 @@ class ScrapedMetrics:
         yield CounterMetricFamily("lhb_commands_total", "Commands committed", writer.n_commands)
         yield from self._backup()
         try:
-            found = [*self._fits(), *self._database()]
+            found = [*self._fits(), *self._guards(), *self._database()]
         except (Unavailable, OSError):
             found = []
         up = "1: the database answers"
@@ -74,6 +74,15 @@ class ScrapedMetrics:
                 seconds.add_metric([tenant], max(0.0, time.time() - due_at))
                 of.add_metric([tenant], n)
         yield from (rounds, seconds, of)
+
+    def _guards(self) -> Iterator[Metric]:
+        text = "Sessions whose guard has tripped: lift lay below zero, and control's policy plays"
+        tripped = GaugeMetricFamily("lhb_guards_tripped", text, labels=["tenant"])
+        with self._service.store.reader() as reader:
+            found = {"": 0, **dict(reader.guards_tripped())}  # a series before there is any trial
+        for tenant, n in found.items():
+            tripped.add_metric([tenant], n)
+        yield tripped
 
     def _database(self) -> Iterator[Metric]:
         url = self._service.settings.database_url

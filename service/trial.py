@@ -1,22 +1,28 @@
-"""Who plays the rounds of a session: its agent, a control group, or the caller."""
+"""Who plays the rounds of a session: its agent, a control group, the caller, or the guard."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
 
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from lhb_engine.randomness import Draw
-from service.field_types import STRICT, Ordinal
+from service.field_types import STRICT, Count, Ordinal
 from service.problems import Problem, ProblemCode
+from service.records import SessionRow
 
 Mode = Literal["live", "shadow"]
 Policy = Literal["default_arm", "uniform"]
-PlayedBy = Literal["agent", "control", "caller"]
-HOLDOUT_DEFAULTS: dict[str, Any] = {"policy": "default_arm", "planned_rounds": 100_000}
+PlayedBy = Literal["agent", "control", "caller", "guard"]
+Guard = Literal["off", "armed", "tripped"]
+HOLDOUT_DEFAULTS: dict[str, Any] = {
+    "policy": "default_arm",
+    "planned_rounds": 100_000,
+    "guard": True,
+}
 
 Share = Annotated[float, Field(gt=0, lt=1, description="of trajectories that are in control")]
 PlannedRounds = Annotated[
@@ -60,12 +66,19 @@ class Trial:
     policy : str
         What control plays.
     planned_rounds : int
+    guard : str
+        "tripped": lift lies below zero, and the agent's group plays what control plays.
+    since, since_reward : int
+        Positions of the session's last round and last reward before this comparison began.
     """
 
     mode: Mode = "live"
     share: float = 0.0
     policy: Policy = "default_arm"
     planned_rounds: int = 100_000
+    guard: Guard = "off"
+    since: int = 0
+    since_reward: int = 0
 
     def dumps(self) -> str:
         """Return the stored JSON text."""
@@ -120,10 +133,14 @@ class Trial:
         if forced is not None or self.mode == "shadow":
             return Play("caller", forced)
         if not self.share or not self.is_control(draw.seed, draw.trajectory, draw.round, horizon):
-            return Play("agent")
+            if self.guard != "tripped":
+                return Play("agent")
+            by: PlayedBy = "guard"
+        else:
+            by = "control"
         if not n_arms or self.policy == "default_arm":
-            return Play("control", default)
-        return Play("control", draw.below(n_arms, "control"), 1.0 / n_arms)
+            return Play(by, default)
+        return Play(by, draw.below(n_arms, "control"), 1.0 / n_arms)
 
 
 def block_of(trajectory: str, round: int, horizon: int) -> int:
@@ -146,7 +163,36 @@ def new_trial(mode: Mode, holdout: dict[str, Any] | None) -> str | None:
     """Return the trial of a new session, as stored; None: its agent plays every round."""
     if mode == "live" and holdout is None:
         return None
-    return Trial(mode=mode, **(holdout or {})).dumps()
+    if holdout is None:
+        return Trial(mode=mode).dumps()
+    guard: Guard = "armed" if holdout["guard"] else "off"
+    return Trial(**{**holdout, "guard": guard, "mode": mode}).dumps()
+
+
+def changed_trial(
+    session: SessionRow, mode: Mode | None = None, guard: Guard | None = None
+) -> str | None:
+    """Return the trial of a session after a change of mode or guard, as stored.
+
+    A guard that is armed again begins a new comparison: what made it trip does not count in it.
+
+    Raises
+    ------
+    Problem
+        422: a guard needs a holdout.
+    """
+    if mode is None and guard is None:
+        return session.trial
+    trial = trial_of(session.trial)
+    if guard is not None and not trial.share:
+        detail = "the session has no holdout, so nothing says whether its agent does harm"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "guard")
+    if guard == "armed" and trial.guard != "armed":
+        n, n_rewards = session.n_rounds, session.n_measurements
+        trial = replace(trial, guard="armed", since=n, since_reward=n_rewards)
+    elif guard is not None:
+        trial = replace(trial, guard=guard)
+    return replace(trial, mode=mode or trial.mode).dumps()
 
 
 @with_config(STRICT)
@@ -157,6 +203,9 @@ class StoredTrial(TypedDict):
     share: Annotated[float, Field(ge=0, lt=1)]
     policy: Policy
     planned_rounds: PlannedRounds
+    guard: NotRequired[Guard]
+    since: NotRequired[Count]
+    since_reward: NotRequired[Count]
 
 
 STORED = TypeAdapter(StoredTrial)

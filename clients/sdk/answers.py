@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from .problem_codes import ProblemCode
 
 Deciding = Literal["in_use", "lapsed", "exploring", "none"]
-PlayedBy = Literal["agent", "control", "caller"]
+PlayedBy = Literal["agent", "control", "caller", "guard"]
 
 
 class DecisionAnswer(TypedDict):
@@ -87,6 +87,7 @@ class SessionAnswer(TypedDict):
     mode: Literal["live", "shadow"]
     holdout: HoldoutAnswer | None
     keep_contexts: bool
+    guard: Literal["off", "armed", "tripped"]
     created_at: str
     archived: bool
     n_rounds: int

@@ -254,15 +254,16 @@ class SessionOperations(SessionReads):
         name: str | None = None,
         archived: bool | None = None,
         mode: Literal["live", "shadow"] | None = None,
+        guard: Literal["armed", "off"] | None = None,
         options: Mapping[str, Any] | None = None,
         reward_wait_seconds: float | None = None,
     ) -> Steps[SessionAnswer]:
-        """Rename, archive or unarchive the session, turn it live or into a shadow, change options.
+        """Rename or archive the session, change its mode or options, or arm its guard.
 
         Options may change that mean no new model, such as `memory`; what was learned stays.
         """
         changes = given({"name": name, "archived": archived, "mode": mode, "options": options})
-        changes |= given({"reward_wait_seconds": reward_wait_seconds})
+        changes |= given({"reward_wait_seconds": reward_wait_seconds, "guard": guard})
         info: SessionAnswer
         info = yield from self._connection.call("PATCH", self._path, json=changes)
         self._info = info

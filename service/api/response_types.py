@@ -10,7 +10,7 @@ from service.api.lift_types import HoldoutAnswer
 from service.due_fits import Asked
 from service.field_types import Refit, RewardMode
 from service.problems import ProblemCode
-from service.trial import Mode, PlayedBy
+from service.trial import Guard, Mode, PlayedBy
 
 Item = TypeVar("Item")
 
@@ -28,10 +28,7 @@ class ProblemAnswer(BaseModel):
 
 
 class DecisionAnswer(BaseModel):
-    """One decision; in a session with a holdout or in shadow mode, with who chose `arm`.
-
-    `agent_arm` is what the agent chose there.
-    """
+    """One decision; with a holdout or a shadow, also who chose `arm`, and the agent's choice."""
 
     event_id: str
     round: int
@@ -89,6 +86,7 @@ class SessionAnswer(BaseModel):
     mode: Mode
     holdout: HoldoutAnswer | None
     keep_contexts: bool
+    guard: Guard
     created_at: str
     archived: bool
     n_rounds: int

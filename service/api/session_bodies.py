@@ -55,6 +55,10 @@ class HoldoutBody(TypedDict, total=False):
         Field(description="what control plays: the request's default_arm, or any arm uniformly"),
     ]
     planned_rounds: PlannedRounds
+    guard: Annotated[
+        bool,
+        Field(description="default true: where lift lies below zero, control's policy plays alone"),
+    ]
 
 
 ModeField = Annotated[
@@ -134,3 +138,7 @@ class SessionPatch(TypedDict, total=False):
         ),
     ]
     reward_wait_seconds: WaitSeconds
+    guard: Annotated[
+        Literal["armed", "off"],
+        Field(description="armed: the agent plays again, and a new comparison begins"),
+    ]

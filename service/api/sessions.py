@@ -81,7 +81,7 @@ def names_answer(session: SessionRow) -> dict[str, Any]:
 def trial_answer(session: SessionRow) -> dict[str, Any]:
     """Return the members of `SessionAnswer` that say what its agent is compared with."""
     trial = trial_of(session.trial)
-    return {"mode": trial.mode, "holdout": trial.holdout()}
+    return {"mode": trial.mode, "holdout": trial.holdout(), "guard": trial.guard}
 
 
 def found_session(reader: Reader, tenant: str, session_id: str) -> SessionRow:
@@ -222,6 +222,7 @@ async def patch_session(session_id: str, request: Request) -> Response:
     own arm, `forced_arm`, and the agent's choice is logged beside it; "live" lets the agent play.
     `options` that mean no new model may change (`changeable` in /v1/algorithms), and so may
     `reward_wait_seconds`. What was learned stays.
+    `guard` "armed" lets the agent play again where its guard has tripped, in a new comparison.
     """
     service = service_of(request)
     changes = PATCH.read(await request.body())

@@ -16,14 +16,14 @@ from service.fits.schedule import reopen_schedule, wait_longer
 from service.option_changes import MOST_CHANGES, changes_of
 from service.problems import Problem, ProblemCode
 from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
-from service.trial import trial_of
+from service.trial import changed_trial
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSession(SessionCommand[SessionRow]):
-    """Command: rename, archive or take out of the archive, change the mode or options."""
+    """Command: rename, archive or take out of the archive, change mode, guard or options."""
 
     key: SessionKey
     changes: dict[str, Any]
@@ -33,6 +33,7 @@ class ChangeSession(SessionCommand[SessionRow]):
     def __call__(self, uow: UnitOfWork) -> SessionRow:
         """Change the session and return it."""
         session = find_session(uow, self.key)
+        trial = changed_trial(session, self.changes.get("mode"), self.changes.get("guard"))
         changed = self._with_options(session)
         agent = first_agent(changed, allow_oracles=True)
         if self.allowed is not None and changed.options != session.options:
@@ -49,9 +50,7 @@ class ChangeSession(SessionCommand[SessionRow]):
         elif archived is False and session.archived_at is not None:
             session.archived_at = None
             uow.effects.timed[session.key] = uow.now
-        if "mode" in self.changes:
-            trial = trial_of(session.trial)
-            session.trial = replace(trial, mode=self.changes["mode"]).dumps()
+        session.trial = trial
         _change_options(uow, session, changed, agent)
         uow.save(session)
         note(uow, session.tenant, self.by, "session_changed", session.id, **self.changes)

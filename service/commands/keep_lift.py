@@ -1,30 +1,58 @@
-"""Storing a step of the sums of a comparison."""
+"""Storing a step of the sums of a comparison, and what follows if the agent does harm."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from lhb_engine.evaluation.batch_ratio import Refusal
+from service.commands.audit import note
 from service.lift.steps import Step, sums_so_far
-from service.records import SessionKey
+from service.records import Actor, SessionKey, SessionRow
 from service.storage.ports import Changes
-from service.trial import trial_of
+from service.trial import Trial, changed_trial, trial_of
 from service.trial_records import LiftSumsRow
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
+GUARD = Actor("guard", None)
+
+
+class Kept(NamedTuple):
+    """Whether a step was stored, and whether the guard has tripped by it."""
+
+    is_stored: bool
+    has_tripped: bool
+
 
 @dataclass(frozen=True, slots=True)
-class KeepLift(SessionCommand[bool]):
-    """Command: store a step that was read from committed rows."""
+class KeepLift(SessionCommand[Kept]):
+    """Command: store a step that was read from committed rows.
+
+    Where the interval of lift then lies below zero, a guard that is armed trips.
+    """
 
     key: SessionKey
     step: Step
 
-    def __call__(self, uow: UnitOfWork) -> bool:
-        """Return whether it was stored: not if another process has gone on from the same sums."""
+    def __call__(self, uow: UnitOfWork) -> Kept:
+        """Store it, unless another process has gone on from the same sums."""
         session, step = uow.session(self.key), self.step
         if session is None or sums_so_far(uow.stored, session) != step.before:
-            return False
-        step.sums.add_point(trial_of(session.trial), uow.now)
+            return Kept(False, False)
+        trial = trial_of(session.trial)
+        step.sums.add_point(trial, uow.now)
+        has_tripped = trial.guard == "armed" and self._trips(uow, session, trial)
         place = (step.before.since, step.decided, step.measured)
         row = LiftSumsRow(*self.key, *place, step.sums.dumps())
         uow.write_rows(Changes(lift_sums=[row], lift_units=step.units))
+        return Kept(True, has_tripped)
+
+    def _trips(self, uow: UnitOfWork, session: SessionRow, trial: Trial) -> bool:
+        """Trip the guard if lift lies below zero; return whether it did."""
+        found = self.step.sums.lift(trial)
+        if isinstance(found, Refusal) or found.high >= 0.0:
+            return False
+        session.trial = changed_trial(session, guard="tripped")
+        uow.save(session)
+        about = {"difference": found.difference, "low": found.low, "high": found.high}
+        note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)
         return True

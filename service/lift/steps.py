@@ -15,7 +15,7 @@ from service.lift.sums import GROUPS, LiftSums, Totals
 from service.records import SessionRow
 from service.storage.history_reader import MeasuredRow
 from service.storage.reader import Reader
-from service.trial import block_of, block_rounds
+from service.trial import block_of, block_rounds, trial_of
 from service.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
 
 STEP_ROUNDS, STEP_REWARDS = 2000, 1000
@@ -49,8 +49,11 @@ class Step:
 
 def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:
     """Return the stored sums of the session's comparison; if there are none, new ones."""
-    found = reader.lift_sums(session.key)
-    return found or LiftSumsRow(*session.key, 0, 0, 0, LiftSums().dumps())
+    found, trial = reader.lift_sums(session.key), trial_of(session.trial)
+    if found is not None and found.since == trial.since:
+        return found
+    began = trial.since, trial.since, trial.since_reward
+    return LiftSumsRow(*session.key, *began, LiftSums().dumps())
 
 
 def next_step(reader: Reader, session: SessionRow) -> Step | None:

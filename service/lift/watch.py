@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 
+import structlog
+
 from service.commands.keep_lift import KeepLift
 from service.lift.steps import Step, next_step
 from service.problems import Problem, Unavailable
 from service.records import SessionKey
 from service.runtime import Service
 
+log = structlog.get_logger()
 LOOK_SECONDS = 5.0
 MOST_SESSIONS = 100  # of one look
 MOST_STEPS = 20  # of a session before another one's turn, and of one request
@@ -26,7 +29,9 @@ async def sum_up(service: Service, key: SessionKey) -> None:
         step = await service.read(read)
         if step is None:
             return
-        await service.writer.submit(KeepLift(key, step))
+        kept = await service.writer.submit(KeepLift(key, step))
+        if kept.has_tripped:
+            log.warning("guard_tripped", tenant=key[0], session=key[1])
 
 
 class LiftWatch:

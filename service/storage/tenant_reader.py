@@ -32,6 +32,10 @@ class TenantReader(ABC):
         """
         return self._all("due_by_tenant")
 
+    def guards_tripped(self) -> list[tuple[str, int]]:
+        """Return of each tenant with trials how many of its sessions' guards have tripped."""
+        return [(tenant, int(n)) for tenant, n in self._all("guards_tripped")]
+
     def api_keys(self) -> list[ApiKey]:
         """Return the API keys of all tenants, revoked ones too."""
         return [ApiKey(*row) for row in self._all("api_keys")]

@@ -22,7 +22,8 @@ def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
     check(acted or record["arm_id"] is None, "arm_id", "a round without action has none")
     check(acted or not record["forced"], "forced", "a round without action is not forced")
     by, agent_arm = record.get("played_by"), record.get("agent_arm")
-    fits = (record["propensity"] is not None) == is_chosen or (by == "control" and acted)
+    is_drawn = acted and by in ("control", "guard")
+    fits = is_drawn or (record["propensity"] is not None) == is_chosen
     check(fits, "propensity", "there is one exactly where the agent chose")
     check(by is None or session.trial is not None, "played_by", "there is no trial")
     fits = by is None or (by == "agent") == (not record["forced"]) or not acted

@@ -18,7 +18,7 @@ from service.trial_records import LiftSumsRow
 from tests.service.service_harness import OK, ServiceHarness
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])
-HOLDOUT = {"share": 0.5, "policy": "uniform", "planned_rounds": 1000}
+HOLDOUT = {"share": 0.5, "policy": "uniform", "planned_rounds": 1000, "guard": False}
 
 
 def sum_up(harness: ServiceHarness) -> LiftSums:
@@ -29,7 +29,7 @@ def sum_up(harness: ServiceHarness) -> LiftSums:
                 found = reader.lift_sums(harness.key)
                 assert found is not None
                 return LiftSums.loads(found.sums)
-        assert harness.run(KeepLift(harness.key, step))
+        assert harness.run(KeepLift(harness.key, step)).is_stored
 
 
 def units_of(
@@ -134,8 +134,8 @@ def test_a_step_is_stored_once(harness: ServiceHarness) -> None:
     harness.reward(1.0, "a", round=1)
     with harness.store.reader() as reader:
         one, two = (next_step(reader, harness.session) for _ in range(2))
-    assert harness.run(KeepLift(harness.key, one))  # type: ignore[arg-type]
-    assert not harness.run(KeepLift(harness.key, two))  # type: ignore[arg-type]
+    assert harness.run(KeepLift(harness.key, one)).is_stored  # type: ignore[arg-type]
+    assert not harness.run(KeepLift(harness.key, two)).is_stored  # type: ignore[arg-type]
     sums = sum_up(harness)
     assert sums.rounds == 1
 

@@ -129,3 +129,22 @@ def test_series_of_tenants_are_bounded() -> None:
     text = metrics.text().decode()
     assert f'lhb_decisions_total{{tenant="{OTHERS}"}} 5.0' in text
     assert text.count("lhb_decisions_total{") == MOST_TENANTS + 1
+
+
+async def test_a_guard_that_has_tripped_shows_until_it_is_armed(serve: Serve) -> None:
+    async with serve() as client:
+        name = 'lhb_guards_tripped{tenant=""}'
+        session = await client.create(holdout={"share": 0.5, "policy": "uniform"})
+        assert (await metrics_of(client))[name] == 0
+        for i in range(80):
+            decision = await client.decide(session, trajectory=f"u{i}")
+            value = float(decision["played_by"] == "control") + 0.01 * i
+            await client.reward(session, value=value, round=1, trajectory=f"u{i}")
+        lift = (await client.read(f"/v1/sessions/{session}/lift"))["lift"]
+        assert lift["high"] < 0
+        assert (await client.read(f"/v1/sessions/{session}"))["guard"] == "tripped"
+        assert (await metrics_of(client))[name] == 1
+        answer = await client.patch(f"/v1/sessions/{session}", json={"guard": "armed"})
+        assert answer.json()["guard"] == "armed"
+        assert (await metrics_of(client))[name] == 0
+        assert (await client.read(f"/v1/sessions/{session}/lift"))["agent"]["n_rounds"] == 0

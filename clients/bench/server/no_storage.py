@@ -29,6 +29,10 @@ class NothingStored:
         """Return no session with a trial."""
         return []
 
+    def guards_tripped(self) -> list[Any]:
+        """Return no tenant with a trial."""
+        return []
+
     def due_by_tenant(self) -> list[Any]:
         """Return no tenant with a due fit."""
         return []

@@ -12,7 +12,7 @@ from service.transfer.file_format import export_session
 from tests.service.service_harness import ServiceHarness
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
-HALF = {"share": 0.5, "policy": "default_arm", "planned_rounds": 1000}
+HALF = {"share": 0.5, "policy": "default_arm", "planned_rounds": 1000, "guard": False}
 UNIFORM = {**HALF, "policy": "uniform"}
 
 

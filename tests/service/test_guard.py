@@ -1,0 +1,119 @@
+"""The guard of a holdout: it trips when the agent does harm, and is armed again by hand."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.commands.change_session import ChangeSession
+from service.problems import Problem
+from service.transfer.file_format import export_session
+from service.trial import trial_of
+from tests.service.service_harness import ServiceHarness
+from tests.service.test_lift import sum_up
+
+ARMS = np.array([[1.0, 0.0], [0.0, 1.0]])
+HOLDOUT = {"share": 0.5, "policy": "default_arm", "planned_rounds": 300, "guard": True}
+USERS = [f"u{i}" for i in range(100)]
+
+
+def visit(harness: ServiceHarness, effect: float, seed: int) -> list[str]:
+    """A round of each user; whoever is played by the agent earns so much more. Who played."""
+    rng = random.Random(seed)
+    played = []
+    for user in USERS:
+        decision = harness.decide(user, contexts=ARMS, default_arm=1)
+        by = str(decision.played_by)
+        value = 1.0 + (effect if by == "agent" else 0.0) + rng.gauss(0, 0.1)
+        harness.reward(value, user, round=decision.round)
+        played.append(by)
+    return played
+
+
+def guard(harness: ServiceHarness) -> str:
+    return trial_of(harness.session.trial).guard
+
+
+def arm(harness: ServiceHarness, how: str = "armed") -> None:
+    harness.run(ChangeSession(harness.key, {"guard": how}))
+
+
+def test_the_agents_group_plays_the_default_arm_once_lift_lies_below_zero(
+    harness: ServiceHarness,
+) -> None:
+    harness.create(holdout=HOLDOUT)
+    assert set(visit(harness, -0.5, 1)) == {"agent", "control"}
+    assert guard(harness) == "armed"
+    sum_up(harness)
+    assert guard(harness) == "tripped"
+    assert set(visit(harness, 0.0, 2)) == {"guard", "control"}
+    decision = harness.decide("u1", contexts=ARMS, default_arm=1)
+    assert (decision.arm, decision.forced, decision.propensity) == (1, True, None)
+    assert decision.agent_arm in (0, 1)
+    with harness.store.reader() as reader:
+        [entry] = [one for one in reader.audit(None, "", 9) if one.action == "guard_tripped"]
+        assert (entry.actor, entry.subject) == ("guard", harness.key[1])
+        assert reader.guards_tripped() == [("", 1)]
+
+
+def test_armed_again_it_judges_what_came_since(harness: ServiceHarness, tmp_path: Any) -> None:
+    """Neither the harm before nor late rewards of those rounds count again."""
+    harness.create(holdout=HOLDOUT)
+    visit(harness, -0.5, 1)
+    late = harness.decide(USERS[0], contexts=ARMS, default_arm=1)
+    sum_up(harness)
+    arm(harness)
+    assert guard(harness) == "armed"
+    assert sum_up_all(harness) == 0
+    harness.reward(-9.0, USERS[0], round=late.round)
+    assert sum_up_all(harness) == 0
+    assert set(visit(harness, 0.0, 2)) == {"agent", "control"}
+    assert sum_up_all(harness) == len(USERS)
+    assert guard(harness) == "armed"
+    with harness.store.reader() as reader:
+        exported = b"".join(export_session(reader, harness.session))
+        assert reader.guards_tripped() == [("", 0)]
+    before = sum_up(harness)
+    session, _ = harness.import_file(tmp_path, exported)
+    harness.key = session.key
+    after = sum_up(harness)
+    for name in ("agent", "control"):
+        np.testing.assert_allclose(after.groups[name].totals, before.groups[name].totals)
+
+
+def sum_up_all(harness: ServiceHarness) -> float:
+    """Measured rounds of the comparison; nothing is stored of one that has none."""
+    with harness.store.reader() as reader:
+        from service.lift.steps import next_step
+
+        if next_step(reader, harness.session) is None:
+            return 0
+    return sum_up(harness).rounds
+
+
+@pytest.mark.parametrize(("effect", "more"), [(0.5, {}), (0.0, {}), (-0.5, {"guard": False})])
+def test_it_does_not_trip_without_harm_or_where_there_is_none(
+    harness: ServiceHarness, effect: float, more: Any
+) -> None:
+    harness.create(holdout={**HOLDOUT, **more})
+    visit(harness, effect, 3)
+    sum_up(harness)
+    assert guard(harness) == ("off" if more else "armed")
+    assert set(visit(harness, effect, 4)) == {"agent", "control"}
+
+
+def test_off_lets_the_agent_play_in_the_same_comparison(harness: ServiceHarness) -> None:
+    harness.create(holdout=HOLDOUT)
+    visit(harness, -0.5, 1)
+    n = sum_up(harness).rounds
+    arm(harness, "off")
+    assert set(visit(harness, 0.0, 2)) == {"agent", "control"}
+    assert sum_up(harness).rounds == 2 * n
+
+
+def test_a_session_without_holdout_has_no_guard(harness: ServiceHarness) -> None:
+    harness.create(mode="shadow")
+    with pytest.raises(Problem) as caught:
+        arm(harness)
+    assert caught.value.field == "guard"

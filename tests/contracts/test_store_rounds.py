@@ -231,8 +231,8 @@ def test_a_history_takes_as_many_statements_for_one_trajectory_as_for_many(
                 monkeypatch.setattr(reader, name, noted(getattr(reader, name)))
             history = read_history(reader, made, FitWindow(1, 1, n, 4, n), due)
         assert len(history.trajectories) == n
-        n_asked.append(len(asked))
-    assert n_asked[0] == n_asked[1] <= 6
+        n_asked.append(len(set(asked)))  # a statement may pass through both
+    assert n_asked == [5, 5]
 
 
 def test_floats_come_back_to_the_last_bit(store: Store) -> None:

@@ -20,6 +20,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)  # commands of a commit
 MOST_TENANTS = 1000  # with series of their own
 OTHERS = "(others)"
 COUNTED = {  # by tenant
+    "lhb_requests_total": "Requests answered, refused ones too",
     "lhb_decisions_total": "New decisions committed, of histories and imports none",
     "lhb_rewards_total": "New rewards committed, of histories and imports none",
     "lhb_late_rewards_total": "Rewards that came after their trajectory's next round had begun",
@@ -70,6 +71,9 @@ class Metrics:
     def observe_request(self, scope: Any, status: int, seconds: float) -> None:
         """Count a request under its route's template: ids would make a series each."""
         _observe(self._requests, (scope["method"], route_of(scope), status), seconds, BOUNDS)
+        tenant = scope.get("lhb.tenant")
+        if tenant is not None:  # else nobody knows who asked
+            self._by_tenant["lhb_requests_total"][self._shown(tenant)] += 1
         if status >= 400:
             problem = scope.get("lhb.problem")
             code = ProblemCode.INTERNAL if problem is None else problem.code

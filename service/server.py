@@ -11,8 +11,8 @@ import uvicorn
 
 from service.app import create_app
 from service.settings import Settings
-from service.storage.database_url import is_sqlite, open_store
-from service.storage.ports import Store
+from service.storage.database_url import is_sqlite, open_store, sqlite_path
+from service.storage.ports import Refused, Store
 from service.web.connection import connection_class
 
 # Interval after which a Python thread hands over the GIL, on PostgreSQL. There the writer thread
@@ -23,6 +23,10 @@ WRITER_WAITS_SECONDS = 0.0005
 
 class BindRefused(RuntimeError):
     """The address is beyond loopback, and the database has no key."""
+
+
+class DatabaseLost(Refused):
+    """There are backups, and no database: an empty one would be served, to everybody."""
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -68,6 +72,8 @@ def run(
         With status 3: the server did not start, for instance since the port is in use.
     """
     settings = settings or Settings()
+    if store is None:
+        refuse_lost(settings)
     store = store or open_store(
         settings.database_url
     )  # here, so that a refusal is a line, not a traceback
@@ -135,6 +141,27 @@ def check_bind(host: str, settings: Settings, store: Store) -> None:
         f"refusing to listen on {host} without a key in the database: anybody who reaches it could "
         "read and write everything. Make a key with `lhb keys create`, or listen on 127.0.0.1, or "
         "set LHB_INSECURE_BIND=true where a container network or a proxy decides who may ask."
+    )
+
+
+def refuse_lost(settings: Settings) -> None:
+    """Refuse to begin a new SQLite database where the folder of backups holds those of another.
+
+    A server that is started again by the system would have no keys and no sessions.
+
+    Raises
+    ------
+    DatabaseLost
+    """
+    folder = settings.backup_folder
+    if folder is None or not is_sqlite(settings.database_url):
+        return
+    path = sqlite_path(settings.database_url)
+    if path.exists() or not folder.is_dir() or not any(folder.iterdir()):
+        return
+    raise DatabaseLost(
+        f"{path} is missing, and {folder} holds backups: bring one back with `lhb restore`, or "
+        "begin an empty database with `lhb migrate`"
     )
 
 

@@ -178,3 +178,20 @@ def test_a_copy_from_an_earlier_release_without_tables_is_refused(tmp_path: Path
     assert file.stat().st_size > 0
     with pytest.raises(AssertionError, match=r"copied without its log"):
         Server(file).start()
+
+
+def test_a_server_whose_database_is_lost_does_not_begin_an_empty_one(tmp_path: Path) -> None:
+    """Started again by the system, it would have no keys."""
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    file = tmp_path / "lhb.db"
+    told = {"LHB_BACKUP_FOLDER": str(backups)}
+    with Server(file, **told) as server, server.client() as client:
+        create(client)
+    (backups / "monday.lhb").write_bytes(b"of another day")
+    with Server(file, **told):
+        pass
+    file.rename(tmp_path / "gone.db")
+    with pytest.raises(AssertionError, match=r"holds backups: bring one back with `lhb restore`"):
+        Server(file, **told).start()
+    assert not file.exists()

@@ -44,6 +44,7 @@ async def test_decisions_rewards_and_refusals_count_by_any_route(serve: Serve) -
         history = {"contexts": ARMS, "rewards": [1.0, None]}
         assert (await client.post(f"{path}/history", json=history)).status_code == 201
         found = await metrics_of(client)
+        assert found['lhb_requests_total{tenant=""}'] == 10
         assert found['lhb_decisions_total{tenant=""}'] == 3
         assert found['lhb_rewards_total{tenant=""}'] == 3
         assert found['lhb_late_rewards_total{tenant=""}'] == 1

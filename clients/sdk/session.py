@@ -3,19 +3,19 @@
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
-from .answers import DecisionAnswer, HistoryAnswer, RankAnswer, SessionAnswer, VoidAnswer
+from .answers import DecisionAnswer, HistoryAnswer, RankAnswer, VoidAnswer
 from .connection import AsyncConnection, SyncConnection
 from .delivery import Received
 from .fit_answers import AskedFitAnswer
-from .session_reads import SessionReads
+from .session_changes import SessionChanges
 from .steps import Async, Steps, Sync, operation
 from .wire import Contexts, Decision, RewardItem, decision_body, encoded, given, reward_body
 
 
-class SessionOperations(SessionReads):
+class SessionOperations(SessionChanges):
     """What `Session` and `AsyncSession` do. With the latter, operations are awaited."""
 
     @operation
@@ -246,33 +246,6 @@ class SessionOperations(SessionReads):
             body["arm_ids"] = list(arm_ids)
         answer: RankAnswer = yield from self._post("rank", body)
         return answer
-
-    @operation
-    def change(
-        self,
-        *,
-        name: str | None = None,
-        archived: bool | None = None,
-        mode: Literal["live", "shadow"] | None = None,
-        guard: Literal["armed", "off"] | None = None,
-        options: Mapping[str, Any] | None = None,
-        reward_wait_seconds: float | None = None,
-    ) -> Steps[SessionAnswer]:
-        """Rename or archive the session, change its mode or options, or arm its guard.
-
-        Options may change that mean no new model, such as `memory`; what was learned stays.
-        """
-        changes = given({"name": name, "archived": archived, "mode": mode, "options": options})
-        changes |= given({"reward_wait_seconds": reward_wait_seconds, "guard": guard})
-        info: SessionAnswer
-        info = yield from self._connection.call("PATCH", self._path, json=changes)
-        self._info = info
-        return info
-
-    @operation
-    def delete(self) -> Steps[None]:
-        """Delete the session and all its data."""
-        yield from self._connection.call("DELETE", self._path)
 
     def _decision(self, body: dict[str, Any]) -> Steps[Any]:
         return self._connection.delivery.decision(self.id, self._path, body)

@@ -25,7 +25,7 @@ from service.api.request_bodies import (
     RankBody,
     RewardsBody,
 )
-from service.api.session_bodies import SessionBody, SessionPatch
+from service.api.session_bodies import SessionBody, SessionCopy, SessionPatch
 from service.field_types import field_name
 from service.problems import Problem, ProblemCode
 
@@ -189,6 +189,7 @@ def _field(location: tuple[int | str, ...]) -> str:
 
 SESSION = BodyParser(SessionBody)
 PATCH = BodyParser(SessionPatch)
+COPY = BodyParser(SessionCopy)
 KEY = BodyParser(KeyBody)
 ROTATION = BodyParser(RotationBody)
 DECISION = BodyParser(DecisionBody, is_hot=True)

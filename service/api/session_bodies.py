@@ -142,3 +142,24 @@ class SessionPatch(TypedDict, total=False):
         Literal["armed", "off"],
         Field(description="armed: the agent plays again, and a new comparison begins"),
     ]
+
+
+@with_config(strict({"name": "shop with a season", "options": {"seasonality": [{"period": 24}]}}))
+class SessionCopy(TypedDict, total=False):
+    """The settings that a copy has instead of its source's."""
+
+    name: Annotated[
+        Name | None,
+        Field(description="unique name; with it, repeating the request makes no second copy"),
+    ]
+    algorithm: Annotated[str, Field(description="name of an algorithm, see GET /v1/algorithms")]
+    horizon: Horizon
+    seed: Seed
+    options: Annotated[
+        dict[str, Any], Field(max_length=100, description="options of the algorithm, all of them")
+    ]
+    reward_wait_seconds: WaitSeconds
+    default_reward: Annotated[
+        Number | None, Field(description="reward of a round that has none after the wait")
+    ]
+    refit: Refit

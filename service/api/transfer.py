@@ -1,9 +1,13 @@
 """Export of a whole session as NDJSON, and import of such a file into a new session."""
 
 import asyncio
+import json
 import tempfile
-from collections.abc import AsyncGenerator, Iterator
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +16,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
-from service.api.documentation import documented
+from service.api.body_parsing import COPY
+from service.api.documentation import documented, takes
 from service.api.response_types import SessionAnswer
 from service.api.sessions import (
     found_session,
@@ -20,16 +25,22 @@ from service.api.sessions import (
     session_answer,
     written_session,
 )
+from service.commands.sessions import refuse_id_as_name
 from service.field_types import NO_ZERO_BYTE
+from service.fits.cost import allowed_cost
 from service.parsing_processes import PARSED_HERE_BYTES
 from service.problems import Problem, ProblemCode
+from service.records import SessionRow
 from service.runtime import Service, actor_of, service_of, tenant_of
+from service.storage.reader import Reader
 from service.tenant_shares import NoPlace
+from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
-from service.transfer.import_file import prepare_import
+from service.transfer.import_file import PreparedImport, prepare_import
 from service.transfer.import_session import import_session
 
 router = APIRouter(tags=["sessions"])
+LinesOf = Callable[[Reader, SessionRow], Iterator[bytes]]  # of a file about a session
 NDJSON = "application/x-ndjson"
 CHUNK_LINES, CHUNK_BYTES = 500, 2**20  # of a chunk of an export, about
 
@@ -52,7 +63,7 @@ async def get_events(session_id: str, request: Request) -> Response:
     All lines come from one snapshot of the database.
     """
     service, tenant = service_of(request), tenant_of(request)
-    lines = _export_chunks(service, tenant, session_id)
+    lines = _export_chunks(service, tenant, session_id, export_session)
     first = await anext(lines)  # an unknown session is a 404, not a broken stream
 
     async def stream() -> AsyncGenerator[bytes, None]:
@@ -90,7 +101,7 @@ class Download(Ndjson):
 
 
 async def _export_chunks(
-    service: Service, tenant: str, session_id: str
+    service: Service, tenant: str, session_id: str, lines_of: LinesOf
 ) -> AsyncGenerator[bytes, None]:
     context = service.store.reader()
     with _place(service, tenant):
@@ -99,7 +110,7 @@ async def _export_chunks(
             session = await service.read_for(
                 tenant, lambda: found_session(reader, tenant, session_id)
             )
-            lines = export_session(reader, session)
+            lines = await service.read_for(tenant, lambda: lines_of(reader, session))
             while chunk := await service.read_for(tenant, lambda: _next_chunk(lines)):
                 yield chunk
         finally:
@@ -146,19 +157,68 @@ async def post_import(
     """
     service, tenant = service_of(request), tenant_of(request)
     with tempfile.TemporaryDirectory(prefix="lhb-import-") as folder:
-        path, n_bytes = Path(folder, "file"), 0
+        path = Path(folder, "file")
         with path.open("wb") as file:
             async for chunk in request.stream():
-                n_bytes += file.write(chunk)
-        given = (path, Path(folder, "rows"), tenant, name, service.settings.allow_oracles)
-        async with service.imports.hold(tenant):
-            if n_bytes > PARSED_HERE_BYTES:
-                prepared = await service.parsing.import_file(given)
-            else:
-                prepared = await service.read(lambda: prepare_import(*given))
-            session_answer(prepared.session, "none")  # a session that cannot be shown fails here
-            write = import_session(prepared, service.abandon, actor_of(request), service.limits)
-            session, is_new = await service.slices.run(write)
+                file.write(chunk)
+        prepared = await _prepared(service, tenant, path, name)
+        return await _imported(service, request, prepared)
+
+
+async def _prepared(service: Service, tenant: str, path: Path, name: str | None) -> PreparedImport:
+    """Check a file; its rows are written beside it."""
+    given = (path, path.with_name("rows"), tenant, name, service.settings.allow_oracles)
+    async with service.imports.hold(tenant):
+        if path.stat().st_size > PARSED_HERE_BYTES:
+            prepared = await service.parsing.import_file(given)
+        else:
+            prepared = await service.read(lambda: prepare_import(*given))
+    session_answer(prepared.session, "none")  # a session that cannot be shown fails here
+    return prepared
+
+
+async def _imported(service: Service, request: Request, prepared: PreparedImport) -> Response:
+    """Write a checked session, and answer with it."""
+    async with service.imports.hold(prepared.session.tenant):
+        write = import_session(prepared, service.abandon, actor_of(request), service.limits)
+        session, is_new = await service.slices.run(write)
     location = f"/v1/sessions/{session.id}"
     answer = await written_session(service, session)
     return json_response(answer, 201 if is_new else 200, location=location)
+
+
+@router.post(
+    "/v1/sessions/{session_id}/copy",
+    status_code=201,
+    summary="Copy a session with other settings",
+    responses=documented({201: SessionAnswer, 200: SessionAnswer}, 404, 409),
+    openapi_extra=takes(COPY),
+)
+async def post_copy(session_id: str, request: Request) -> Response:
+    """Make a session with this one's rounds and rewards, and other settings where they are given.
+
+    It has no estimates: a fit of all rounds is due at once. Decisions that were taken keep their
+    event ids and contexts, and count as forced. With a name a retry is safe: the same body gets the
+    copy that it made before (200), whatever its source has taken since.
+    """
+    service, tenant = service_of(request), tenant_of(request)
+    asked = COPY.read(await request.body())
+    name, now = asked.get("name"), time.time()
+    if name is not None:
+        refuse_id_as_name(name)
+    mark = blake2b(digest_size=6)
+
+    def lines_of(reader: Reader, source: SessionRow) -> Iterator[bytes]:
+        mark.update(json.dumps([source.id, asked], sort_keys=True).encode())
+        cost = allowed_cost(service.settings)
+        copy, agent = copied_session(source, asked, service.settings.allow_oracles, cost, now)
+        return copy_session(reader, source, copy, agent)
+
+    with tempfile.TemporaryDirectory(prefix="lhb-copy-") as folder:
+        path = Path(folder, "file")
+        with path.open("wb") as file:
+            async with aclosing(_export_chunks(service, tenant, session_id, lines_of)) as chunks:
+                async for chunk in chunks:
+                    file.write(chunk)
+        prepared = await _prepared(service, tenant, path, name)
+        return await _imported(service, request, replace(prepared, mark=mark.hexdigest()))

@@ -37,8 +37,13 @@ def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
     session : SessionRow
         The session to export.
     """
+    return written(records(reader, session, session))
+
+
+def written(given: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    """Yield the lines of records, and the end line."""
     digest, count = blake2b(digest_size=16), 0
-    for record in giving_way(_records(reader, session)):
+    for record in giving_way(given):
         line = to_json(record) + b"\n"
         digest.update(line)
         count += 1
@@ -46,16 +51,15 @@ def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
     yield to_json({"record": "end", "count": count, "digest": digest.hexdigest()}) + b"\n"
 
 
-def _records(reader: Reader, session: SessionRow) -> Iterator[dict[str, Any]]:
-    header = {
-        f.name: getattr(session, f.name) for f in fields(session) if f.name not in NOT_EXPORTED
-    }
+def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[dict[str, Any]]:
+    """Yield the records of a session's file; the header is about `about`."""
+    header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
     for name in ("names", "trial", "changes"):
         if header[name] is None:
             del header[name]  # a release from before there was such a thing reads the file
-    if not session.keep_contexts:
+    if not about.keep_contexts:
         del header["keep_contexts"]
-    header["schedule"] = json.loads(session.schedule.dumps())
+    header["schedule"] = json.loads(about.schedule.dumps())
     del header["schedule"]["seen"]  # an import works it out
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):

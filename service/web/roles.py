@@ -55,6 +55,7 @@ NEEDED: dict[tuple[str, str], int] = {
             ("POST", "/v1/sessions/import"),
             ("PATCH", SESSION),
             ("DELETE", SESSION),
+            ("POST", f"{SESSION}/copy"),
             ("POST", f"{SESSION}/decisions"),
             ("POST", f"{SESSION}/decisions/{{event_id:text}}/void"),
             ("POST", f"{SESSION}/fits"),

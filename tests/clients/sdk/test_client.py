@@ -194,3 +194,17 @@ def test_options_change_while_a_session_goes_on(client: Client) -> None:
     assert session.change(options={"epsilon": 0.0, "memory": 20})["options"]["memory"] == 20
     assert session.decide(CONTEXTS).propensity == 1.0
     assert session.change(reward_wait_seconds=5.0)["reward_wait_seconds"] == 5.0
+
+
+def test_a_copy_has_the_same_rounds_and_other_settings(lossy_url: str) -> None:
+    with Client(lossy_url) as client:
+        session = client.create_session(dim=2, horizon=5)
+        for round in range(1, 4):
+            session.decide(CONTEXTS)
+            session.reward(0.5 * round, round=round)
+        name = f"copy of {session.id}"
+        copy = session.copy(name, options={"trend": True}, horizon=3)
+        assert copy.id != session.id
+        assert (copy.info["horizon"], copy.info["options"]) == (3, {"trend": True})
+        assert [one["reward"] for one in copy.rounds()] == [0.5, 1.0, 1.5]
+        assert session.copy(name, options={"trend": True}, horizon=3).id == copy.id

@@ -39,6 +39,7 @@ async def test_every_route_that_reads_may_find_the_store_away(
                     "/v1/keys": {"role": "admin"},
                     "/v1/keys/{key_id}/rotation": {},
                     "/v1/sessions/{session_id}/fits": {},
+                    "/v1/sessions/{session_id}/copy": {},
                     "/v1/sessions/{session_id}/decisions/{event_id}/void": {},
                     "/v1/sessions/{session_id}/rewards": {"round": 1, "value": 1.0},
                 }

@@ -1,0 +1,59 @@
+"""What changes a session as a whole: its name and settings, a copy, its end."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from .answers import SessionAnswer
+from .session_reads import SessionReads
+from .steps import Steps, operation
+from .wire import given
+
+
+class SessionChanges(SessionReads):
+    """One session, which can be changed."""
+
+    @operation
+    def change(
+        self,
+        *,
+        name: str | None = None,
+        archived: bool | None = None,
+        mode: Literal["live", "shadow"] | None = None,
+        guard: Literal["armed", "off"] | None = None,
+        options: Mapping[str, Any] | None = None,
+        reward_wait_seconds: float | None = None,
+    ) -> Steps[SessionAnswer]:
+        """Rename or archive the session, change its mode or options, or arm its guard.
+
+        Options may change that mean no new model, such as `memory`; what was learned stays.
+        """
+        changes = given({"name": name, "archived": archived, "mode": mode, "options": options})
+        changes |= given({"reward_wait_seconds": reward_wait_seconds, "guard": guard})
+        info: SessionAnswer
+        info = yield from self._connection.call("PATCH", self._path, json=changes)
+        self._info = info
+        return info
+
+    @operation
+    def delete(self) -> Steps[None]:
+        """Delete the session and all its data."""
+        yield from self._connection.call("DELETE", self._path)
+
+    @operation
+    def copy(self, /, name: str | None = None, **settings: Any) -> Steps[Self]:
+        """Make a session with the same rounds and rewards, and other settings.
+
+        A fit of all its rounds is due at once; it has no estimates before.
+
+        Parameters
+        ----------
+        name : str, optional
+            Unique for each tenant; with it, a retry makes no second copy.
+        **settings
+            `algorithm`, `horizon`, `seed`, `options`, `reward_wait_seconds`, `default_reward` or
+            `refit`, where they differ from this session's.
+        """
+        body = {**settings, **given({"name": name})}
+        info: SessionAnswer
+        info = yield from self._connection.call("POST", f"{self._path}/copy", json=body)
+        return type(self)(self._connection, info["id"], info)

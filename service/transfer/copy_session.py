@@ -1,0 +1,118 @@
+"""A copy of a session with other settings, as a file that an import reads.
+
+The copy has the rounds, rewards and void decisions of its source, and none of its estimates: other
+settings may mean another model. One fit of all rounds is due at once.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import Agent
+from lhb_engine.agents.fit_cost import FitCost
+from lhb_engine.history import FitWindow
+from lhb_engine.randomness import Draw
+from service.commands.sessions import check_modes, first_agent
+from service.due_fits import DueFit, Schedule
+from service.fits.cost import refuse_costly
+from service.option_changes import OptionChanges
+from service.problems import Problem, ProblemCode
+from service.records import SessionRow
+from service.storage.reader import Reader
+from service.transfer.file_format import records, written
+
+NOT_COPIED = ("agent", "estimate")  # records
+MODES = ("refit", "reward_wait_seconds", "reward_mode", "default_reward", "algorithm")
+
+
+def copied_session(
+    source: SessionRow, asked: Mapping[str, Any], allow_oracles: bool, allowed: FitCost, now: float
+) -> tuple[SessionRow, Agent]:
+    """Return the copy, without an id, and its agent before any fit.
+
+    Parameters
+    ----------
+    source : SessionRow
+    asked : mapping
+        Settings that the copy has instead of its source's.
+    allow_oracles : bool
+    allowed : FitCost
+        What a fit may cost.
+    now : float
+
+    Raises
+    ------
+    Problem
+        422 naming the field.
+    """
+    settings = {name: value for name, value in asked.items() if name != "name"}
+    request = {**json.loads(source.request), **settings, "name": asked.get("name")}
+    copy = replace(source, **settings, name=asked.get("name"), request=json.dumps(request))
+    check_modes({name: getattr(copy, name) for name in MODES})
+    agent = first_agent(copy, allow_oracles)
+    if agent.learns_within_epoch:
+        detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "algorithm")
+    refuse_costly(copy, allowed)
+    # its rounds come before its options: no window of theirs is to be fitted one by one
+    changes = OptionChanges().with_one(copy.n_rounds, copy.options) if copy.n_rounds else None
+    due = _fit_of_all(copy, agent, now)
+    schedule = Schedule(waiting=[] if due is None else [due])
+    return replace(copy, changes=changes, schedule=schedule, created_at=now), agent
+
+
+def _fit_of_all(copy: SessionRow, agent: Agent, now: float) -> DueFit | None:
+    """Return the fit that is due at once; None if there is nothing to fit."""
+    if copy.n_rounds == 0 or copy.n_measurements == 0:
+        return None
+    window, reason = agent.fit_now(copy.n_rounds), "asked"
+    if window is None:
+        window, reason = _last_window(agent, copy.n_rounds), "overdue"
+    if window is None:
+        return None
+    known = copy.n_measurements, copy.n_rounds, now - copy.reward_wait_seconds
+    return DueFit(window, *known, reason, now, revision=1)  # type: ignore[arg-type]
+
+
+def _last_window(agent: Agent, n_rounds: int) -> FitWindow | None:
+    """Return the last window of the schedule whose rounds are there."""
+    last, following = None, agent.next_fit(0)
+    while following is not None and following.due <= n_rounds:
+        last, following = following, agent.next_fit(following.due)
+    return last
+
+
+def copy_session(
+    reader: Reader, source: SessionRow, copy: SessionRow, agent: Agent
+) -> Iterator[bytes]:
+    """Yield the lines of the copy's file, each with its newline.
+
+    A decision stays as it was taken, but counts as one that something else made: the copy's agent
+    did not choose it. Its score is that agent's.
+    """
+    return written(_records(reader, source, copy, agent))
+
+
+def _records(
+    reader: Reader, source: SessionRow, copy: SessionRow, agent: Agent
+) -> Iterator[dict[str, Any]]:
+    for record in records(reader, source, copy):
+        if record["record"] == "decision":
+            yield _as_forced(record, copy, agent)
+        elif record["record"] not in NOT_COPIED:
+            yield record
+
+
+def _as_forced(record: dict[str, Any], copy: SessionRow, agent: Agent) -> dict[str, Any]:
+    given = {name: v for name, v in record.items() if name not in ("played_by", "agent_arm")}
+    given |= {"propensity": None, "explored": False, "model_version": 0}
+    arm = record["arm"]
+    if arm is None:
+        return given
+    draw = Draw(copy.seed, record["trajectory"], record["round"], record["position"])
+    scores = [0.0] * len(record["scores"])
+    scores[arm] = float(agent.ranking(np.array([record["context"]]), draw)[0])
+    return {**given, "forced": True, "scores": scores}

@@ -1,0 +1,134 @@
+"""A copy has its source's data and other settings; it learns from all of it at once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lhb_engine.agents.fit_cost import FitCost
+from service.commands.void_decision import VoidDecision
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import run_fit
+from service.fits.record import Fitted
+from service.replay import replay_session
+from service.storage.ports import Store
+from service.transfer.copy_session import copied_session, copy_session
+from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.conftest import Serve, problem
+from tests.service.service_harness import ServiceHarness
+
+LARGE = FitCost(1e9, 1e9)
+
+
+def lived(tmp_path: Path, store: Store) -> ServiceHarness:  # noqa: F811
+    """Two trajectories, a span, a gap, a correction, a void decision and a round without action."""
+    harness = ServiceHarness(tmp_path, store)
+    harness.create(algorithm="anytime", horizon=3, options={"epsilon": 0.2})
+    rng = np.random.default_rng(2)
+    for round in range(1, 31):
+        for name in ("", "b"):
+            contexts = rng.uniform(-1, 1, (3, 2))
+            decision = harness.decide(name, contexts=contexts)
+            value = float(contexts[decision.arm] @ [0.6, -0.8]) + 0.01 * float(rng.random())
+            if round not in (5, 6, 7):
+                harness.reward(value, name, round=round)
+    harness.reward(0.3, first_round=5, last_round=6)
+    harness.reward(0.1, round=9, correct=True, reward_id="x")
+    harness.run(VoidDecision(harness.key, "b", "~4", harness.agents))
+    harness.decide(contexts=None)
+    return harness
+
+
+def rows(harness: ServiceHarness, name: str) -> list[Any]:
+    with harness.store.reader() as reader:
+        key = (*harness.key, name)
+        decisions = reader.decisions(key, 0, 1000)
+        found: list[Any] = [
+            (d.round, d.position, d.event_id, d.arm, d.context, d.at) for d in decisions
+        ]
+        return found + [one[2:] for one in reader.measurement_log(key)]
+
+
+def copied(harness: ServiceHarness, tmp_path: Path, **asked: Any) -> None:
+    """Make a copy, which the harness then means."""
+    source = harness.session
+    copy, agent = copied_session(source, asked, False, LARGE, harness.now)
+    with harness.store.reader() as reader:
+        content = b"".join(copy_session(reader, source, copy, agent))
+    made, is_new = harness.import_file(tmp_path, content)
+    assert is_new
+    harness.key = made.key
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"options": {"trend": True, "memory": 40}},
+        {"algorithm": "ad_lasso", "options": {}, "horizon": 2},
+    ],
+)
+def test_a_copy_fits_all_that_its_source_has(
+    tmp_path: Path,
+    store: Store,  # noqa: F811
+    database_url: str,
+    asked: dict[str, Any],
+) -> None:
+    harness = lived(tmp_path, store)
+    source, data = harness.session, {name: rows(harness, name) for name in ("", "b")}
+    copied(harness, tmp_path, **asked)
+    session = harness.session
+    assert {name: rows(harness, name) for name in ("", "b")} == data
+    assert (session.n_rounds, session.n_measurements) == (61, source.n_measurements)
+    assert (session.n_estimates, session.model_version) == (0, 0)
+    assert session.options == asked["options"]
+    harness.tick()
+    due = harness.session.fit_due
+    assert due is not None
+    assert len(harness.session.schedule.open) == 1
+    text = run_fit(database_url, *harness.key, due, 0.0)
+    assert text is not None
+    fitted = Fitted(**json.loads(text))
+    harness.run(FinishFit(harness.key, due, fitted, harness.agents, RetryPolicy()))
+    assert [status for _, status in harness.statuses] == ["ok"]
+    assert harness.session.model_version == 1
+    harness.reward(1.0, round=harness.decide().round)
+    with harness.store.reader() as reader:
+        replay = replay_session(reader, harness.session)
+    assert replay.differences == []
+    assert (replay.n_decisions, replay.n_estimates) == (62, 1)
+
+
+@pytest.mark.anyio
+async def test_a_copy_over_http_is_made_once(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(algorithm="anytime")
+        for round in range(1, 6):
+            await client.decide(session, event_id=f"e{round}")
+            await client.reward(session, value=0.1 * round, round=round)
+        path, body = f"/v1/sessions/{session}/copy", {"name": "twin", "options": {"trend": True}}
+        made = await client.post(path, json=body)
+        assert made.status_code == 201, made.text
+        assert made.headers["location"] == f"/v1/sessions/{made.json()['id']}"
+        assert (made.json()["n_rounds"], made.json()["options"]) == (5, {"trend": True})
+        await client.decide(session)
+        again = await client.post(path, json=body)
+        assert (again.status_code, again.json()["id"]) == (200, made.json()["id"])
+        page = await client.read(f"/v1/sessions/{made.json()['id']}/rounds")
+        assert [one["event_id"] for one in page["items"]] == [f"e{i}" for i in range(1, 6)]
+        assert [one["reward"] for one in page["items"]] == [0.1 * i for i in range(1, 6)]
+        assert all(one["forced"] for one in page["items"])
+        for body, status, code, field in (
+            ({"name": "twin", "options": {}}, 409, "session_conflict", "name"),
+            ({"options": {"nothing": 1}}, 422, "bad_option", "options.nothing"),
+            ({"algorithm": "lin_ucb", "options": {}}, 422, "bad_option", "algorithm"),
+            ({"algorithm": "best"}, 422, "unknown_algorithm", "algorithm"),
+            ({"dim": 3}, 422, "unknown_field", "dim"),
+            ({"refit": "blocking", "reward_wait_seconds": 2}, *(422, "bad_option"), None),
+        ):
+            answer = await client.post(path, json=body)
+            problem(answer, status, code, field or "reward_wait_seconds")
+        answer = await client.post("/v1/sessions/nobody/copy", json={})
+        problem(answer, 404, "unknown_session", "session_id")
+        assert len((await client.read("/v1/sessions"))["items"]) == 2

@@ -10,6 +10,7 @@ from lhb_engine.agents import ALGORITHMS, make_options
 from service.api.sessions import json_response
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import DeleteSession
+from service.fits.cost import allowed_cost
 from service.personalizer.bodies import CONFIGURATION, ServiceConfiguration
 from service.personalizer.loop import DEFAULTS, find_loop, make_session
 from service.personalizer.versions import PATH, Version
@@ -19,6 +20,7 @@ from service.runtime import actor_of, service_of, tenant_of
 from service.trial import trial_of
 
 router = APIRouter()
+CHANGING = {"options", "reward_wait_seconds"}  # of a session that has rounds
 # a shadow learns from what the caller plays, in both modes in which Personalizer does not decide
 MODES = {"Online": "live", "Apprentice": "shadow", "LoggingOnly": "shadow"}
 FIXED = (
@@ -40,24 +42,33 @@ async def get_configuration(version: Version, request: Request) -> Response:
 async def put_configuration(version: Version, request: Request) -> Response:
     """Make the session by a configuration, or again while it has no rounds.
 
-    The learning mode may change at any time.
+    The learning mode, the wait and the exploration may change at any time.
     """
     service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
     asked = CONFIGURATION.read(await request.body())
     found = await find_loop(service, tenant)
     before = DEFAULTS if found is None else settings_of(found)
     body = asked_settings(asked, before)
-    if found is not None and body != before:
+    if found is not None and is_another(body, before):
         if found.n_rounds:
             raise Problem(ProblemCode.SESSION_CONFLICT, FIXED.format(found.name, found.n_rounds))
         await service.writer.submit(DeleteSession(found.key, actor))
-    if found is None or body != before:
+        found = None
+    if found is None:
         found = await make_session(service, tenant, actor, body)
+    changes = {name: body[name] for name in CHANGING if body[name] != getattr(found, name)}
     mode = MODES.get(asked.get("learningMode", ""))
     if mode is not None and mode != trial_of(found.trial).mode:
-        change = ChangeSession(found.key, {"mode": mode}, actor)
+        changes["mode"] = mode
+    if changes:
+        change = ChangeSession(found.key, changes, actor, allowed_cost(service.settings))
         found = await service.writer.submit(change)
     return json_response(configuration_of(settings_of(found), trial_of(found.trial).mode))
+
+
+def is_another(body: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Return whether settings differ that a session with rounds cannot change."""
+    return any(body[name] != before[name] for name in body.keys() - CHANGING)
 
 
 def settings_of(session: SessionRow) -> dict[str, Any]:

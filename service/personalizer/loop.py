@@ -12,12 +12,14 @@ from service.records import Actor, DecisionRow, SessionRow, TrajectoryKey
 from service.runtime import Service
 
 NAME = "personalizer"
-# what Personalizer begins with; the dim and the horizon are ours
+# what Personalizer begins with, but for the dim, the horizon and the share of uniform decisions:
+# without these an agent whose rewards are its own rounds' alone may stay with what it knows
 DEFAULTS: dict[str, Any] = {
     **SESSION_DEFAULTS,
     "name": NAME,
     "dim": 64,
     "horizon": 1,
+    "options": {"epsilon": 0.1},
     "reward_wait_seconds": 600.0,
     "default_reward": 0.0,
 }

@@ -9,6 +9,7 @@ import numpy as np
 from lhb_engine.history import Floats
 from service.agent_cache import build_agent
 from service.api.request_bodies import DecisionBody
+from service.option_changes import at_revision, changes_of
 from service.personalizer.bodies import RankRequest
 from service.personalizer.features import (
     FEW_FEATURES,
@@ -102,7 +103,8 @@ def rank_answer(asked: Asked, decision: DecisionRow, session: SessionRow) -> dic
     chances: Sequence[float | None] = [None] * len(scores)
     others: list[int] = list(range(len(scores)))
     if decision.propensity is not None and decision.played_by in (None, "agent"):
-        chances = build_agent(session, None).probabilities(scores).tolist()
+        then = at_revision(session, changes_of(session.changes).revision_of(decision.position))
+        chances = build_agent(then, None).probabilities(scores).tolist()
         others = np.argsort(-scores, kind="stable").tolist()
     assert decision.arm is not None
     order = [decision.arm, *others]

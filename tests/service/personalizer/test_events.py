@@ -138,7 +138,7 @@ async def test_rewards_add_up_where_the_configuration_says_so(serve: Serve) -> N
 
 async def test_a_configuration_holds_from_the_first_round_on(serve: Serve) -> None:
     asked = {"rewardWaitTime": "00:10:00", "defaultReward": 0, "rewardAggregation": "earliest"}
-    asked["explorationPercentage"] = 0
+    asked["explorationPercentage"] = 0.1
     path = f"{ROOT}/configurations/service"
     async with serve() as client:
         before = await client.read(path)
@@ -229,8 +229,30 @@ CONFIGURATION = {
     "rewardWaitTime": "PT10M",
     "defaultReward": 0,
     "rewardAggregation": "earliest",
-    "explorationPercentage": 0,
+    "explorationPercentage": 0.1,
 }
+
+
+async def test_exploration_and_wait_change_at_any_time(serve: Serve) -> None:
+    """And a repeat gets its first answer, with the probabilities of that time."""
+    path = f"{ROOT}/configurations/service"
+    async with serve() as client:
+        sizes = [{"id": f"{size}", "features": [{"size": size}]} for size in (1, 2, 3)]
+        await client.put(path, json={**CONFIGURATION, "dim": 1})  # no two arms are equal
+        first = await rank(client, eventId="first", actions=sizes)
+        assert min(one["probability"] for one in first["ranking"]) == pytest.approx(0.1 / 3)
+        said = {**CONFIGURATION, "explorationPercentage": 0.9, "rewardWaitTime": "PT20M"}
+        before = await client.read(SESSION)
+        changed = (await client.put(path, json=said)).json()
+        assert (changed["explorationPercentage"], changed["rewardWaitTime"]) == (0.9, "PT20M")
+        after = await client.read(SESSION)
+        assert (after["id"], after["options"]) == (before["id"], {"epsilon": 0.9})
+        assert await rank(client, eventId="first", actions=sizes) == first
+        fresh = await rank(client, actions=sizes)
+        assert min(one["probability"] for one in fresh["ranking"]) == pytest.approx(0.9 / 3)
+        other = {**said, "defaultReward": 1}
+        answer = await client.put(path, json=other)
+        refused(answer, 409, "BadRequest", "session_conflict", None)
 
 
 async def test_an_apprentice_plays_the_first_action_and_learns_from_it(serve: Serve) -> None:

@@ -67,7 +67,7 @@ class Trial:
         What control plays.
     planned_rounds : int
     guard : str
-        "tripped": lift lies below zero, and the agent's group plays what control plays.
+        "tripped": lift lies below zero, and both groups play what control plays.
     since, since_reward : int
         Positions of the session's last round and last reward before this comparison began.
     """
@@ -132,11 +132,11 @@ class Trial:
         """
         if forced is not None or self.mode == "shadow":
             return Play("caller", forced)
-        if not self.share or not self.is_control(draw.seed, draw.trajectory, draw.round, horizon):
-            if self.guard != "tripped":
+        by: PlayedBy = "guard"  # in both groups: one alone would drift away with the season
+        if self.guard != "tripped":
+            place = draw.trajectory, draw.round, horizon
+            if not self.share or not self.is_control(draw.seed, *place):
                 return Play("agent")
-            by: PlayedBy = "guard"
-        else:
             by = "control"
         if not n_arms or self.policy == "default_arm":
             return Play(by, default)
@@ -174,7 +174,7 @@ def changed_trial(
 ) -> str | None:
     """Return the trial of a session after a change of mode or guard, as stored.
 
-    A guard that is armed again begins a new comparison: what made it trip does not count in it.
+    Arming the guard begins a new comparison: what came before neither trips it nor hides harm.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def changed_trial(
     if guard is not None and not trial.share:
         detail = "the session has no holdout, so nothing says whether its agent does harm"
         raise Problem(ProblemCode.BAD_OPTION, detail, "guard")
-    if guard == "armed" and trial.guard != "armed":
+    if guard == "armed":
         n, n_rewards = session.n_rounds, session.n_measurements
         trial = replace(trial, guard="armed", since=n, since_reward=n_rewards)
     elif guard is not None:

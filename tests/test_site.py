@@ -14,6 +14,7 @@ from clients.cli.demo import server
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "docs" / "examples"
+PAGES_ALONE = {"index", "personalizer"}  # of the guide, without an example of their own
 
 
 @pytest.mark.slow
@@ -30,7 +31,7 @@ def test_it_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
 
 def test_every_example_has_a_page_and_a_figure() -> None:
     examples = {path.stem for path in EXAMPLES.glob("*.py")} - {"lag_plot"}
-    assert examples == {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")} - {"index"}
+    assert examples == {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")} - PAGES_ALONE
     assert examples == {path.stem for path in EXAMPLES.glob("*.png")}
 
 
@@ -71,3 +72,21 @@ def test_it_learns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         lag="",
     )
     assert (tmp_path / "lags.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_a_shop_sees_lift_and_the_guard_acts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = load("lift", monkeypatch)
+    with server(tmp_path / "test.db") as url:
+        days = example.play(url, "lift")
+    before, after = days[example.BROKEN - 2], days[-1]
+    assert before["lift"]["low"] > 0.1
+    assert before["by"] == {"agent", "control"}
+    assert after["lift"]["high"] < 0
+    assert after["by"] == {"guard"}
+    guarded = [one["day"] for one in days if one["by"] == {"guard"}]
+    assert example.BROKEN < guarded[0] <= example.BROKEN + 4
+    example.draw(tmp_path / "lift.png", days)
+    assert (tmp_path / "lift.png").stat().st_size > 10_000

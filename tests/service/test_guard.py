@@ -39,7 +39,7 @@ def arm(harness: ServiceHarness, how: str = "armed") -> None:
     harness.run(ChangeSession(harness.key, {"guard": how}))
 
 
-def test_the_agents_group_plays_the_default_arm_once_lift_lies_below_zero(
+def test_everybody_plays_the_default_arm_once_lift_lies_below_zero(
     harness: ServiceHarness,
 ) -> None:
     harness.create(holdout=HOLDOUT)
@@ -47,7 +47,8 @@ def test_the_agents_group_plays_the_default_arm_once_lift_lies_below_zero(
     assert guard(harness) == "armed"
     sum_up(harness)
     assert guard(harness) == "tripped"
-    assert set(visit(harness, 0.0, 2)) == {"guard", "control"}
+    assert set(visit(harness, 0.0, 2)) == {"guard"}
+    assert sum_up(harness).rounds == len(USERS)
     decision = harness.decide("u1", contexts=ARMS, default_arm=1)
     assert (decision.arm, decision.forced, decision.propensity) == (1, True, None)
     assert decision.agent_arm in (0, 1)
@@ -101,6 +102,19 @@ def test_it_does_not_trip_without_harm_or_where_there_is_none(
     sum_up(harness)
     assert guard(harness) == ("off" if more else "armed")
     assert set(visit(harness, effect, 4)) == {"agent", "control"}
+
+
+def test_arming_an_armed_guard_begins_anew_so_that_good_weeks_hide_no_harm(
+    harness: ServiceHarness,
+) -> None:
+    harness.create(holdout=HOLDOUT)
+    for seed in range(3):
+        visit(harness, 0.5, seed)
+    sum_up(harness)
+    arm(harness)
+    visit(harness, -0.5, 9)
+    assert sum_up(harness).rounds == len(USERS)
+    assert guard(harness) == "tripped"
 
 
 def test_off_lets_the_agent_play_in_the_same_comparison(harness: ServiceHarness) -> None:

@@ -99,7 +99,7 @@ def certainty(
         Of all rows, with independent noise. `rows` are the latest of them then: they tell how the
         errors depend on each other, and whether they drift.
     """
-    refit = _refit(rows, found, past)
+    refit = _refit(rows, found, rho, past)
     if isinstance(refit, str):
         return refit
     n, m, dim = refit.n_rows, len(refit.lags), rows.contexts.shape[1]
@@ -145,11 +145,14 @@ def _around(middle: Floats, half: Floats) -> Floats:
     return np.column_stack([middle - half, middle + half])
 
 
-def _refit(rows: AlignedRounds, found: Posterior, past: RowMoments | None) -> RankOneRefit | str:
+def _refit(
+    rows: AlignedRounds, found: Posterior, rho: float, past: RowMoments | None
+) -> RankOneRefit | str:
     """Refit all lags if there are rows enough, else those that may be active; or say why not.
 
     Lags that may be active are so because noise made them large, and others are left out: both
-    turn what is fitted beside them. With all lags nothing is chosen.
+    turn what is fitted beside them. With all lags nothing is chosen. Where autocorrelation was
+    taken out, what is left of it may be a season, and all lags together can follow that.
     """
     n, n_lags = rows.n_rows if past is None else past.n_rows, len(found.inclusion)
     possible = np.flatnonzero(found.inclusion > POSSIBLE)
@@ -160,7 +163,7 @@ def _refit(rows: AlignedRounds, found: Posterior, past: RowMoments | None) -> Ra
     if len(possible) == 0 or n < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
         return "Too few rows for the lags that may be active."
     refit = None
-    if n_lags + beside <= min(MOST_OF_ALL_LAGS, n // ROWS_AN_UNKNOWN):
+    if rho == 0.0 and n_lags + beside <= min(MOST_OF_ALL_LAGS, n // ROWS_AN_UNKNOWN):
         refit = RankOneRefit.of(rows, found.theta, found.weights, np.arange(n_lags), past)
     if refit is None:
         refit = RankOneRefit.of(rows, found.theta, found.weights, possible, past)

@@ -101,7 +101,7 @@ class App(FastAPI):
         await self.outer_middleware(scope, receive, send)
 
 
-def create_app(settings: Settings | None = None, store: Store | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None, store: Store | None = None) -> App:
     """Make the web application; the service behind it runs from start-up to shutdown.
 
     Parameters
@@ -113,7 +113,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
 
     Returns
     -------
-    FastAPI
+    App
         An ASGI application.
     """
     settings = settings or Settings()
@@ -130,6 +130,9 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
             tracing.follow_writer(service.writer)
             if isinstance(service.fits, FitPool):
                 tracing.follow_fits(service.fits)
+        admission = app.outer_middleware.admission
+        admission.committing = service.writer.committing
+        metrics.scraped.append(admission.metrics)
         sweeper.start(service)
         watch = app.state.key_watch = KeyWatch(keyring, service)
         await watch.start()

@@ -1,5 +1,6 @@
 """A server process: `lhb serve` calls `run`."""
 
+import asyncio
 import gc
 import ipaddress
 import socket
@@ -13,6 +14,7 @@ from service.app import create_app
 from service.settings import Settings
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.ports import Refused, Store
+from service.web.backlog import Backlog
 from service.web.connection import connection_class
 
 # Interval after which a Python thread hands over the GIL, on PostgreSQL. There the writer thread
@@ -37,10 +39,25 @@ class AnnouncingServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             settle_collector()
+            listening = [socket.fileno() for server in self.servers for socket in server.sockets]
+            self._backlogs = [Backlog(number, self._protocol) for number in listening]
             bound = self.servers[0].sockets[0]
             host, port = bound.getsockname()[:2]
             shown = f"[{host}]" if bound.family == socket.AF_INET6 else host
             print(f"listening on http://{shown}:{port}", flush=True)
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.BaseProtocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen no more, and finish what is under way."""
+        for backlog in self._backlogs:
+            backlog.close()
+        await super().shutdown(sockets)
 
 
 def run(
@@ -96,9 +113,10 @@ def server_config(
     """Return uvicorn's configuration of the app; `more` are further arguments of it."""
     hosts = f"{settings.allowed_hosts},{host}"
     settings = settings.model_copy(update={"allowed_hosts": hosts})
+    app = create_app(settings, store)
     return uvicorn.Config(
-        create_app(settings, store),
-        http=connection_class(settings),
+        app,
+        http=connection_class(settings, app.outer_middleware.admission),
         host=host,
         port=port,
         access_log=False,

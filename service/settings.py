@@ -158,6 +158,12 @@ class Settings(BaseSettings):
     max_queue: int = Field(
         default=10_000, gt=0, description="maximum number of commands that wait for a transaction"
     )
+    max_wait_seconds: float = Field(
+        default=0.25,
+        ge=0,
+        description="maximum wait that a request may expect when it arrives; beyond it, decisions, "
+        "rewards and all else that is posted to sessions are refused unread (503); 0: unlimited",
+    )
     max_batch: int = Field(
         default=512, gt=0, description="maximum number of commands in one transaction"
     )

@@ -10,40 +10,52 @@
 
 import asyncio
 import functools
-import resource
 from typing import Any
 
 from starlette.types import Message, Scope, Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from service.problems import MEDIA_TYPE, TITLES, Problem, ProblemCode
+from service.problems import Problem, ProblemCode
 from service.settings import Settings
+from service.web.admission import Admission, is_plain
+from service.web.open_files import most_connections
 from service.web.trailers import TRAILERS
+from service.web.whole_messages import API_LINES, END_OF_HEAD, WholeMessages, whole_answer
 
-RESERVED_FILES = 100  # file descriptors kept free for everything but connections
-MAX_FILES = 65_536
-END_OF_HEAD = b"\r\n\r\n"
 CLOSE = (b"connection", b"close")
 LINGER_SECONDS = 1.0  # until a connection whose request is not read is cut, to read the answer
 PROGRESS_BYTES = 2**20
 
 
-class ClientConnection(HttpToolsProtocol):
+class ClientConnection(WholeMessages):
     """One connection, which may carry several requests, one after another.
 
     Parameters
     ----------
     settings : Settings
         Timeouts in seconds and limits in bytes.
+    admission : Admission
+        Says whether a request that arrives is refused.
+    refusal : bytes
+        What is answered then.
     most : int
         Number of connections that may be open at once.
     **of_uvicorn
         Arguments of uvicorn's protocol class.
     """
 
-    def __init__(self, settings: Settings, *, most: int, **of_uvicorn: Any) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        admission: Admission,
+        refusal: bytes,
+        *,
+        most: int,
+        **of_uvicorn: Any,
+    ) -> None:
         super().__init__(**of_uvicorn)
         self._settings = settings
+        self._admission, self._refusal = admission, refusal
+        self._is_late = self._has_refused = False
         self._most = most
         self._limit = settings.max_header_bytes
         self._n_head, self._tail = 0, b""
@@ -82,6 +94,10 @@ class ClientConnection(HttpToolsProtocol):
                 detail = f"a request's line and headers have at most {self._limit} bytes"
                 self._refuse(Problem(ProblemCode.HEADERS_TOO_LARGE, detail))
                 return
+            self._is_late = self._admission.is_late()
+            if self._is_late and is_plain(data) and self._is_between_requests():
+                self._refuse_unread()
+                return
             super().data_received(data)
         else:
             self._feed_body(data)
@@ -113,58 +129,14 @@ class ClientConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin to answer. Headers that the parser reports after this are trailers."""
         self.scope["lhb.connection"] = self  # type: ignore[typeddict-unknown-key]
+        if self._is_late:
+            self.scope["lhb.late"] = True  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
         self.headers = TRAILERS
 
-    def take_body(self, scope: Scope) -> bytes | None:
-        """Return the whole body of a request if it has arrived; None if it has to be awaited."""
-        cycle = self.cycle
-        if cycle.scope is not scope or cycle.more_body or cycle.disconnected:
-            return None
-        body, cycle.body = bytes(cycle.body), bytearray()
-        return body
-
-    def answer_at_once(
-        self, scope: Scope, status: int, headers: bytes, request_id: str, body: bytes
-    ) -> bool:
-        """Write a whole answer, which takes a third of the time that uvicorn takes for its parts.
-
-        Parameters
-        ----------
-        scope : ASGI scope
-            Of the request.
-        status : int
-        headers : bytes
-            Lines of headers, without length and request id.
-        request_id : str
-            Visible ASCII characters.
-        body : bytes
-
-        Returns
-        -------
-        bool
-            False if nothing was written: the connection is about to close, the client does not
-            read, or another request follows already.
-        """
-        cycle = self.cycle
-        if (
-            cycle.scope is not scope
-            or cycle.more_body
-            or cycle.disconnected
-            or cycle.response_started
-            or not cycle.keep_alive
-            or self.flow.write_paused
-            or cycle.default_headers
-        ):
-            return False
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        rest = headers, len(body), request_id.encode(), body
-        self.transport.write(
-            b"%b%bcontent-length: %d\r\nx-request-id: %b\r\n\r\n%b" % (STATUS_LINE[status], *rest)
-        )
-        cycle.on_response()
-        return True
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._admission.receive()
+        super()._start_asgi_task(cycle, app)
 
     async def begin_answer(self, scope: Scope, message: Message, send: Send) -> None:
         """Send the head of an answer to a request whose body was not read to its end.
@@ -221,6 +193,10 @@ class ClientConnection(HttpToolsProtocol):
         """Return whether a head has begun but is incomplete: its scope has no cycle yet."""
         return self.scope is not None and (self.cycle is None or self.cycle.scope is not self.scope)
 
+    def _is_between_requests(self) -> bool:
+        """Return whether everything that has arrived is answered."""
+        return not self._is_in_head() and not self._is_answering()
+
     def _is_answering(self) -> bool:
         """Return whether a request is being answered, or its body is awaited."""
         return self.cycle is not None and not self.cycle.response_complete
@@ -236,7 +212,8 @@ class ClientConnection(HttpToolsProtocol):
 
     def _on_timeout(self) -> None:
         self._timer = None
-        if self._is_answering():
+        if self._is_answering() or self._has_refused:
+            self._has_refused = False
             self._start_timer()  # a pipelined head waits for the answer to the request before it
             return
         if not self._is_in_head():
@@ -268,32 +245,29 @@ class ClientConnection(HttpToolsProtocol):
         """Close the connection at once and discard what is buffered."""
         self.transport.abort()
 
+    def _refuse_unread(self) -> None:
+        """Answer 503 to a request that is not parsed; the connection stays.
+
+        A timer for each refusal would cost as much as the refusal, so one goes on.
+        """
+        self._unset_keepalive_if_required()
+        self._has_refused = self._timer is not None
+        if self._timer is None:
+            self._start_timer()
+        self._admission.n_refused += 1
+        self.transport.write(self._refusal)
+
     def _refuse(self, problem: Problem) -> None:
         """Answer with the problem, unless another answer is under way, and close."""
         if self.cycle is None or self.cycle.response_complete:
-            body = problem.body()
-            head = [f"HTTP/1.1 {problem.status} {TITLES[problem.status]}"]
-            head += [f"content-type: {MEDIA_TYPE}", f"content-length: {len(body)}"]
-            head += [f"{name}: {value}" for name, value in problem.headers().items()]
-            text = "\r\n".join([*head, "connection: close"])
-            self.transport.write(text.encode() + END_OF_HEAD + body)
+            self.transport.write(whole_answer(problem, "connection: close"))
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self._start_write_timer()
 
 
-def connection_class(settings: Settings) -> Any:
-    """Return the factory that uvicorn calls for every connection.
-
-    The soft limit of open files is raised for `max_connections` as far as the system allows; if it
-    stays lower, fewer connections are allowed.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
-    most = settings.max_connections
-    if soft != resource.RLIM_INFINITY:
-        most = max(1, min(most, soft - RESERVED_FILES))
-    return functools.partial(ClientConnection, settings, most=most)
+def connection_class(settings: Settings, admission: Admission) -> Any:
+    """Return the factory that uvicorn calls for every connection."""
+    most = most_connections(settings.max_connections)
+    refusal = whole_answer(admission.problem(), *API_LINES)
+    return functools.partial(ClientConnection, settings, admission, refusal, most=most)

@@ -16,6 +16,7 @@ from service.personalizer.errors import is_personalizer, problem_answer
 from service.problems import Problem, ProblemCode, defect
 from service.runtime import Service
 from service.settings import Settings
+from service.web.admission import Admission, may_refuse
 from service.web.api_keys import EVERYBODY, Keyring
 from service.web.browser_guard import BrowserGuard
 from service.web.full_tenants import refuse_full
@@ -24,18 +25,13 @@ from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_ids import RequestIds, trace_of
 from service.web.roles import ADMIN, refuse_role
+from service.web.whole_messages import API_HEADERS
 
 if TYPE_CHECKING:
     from service.spans import Tracing
 
 log = structlog.get_logger()
 JSON_TYPE = (b"content-type", b"application/json")
-# for a browser that is shown an answer: it is data, of whoever asked, and no page
-API_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-)
 HOT_HEADERS = b"".join(b"%b: %b\r\n" % header for header in (JSON_TYPE, *API_HEADERS))
 
 
@@ -57,6 +53,8 @@ class Middleware:
 
     Attributes
     ----------
+    admission : Admission
+        Of connections to this application.
     service : Service
         The running service; to be set at start-up.
     rates : RateLimit or None
@@ -77,6 +75,7 @@ class Middleware:
         self._keys = keys
         self._settings = settings
         self._metrics = metrics
+        self.admission = Admission(settings.max_wait_seconds)
         self._logs_requests = settings.log_requests
         self._tracing = tracing
         per_second = settings.requests_per_second
@@ -94,6 +93,8 @@ class Middleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        if "lhb.connection" in scope:
+            self.admission.begin()
         headers = dict(scope["headers"])
         request_id = scope["lhb.request_id"] = self._ids.id_of(headers)
         REQUEST_ID.set(request_id)
@@ -127,6 +128,9 @@ class Middleware:
                 self._guard.check(headers, scope)
             if self.rates is not None:
                 self.rates.count(scope, is_keyed=self._keys.is_closed)
+            if "lhb.late" in scope and may_refuse(scope):
+                self.admission.n_refused += 1
+                raise self.admission.problem()
             body.check_length(headers)
             hot = find_handler(scope)
             if (hot is None or not is_id(hot[2])) and is_by_name(scope):

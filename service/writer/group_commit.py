@@ -80,6 +80,7 @@ class GroupCommit:
         self._thread = WriterThread()
         self._task: asyncio.Task[None] | None = None
         self._began: float | None = None
+        self._last_seconds, self._n_in_batch = 0.0, 0
         self.n_batches = 0
         self.n_commands = 0
         self.on_batch: Callable[[float, int], None] = lambda seconds, n_commands: None
@@ -95,6 +96,12 @@ class GroupCommit:
         """How long the present transaction takes already; 0 if there is none."""
         began = self._began
         return 0.0 if began is None else monotonic() - began
+
+    def committing(self) -> tuple[int, float]:
+        """Return how many commands are not committed, and the seconds that full batches take."""
+        n_full = self._n_waiting // self._max_batch
+        seconds = n_full and n_full * max(self._last_seconds, self.seconds_under_way)
+        return self._n_waiting + self._n_in_batch, seconds
 
     async def submit(self, command: Command[Result]) -> Result:
         """Run a command and return its result, once its writes are durable.
@@ -134,9 +141,8 @@ class GroupCommit:
         """
         loop = asyncio.get_running_loop()
         if self._n_waiting >= self._max_queue:
-            raise Problem(
-                ProblemCode.OVERLOADED, "too many requests wait for a transaction", retry_after=1
-            )
+            detail = "too many requests wait for a transaction"
+            raise Problem(ProblemCode.OVERLOADED, detail, retry_after=1)
         future: asyncio.Future[list[CommandOutcome]] = loop.create_future()
         self._waiting.append((commands, future))
         self._n_waiting += len(commands)
@@ -169,13 +175,14 @@ class GroupCommit:
                     start += n
                 self.n_batches += 1
                 self.n_commands += len(commands)
-                self.on_batch(monotonic() - self._began, len(commands))
+                self._last_seconds = monotonic() - self._began
+                self.on_batch(self._last_seconds, len(commands))
                 for one in effects:
                     self._report(one)
                 if self._store.is_local:  # answer these before the next batch takes the event loop
                     await asyncio.sleep(0)
         finally:
-            self._task = self._began = None
+            self._task, self._began, self._n_in_batch = None, None, 0
 
     def _report(self, effects: Effects) -> None:
         """Report the effects of a commit; an error is logged, because the commit stands."""
@@ -194,7 +201,8 @@ class GroupCommit:
             more, future = self._waiting.popleft()
             commands += more
             futures.append((future, len(more)))
-        self._n_waiting -= len(commands)
+        self._n_in_batch = len(commands)
+        self._n_waiting -= self._n_in_batch
         return commands, futures
 
     async def _commit(self, commands: Commands) -> Committed:

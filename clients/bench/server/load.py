@@ -12,13 +12,15 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 N_CONNECTIONS, N_ARMS, DIM = 64, 20, 10
+OFFER_PAUSE = 0.3  # seconds of a connection between an answer and its next request, on average
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _SCRIPT = """
 local ids = {%s}
@@ -57,10 +59,12 @@ def decide_all(
     seconds: float,
     one_session: bool,
     headers: Mapping[str, str] = NO_HEADERS,
+    body: str | None = None,
 ) -> Answered:
     """Ask for decisions of all sessions in turn, or of 64 trajectories of the only one.
 
-    `headers` are sent with every request, beside the content type.
+    `headers` are sent with every request, beside the content type. `body` is another than that of
+    N_ARMS contexts.
 
     Raises
     ------
@@ -70,9 +74,8 @@ def decide_all(
     rng = random.Random(1)
     contexts = [[round(rng.uniform(-1, 1), 12) for _ in range(DIM)] for _ in range(N_ARMS)]
     play = by_wrk if generator() == "wrk" else by_asyncio
-    return play(
-        urls, ids, json.dumps({"contexts": contexts}), seconds, one_session, headers=headers
-    )
+    body = body or json.dumps({"contexts": contexts})
+    return play(urls, ids, body, seconds, one_session, headers=headers)
 
 
 def by_wrk(
@@ -85,18 +88,11 @@ def by_wrk(
     headers: Mapping[str, str] = NO_HEADERS,
 ) -> Answered:
     """Run one wrk process a server; connections pause `pause_ms` on average between requests."""
-    named = ",".join(f'"{id}"' for id in ids)
+    n, options = N_CONNECTIONS // len(urls), (seconds, one_session, pause_ms, headers)
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder, "decide.lua")
-        more = "".join(f', ["{name}"] = "{value}"' for name, value in headers.items())
-        lua = _SCRIPT % (named, body, more, _TRAJECTORIES if one_session else _PLAIN)
-        script.write_text(lua + (_PAUSE % pause_ms if pause_ms else ""))
         running = [
             subprocess.Popen(
-                [
-                    *("wrk", "-t1", "-c", str(N_CONNECTIONS // len(urls)), "-d", f"{seconds:g}s"),
-                    *("-s", str(script), "--timeout", "30s", "--latency", url),
-                ],
+                _command(Path(folder), url, ids, body, *options, n),
                 stdout=subprocess.PIPE,
                 text=True,
             )
@@ -110,6 +106,65 @@ def by_wrk(
         max(_milliseconds(_found(r"(?m)^\s+99%\s+(\S+)", text)) for text in texts),
         sum(int(_found(r"(\d+) requests in", text)) for text in texts),
     )
+
+
+@contextmanager
+def offering(url: str, ids: list[str], body: str, rate: float, waiting: int) -> Iterator[None]:
+    """Send about `rate` requests a second by wrk, whether they are answered soon or refused.
+
+    Connections pause between an answer and the next request. There are `waiting` more of them than
+    the rate needs, for those that wait for an answer.
+
+    Raises
+    ------
+    SystemExit
+        This machine has no wrk.
+    """
+    if generator() != "wrk":
+        raise SystemExit("this needs wrk")
+    left = round(rate * OFFER_PAUSE) + waiting
+    with ExitStack() as stack:
+        while left > 0:  # one after another: a server's backlog takes 2048 connections
+            n = min(left, 1000)
+            stack.enter_context(_wrk(url, ids, body, OFFER_PAUSE * 1e3, n))
+            left -= n
+            time.sleep(0.3)
+        yield
+
+
+@contextmanager
+def _wrk(url: str, ids: list[str], body: str, pause_ms: float, n: int) -> Iterator[None]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = _command(Path(folder), url, ids, body, 3600, False, pause_ms, NO_HEADERS, n)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _command(
+    folder: Path,
+    url: str,
+    ids: list[str],
+    body: str,
+    seconds: float,
+    one_session: bool,
+    pause_ms: float,
+    headers: Mapping[str, str],
+    n_connections: int,
+) -> list[str]:
+    """Write wrk's script into a folder; return its command."""
+    named = ",".join(f'"{id}"' for id in ids)
+    script = folder / "decide.lua"
+    more = "".join(f', ["{name}"] = "{value}"' for name, value in headers.items())
+    lua = _SCRIPT % (named, body, more, _TRAJECTORIES if one_session else _PLAIN)
+    script.write_text(lua + (_PAUSE % pause_ms if pause_ms else ""))
+    return [
+        *("wrk", "-t1", "-c", str(n_connections), "-d", f"{seconds:g}s"),
+        *("-s", str(script), "--timeout", "30s", "--latency", url),
+    ]
 
 
 def _found(pattern: str, text: str) -> str:

@@ -4,7 +4,7 @@ import typer
 
 from clients.cli.bench.agents import certainty, coverage, decide, findings, lift
 from clients.cli.bench.fits import fit
-from clients.cli.bench.server import dashboard, neighbours, serve, soak, start, users
+from clients.cli.bench.server import dashboard, neighbours, overload, serve, soak, start, users
 from clients.cli.bench.solver import costs, solver
 
 bench = typer.Typer(help="Measure speed, memory and regret.", no_args_is_help=True)
@@ -16,6 +16,7 @@ for command in (
     start,
     soak,
     neighbours,
+    overload,
     users,
     dashboard,
     decide,

@@ -1,4 +1,4 @@
-"""`lhb bench serve`, `start`, `soak`, `neighbours`, `users`, `dashboard`: speed and memory."""
+"""`lhb bench serve`, `start`, `soak`, `neighbours`, `overload`: servers, and how they are used."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,6 +160,43 @@ def _neighbours_tables(floods: dict[str, Any]) -> Iterator[str]:
             for kind in ("transaction", "loop")
         ]
         yield f"| {name} | {' | '.join(shown)} | {row['waited_for_processor']:.0%} |"
+
+
+def overload(
+    factor: Annotated[
+        list[float] | None,
+        typer.Option(help="Offered load over the load that is carried; default: 0.5, 1, 2, 3."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Seconds per load.", min=1)] = 5.0,
+    arms: Annotated[int, typer.Option(help="Arms of a decision.", min=1)] = 20,
+    dim: Annotated[int, typer.Option(help="Numbers in a context.", min=1)] = 10,
+    max_wait: Annotated[
+        float | None, typer.Option(help="The server's LHB_MAX_WAIT_SECONDS. Default: its own.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a server serves when more is asked than it can carry. It needs wrk.
+
+    Example: lhb bench overload --factor 1 --factor 3
+    """
+    from clients.bench.server import overload as over
+
+    measured = over.run(factor or [0.5, 1.0, 2.0, 3.0], seconds, arms, dim, max_wait)
+    show(measured, as_json, _overload_table(measured))
+
+
+def _overload_table(measured: dict[str, Any]) -> Iterator[str]:
+    yield f"carried: {measured['carried']:.0f} a second, {measured['carried_cpu_us']:.0f} us each"
+    yield "| load | offered a second | served | of the peak | CPU us | probes refused | " + (
+        "p50 ms | p99 | longest |"
+    )
+    yield "|-|-|-|-|-|-|-|-|-|"
+    for name, row in measured["loads"].items():
+        shown = [f"{row[key]:.0f}" for key in ("offered", "served")]
+        shown += [f"{row['served_of_peak']:.2f}", f"{row['cpu_us']:.0f}"]
+        shown += [f"{row['probes_refused']:.0%}"]
+        shown += [f"{row[key]:.0f}" for key in ("p50_ms", "p99_ms", "longest_ms")]
+        yield f"| {name} ({row['offered_of_carried']:.1f}) | {' | '.join(shown)} |"
 
 
 def users(

@@ -5,9 +5,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clients.bench.server import soaking, starting
+from clients.bench.server import overload, soaking, starting
 from clients.bench.server.beside_fits import beside_fits
-from clients.bench.server.load import DIM, by_asyncio, decide_all
+from clients.bench.server.load import DIM, by_asyncio, decide_all, generator
 from clients.bench.server.processes import SERVE, measure, servers
 from clients.bench.server.serving import ON_SQLITE
 
@@ -67,3 +67,14 @@ def test_starts_and_soaks_report_figures() -> None:
     soak = soaking.run(0.1, 50)
     assert soak["rounds"] > 50
     assert soak["start_mb"] > 10
+
+
+@pytest.mark.slow
+def test_overload_says_what_is_served() -> None:
+    if generator() != "wrk":
+        with pytest.raises(SystemExit, match="wrk"):
+            overload.run([2.0], 1.0, 20, 10, 0.01)
+        return
+    found = overload.run([2.0], 1.0, 20, 10, 0.01)["loads"]["2"]
+    assert found["offered"] >= found["served"] > 0
+    assert 0 <= found["probes_refused"] <= 1

@@ -3,6 +3,7 @@
 import time
 
 import psycopg
+import pytest
 
 from service.commands.keys import SaveKey, new_key
 from service.storage.migrate import migrate
@@ -31,6 +32,7 @@ def wait_for_links(url: str, without: list[int]) -> list[int]:
     raise AssertionError(f"no two links: {links(url)}")
 
 
+@pytest.mark.slow
 def test_two_servers_hold_one_limit_of_a_key(postgres_url: str) -> None:
     migrate(postgres_url)
     keys = []

@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lhb_engine.agents import Agent
+from service.agent_cache import build_agent
 from service.commands.change_session import ChangeSession
+from service.fits import job
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.out_of_turn import AskFit
 from service.fits.record import Fitted
 from service.option_changes import MOST_CHANGES, changes_of
 from service.problems import Problem
+from service.records import SessionRow
 from service.replay import replay_session
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
@@ -86,8 +90,17 @@ def test_each_decision_and_fit_is_repeated_with_its_options(
     assert replayed(harness).differences == []
 
 
-def test_a_fit_that_is_due_keeps_its_options(harness: ServiceHarness, database_url: str) -> None:
+def test_a_fit_that_is_due_keeps_its_options(
+    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It began, or may have begun, before the change."""
+    fitted_with: list[dict[str, Any]] = []
+
+    def build(session: SessionRow, state: str | None) -> Agent:
+        fitted_with.append(session.options)
+        return build_agent(session, state)
+
+    monkeypatch.setattr(job, "build_agent", build)
     harness.create(algorithm="anytime")
     play(harness, 40, database_url)
     for _ in range(3):
@@ -98,6 +111,12 @@ def test_a_fit_that_is_due_keeps_its_options(harness: ServiceHarness, database_u
     change(harness, options={"memory": 10})
     assert harness.session.schedule.current == due
     fit(harness, database_url)
+    assert fitted_with[-1] == {}
+    harness.run(AskFit(harness.key, harness.agents))
+    harness.reward(2.0, round=harness.decide().round)
+    harness.run(AskFit(harness.key, harness.agents))
+    fit(harness, database_url)
+    assert fitted_with[-1] == {"memory": 10}
     assert replayed(harness).differences == []
 
 

@@ -132,3 +132,33 @@ async def test_a_copy_over_http_is_made_once(serve: Serve) -> None:
         answer = await client.post("/v1/sessions/nobody/copy", json={})
         problem(answer, 404, "unknown_session", "session_id")
         assert len((await client.read("/v1/sessions"))["items"]) == 2
+
+
+@pytest.mark.anyio
+async def test_a_copy_of_a_trial_that_keeps_contexts(serve: Serve) -> None:
+    """Who played is not copied: nobody played the copy's rounds."""
+    async with serve() as client:
+        holdout = {"share": 0.5, "policy": "uniform"}
+        more = {"holdout": holdout, "keep_contexts": True, "options": {"epsilon": 0.5}}
+        session = await client.create(algorithm="anytime", **more)
+        for i in range(8):
+            await client.decide(session, trajectory=f"t{i}")
+            await client.reward(session, value=1.0, round=1, trajectory=f"t{i}")
+        await client.patch(f"/v1/sessions/{session}", json={"options": {"epsilon": 0.1}})
+        await client.decide(session, trajectory="t0")
+        log = await client.read(f"/v1/sessions/{session}/rounds?trajectory=t0")
+        made = await client.post(f"/v1/sessions/{session}/copy", json={})
+        assert made.status_code == 201, made.text
+        copy = made.json()
+        assert (copy["n_rounds"], copy["holdout"]["share"]) == (9, 0.5)
+        assert copy["options"] == {"epsilon": 0.1}
+        copied = await client.read(f"/v1/sessions/{copy['id']}/rounds?trajectory=t0")
+        same = ("round", "arm", "context", "reward")
+        assert [[one[name] for name in same] for one in copied["items"]] == [
+            [one[name] for name in same] for one in log["items"]
+        ]
+        assert {one["played_by"] for one in copied["items"]} == {None}
+        with client.service.store.reader() as reader:
+            found = reader.session(("", copy["id"]))
+            assert found is not None
+            assert replay_session(reader, found).differences == []

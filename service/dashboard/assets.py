@@ -6,7 +6,7 @@ from mimetypes import guess_type
 FOLDER = files("service.dashboard") / "static"
 NAMES = (
     *("app.js", "api.js", "dom.js", "sessions.js", "session.js", "compare.js", "playground.js"),
-    *("plots.js", "style.css"),
+    *("lift.js", "plots.js", "style.css"),
     *("vendor/uplot.js", "vendor/uplot.css"),
 )
 ASSETS = {f"/dashboard/{name}": (FOLDER / name).read_bytes() for name in NAMES}

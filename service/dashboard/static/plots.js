@@ -50,6 +50,14 @@ export function lines(x, y, series) {
   })), labels, labels && columns[0].length ? { scales: { x: { time: false, range: [-0.6, labels.length - 0.4] } } } : {}), columns, host)
 }
 
+// A line with a band around it: columns are [xs, ys, low, high].
+export function bandOver(x, y) {
+  const edge = label => ({ label, stroke: "transparent", points: { show: false } })
+  return host => columns => new uPlot(options(host, x, y, [
+    { label: y, stroke: color("--one"), width: 1.6, points: { show: columns[0].length < 3 } }, edge("from"), edge("to"),
+  ], undefined, { bands: [{ series: [3, 2], fill: color("--band") }] }), columns, host)
+}
+
 // Bars with intervals, where there are any: columns are [xs, ys, low, high].
 export function barsOver(x, y) {
   return host => (columns, labels) => {

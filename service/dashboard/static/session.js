@@ -2,6 +2,7 @@
 
 import { all, get, watch } from "./api.js"
 import { badge, duration, features, loading, make, number, state, table, time } from "./dom.js"
+import { liftCard } from "./lift.js"
 import { barsOver, lines, plotCard, withIntervals } from "./plots.js"
 
 const LAST_DECISIONS = 12
@@ -57,10 +58,11 @@ function layout(session) {
   const fits = make("section", { class: "card wide" }, make("h2", {}, "Fits, and why"))
   const credit = make("section", { class: "card" }, make("h2", {}, "What the last decisions earned"))
   const quality = make("section", { class: "card" }, make("h2", {}, "Data"))
+  const lift = liftCard(name)
   const beside = make("section", { class: "card" })
   beside.hidden = true
   const nodes = [title, status, advice, live, facts,
-    make("div", { class: "grid" }, rewards.node, lags.node, theta.node, explored.node, beside, credit, quality, fits)]
+    make("div", { class: "grid" }, rewards.node, lift.node, lags.node, theta.node, explored.node, beside, credit, quality, fits)]
   const say = text => { live.textContent = text === "live" ? "Live: this page follows the session." : text }
   let learned = [], labels = features(session), newest = 0, missing = new Map(), isFollowing = true
   const showFit = i => {
@@ -85,6 +87,7 @@ function layout(session) {
     const [series, estimates, epochs, earned] = await Promise.all([
       get(`${path}/series`, { rounds: 2000, bins: 100 }, signal), all(`${path}/estimates`, { cursor: newest }, signal),
       all(`${path}/epochs`, { cursor: Math.max(0, newest - LAST_FITS) }, signal), creditTable(now, path, signal),
+      lift.update(now, path, signal),
     ])
     labels = features(now)
     status.replaceChildren(badge(state(now, series.alarm)))

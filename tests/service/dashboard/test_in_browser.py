@@ -41,6 +41,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             play(client, "named / shop", 24, features=["price", "a feature with a long name"])
             log(client, "logged", 200)
             log(client, "seasonal", 200, options={"seasonality": [{"period": 7}]})
+            compare(client, "compared")
         yield address
 
 
@@ -52,6 +53,23 @@ def log(client: Client, name: str, n_rounds: int, **settings: Any) -> None:
     paid = [0.0] + [one for one, _ in chosen[:-1]]
     session.history(chosen, [1 + one + numbers.gauss(0, 0.3) for one in paid])
     session.decide(chosen[:3])
+
+
+def compare(client: Client, name: str) -> None:
+    """A session whose agent earns less than control, until its guard trips."""
+    holdout = {"share": 0.5, "policy": "uniform", "planned_rounds": 200}
+    session = client.create_session(name, dim=2, horizon=1, seed=1, holdout=holdout)
+    for day in (1, 2):
+        users = [f"user-{i}" for i in range(100)]
+        asked = [{"contexts": [[1.0, 0.0], [0.0, 1.0]], "trajectory": user} for user in users]
+        answers = client.batch([{"session_id": name, "decision": one} for one in asked])
+        by = [answer["decision"]["played_by"] for answer in answers]
+        values = [0.01 * i + (by[i] != "agent") for i in range(100)]
+        session.rewards(
+            {"value": value, "round": day, "trajectory": user}
+            for value, user in zip(values, users, strict=True)
+        )
+        session.lift()
 
 
 def play(client: Client, name: str, n_rounds: int, **settings: Any) -> None:
@@ -98,10 +116,10 @@ def test_the_list_and_a_session_open(page: Page, url: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(url)
     page.get_by_role("link", name="newsletter").wait_for()
-    assert "5 sessions" in page.inner_text("main")
+    assert "6 sessions" in page.inner_text("main")
     assert serious(page) == []
     page.get_by_label("Search").fill("newsl")
-    assert "1 of 5 sessions" in page.inner_text("main")
+    assert "1 of 6 sessions" in page.inner_text("main")
     page.get_by_role("link", name="newsletter").click()
     page.get_by_text("decides by what it learned").wait_for()
     page.get_by_text("Live: this page follows the session.").wait_for()
@@ -274,3 +292,17 @@ def test_a_key_opens_it_and_stays_out_of_the_url(
 def store_key(database: str, row: ApiKey) -> None:
     open_store(f"sqlite:///{database}").close()
     run(f"sqlite:///{database}", SaveKey(row), "")
+
+
+def test_lift_is_drawn_with_its_band_and_a_tripped_guard_is_said(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/sessions/compared")
+    groups = page.get_by_role("table", name="Reward of both groups")
+    groups.wait_for()
+    assert "control" in groups.inner_text()
+    card = page.locator("section.card", has_text="Lift: what the agent adds a round")
+    card.locator("canvas").wait_for()
+    assert "at all looks together with probability 95.0%" in card.inner_text()
+    assert "The guard has tripped" in card.get_by_role("alert").inner_text()
+    page.goto(f"{url}/#/sessions/seasonal")
+    page.get_by_role("table", name="Fits, newest first").wait_for()
+    assert not page.get_by_text("Lift: what the agent adds a round").is_visible()

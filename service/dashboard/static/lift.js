@@ -1,0 +1,47 @@
+// What the agent adds beside its control group, or how it agrees with its caller.
+
+import { get } from "./api.js"
+import { make, number, table } from "./dom.js"
+import { bandOver, plotCard } from "./plots.js"
+
+const percent = share => `${(100 * share).toFixed(1)}%`
+
+export function liftCard(name) {
+  const card = plotCard("Lift: what the agent adds a round", `${name} lift`, ["rounds", "lift", "low", "high"],
+    bandOver("measured rounds", "lift"))
+  const groups = make("div"), shadow = make("p", { class: "soft" }), alarm = make("p", { class: "error", role: "alert" })
+  card.node.append(groups, shadow, alarm)
+  card.node.hidden = true
+  const update = async (session, path, signal) => {
+    card.node.hidden = !session.holdout && session.mode !== "shadow"
+    if (card.node.hidden) return
+    const [lift, watched] = await Promise.all([get(`${path}/lift`, {}, signal), get(`${path}/shadow`, {}, signal)])
+    drawLift(card, lift)
+    groups.replaceChildren(...(session.holdout ? [groupTable(lift)] : []))
+    shadow.textContent = watched.n_rounds ? said(watched) : ""
+    alarm.textContent = session.guard === "tripped"
+      ? "The guard has tripped: the agent earned less than control, whose policy plays alone until the guard is armed again." : ""
+  }
+  return { node: card.node, update }
+}
+
+function drawLift(card, { lift, reason, points }) {
+  const columns = ["n_rounds", "difference", "low", "high"].map(name => points.map(point => point[name]))
+  card.redraw(points.length ? columns : [[], [], [], []])
+  card.say(lift === null ? `No lift yet: ${reason}.`
+    : `${number(lift.difference)} a round, ${number(lift.low)} to ${number(lift.high)}. The band holds the truth at all looks together with probability ${percent(lift.level)}.`)
+}
+
+function groupTable(lift) {
+  const rows = ["agent", "control"].map(group => ({ group, ...lift[group] }))
+  return table("Reward of both groups", [
+    ["group", row => row.group], ["reward a round", row => (row.reward === null ? "–" : number(row.reward)), true],
+    ["measured rounds", row => number(row.n_rounds), true], ["units", row => number(row.n_units), true],
+  ], rows)
+}
+
+function said({ n_rounds, agreement, expected_agent, expected_caller }) {
+  const agrees = `Of ${number(n_rounds)} rounds that the caller played, the agent agrees in ${percent(agreement)}.`
+  if (expected_agent === null) return agrees
+  return `${agrees} By its model an action of the caller pays ${number(expected_caller)} in all, the agent's own ${number(expected_agent)}.`
+}

@@ -126,6 +126,18 @@ def collisions(flooded: Flooded) -> list[Work]:
     return [collide]
 
 
+def strangers(flooded: Flooded) -> list[Work]:
+    """Append the same histories to a session that does not exist: what any such refusal costs."""
+    path, body = f"/v1/sessions/{flooded.create()}/history", log(20, import_id="h")
+    flooded.client.delete(path.removesuffix("/history"))
+
+    def ask() -> None:
+        assert flooded.post(path, body) == 404
+        time.sleep(1 / COLLISIONS)
+
+    return [ask]
+
+
 def fits(flooded: Flooded) -> list[Work]:
     """Keep long fits due: sessions of a large dim, each deleted when its fit is done."""
     body = log(LARGE_ROUNDS, LARGE_DIM)
@@ -180,7 +192,7 @@ def agents(flooded: Flooded) -> list[Work]:
 
 FLOODS: dict[str, Callable[[Flooded], list[Work]]] = {
     flood.__name__: flood
-    for flood in (fits, reads, imports, histories, deletions, collisions, agents)
+    for flood in (fits, reads, imports, histories, deletions, collisions, strangers, agents)
 }
 
 

@@ -94,7 +94,8 @@ def neighbours(
     flood: Annotated[
         list[str] | None,
         typer.Option(
-            help="fits, reads, imports, histories, deletions, collisions or agents; default: all."
+            help="fits, reads, imports, histories, deletions, collisions, strangers or agents; "
+            "default: all."
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Seconds per measurement.", min=1)] = 10.0,

@@ -6,7 +6,7 @@ before them.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,8 +186,9 @@ class History:
     measured_before : int or None
         How many of the session's measurements the installed estimate's fit could use, in order of
         arrival; None where arrivals are not known.
-    replaced : (n_replaced,) array
-        Positions of measurements that later ones replace; they are not in the history.
+    unsettled : int or None
+        Number of the first measurement of the session, in order of arrival, that is no row of this
+        history and may be one of a later fit; None where arrivals are not known.
     """
 
     dim: int
@@ -195,7 +196,7 @@ class History:
     window: FitWindow | None = None
     groups: tuple[int, ...] = ()
     measured_before: int | None = None
-    replaced: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    unsettled: int | None = None
 
     def since(self, round: int) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.

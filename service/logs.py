@@ -72,6 +72,14 @@ def log_failure(problem: Problem, request_id: str, path: str, **more: Any) -> No
     write("failed", request_id=request_id, path=path, code=code, cause=cause, **more)
 
 
+def shown_path(path: str) -> str:
+    """Return a path for a log: a trajectory's key and an event id may be a person's."""
+    parts = path.split("/", 5)
+    if len(parts) == 6 and parts[4] in ("trajectories", "decisions"):
+        parts[5] = "..."
+    return "/".join(parts)
+
+
 def _where_it_was_raised(
     _: Any, __: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:

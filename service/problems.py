@@ -163,6 +163,7 @@ class ProblemCode(StrEnum):
         "A log is being appended to the session, which takes nothing else until it is whole.",
     )
     OVERLOADED = "overloaded", 503, "More waits than can be served soon. Nothing was written."
+    ERASURE_PENDING = "erasure_pending", 503, "A trajectory is being erased; try again soon."
     TOO_MANY_CONNECTIONS = "too_many_connections", 503, "Too many connections are open."
     TOO_MANY_EXPORTS = "too_many_exports", 503, "Too many exports run already."
     TOO_MANY_STREAMS = "too_many_streams", 503, "Too many readers follow changes already."

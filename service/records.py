@@ -34,11 +34,7 @@ SERVER_EVENT = "~"  # a server-made event id is this and the decision's number, 
 
 @dataclass(slots=True)
 class SessionRow:
-    """One session: its settings, its counters and its schedule of fits.
-
-    `n_complete` counts the complete rounds of the last open window: unlike `schedule`, it changes
-    with every reward. `created_as`, the name in the creating body, tells a repeat after a rename.
-    """
+    """One session: its settings, its counters and its schedule of fits."""
 
     tenant: str
     id: str
@@ -58,22 +54,30 @@ class SessionRow:
     n_rounds: int = 0
     n_trajectories: int = 0
     n_measurements: int = 0
-    n_complete: int = 0
+    n_complete: int = 0  # rounds of the last open window; unlike `schedule`, every reward moves it
     n_estimates: int = 0  # fits recorded, with failed and skipped ones
     estimate: int = 0  # number of the last estimate that was installed; 0: none
     model_version: int = 0  # how many estimates were installed
     schedule: Schedule = field(default_factory=Schedule)
-    created_as: str | None = None
+    created_as: str | None = None  # the name in the creating body: tells a repeat after a rename
     append_token: str | None = None  # of the log that is being appended in slices
     names: Text | None = None  # JSON of its `Names`; None: it has none
     changes: Text | None = None  # JSON of its `OptionChanges`; None: its options never changed
     trial: Text | None = None  # JSON of its `Trial`; None: its agent plays every round
     keep_contexts: bool = False  # whether decisions keep the contexts of all arms
+    n_erased_rounds: Count = 0  # of `n_rounds`: those of erased trajectories
+    n_erased_measurements: Count = 0  # of `n_measurements`
+    erasing: str | None = None  # the trajectory whose rows are being erased; nobody sees them
 
     @property
     def key(self) -> SessionKey:
         """Tenant and id."""
         return self.tenant, self.id
+
+    @property
+    def is_one_sequence(self) -> bool:
+        """Whether the session has one trajectory, whose rounds are the session's positions."""
+        return self.n_trajectories == 1 and self.n_erased_rounds == 0
 
     @property
     def n_bytes(self) -> int:
@@ -97,9 +101,7 @@ class SessionRow:
     def wake_at(self) -> float | None:
         """The next time at which a window is overdue or a fit is retried, or None."""
         times = [w.overdue_at for w in self.schedule.open if w.overdue_at is not None]
-        fits = [*self.schedule.waiting]
-        if self.schedule.current is not None:
-            fits.append(self.schedule.current)
+        fits = [due for due in (self.schedule.current, *self.schedule.waiting) if due is not None]
         times += [due.retry_at for due in fits if due.retry_at is not None]
         return min(times, default=None)
 

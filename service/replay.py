@@ -15,7 +15,7 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow
+from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
 from service.due_fits import DueFit
@@ -43,6 +43,8 @@ class SessionReplay:
         How many were recomputed.
     n_elsewhere : int
         Estimates with another fingerprint, which are compared within the tolerance.
+    n_erased : int
+        Estimates that cannot be computed again: rows of theirs were erased since.
     differences : list of str
         One sentence per difference; empty if everything is equal.
     """
@@ -51,6 +53,7 @@ class SessionReplay:
     n_decisions: int = 0
     n_estimates: int = 0
     n_elsewhere: int = 0
+    n_erased: int = 0
     differences: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -60,6 +63,7 @@ class SessionReplay:
             "decisions": self.n_decisions,
             "estimates": self.n_estimates,
             "estimates_from_elsewhere": self.n_elsewhere,
+            "estimates_erased": self.n_erased,
             "equal": not self.differences,
             "differences": self.differences[:100],
         }
@@ -81,7 +85,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
         Counts and differences.
     """
     replay = SessionReplay(session.id)
-    agent = build_agent(session, None)
+    agent, gaps = build_agent(session, None), _gaps(reader, session)
     states = {0: agent.state()}
     before: int | None = None  # measurements that the installed estimate's fit could use
     for record in _estimates(reader, session):
@@ -89,7 +93,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
             continue
         stored = Estimate.from_json(json.loads(record.estimate))
         if not agent.learns_within_epoch:
-            _refit(reader, session, agent, record, before, stored, replay)
+            _refit(reader, session, agent, record, before, stored, replay, gaps)
         agent.install(stored)
         if stored.theta is not None:
             states[record.model_version] = agent.state()
@@ -108,9 +112,20 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
         if rounds != trajectory.n_rounds:
             replay.differences.append(f"trajectory {trajectory.key!r}: rounds are missing")
         last += rounds
-    if last != session.n_rounds:
+    if last + session.n_erased_rounds != session.n_rounds:
         replay.differences.append("the session's rounds are not those of its trajectories")
     return replay
+
+
+def _gaps(reader: Reader, session: SessionRow) -> Ints:
+    """Return the positions of the session's rounds that are no longer there, in order."""
+    if session.n_erased_rounds == 0:
+        return np.zeros(0, np.int64)
+    is_there = np.zeros(session.n_rounds + 1, bool)
+    for trajectory in reader.trajectories(session.key):
+        key = (*session.key, trajectory.key)
+        is_there[reader.positions(key, 1, trajectory.n_rounds)] = True
+    return np.flatnonzero(~is_there[1:]) + 1
 
 
 def _estimates(reader: Reader, session: SessionRow) -> Iterator[EstimateRow]:
@@ -201,6 +216,7 @@ def _refit(
     measured_before: int | None,
     stored: Estimate,
     replay: SessionReplay,
+    gaps: Ints,
 ) -> None:
     replay.n_estimates += 1
     manifest = json.loads(record.manifest)
@@ -208,6 +224,10 @@ def _refit(
     known = manifest["measured"], manifest["decided"], manifest["closed_at"]
     due = DueFit(window, *known, manifest["reason"], 0.0)
     history = read_history(reader, session, window, due)
+    n_gone = np.ptp(np.searchsorted(gaps, (window.first, window.last + 1)))
+    if n_gone and not history.trajectories:
+        replay.n_erased += 1
+        return
     if session.changes is not None:
         agent = build_agent(at_revision(session, manifest.get("revision", 0)), agent.state())
     again = agent.checked_fit(replace(history, measured_before=measured_before)).to_json()
@@ -215,13 +235,17 @@ def _refit(
     before = {name: value for name, value in stored.to_json().items() if name in said}
     is_exact = record.fingerprint == json.dumps(fingerprint())
     replay.n_elsewhere += not is_exact
-    for name in before:
-        if name in NOT_COMPARED:
-            continue
-        is_same = before[name] == again[name] if is_exact else _is_close(before[name], again[name])
-        if not is_same:
-            where = f"estimate {record.number} (epoch {record.epoch})"
-            replay.differences.append(f"{where}: {name} is {again[name]!r} now")
+    where = f"estimate {record.number} (epoch {record.epoch})"
+    found = [
+        f"{where}: {name} is {again[name]!r} now"
+        for name in before
+        if name not in NOT_COMPARED
+        and not (before[name] == again[name] if is_exact else _is_close(before[name], again[name]))
+    ]
+    if found and n_gone:  # it was made from rows that were erased since
+        replay.n_erased += 1
+    else:
+        replay.differences += found
 
 
 def _is_close(before: Any, again: Any) -> bool:

@@ -26,7 +26,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from starlette.types import Scope
 
 from service.fits.processes import FitProcesses
-from service.logs import DISTRIBUTION
+from service.logs import DISTRIBUTION, shown_path
 from service.metrics import route_of
 from service.web.request_ids import trace_of
 from service.writer.group_commit import GroupCommit
@@ -85,7 +85,7 @@ class Tracing:
                 "http.request.method": scope["method"],
                 "http.route": route,
                 "http.response.status_code": status,
-                "url.path": scope["path"],
+                "url.path": shown_path(scope["path"]),
                 "url.scheme": scope.get("scheme", "http"),
                 "lhb.request_id": scope["lhb.request_id"],
                 "lhb.tenant": scope.get("lhb.tenant"),

@@ -46,4 +46,7 @@ def _lines(reports: list[dict[str, Any]]) -> Iterator[str]:
         if report["estimates_from_elsewhere"]:
             n = report["estimates_from_elsewhere"]
             yield f"{report['session_id']}: {n} estimates were made elsewhere: compared within 1e-9"
+        if report["estimates_erased"]:
+            n = report["estimates_erased"]
+            yield f"{report['session_id']}: erased: rows of {n} estimates"
         yield from (f"{report['session_id']}: {one}" for one in report["differences"])

@@ -92,6 +92,7 @@ class SessionAnswer(TypedDict):
     archived: bool
     n_rounds: int
     n_trajectories: int
+    n_erased_rounds: int
     model_version: int
     fit_due: bool
     deciding: Deciding

@@ -57,6 +57,7 @@ ProblemCode = Literal[
     "internal",
     "fit_pending",
     "history_pending",
+    "erasure_pending",
     "overloaded",
     "too_many_connections",
     "too_many_exports",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
+from urllib.parse import quote
 
 from .answers import SessionAnswer
 from .session_reads import SessionReads
@@ -38,6 +39,12 @@ class SessionChanges(SessionReads):
     def delete(self) -> Steps[None]:
         """Delete the session and all its data."""
         yield from self._connection.call("DELETE", self._path)
+
+    @operation
+    def erase_trajectory(self, key: str) -> Steps[None]:
+        """Erase all rounds and rewards of a trajectory. Erasing it again does nothing."""
+        path = f"{self._path}/trajectories/{quote(key, safe='')}"
+        yield from self._connection.call("DELETE", path)
 
     @operation
     def copy(self, /, name: str | None = None, **settings: Any) -> Steps[Self]:

@@ -160,7 +160,8 @@ def sums_of(
     seen = None if old is None else Seen(history.measured_before, old.last_round)
     first = 1 if old is None else old.since_round
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = session_sums(align(history), first, window.last, seen, kept, history.replaced)
+        rows = align(history)
+        sums = session_sums(rows, first, window.last, seen, kept, history.unsettled)
     latest = history.since(window.last - LATEST + 1)
     if not latest.trajectories or not np.isfinite(sums.total.sums).all():
         return None

@@ -13,7 +13,6 @@ from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.moment_sums import added, grains
 from lhb_engine.design.moments import Moments
-from lhb_engine.history import Ints
 
 FAR = 2**62
 
@@ -97,7 +96,7 @@ def session_sums(
     last: int,
     seen: Seen | None,
     kept: KeptSums | None,
-    replaced: Ints,
+    unsettled: int | None = None,
 ) -> SessionSums:
     """Add up the rows of a session from round `first` on.
 
@@ -112,8 +111,9 @@ def session_sums(
         What the installed estimate's fit used.
     kept : KeptSums or None
         Of an earlier fit, with the same `first`.
-    replaced : (n_replaced,) array
-        Positions of measurements that are no rows, because later ones replace them.
+    unsettled : int, optional
+        Number of the first measurement that is no row and may become one. By default it is the
+        first number that no row has, as where nothing was erased.
 
     Returns
     -------
@@ -124,7 +124,9 @@ def session_sums(
     settled = total = seen_total = Moments.zero(1, rows.contexts.shape[1], rows.groups)
     if kept:
         settled = total = kept.settled
-    stop = _first_grain_not_whole(rows, n_settled, replaced)
+    stop = _first_grain_not_whole(rows, n_settled)
+    if unsettled is not None:
+        stop = (unsettled - 1) // moment_sums.GRAIN
     counts = rows.number >= max(first, 1)
     used = rows.only(counts) if counts.any() else rows
     before, shared = np.zeros(len(used.y), bool), 0
@@ -148,10 +150,9 @@ def session_sums(
     )
 
 
-def _first_grain_not_whole(rows: AlignedRounds, n_settled: int, replaced: Ints) -> int:
+def _first_grain_not_whole(rows: AlignedRounds, n_settled: int) -> int:
     """Return the number of the first grain, beyond the settled ones, that lacks a row."""
     start = n_settled // moment_sums.GRAIN
-    known = np.concatenate([rows.position[rows.number > 0], replaced])
-    position = known[known > n_settled]
+    position = rows.position[(rows.number > 0) & (rows.position > n_settled)]
     sizes = np.bincount((position - 1) // moment_sums.GRAIN - start, minlength=1)
     return start + int(np.argmax(np.append(sizes, 0) < moment_sums.GRAIN))

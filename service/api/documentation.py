@@ -12,6 +12,7 @@ PARAMETERS = {
     "session_id": "id or name of the session",
     "key_id": "id of the API key",
     "event_id": "idempotency key of the decision",
+    "key": "key of the trajectory; nothing, after the slash, for the one without a key",
     "trajectory": "whose decision it is",
     "name": "name of the new session",
 }

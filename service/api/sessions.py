@@ -62,6 +62,7 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
         "archived": session.archived_at is not None,
         "n_rounds": session.n_rounds,
         "n_trajectories": session.n_trajectories,
+        "n_erased_rounds": session.n_erased_rounds,
         "model_version": session.model_version,
         "fit_due": session.fit_due is not None,
         "deciding": deciding,

@@ -1,4 +1,4 @@
-"""GET /v1/sessions/{id}/trajectories, and the trajectory that a listing of rounds means."""
+"""Trajectories: their list, erasing one, and the one that a listing of rounds means."""
 
 from typing import Any
 
@@ -8,9 +8,11 @@ from service.api.documentation import documented
 from service.api.paging import LIMIT, page
 from service.api.round_types import TrajectoryPage
 from service.api.sessions import read_session, timestamp
+from service.commands.erase_trajectory import erase_trajectory
 from service.field_types import NO_ZERO_BYTE
 from service.problems import Problem, ProblemCode
 from service.records import SessionRow, TrajectoryRow
+from service.runtime import actor_of, service_of, tenant_of
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["rounds"])
@@ -107,3 +109,21 @@ async def get_trajectories(
         return page(items, following)
 
     return await read_session(request, session_id, answer)
+
+
+@router.delete(
+    "/v1/sessions/{session_id}/trajectories/{key:text}",
+    status_code=204,
+    summary="Erase a trajectory",
+    responses=documented({}, 404),
+)
+async def delete_trajectory(session_id: str, key: str, request: Request) -> Response:
+    """Erase all rounds and rewards of a trajectory. This cannot be undone.
+
+    The answer comes when its rows are gone; where it does not come, they are gone soon, and nobody
+    sees them meanwhile. A trajectory that is not there is erased already (204, too). Its key may
+    begin anew. The estimate in use stays until the next fit, which knows nothing of these rows.
+    """
+    service, session = service_of(request), (tenant_of(request), session_id)
+    await service.slices.run(erase_trajectory(session, key, actor_of(request)))
+    return Response(status_code=204)

@@ -9,7 +9,7 @@ from lhb_engine.history import Floats
 from service.agent_cache import Agents, build_agent
 from service.commands.contexts import numbers_of
 from service.commands.decisions import Decide
-from service.commands.hidden_write import hide_for, own
+from service.commands.hidden_write import hide_for, own, refuse_erasing
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import apply_rewards, plan_rewards
@@ -149,6 +149,8 @@ class AppendSlice(Command[Appended | Appending]):
         log, done = self.log, self.done
         if done is None:
             session = find_session(uow, log.key)
+            if session.erasing is not None:  # a long log, too, notes its rows as hidden
+                refuse_erasing(session, session.erasing)
             log.limits.refuse_trajectory(uow, session, log.trajectory_key)
             known = self._known(uow)
             if known is not None:

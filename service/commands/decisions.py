@@ -9,6 +9,7 @@ from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.agent_cache import Agents
 from service.commands.contexts import are_few, arms_of, numbers_of
+from service.commands.hidden_write import refuse_erasing
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
@@ -98,6 +99,8 @@ class Decide(Command[Taken | Blocked]):
     def __call__(self, uow: UnitOfWork) -> Taken | Blocked:
         """Check, write the rewards, then take the decision; a Problem leaves nothing written."""
         session = find_session(uow, self.key)
+        if session.erasing is not None:
+            refuse_erasing(session, self.trajectory)
         key = (*self.key, self.trajectory)
         if self.event_id is not None:
             known = uow.decision_by_event(key, self.event_id)

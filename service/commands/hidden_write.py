@@ -33,6 +33,13 @@ def own(uow: UnitOfWork, key: SessionKey, writer: str) -> None:
     uow.hide(note._replace(sweep_at=uow.now + OWN_SECONDS))
 
 
+def refuse_erasing(session: SessionRow, trajectory: str) -> None:
+    """Raise a 503 while the rows of this trajectory are being erased."""
+    if session.erasing == trajectory:
+        detail = "the trajectory is being erased; then its key may begin anew"
+        raise Problem(ProblemCode.ERASURE_PENDING, detail, "trajectory", retry_after=1)
+
+
 def refuse_appending(session: SessionRow) -> None:
     """Raise a 503 while a log is being appended to the session in slices."""
     if session.append_token is not None:

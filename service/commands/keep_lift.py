@@ -34,9 +34,11 @@ class KeepLift(SessionCommand[Kept]):
     step: Step
 
     def __call__(self, uow: UnitOfWork) -> Kept:
-        """Store it, unless another process has gone on from the same sums."""
+        """Store it, unless another process has gone on, or rows were erased since it was read."""
         session, step = uow.session(self.key), self.step
         if session is None or sums_so_far(uow.stored, session) != step.before:
+            return Kept(False, False)
+        if session.n_erased_rounds != step.n_erased:
             return Kept(False, False)
         trial = trial_of(session.trial)
         step.sums.add_point(trial, uow.now)

@@ -113,6 +113,9 @@ def rounds_of(
 def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
     if round < 1:
         raise Problem(ProblemCode.UNKNOWN_ROUND, f"rounds count from 1, not {round}", field)
+    if trajectory.n_rounds == 0 and trajectory.key:
+        detail = f"trajectory {trajectory.key!r} has no rounds: it never began, or was erased"
+        raise Problem(ProblemCode.FUTURE_ROUND, detail, field)
     if round > trajectory.n_rounds:
         last = f"the last one{of_trajectory(trajectory.key)} is {trajectory.n_rounds}"
         detail = f"round {round} has not been decided; {last}"

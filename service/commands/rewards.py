@@ -13,6 +13,7 @@ from service.commands.corrections import (
     refuse_corrections,
     value_by_id,
 )
+from service.commands.hidden_write import refuse_erasing
 from service.commands.reward_rounds import Reward, field_of_rounds, of_trajectory, rounds_of
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.out_of_turn import fit_now, is_stale
@@ -88,7 +89,7 @@ def are_brief(uow: UnitOfWork, session: SessionRow, rewards: list[Reward]) -> bo
         or (not uow.can_read and any(reward.at or reward.is_correction for reward in rewards))
     ):
         return False
-    return session.n_trajectories == 1 or all(reward.last_round is None for reward in rewards)
+    return session.is_one_sequence or all(reward.last_round is None for reward in rewards)
 
 
 def plan_rewards(
@@ -106,6 +107,7 @@ def plan_rewards(
     ids: dict[tuple[str, str], KnownValue] = {}
     for i, reward in enumerate(rewards):
         prefix = f"{field}[{i}]." if field else ""
+        refuse_erasing(session, reward.trajectory)
         trajectory = uow.trajectory((*session.key, reward.trajectory))
         own, position = spans[trajectory.key], session.n_measurements + len(planned) + 1
         if reward.is_correction:
@@ -236,7 +238,7 @@ def _positions(
     """Return the rounds' positions in the session as ranges, both ends included."""
     if session.reward_mode == "sum" or not session.schedule.open:
         return []
-    if session.n_trajectories == 1:
+    if session.is_one_sequence:
         return [(first, last)]
     key = (*session.key, trajectory.key)
     if first == last:

@@ -52,7 +52,7 @@ class EraseSlice(SessionCommand[Erased | None]):
         uow.forget_hidden(self.key)
         session = uow.session(self.key)
         if session is not None:
-            session.append_token = None
+            session.append_token = session.erasing = None
             uow.save(session)
         return None
 

@@ -52,7 +52,7 @@ def read_history(
     place = (session.key, window.first, window.last)
     n_before, default = window.n_lags - 1, session.default_reward
     measured = FOR_EVER if due is None else due.measured
-    values, replaced = _measured(reader.window_measurements(*place, n_before, measured))
+    values = _measured(reader.window_measurements(*place, n_before, measured), session)
     is_plain = session.reward_mode != "sum" and default is None
     closed: dict[str, int] = {}
     if due is not None and not is_plain:
@@ -60,7 +60,7 @@ def read_history(
     trajectories = {}
     rounds = reader.window_rounds(*place, n_before)
     voids = reader.voids(session.key, 0, measured)
-    for name, (start, contexts, positions) in _rounds(rounds, session.dim, voids):
+    for name, (start, contexts, positions) in _rounds(rounds, session, voids):
         first = start + int(np.searchsorted(positions, window.first))
         last = start + len(positions) - 1
         rows = values.get(name, _NONE)
@@ -68,7 +68,10 @@ def read_history(
             until = min(last, closed.get(name, 0))
             rows = _completed(rows, first, until, session.reward_mode, default)
         trajectories[name] = Trajectory(contexts, rows.between(first, last), start, positions)
-    return History(session.dim, trajectories, window, replaced=_with_voids(replaced, voids))
+    unsettled = None
+    if due is not None and is_plain:
+        unsettled = _first_not_used(values, trajectories, 0, due.measured)
+    return History(session.dim, trajectories, window, unsettled=unsettled)
 
 
 _NO_INTS = np.zeros(0, np.int64)
@@ -92,23 +95,49 @@ def read_recent(
     """
     key, known = session.key, due.measured
     first = window.last - LATEST + 1
-    after, replaced = _measured(reader.measurements_after(key, n_settled, known))
-    latest_ones, _ = _measured(reader.window_measurements(key, first, window.last, 0, known))
-    wanted = [after, latest_ones]
-    latest = {name: rounds for name, *rounds in reader.window_spans(key, first, window.last)}
+    wanted = [
+        _measured(reader.measurements_after(key, n_settled, known), session),
+        _measured(reader.window_measurements(key, first, window.last, 0, known), session),
+    ]
+    spans = reader.window_spans(key, first, window.last)
+    latest = {name: rounds for name, *rounds in spans if name != session.erasing}
     ranges = [
         (name, *rounds)
         for name in sorted(wanted[0].keys() | wanted[1].keys() | latest.keys())
         for rounds in _needed(name, wanted, latest.get(name), 2 * session.horizon, window.n_lags)
     ]
-    values, _ = _measured(reader.measurements_in(key, ranges, known))
+    values = _measured(reader.measurements_in(key, ranges, known), session)
     parts: dict[str, Trajectory] = {}
     rounds, voids = reader.rounds_in(key, ranges, window.last), reader.voids(key, 0, known)
-    for name, (start, contexts, positions) in _rounds(rounds, session.dim, voids):
+    for name, (start, contexts, positions) in _rounds(rounds, session, voids):
         rows = values.get(name, _NONE).between(start, start + len(positions) - 1)
         # the order of the names is that of the trajectories: no key holds a zero byte
         parts[f"{name}\0{start:020}"] = Trajectory(contexts, rows, start, positions)
-    return History(session.dim, parts, window, replaced=_with_voids(replaced, voids))
+    unsettled = _first_not_used(wanted[0], parts, n_settled, known)
+    return History(session.dim, parts, window, unsettled=unsettled)
+
+
+def _first_not_used(
+    values: dict[str, Measurements], parts: dict[str, Trajectory], after: int, known: int
+) -> int:
+    """Return the first position, beyond `after`, of a measurement that is no row of a history.
+
+    It is one of a round after the window, or one that is still to come. Those that are erased,
+    replaced or voids are none.
+    """
+    is_open = np.zeros(known + 1 - after, bool)  # from position after + 1 on
+    is_open[-1] = True
+    for rows in values.values():
+        is_open[_places(rows) - after - 1] = True
+    for part in parts.values():
+        places = _places(part.measurements)
+        is_open[places[places > after] - after - 1] = False
+    return after + 1 + int(np.argmax(is_open))
+
+
+def _places(rows: Measurements) -> Ints:
+    assert rows.position is not None
+    return rows.position
 
 
 def _needed(
@@ -137,10 +166,10 @@ def _needed(
     return joined(found)
 
 
-def _measured(rows: Iterable[MeasuredRow]) -> tuple[dict[str, Measurements], Ints]:
+def _measured(rows: Iterable[MeasuredRow], session: SessionRow) -> dict[str, Measurements]:
     """Return the measurements of each trajectory, given in order of trajectories.
 
-    What another row replaces is left out; its positions are returned beside them.
+    What another row replaces is left out, and so is a trajectory that is being erased.
     """
     names = _Names()
     first, last, value, position = array("q"), array("q"), array("d"), array("q")
@@ -156,15 +185,16 @@ def _measured(rows: Iterable[MeasuredRow]) -> tuple[dict[str, Measurements], Int
     first_rounds, last_rounds, places = (np.array(a, np.int64) for a in (first, last, position))
     whole = Measurements(first_rounds, last_rounds, np.array(value), places)
     found = {name: whole.chosen(here) for name, here in names.slices(len(first))}
-    if not roots:
-        return found, _NO_INTS
-    latest: dict[int, int] = {}
-    for place, root in roots.items():
-        latest[root] = max(place, latest.get(root, 0))
-    replaced = np.array([*latest, *(roots.keys() - latest.values())], np.int64)
-    for name, here in names.slices(len(first)):
-        found[name] = found[name].chosen(~np.isin(places[here], replaced))
-    return found, replaced
+    if roots:
+        latest: dict[int, int] = {}
+        for place, root in roots.items():
+            latest[root] = max(place, latest.get(root, 0))
+        replaced = np.array([*latest, *(roots.keys() - latest.values())], np.int64)
+        for name, here in names.slices(len(first)):
+            found[name] = found[name].chosen(~np.isin(places[here], replaced))
+    if session.erasing is not None:
+        found.pop(session.erasing, None)
+    return found
 
 
 class _Names:
@@ -187,26 +217,21 @@ class _Names:
             yield name, slice(start, stop)
 
 
-def _with_voids(replaced: Ints, voids: list[VoidRow]) -> Ints:
-    """Return the positions that have no row, or none any more."""
-    return np.concatenate([replaced, np.array([void.position for void in voids], np.int64)])
-
-
 def _rounds(
-    rows: Iterable[tuple[str, int, int, bytes]], dim: int, voids: list[VoidRow]
+    rows: Iterable[tuple[str, int, int, bytes]], session: SessionRow, voids: list[VoidRow]
 ) -> Iterator[tuple[str, Rounds]]:
-    """Yield each stretch of consecutive rounds of a trajectory.
+    """Yield each stretch of consecutive rounds of a trajectory that is not being erased.
 
     A round's context is the sum of those of its decisions; that of a void one is 0.
     """
-    names, none = _Names(), bytes(8 * dim)
+    names, none = _Names(), bytes(8 * session.dim)
     rounds, positions, contexts = array("q"), array("q"), bytearray()
     for name, round, position, context in rows:
         names.add(name, len(rounds), is_after_gap=bool(rounds) and round > rounds[-1] + 1)
         rounds.append(round)
         positions.append(position)
         contexts += context or none
-    selected = np.frombuffer(contexts).reshape(-1, dim)
+    selected = np.frombuffer(contexts).reshape(-1, session.dim)
     numbers, places = np.array(rounds, np.int64), np.array(positions, np.int64)
     void: defaultdict[str, list[int]] = defaultdict(list)
     for one in voids:
@@ -214,7 +239,8 @@ def _rounds(
     for name, here in names.slices(len(rounds)):
         if name in void:
             selected[here][np.isin(numbers[here], void[name])] = 0.0
-        yield name, _together(numbers[here], selected[here], places[here])
+        if name != session.erasing:
+            yield name, _together(numbers[here], selected[here], places[here])
 
 
 def _together(rounds: Ints, contexts: Floats, positions: Ints) -> Rounds:

@@ -60,6 +60,6 @@ def sums_to_keep(sums: SessionSums, session: SessionRow) -> FitSums:
     kept = sums.kept
     seen = None if kept.seen is None else kept.seen.to_bytes()
     blobs = kept.settled.to_bytes(), sums.total.to_bytes(), seen
-    place = session.estimate, kept.first, kept.last, kept.n_settled
+    place = session.estimate, session.n_erased_measurements, kept.first, kept.last, kept.n_settled
     assert session.schedule.current is not None
     return FitSums(*place, *blobs, session.schedule.current.measured)

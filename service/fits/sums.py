@@ -15,6 +15,8 @@ class FitSums:
     ----------
     estimate : int
         Number of the estimate that was installed before the fit.
+    n_erased : int
+        Of the session's measurements, when the fit read them.
     first_round, last_round, n_settled : int
         As in `KeptSums`.
     settled, total : bytes
@@ -26,6 +28,7 @@ class FitSums:
     """
 
     estimate: int
+    n_erased: int
     first_round: int
     last_round: int
     n_settled: int
@@ -60,7 +63,7 @@ class FitSums:
             is_useful, seen = session.estimate == self.estimate, self.seen
         else:
             is_useful, seen = installed.get("since_round", 1) == self.first_round, self.total
-        if not is_useful:
+        if not is_useful or session.n_erased_measurements != self.n_erased:
             return None
         place = self.first_round, self.last_round, self.n_settled
         return KeptSumsRow(

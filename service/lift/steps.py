@@ -38,6 +38,8 @@ class Step:
         Positions of the last round and the last reward in them.
     units : list of LiftUnitRow
         The units that changed.
+    n_erased : int
+        Of the session's rounds, when they were read.
     """
 
     before: LiftSumsRow
@@ -45,6 +47,7 @@ class Step:
     decided: int
     measured: int
     units: list[LiftUnitRow]
+    n_erased: int
 
 
 def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:
@@ -65,6 +68,8 @@ def next_step(reader: Reader, session: SessionRow) -> Step | None:
     session : SessionRow
         As the reader sees it.
     """
+    if session.erasing is not None:
+        return None
     before = sums_so_far(reader, session)
     decided = min(session.n_rounds, before.decided + STEP_ROUNDS)
     measured = min(session.n_measurements, before.measured + STEP_REWARDS)
@@ -76,7 +81,7 @@ def next_step(reader: Reader, session: SessionRow) -> Step | None:
     if measured > before.measured:
         measured = _add_rewards(reader, session, adding, before.measured, measured)
     units = _move(reader, session, adding, before.since)
-    return Step(before, adding.sums, decided, measured, units)
+    return Step(before, adding.sums, decided, measured, units, session.n_erased_rounds)
 
 
 def _add_rewards(

@@ -40,9 +40,9 @@ class HistoryReader(ABC):
 
     def _window(self, name: str, key: SessionKey, first: int, last: int, *more: Any) -> Any:
         """Return a statement of a window with its values: that for one trajectory, or for many."""
-        trajectories = self.trajectories_from(key, "", 2)
+        trajectories = self._all("alone", *key)
         if len(trajectories) == 1:
-            return f"alone_{name}", *key, first, last, *more, trajectories[0].key
+            return f"alone_{name}", *key, first, last, *more, trajectories[0][0]
         return f"window_{name}", *key, first, last, *more
 
     def window_rounds(

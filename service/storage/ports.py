@@ -118,6 +118,14 @@ class KnownRows:
         if self.rounds.get((key, decision.round)) is None:
             self.rounds[key, decision.round] = decision
 
+    def forget_trajectory(self, trajectory: TrajectoryKey) -> None:
+        """Remove all rows of an erased trajectory."""
+        self.trajectories[trajectory] = None
+        for kind in self.__slots__[2:]:
+            rows = getattr(self, kind)
+            for key in [key for key in rows if key[0] == trajectory]:
+                rows[key] = None
+
     def forget(self, session: SessionKey) -> None:
         """Remove all rows of a deleted session."""
         self.sessions[session] = None
@@ -134,8 +142,9 @@ class Changes:
     `counts` holds sessions of which only the counters changed (``COUNTERS`` in `sql.columns`);
     `sessions` holds those of which any other column changed. `states` are agents' states as JSON.
     `deleted` sessions lose their own row and state; their other rows are `hidden` until a sweep.
-    `swept` are sessions whose note of hidden rows goes. `used_keys` are tenant and id of API keys,
-    with the time of their last use. Entries of the audit log up to the id `audit_gone` go.
+    `swept` are sessions whose note of hidden rows goes, `dropped_sums` those whose kept sums go.
+    `used_keys` are tenant and id of API keys, with the time of their last use. Entries of the audit
+    log up to the id `audit_gone` go.
     """
 
     new_sessions: list[SessionRow] = field(default_factory=list)
@@ -149,6 +158,7 @@ class Changes:
     sums: list[KeptSumsRow] = field(default_factory=list)
     lift_sums: list[LiftSumsRow] = field(default_factory=list)
     lift_units: list[LiftUnitRow] = field(default_factory=list)
+    dropped_sums: list[SessionKey] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
     hidden: list[HiddenRows] = field(default_factory=list)

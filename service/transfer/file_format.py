@@ -23,7 +23,9 @@ from service.storage.reader import FOR_EVER, Reader
 FORMAT, VERSION = "lhb-session", 2
 READABLE = (1, 2)  # in version 1, measurements have no position
 PAGE = 1000
-NOT_EXPORTED = ("tenant", "created_as", "append_token")  # of a session; this server's own
+# of a session; this server's own
+NOT_EXPORTED = ("tenant", "created_as", "append_token", "erasing")
+ERASED = ("n_erased_rounds", "n_erased_measurements")
 ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
 
 
@@ -59,6 +61,9 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
             del header[name]  # a release from before there was such a thing reads the file
     if not about.keep_contexts:
         del header["keep_contexts"]
+    if about.n_erased_rounds == 0:
+        for name in ERASED:
+            del header[name]  # the same
     header["schedule"] = json.loads(about.schedule.dumps())
     del header["schedule"]["seen"]  # an import works it out
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}

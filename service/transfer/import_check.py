@@ -96,10 +96,11 @@ class ImportCheck:
             getattr(self, f"_{self.kind}_record")(record)
 
     def _header_record(self, record: dict[str, Any]) -> None:
-        derived = DERIVED["header"].split()
-        given = {name: v for name, v in record["session"].items() if name not in derived}
+        given = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
         self._pending = given.pop("schedule")
-        self._session = SessionRow(tenant="", **given)
+        self._session = session = SessionRow(tenant="", **given)
+        session.n_rounds = session.n_erased_rounds  # each decision in the file counts one more
+        session.n_measurements = session.n_erased_measurements
         self._manifests = Manifests(record["version"], self._session, self._trajectories)
         try:
             if self._session.names is not None:
@@ -212,18 +213,18 @@ class ImportCheck:
         """Check the records as a whole, and return the session that they describe."""
         self.kind = "decision"
         version, self.line = self._newest
-        known = version <= self._session.model_version
-        check(known, "model_version", "there is no such version")
-        rounds = in_order([(s.positions, s.times, s.measured) for s in self._trajectories.values()])
+        is_known = version <= self._session.model_version
+        check(is_known, "model_version", "there is no such version")
+        parts, n_rounds = self._trajectories.values(), self._session.n_rounds
+        rounds = in_order([(s.positions, s.times, s.measured) for s in parts], n_rounds)
         self.line, self.kind = 1, "header"
         windows = self._schedule(rounds)
         self.kind = "measurement"
         arrivals = self._manifests.arrivals()
         self.line, self.kind = self._agent_line, "agent"
-        trajectories = [trajectory.row for trajectory in self._trajectories.values()]
-        session = replace(self._session, n_trajectories=len(trajectories))
-        made = session, trajectories, windows, self._learned(), arrivals, self._manifests.as_new
-        return ImportedSession(*made)
+        rows, learned = [part.row for part in parts], self._learned()
+        session = replace(self._session, n_trajectories=len(rows))
+        return ImportedSession(session, rows, windows, learned, arrivals, self._manifests.as_new)
 
     def _schedule(self, rounds: Rounds) -> Windows:
         """Check the pending fits, and open the other windows that are not done."""

@@ -15,6 +15,7 @@ from service.option_changes import changes_of
 from service.records import SessionRow, TrajectoryRow
 from service.storage.watermarks import arrival_order, as_watermark, is_old
 from service.transfer.import_records import check
+from service.transfer.import_schedule import are_positions
 
 
 @dataclass(slots=True)
@@ -163,7 +164,7 @@ class Manifests:
         Raises
         ------
         InvalidRecord
-            The positions in the file are not 1 to n.
+            The positions in the file are not among 1 to n, each of them once.
         """
         parts = {name: part for name, part in self._trajectories.items() if part.arrived_at}
         if self.are_old:
@@ -173,6 +174,5 @@ class Manifests:
         n = self._session.n_measurements
         voids = np.array([*self._voids.values()], np.int64)
         together = np.sort(np.concatenate([voids, *found.values()]))
-        is_whole = np.array_equal(together, np.arange(1, n + 1))
-        check(is_whole, "position", f"the positions are not 1 to {n}")
+        check(are_positions(together, n), "position", f"the positions are not 1 to {n}")
         return found

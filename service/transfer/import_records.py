@@ -21,7 +21,7 @@ from service.field_types import (
     field_name,
 )
 from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow, VoidRow
-from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER
+from service.transfer.file_format import ERASED, NOT_EXPORTED, ROW_OWNER
 from service.trial import PlayedBy
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
@@ -81,6 +81,7 @@ SESSION = _record_of(
     trial=NotRequired[Text | None],
     keep_contexts=NotRequired[bool],
     changes=NotRequired[Text | None],
+    **dict.fromkeys(ERASED, NotRequired[Count]),
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
     ),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.history import FitWindow, Floats
+from lhb_engine.history import FitWindow, Floats, Ints
 from service.agent_cache import build_agent
 from service.due_fits import OUT_OF_TURN, DueFit, OpenWindow
 from service.option_changes import at_revision, changes_of
@@ -21,6 +21,8 @@ class Rounds(NamedTuple):
 
     Attributes
     ----------
+    position : (n_rounds,) array
+        Number of each round in the session; those of erased rounds are not there.
     at : (n_rounds,) array
         When each round began, in seconds since 1970.
     followed_at : (n_rounds,) array
@@ -29,12 +31,23 @@ class Rounds(NamedTuple):
         Whether a measurement covers the round.
     """
 
+    position: Ints
     at: Floats
     followed_at: Floats
     is_measured: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def in_order(trajectories: Sequence[tuple["array[int]", "array[float]", bytearray]]) -> Rounds:
+def are_positions(found: Ints, n: int) -> bool:
+    """Return whether sorted numbers are among 1 to n, each of them at most once.
+
+    They are as many as there must be, so that they are all where nothing is erased.
+    """
+    return len(found) == 0 or bool(found[0] >= 1 and found[-1] <= n and np.all(np.diff(found) > 0))
+
+
+def in_order(
+    trajectories: Sequence[tuple["array[int]", "array[float]", bytearray]], n_rounds: int
+) -> Rounds:
     """Merge the rounds of all trajectories.
 
     Parameters
@@ -42,6 +55,8 @@ def in_order(trajectories: Sequence[tuple["array[int]", "array[float]", bytearra
     trajectories : sequence of (array, array, bytearray)
         Of each trajectory and for each of its rounds: the position, the time, and whether it is
         measured.
+    n_rounds : int
+        Number of the session's rounds, with erased ones.
 
     Returns
     -------
@@ -51,16 +66,17 @@ def in_order(trajectories: Sequence[tuple["array[int]", "array[float]", bytearra
     Raises
     ------
     InvalidRecord
-        The positions are not 1 to n.
+        The positions are not among 1 to n, each of them once.
     """
     positions = np.concatenate([np.zeros(0, np.int64), *(p for p, _, _ in trajectories)])
     order = np.argsort(positions)
-    is_whole = np.array_equal(positions[order], np.arange(1, len(order) + 1))
-    check(is_whole, "position", f"the positions are not 1 to {len(order)}")
+    is_whole = are_positions(positions[order], n_rounds)
+    check(is_whole, "position", f"the positions are not 1 to {n_rounds}")
     at = np.concatenate([np.zeros(0), *(times for _, times, _ in trajectories)])
     followed = [np.append(np.asarray(times)[1:], np.inf) for _, times, _ in trajectories]
     marks = b"".join(marks for _, _, marks in trajectories)
     return Rounds(
+        positions[order],
         at[order],
         np.concatenate([np.zeros(0), *followed])[order],
         np.frombuffer(marks, np.bool_)[order],
@@ -120,12 +136,16 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
 
     The rules are those of the live schedule.
     """
-    is_measured = rounds.is_measured[window.first - 1 : window.last]
+    begin, end, after = np.searchsorted(
+        rounds.position, (window.first, window.last + 1, window.due + 1)
+    )
+    is_measured = rounds.is_measured[begin:end]
+    n_there = min(window.last, session.n_rounds) - window.first + 1
     if session.reward_mode == "sum":
         is_measured = np.zeros_like(is_measured)  # in sum mode only time completes a round
-    times = rounds.at[window.due : window.due + 1].tolist()
-    if session.default_reward is not None or is_measured.all():
-        followed_at = rounds.followed_at[window.first - 1 : window.last]
+    times = rounds.at[after : after + 1].tolist()
+    if session.default_reward is not None or (len(is_measured) >= n_there and is_measured.all()):
+        followed_at = rounds.followed_at[begin:end]
         times.append(followed_at[~is_measured].max(initial=0.0))
     overdue_at = min(times, default=np.inf) + session.reward_wait_seconds
     is_known = window.due <= session.n_rounds and np.isfinite(overdue_at)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.fast_routes import find_handler
 from service.api.query_parameters import refuse_parameters
 from service.api.session_names import is_by_name, is_id, replace_name
-from service.logs import REQUEST_ID, log_failure
+from service.logs import REQUEST_ID, log_failure, shown_path
 from service.metrics import Metrics
 from service.personalizer.errors import is_personalizer, problem_answer
 from service.problems import Problem, ProblemCode, defect
@@ -194,7 +194,7 @@ class Middleware:
         """Return what every line about a request says of it."""
         ids = {"request_id": scope["lhb.request_id"], **trace_of(scope)}
         ids |= scope.get("lhb.trace", {})
-        return {**ids, "method": scope["method"], "path": scope["path"]}
+        return {**ids, "method": scope["method"], "path": shown_path(scope["path"])}
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a HEAD request: run the GET endpoint and send its headers only."""

@@ -56,6 +56,7 @@ NEEDED: dict[tuple[str, str], int] = {
             ("PATCH", SESSION),
             ("DELETE", SESSION),
             ("POST", f"{SESSION}/copy"),
+            ("DELETE", f"{SESSION}/trajectories/{{key:text}}"),
             ("POST", f"{SESSION}/decisions"),
             ("POST", f"{SESSION}/decisions/{{event_id:text}}/void"),
             ("POST", f"{SESSION}/fits"),

@@ -109,7 +109,7 @@ def prefetch(transaction: Transaction, keys: Keys, known: KnownRows) -> Steps:
         session, trajectory = known.sessions.get(key[:2]), known.trajectories.get(key)
         if session is None or trajectory is None or round > trajectory.n_rounds:
             continue
-        if session.n_trajectories > 1 and place not in known.rounds:
+        if not session.is_one_sequence and place not in known.rounds:
             more.rounds.add(place)
         if round <= trajectory.measured_through:
             more.measured.add(place)

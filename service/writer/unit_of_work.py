@@ -60,8 +60,6 @@ class UnitOfWork(TenantWrites):
         self._changes = Changes()
         self._measured: dict[TrajectoryKey, Spans[MeasurementRow]] = {}
 
-    # --- reads
-
     @property
     def stored(self) -> Reader:
         """The reader of the transaction; pending writes are flushed first.
@@ -159,8 +157,6 @@ class UnitOfWork(TenantWrites):
         self._save_learned()
         return self.stored.agent_state(key)
 
-    # --- writes
-
     def add_session(self, session: SessionRow) -> None:
         """Store a new session."""
         self.n_writes += 1
@@ -251,7 +247,10 @@ class UnitOfWork(TenantWrites):
         """Delete some hidden rows; see `Transaction.erase`."""
         self.flush()
         self.n_writes += 1
-        return self._transaction.erase(hidden, cursor)
+        following = self._transaction.erase(hidden, cursor)
+        if following is None and hidden.trajectory is not None and not hidden.after_round:
+            self._known.forget_trajectory((*hidden[:2], hidden.trajectory))
+        return following
 
     def forget_hidden(self, key: SessionKey) -> None:
         """Drop the note of a session's hidden rows: they are erased, or every reader sees them."""

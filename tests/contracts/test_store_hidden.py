@@ -85,6 +85,31 @@ def test_erasing_takes_all_of_a_session_and_nothing_else(
 
 
 @pytest.mark.parametrize("most", [2, 256])
+def test_an_erased_trajectory_leaves_no_row(
+    store: Store, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its voids and its part of a comparison go too; those of the others stay."""
+    monkeypatch.setattr(erasing, "MAX_ROWS", most)
+    for name in ("a", "b", ""):
+        commit(store, *([session()] if name == "a" else []), trajectory(name), decision(1, name))
+    commit(store, estimate(1), voids=[VoidRow(*S1, name, 1, i, 1.0) for i, name in enumerate("ab")])
+    units = [(since, name) for since in (0, 7, 9) for name in ("a", "b")]
+    commit(store, lift_units=[LiftUnitRow(*S1, *unit, 0, 1.0, 0.5, 0.0) for unit in units])
+    note = HiddenRows(*S1, "b", 0, None, 0.0)
+    commit(store, hidden=[note])
+    with store.reader() as reader:
+        assert [row.key for row in reader.trajectories(S1)] == ["", "a"]
+        assert reader.trajectory((*S1, "b")) is None
+        assert [void.trajectory for void in reader.voids(S1, -1, 9)] == ["a"]
+    erase(store, note)
+    left = n_rows(store)
+    assert (left["decisions"], left["trajectories"], left["estimates"]) == (2, 2, 1)
+    assert (left["voids"], left["lift_units"]) == (1, 3)
+    with store.reader() as reader:
+        assert len(reader.lift_units(S1, 7, [("a", 0), ("b", 0)])) == 1
+
+
+@pytest.mark.parametrize("most", [2, 256])
 def test_rounds_after_one_of_a_trajectory_are_erased_alone(
     store: Store, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

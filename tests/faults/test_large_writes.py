@@ -149,6 +149,36 @@ def test_a_deletion_killed_half_way(database_url: str) -> None:
             assert client.get(f"/v1/sessions/{other}").json()["n_rounds"] == N
 
 
+def test_an_erasure_killed_half_way(database_url: str) -> None:
+    """The trajectory is gone at once, its rows after the next start; the others stay."""
+    server = Server(database_url)
+    with server:
+        session = create(server, log=True)
+        path = f"/v1/sessions/{session}"
+        with server.client() as client:
+            client.post(f"{path}/history", json={**LOG, "trajectory": "ann"})
+        killed(
+            server,
+            lambda client: client.delete(f"{path}/trajectories/ann"),
+            lambda: n_rows(server.database, "decisions") < 2 * N,
+        )
+        assert n_rows(server.database, "decisions") > N
+        server.start()
+        with server.client() as client:
+            [item] = client.get(f"{path}/trajectories").json()["items"]
+            assert (item["trajectory"], item["n_rounds"]) == ("", N)
+            assert client.get(f"{path}/rounds?trajectory=ann").json()["items"] == []
+            answer = retried(lambda: client.delete(f"{path}/trajectories/ann"))
+            assert answer.status_code == 204
+            until(lambda: n_rows(server.database, "hidden_rows") == 0)
+            assert [n_rows(server.database, table) for table in TABLES] == [N, N, 1, 0]
+            decision = {"contexts": [[1.0, 0.5]], "trajectory": "ann"}
+            answer = retried(lambda: client.post(f"{path}/decisions", json=decision))
+            assert (answer.status_code, answer.json()["round"]) == (201, 1)
+            told = client.get(path).json()
+            assert (told["n_rounds"], told["n_erased_rounds"]) == (2 * N + 1, N)
+
+
 class ShortOwner(Server):
     """Its large writes count as dead after a second without a slice."""
 

@@ -104,6 +104,12 @@ export class Session {
     await this.#connection.call("DELETE", pathOf(this.id));
   }
 
+  /** Erase all rounds and rewards of a trajectory. Erasing it again does nothing. */
+  async eraseTrajectory(key: string): Promise<void> {
+    const path = `${pathOf(this.id)}/trajectories/${encodeURIComponent(key)}`;
+    await this.#connection.call("DELETE", path);
+  }
+
   #decision(body: Schemas["DecisionBody"]): Promise<Decision> {
     const rewards = body.rewards?.map((reward) => this.#withRewardId(reward));
     return this.#post("decisions", withEventId(rewards ? { ...body, rewards } : body));

@@ -167,6 +167,8 @@ class PostgresTransaction:
             yield "keep_lift_sums", lift
         for unit in changes.lift_units:
             yield "keep_lift_unit", unit
+        for key in changes.dropped_sums:
+            yield "drop_sums", key
         for hidden in changes.hidden:
             yield "hide", hidden
         for key in changes.swept:

@@ -45,6 +45,7 @@ CHANGING = (  # the other columns of a session that may change
     *("name", "archived_at", "n_estimates", "estimate", "model_version"),
     *("schedule", "fit_due", "wake_at", "append_token", "names", "trial"),
     *("options", "reward_wait_seconds", "changes"),
+    *("n_erased_rounds", "n_erased_measurements", "erasing"),
 )
 
 
@@ -58,6 +59,12 @@ def column_types(table: str) -> list[type]:
     """Return the Python type of each column, without None."""
     hints = get_type_hints(ROWS[table]).values()
     return [next((t for t in get_args(hint) if t is not type(None)), hint) for hint in hints]
+
+
+# a trajectory is not being erased
+NOT_ERASING = """not exists (
+    select 1 from hidden_rows h where h.tenant = $1 and h.session_id = $2
+        and h.trajectory = t.trajectory and h.after_round = 0 and h.writer is null)"""
 
 
 def fills(changing: Sequence[str]) -> dict[str, str]:
@@ -76,6 +83,7 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     found = {table: ", ".join(columns) for table, columns in COLUMNS.items()}
     kept = COLUMNS["trajectories"][3:]
     found["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
+    found["not_erasing"] = NOT_ERASING
     found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
     found["played"] = PLAYED
     for table in ("estimates", "api_keys", "audit", "hidden_rows", "voids", *SUMS):

@@ -61,6 +61,8 @@ def erase_some(
             execute(f"erase_{table}", *owner, *after, *last)
         if n == MAX_ROWS or n_bytes > MAX_BYTES:
             return table, last
+    if hidden.trajectory is not None and not hidden.after_round:
+        execute("erase_units", *owner, hidden.trajectory)
     return None
 
 

@@ -25,8 +25,9 @@ select count(*) from (select 1 from sessions where tenant = $1 limit $2) s
 -- about: a decision has its context and some 250 bytes, with indices; a measurement 150. Where the
 -- contexts of all arms are kept, ten arms are assumed
 select tenant, sum(n_bytes) from (
-    select tenant, n_rounds * (8.0 * dim * case when keep_contexts then 11 else 1 end + 250)
-        + n_measurements * 150.0 as n_bytes
+    select tenant, (n_rounds - n_erased_rounds)
+            * (8.0 * dim * case when keep_contexts then 11 else 1 end + 250)
+        + (n_measurements - n_erased_measurements) * 150.0 as n_bytes
     from {all_of_sessions}
     union all
     select tenant, length(settled) + coalesce(length(seen), 0) from kept_sums) s
@@ -41,16 +42,24 @@ where (fit_due is not null or wake_at is not null) and fit_due is not null group
 select state from agent_states where tenant = $1 and session_id = $2
 
 -- name: trajectory
-select {trajectories} from trajectories
-where tenant = $1 and session_id = $2 and trajectory = $3
+select {trajectories} from trajectories t
+where tenant = $1 and session_id = $2 and trajectory = $3 and {not_erasing}
 
 -- name: trajectories
-select {trajectories} from trajectories
-where tenant = $1 and session_id = $2 order by trajectory
+select {trajectories} from trajectories t
+where tenant = $1 and session_id = $2 and {not_erasing} order by trajectory
 
 -- name: trajectories_from
-select {trajectories} from trajectories
-where tenant = $1 and session_id = $2 and trajectory >= $3 order by trajectory limit $4
+select {trajectories} from trajectories t
+where tenant = $1 and session_id = $2 and trajectory >= $3 and {not_erasing}
+order by trajectory limit $4
+
+-- name: alone
+-- the only trajectory, if it has all positions of the session
+select trajectory from trajectories t
+where tenant = $1 and session_id = $2 and {not_erasing} and not exists (
+    select 1 from sessions where tenant = $1 and id = $2 and n_erased_rounds > 0)
+order by trajectory limit 2
 
 -- name: measured_of_last
 -- of each trajectory with a key in $3..$4: how many of its last $5 rounds a measurement covers.
@@ -196,6 +205,20 @@ where d.tenant = $1 and d.session_id = $2 and d.trajectory = r.trajectory
     and d.round between r.first and r.last and d.position <= $4 and d.played_by is not null
 order by d.trajectory, d.round, d.number
 
+-- name: erase_units
+-- units of a trajectory: the index begins with `since`, of which there are few
+with recursive each_since (since) as (
+    select min(since) from lift_units where tenant = $1 and session_id = $2
+    union all
+    select (select min(u.since) from lift_units u
+        where u.tenant = $1 and u.session_id = $2 and u.since > each_since.since)
+    from each_since where since is not null)
+delete from lift_units where tenant = $1 and session_id = $2 and trajectory = $3
+    and since in (select since from each_since where since is not null)
+
+-- name: drop_sums
+delete from kept_sums where tenant = $1 and session_id = $2
+
 -- name: selected_contexts
 select round, position, context from decisions
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
@@ -211,8 +234,8 @@ insert into voids ({voids}) values ({voids_values})
 
 -- name: voids
 -- with positions $3..$4, the first one left out
-select {voids} from voids
-where tenant = $1 and session_id = $2 and position > $3 and position <= $4 order by position
+select {voids} from voids t
+where tenant = $1 and session_id = $2 and position > $3 and position <= $4 and {not_erasing} order by position
 
 -- name: voids_of
 select {voids} from voids

@@ -139,7 +139,10 @@ class SqliteTransaction:
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
         """Delete some hidden rows, from `cursor` on; return where to go on, None at the end."""
         with translated(self._store.path):
-            return erase_some(self._read, self._execute, hidden, cursor)
+            following = erase_some(self._read, self._execute, hidden, cursor)
+        if following is None and hidden.trajectory is not None:
+            self._store.trajectories.pop((*hidden[:2], hidden.trajectory), None)
+        return following
 
     def _execute(self, name: str, *values: Any) -> sqlite3.Cursor:
         return self.connection.execute(SQL[name], values)
@@ -190,6 +193,8 @@ class SqliteTransaction:
             execute(SQL["keep_lift_sums"], lift)
         for unit in changes.lift_units:
             execute(SQL["keep_lift_unit"], unit)
+        for key in changes.dropped_sums:
+            execute(SQL["drop_sums"], key)
         for hidden in changes.hidden:
             if hidden.writer is not None:
                 refuse_without_undo(self._store.path)

@@ -13,6 +13,7 @@ from lhb_engine.agents import summed_fit
 from lhb_engine.design import moment_sums
 from lhb_engine.diagnostics import findings
 from lhb_engine.history import History
+from service.commands.erase_trajectory import erase_trajectory
 from service.commands.sessions import DeleteSession
 from service.commands.void_decision import VoidDecision
 from service.fits import history, job
@@ -100,6 +101,11 @@ class World:
             while self.harness.session.fit_due is not None:
                 self.fit()
 
+    def forget(self, name: str) -> None:
+        """The trajectory was erased: nothing of it comes any more, and it may begin anew."""
+        self.waiting = [late for late in self.waiting if late[2] != name]
+        self.chosen[name] = []
+
     def fit(self) -> None:
         due = self.harness.session.fit_due
         assert due is not None
@@ -181,6 +187,37 @@ def test_a_corrected_value_leaves_the_sums(
         assert world.n_from_sums > n  # the next fits go on from new sums
     with harness.store.reader() as reader:
         assert replay_session(reader, harness.session).differences == []
+
+
+def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url: str) -> None:
+    """Later fits equal those from the rows that are left; sums settle beyond the gaps."""
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": {"most_stale": 0.1}}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, ("", "a", "b"), database_url)
+    world.play(200)
+    before = world.kept()
+    assert before is not None
+    due = harness.run(AskFit(harness.key, harness.agents)).due
+    running = run_fit(database_url, *harness.key, due.key, 0.0)
+    assert running is not None
+    harness.run_large(erase_trajectory(harness.key, "a"))
+    assert world.kept() is None
+    fitted = Fitted(**json.loads(running))
+    assert fitted.sums is not None
+    harness.run(FinishFit(harness.key, due.key, fitted, harness.agents, RetryPolicy()))
+    assert world.kept() is None  # a fit that had read the rows
+    world.forget("a")
+    n_fits, n_from_sums = world.n_fits, world.n_from_sums
+    world.play(150)
+    after = world.kept()
+    assert after is not None
+    assert after.n_settled > harness.session.n_measurements - 100 > before.n_settled
+    assert world.n_fits > n_fits + 3
+    assert world.n_from_sums > n_from_sums + 1
+    with harness.store.reader() as reader:
+        replay = replay_session(reader, harness.session)
+    assert replay.differences == []
+    assert 0 < replay.n_erased <= n_fits + 1
 
 
 @pytest.mark.slow

@@ -80,6 +80,10 @@ def as_0005(url: str) -> None:
             "alter table sessions drop column keep_contexts",
             "alter table decisions drop column contexts",
             "alter table sessions drop column changes",
+            *(
+                f"alter table sessions drop column {name}"
+                for name in ("n_erased_rounds", "n_erased_measurements", "erasing")
+            ),
             "alter table decisions drop column played_by",
             "alter table decisions drop column agent_arm",
             "update alembic_version set version_num = '0005'",

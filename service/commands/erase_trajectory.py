@@ -1,0 +1,75 @@
+"""Erasing one trajectory: the right of the person behind it to be forgotten."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from service.commands.audit import note
+from service.commands.hidden_write import refuse_erasing
+from service.commands.sessions import find_session
+from service.commands.sweep import sweep
+from service.records import COMMAND_LINE, Actor, HiddenRows, SessionKey
+from service.storage.ports import Changes, Keys
+from service.writer.command import Command
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class EraseTrajectory(Command[bool]):
+    """Command: hide a trajectory from every reader and every fit, and note its rows for a sweep.
+
+    The session's counters keep counting its rounds and measurements, because positions are not
+    given twice. The sums of the session's past go, and the next fit adds up the rows that are
+    left: so its estimate is equal to the bit to one of a session without these rows.
+    """
+
+    key: SessionKey
+    trajectory: str
+    by: Actor = COMMAND_LINE
+
+    def keys(self, keys: Keys) -> None:
+        """Add the rows that this command reads."""
+        keys.sessions.add(self.key)
+        keys.trajectories.add((*self.key, self.trajectory))
+
+    def __call__(self, uow: UnitOfWork) -> bool:
+        """Return whether there are rows to erase.
+
+        Raises
+        ------
+        Problem
+            404 unknown_session; 503 history_pending; 503 erasure_pending: another trajectory of the
+            session is being erased.
+        """
+        session = find_session(uow, self.key)
+        if session.erasing is not None and session.erasing != self.trajectory:
+            refuse_erasing(session, session.erasing)
+        if session.erasing is not None:
+            return True
+        key = (*self.key, self.trajectory)
+        found = uow.trajectory(key)
+        if found.n_decisions == 0:
+            return False
+        n_voids = len(uow.stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
+        session.erasing = self.trajectory
+        session.n_trajectories -= 1
+        session.n_erased_rounds += found.n_rounds
+        session.n_erased_measurements += found.n_measurements + n_voids
+        uow.save(session)
+        uow.write_rows(Changes(dropped_sums=[self.key]))
+        uow.hide(HiddenRows(*self.key, self.trajectory, 0, None, uow.now))
+        # the key may say who it was: the entry does not hold it
+        about = {"rounds": found.n_rounds, "measurements": found.n_measurements}
+        note(uow, session.tenant, self.by, "trajectory_erased", session.id, **about)
+        return True
+
+
+def erase_trajectory(
+    key: SessionKey, trajectory: str, by: Actor = COMMAND_LINE
+) -> Generator[Command[Any], Any, None]:
+    """Yield the commands that erase a trajectory.
+
+    After the first one nobody sees it. The sweeper erases what is left if no other command follows.
+    """
+    if (yield EraseTrajectory(key, trajectory, by)):
+        yield from sweep(key)

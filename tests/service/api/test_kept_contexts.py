@@ -67,6 +67,12 @@ async def test_an_export_has_all_arms_and_an_import_keeps_them(serve: Serve) -> 
         await client.decide(made.json()["id"], arms(9), trajectory="a")
         last = [d for d in await exported(client, made.json()["id"]) if d["record"] == "decision"]
         assert any(d.get("contexts") == arms(9) for d in last)
+        copied = await client.post(f"/v1/sessions/{session}/copy", json={})
+        assert copied.status_code == 201, copied.text
+        copy = [d for d in await exported(client, copied.json()["id"]) if d["record"] == "decision"]
+        assert [d.get("contexts") for d in copy] == [
+            d.get("contexts") for d in lines if d["record"] == "decision"
+        ]
         assert (await client.delete(path)).status_code == 204
 
 

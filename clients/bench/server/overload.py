@@ -56,7 +56,7 @@ def run(
                 ]
             decide_all([address], ids, 1, False, body=body)
             used = cpu_seconds([pid])
-            waiting = decide_all([address], ids, seconds, False, body=body)
+            waiting = decide_all([address], ids, max(1, round(seconds)), False, body=body)
             used, carried = cpu_seconds([pid]) - used, waiting.requests_per_second
             loads = {
                 f"{x:g}": _offered(address, pid, ids, body, seconds, x * carried, carried)

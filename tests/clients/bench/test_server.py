@@ -73,8 +73,8 @@ def test_starts_and_soaks_report_figures() -> None:
 def test_overload_says_what_is_served() -> None:
     if generator() != "wrk":
         with pytest.raises(SystemExit, match="wrk"):
-            overload.run([2.0], 1.0, 20, 10, 0.01)
+            overload.run([2.0], 1.0, 20, 10, 5.0)
         return
-    found = overload.run([2.0], 1.0, 20, 10, 0.01)["loads"]["2"]
+    found = overload.run([2.0], 1.0, 20, 10, 5.0)["loads"]["2"]
     assert found["offered"] >= found["served"] > 0
     assert 0 <= found["probes_refused"] <= 1

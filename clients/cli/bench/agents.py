@@ -172,6 +172,7 @@ def lift(
     experiments: Annotated[int, typer.Option(help="Number of experiments a world.", min=1)] = 1000,
     users: Annotated[int, typer.Option(help="Number of users of an experiment.", min=100)] = 400,
     first_seed: Annotated[int, typer.Option(help="Seed of the first experiment.", min=0)] = 0,
+    world: Annotated[str | None, typer.Option(help="Only this world; default: all.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """How often the intervals of lift hold the truth when they are looked at every day.
@@ -180,8 +181,12 @@ def lift(
     """
     from clients.bench.lift import HEADER, WORLDS, run
 
+    worlds = [one for one in WORLDS if world in (None, one.name)]
+    if not worlds:
+        known = ", ".join(one.name for one in WORLDS)
+        raise SystemExit(f"lhb bench lift: there is no world {world!r}; there are {known}")
     if not as_json:
         typer.echo(HEADER)
     progress = (lambda line: None) if as_json else typer.echo
-    rows = run(WORLDS, experiments, users, first_seed, progress)
+    rows = run(worlds, experiments, users, first_seed, progress)
     show({"experiments": experiments, "first_seed": first_seed, "worlds": rows}, as_json, ())

@@ -1,6 +1,9 @@
 """`lhb bench lift`."""
 
+import pytest
+
 from clients.bench.lift import WORLDS, run
+from clients.cli.bench.agents import lift
 
 
 def test_intervals_that_are_looked_at_every_day_hold_where_those_of_a_fixed_sample_do_not() -> None:
@@ -10,3 +13,12 @@ def test_intervals_that_are_looked_at_every_day_hold_where_those_of_a_fixed_samp
     assert row["fixed_covered"] < 0.85
     assert 1.44 < row["width_ratio"] < 1.46
     assert row["variance_taken"] > 0.1
+
+
+def test_a_world_may_be_measured_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    lift(experiments=1, users=100, world="an effect")
+    assert [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()[2:]] == [
+        "| an effect"
+    ]
+    with pytest.raises(SystemExit, match="there is no world 'elsewhere'; there are no effect,"):
+        lift(world="elsewhere")

@@ -2,10 +2,12 @@
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from service.commands.keys import SaveKey, new_key
 from service.logs import configure_logs, log
@@ -93,15 +95,22 @@ def test_a_log_explains_and_gives_nothing_away(tmp_path: Path, database_url: str
         assert secret not in output
 
 
-def test_of_an_exception_only_its_class_and_place_are_logged(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def logs(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
+    """Logs of this process on the captured stderr, which is closed when the test ends."""
     configure_logs("error")
+    yield capsys
+    structlog.reset_defaults()
+
+
+def test_of_an_exception_only_its_class_and_place_are_logged(
+    logs: pytest.CaptureFixture[str],
+) -> None:
     try:
         raise ValueError(f"row {REWARD}") from KeyError(CONTEXT)
     except ValueError:
         log.exception("defect", path="/v1/batch")
-    said = capsys.readouterr().err
+    said = logs.readouterr().err
     assert str(REWARD) not in said
     assert str(CONTEXT) not in said
     first, second = json.loads(said)["raised"]

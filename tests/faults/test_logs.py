@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,22 +94,16 @@ def test_a_log_explains_and_gives_nothing_away(tmp_path: Path, database_url: str
         assert secret not in output
 
 
-@pytest.fixture
-def logs(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
-    """Logs of this process on the captured stderr, which is closed when the test ends."""
-    configure_logs("error")
-    yield capsys
-    structlog.reset_defaults()
-
-
 def test_of_an_exception_only_its_class_and_place_are_logged(
-    logs: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
+    configure_logs("error")
+    request.addfinalizer(structlog.reset_defaults)  # what is captured is closed after the test
     try:
         raise ValueError(f"row {REWARD}") from KeyError(CONTEXT)
     except ValueError:
         log.exception("defect", path="/v1/batch")
-    said = logs.readouterr().err
+    said = capsys.readouterr().err
     assert str(REWARD) not in said
     assert str(CONTEXT) not in said
     first, second = json.loads(said)["raised"]

@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import httpx
 
@@ -51,6 +52,7 @@ class Server:
         self.settings = settings
         self.prefix = prefix
         self.process: subprocess.Popen[str] | None = None
+        self._errors: IO[str] | None = None  # a file: a full pipe would stop the server
         self.url = ""
         self.output = ""  # what it printed, once it has ended
 
@@ -62,19 +64,20 @@ class Server:
             "LHB_LOG_LEVEL": "error",
             **self.settings,
         }
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- `stop` closes it
         self.process = subprocess.Popen(
             [*self.prefix, sys.executable, "-c", self.code],
             env=environment,
             cwd=ROOT,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._errors,
             text=True,
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.startswith(self.ready):
-            _, errors = self.process.communicate(timeout=10)
-            raise AssertionError(f"the server did not start: {line}{errors}")
+            self.stop()
+            raise AssertionError(f"the server did not start: {line}{self.output}")
         self.url = line.split()[-1]
         return self
 
@@ -87,7 +90,12 @@ class Server:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(how)
-        self.output = "".join(filter(None, self.process.communicate(timeout=40)))
+        printed = self.process.communicate(timeout=40)[0] or ""
+        if self._errors is not None:
+            self._errors.seek(0)
+            self.output = printed + self._errors.read()
+            self._errors.close()
+            self._errors = None
         return self.process.returncode
 
     def client(self) -> httpx.Client:

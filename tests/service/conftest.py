@@ -120,7 +120,7 @@ def problem(answer: httpx.Response, status: int, code: str, field: str | None = 
         assert body["field"] == field, body
 
 
-async def until(check: Callable[[], Any], seconds: float = 20.0) -> Any:
+async def until(check: Callable[[], Any], seconds: float = 120.0) -> Any:
     """Wait until an async check gives something true, and give that."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -31,7 +31,7 @@ async def lived(client: Client) -> str:
             assert (await client.reward(session, value=value, **when, **named)).status_code == 200
     answer = await client.post(f"/v1/sessions/{session}/decisions/e-ann-2/void?trajectory=ann")
     assert answer.is_success, answer.text
-    await until(lambda: is_fitted(client, session), 120.0)
+    await until(lambda: is_fitted(client, session))
     return session
 
 
@@ -103,7 +103,7 @@ async def test_the_key_begins_anew_and_the_session_moves(serve: Serve) -> None:
                 answer = await client.decide(name, ARMS, trajectory="ann")
                 when = {"trajectory": "ann", "round": answer["round"]}
                 await client.reward(name, value=ARMS[answer["arm"]][1], **when)
-                await until(lambda name=name: is_fitted(client, name), 120.0)
+                await until(lambda name=name: is_fitted(client, name))
             assert answer["round"] == 41
             told = await client.read(f"/v1/sessions/{name}/estimate")
             answers.append([told[part] for part in ("theta", "n_rows")])
@@ -134,7 +134,7 @@ async def test_the_only_trajectory_of_a_session_begins_anew(serve: Serve) -> Non
         for i in range(1, 8):
             answer = await client.decide(session, ARMS)
             await client.reward(session, round=i, value=float(i) + ARMS[answer["arm"]][0])
-        await until(lambda: is_fitted(client, session), 120.0)
+        await until(lambda: is_fitted(client, session))
         fits = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
         found = [fit for fit in fits if fit["window"]["first"] == 9]
         assert [fit["n_missing"] for fit in found] == [0], fits

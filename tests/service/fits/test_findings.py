@@ -33,7 +33,7 @@ async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None
         before = await client.read(f"/v1/sessions/{session}/estimate")
         assert before["findings"] == []
         await client.post(f"/v1/sessions/{session}/history", json=log(400))
-        [season] = await until(lambda: found(client, session), 90)
+        [season] = await until(lambda: found(client, session))
         assert (season["code"], season["period"]) == ("season", 24)
         assert 'add {"period": 24} to the option `seasonality`' in season["message"]
         fits = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
@@ -53,7 +53,7 @@ async def test_what_fits_of_before_did_not_look_for_is_no_difference(serve: Serv
     async with serve() as client:
         session = await client.create(algorithm="anytime", dim=2, horizon=4)
         await client.post(f"/v1/sessions/{session}/history", json=log(200))
-        await until(lambda: found(client, session), 90)
+        await until(lambda: found(client, session))
         lines = (await client.get(f"/v1/sessions/{session}/events")).content.splitlines()
         records = [json.loads(line) for line in lines[:-1]]
         for record in records:

@@ -220,13 +220,13 @@ async def test_over_http_a_fit_that_is_asked_for_replays_to_the_bit(serve: Serve
         async def idle() -> bool:
             return not (await client.read(path))["fit_due"]
 
-        await until(idle, 120)
+        await until(idle)
         await client.decide(session)
         await client.reward(session, round=61, value=0.7)
         answer = await client.post(f"{path}/fits")
         assert (answer.status_code, answer.json()["asked"]) == (202, "begun")
         assert answer.json()["fit"]["reason"] == "asked"
-        await until(idle, 120)
+        await until(idle)
         answer = await client.post(f"{path}/fits", json={})
         assert (answer.status_code, answer.json()) == (200, {"asked": "nothing_new", "fit": None})
         fits = (await client.read(f"{path}/epochs"))["items"]

@@ -25,7 +25,7 @@ async def test_a_session_learns_its_season_and_trend(serve: Serve) -> None:
             found = await client.read(f"/v1/sessions/{session}/estimate")
             return found if found.get("theta") else None
 
-        found = await until(learned, 90)
+        found = await until(learned)
         assert np.array(found["theta"]) @ [0.6, 0.8] > 0.999
         assert found["active_lags"] == [0, 2]
         effects = found["effects"]

@@ -73,6 +73,7 @@ def create(server: Server, log: bool) -> str:
     return session
 
 
+@pytest.mark.slow
 def test_a_log_killed_half_way(database_url: str) -> None:
     server = Server(database_url)
     with server:
@@ -102,6 +103,7 @@ def test_a_log_killed_half_way(database_url: str) -> None:
         assert n_rows(server.database, "decisions") == N + 1
 
 
+@pytest.mark.slow
 def test_an_import_killed_half_way(database_url: str) -> None:
     server = Server(database_url)
     with server:

@@ -26,6 +26,7 @@ def test_a_session_is_filled_with_the_rounds_that_it_says(tmp_path: Path) -> Non
     assert {(item["n_rounds"], item["n_missing"]) for item in found} == {(4, 0)}
 
 
+@pytest.mark.slow
 def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "ONE_ROUNDS", 40)
     found = users.run(None, [30], 0.3, 1)

@@ -142,6 +142,7 @@ def test_sensitivity_runs_other_noise_and_other_k_and_is_reported(tmp_path: Path
     assert "| noise 0.5, K=10 |" in page.read_text()
 
 
+@pytest.mark.slow
 def test_over_http_gives_the_same_csv(url: str, results: Path, tmp_path: Path) -> None:
     for name in ("delay", "unknown_delay"):
         experiment = load_experiment(name)

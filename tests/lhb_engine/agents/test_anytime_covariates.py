@@ -82,6 +82,7 @@ def test_effects_are_kept_with_the_agent():
     assert type(estimate).from_json(estimate.to_json()).effects == estimate.effects
 
 
+@pytest.mark.slow
 def test_a_season_that_it_is_told_of_costs_little():
     """Three times the largest effect of an arm: untold, it is most of what there is to see."""
     told, untold = [], []

@@ -245,6 +245,7 @@ def test_probabilities_are_those_of_the_choices(name, options):
     np.testing.assert_allclose(counts / 3000, chances, atol=0.035)
 
 
+@pytest.mark.slow
 def test_value_intervals_cover():
     """Few logs here; `lhb bench coverage` takes 200."""
     rows = coverage.run(40, 1000, ["ad_lasso, lag 0", "propensities 1"])

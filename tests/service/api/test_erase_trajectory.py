@@ -85,6 +85,7 @@ async def test_nothing_of_a_person_is_left(serve: Serve) -> None:
         assert about == [{"rounds": 30, "measurements": 30}]  # and one void
 
 
+@pytest.mark.slow
 async def test_the_key_begins_anew_and_the_session_moves(serve: Serve) -> None:
     async with serve() as client:
         session = await lived(client)

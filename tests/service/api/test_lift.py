@@ -83,6 +83,7 @@ async def test_a_session_without_holdout_has_no_lift(serve: Serve) -> None:
         assert (shadow["expected_agent"], shadow["n_scored"]) == (None, 0)
 
 
+@pytest.mark.slow
 async def test_a_shadow_says_what_the_model_expects_of_each_choice(serve: Serve) -> None:
     """The caller plays the worse arm, and the model finds out."""
     async with serve() as client:

@@ -86,3 +86,32 @@ async def test_an_arm_that_is_not_offered_is_refused(serve: Serve, field: str, a
         assert answer.status_code == 422
         assert answer.json()["field"].startswith(field)
         assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 0
+
+
+@pytest.mark.parametrize("best", [0, 1])
+async def test_control_plays_what_another_session_ranks_first(serve: Serve, best: int) -> None:
+    """The other is archived and stays as it was; it may even be deleted before a repeat."""
+    async with serve() as client:
+        other = await client.create(algorithm="lin_ucb", horizon=4)
+        for round in range(1, 41):
+            await client.decide(other, ARMS, forced_arm=round % 2)
+            await client.reward(other, round=round, value=float(round % 2 == best))
+        path = f"/v1/sessions/{other}"
+        assert (await client.patch(path, json={"archived": True})).status_code == 200
+        before = await client.read(path)
+        session = await client.create(holdout={"share": 0.5})
+        asked, answers = [], []
+        for i in range(20):
+            ranked = (await client.post(f"{path}/rank", json={"contexts": ARMS})).json()
+            first = ranked["ranking"][0]
+            body = {"trajectory": f"u{i}", "event_id": "e", "default_arm": first}
+            asked.append(body)
+            answers.append(await client.decide(session, ARMS, **body))
+        in_control = [one for one in answers if one["played_by"] == "control"]
+        assert 0 < len(in_control) < 20
+        assert {one["arm"] for one in in_control} == {best}
+        assert any(one["agent_arm"] != best for one in in_control)
+        assert await client.read(path) == before
+        assert (await client.delete(path)).status_code == 204
+        for body, answer in zip(asked, answers, strict=True):
+            assert await client.decide(session, ARMS, **body) == answer

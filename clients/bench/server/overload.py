@@ -28,7 +28,7 @@ SETTLE_SECONDS = 1.0
 
 
 def run(
-    factors: list[float], seconds: float, n_arms: int, dim: int, max_wait: float | None
+    factors: list[float], seconds: float, n_arms: int, dim: int, max_wait: float
 ) -> dict[str, Any]:
     """Offer multiples of the load that a server on a new SQLite file can carry.
 
@@ -40,10 +40,10 @@ def run(
         How long each is offered.
     n_arms, dim : int
         Of a decision.
-    max_wait : float, optional
-        The server's LHB_MAX_WAIT_SECONDS; default: its own.
+    max_wait : float
+        The server's LHB_MAX_WAIT_SECONDS.
     """
-    settings = {} if max_wait is None else {"LHB_MAX_WAIT_SECONDS": str(max_wait)}
+    settings = {"LHB_MAX_WAIT_SECONDS": str(max_wait)}
     contexts = np.random.default_rng(1).uniform(-1, 1, (n_arms, dim)).round(12).tolist()
     body = json.dumps({"contexts": contexts})
     with tempfile.TemporaryDirectory() as folder:

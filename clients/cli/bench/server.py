@@ -172,8 +172,8 @@ def overload(
     arms: Annotated[int, typer.Option(help="Arms of a decision.", min=1)] = 20,
     dim: Annotated[int, typer.Option(help="Numbers in a context.", min=1)] = 10,
     max_wait: Annotated[
-        float | None, typer.Option(help="The server's LHB_MAX_WAIT_SECONDS. Default: its own.")
-    ] = None,
+        float, typer.Option(help="The server's LHB_MAX_WAIT_SECONDS.", min=0)
+    ] = 0.25,
     as_json: AsJson = False,
 ) -> None:
     """Measure what a server serves when more is asked than it can carry. It needs wrk.

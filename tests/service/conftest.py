@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from service.app import create_app
+from service.fits.processes import FitProcesses
 from service.fits.worker import Worker
 from service.runtime import Service
 from service.settings import Settings
@@ -23,6 +24,7 @@ class Client(httpx.AsyncClient):
     """httpx with the words of these tests."""
 
     service: Service
+    fits: FitProcesses
 
     def __init__(self, **how: Any) -> None:
         super().__init__(headers={"content-type": "application/json"}, **how)
@@ -83,26 +85,29 @@ def serve(database_url: str) -> Serve:
     async def start(**settings: Any) -> AsyncIterator[Client]:
         chosen = Settings(database_url=database_url, log_level="error", **settings)
         app = create_app(chosen)
-        async with app.router.lifespan_context(app), working(chosen):
+        async with app.router.lifespan_context(app), working(chosen) as worker:
             transport = httpx.ASGITransport(app=app)
             async with Client(transport=transport, base_url="http://lhb") as client:
                 client.service = app.state.service
+                fits = worker or client.service.fits
+                assert isinstance(fits, FitProcesses)
+                client.fits = fits
                 yield client
 
     return start
 
 
 @asynccontextmanager
-async def working(settings: Settings) -> AsyncIterator[None]:
+async def working(settings: Settings) -> AsyncIterator[Worker | None]:
     """A worker where the database needs one."""
     if is_sqlite(settings.database_url):
-        yield
+        yield None
         return
     store = PostgresStore(settings.database_url)
     worker = Worker(settings, store)
     task = asyncio.create_task(worker.run())
     try:
-        yield
+        yield worker
     finally:
         worker.stop()
         await task

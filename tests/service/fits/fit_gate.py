@@ -12,7 +12,7 @@ ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
 
 def close_gate(client: Client, job: Job) -> Path:
     """Fits of this service run `job`, whose gate is closed now."""
-    client.service.fits.job = job
+    client.fits.job = job
     gate = gate_of(client.service.settings.database_url)
     gate.touch()
     return gate

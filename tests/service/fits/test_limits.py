@@ -72,7 +72,7 @@ async def test_a_fit_that_needs_more_memory_fails_once_and_says_so(serve: Serve)
 
 async def test_a_fit_that_takes_too_long_fails_once_and_says_so(serve: Serve) -> None:
     async with serve(fit_timeout_seconds=0.2, fit_retry_seconds=0.05) as client:
-        client.service.fits.job = sleeping_fit  # type: ignore[attr-defined]
+        client.fits.job = sleeping_fit
         session = await client.create(algorithm="anytime")
         await append(client, session, 2, 8)
         [failed] = await until(lambda: failures(client, session))

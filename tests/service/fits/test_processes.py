@@ -41,7 +41,7 @@ async def test_a_killed_fitting_process_costs_only_time(serve: Serve) -> None:
 
 async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> None:
     async with serve(fit_attempts=1) as client:
-        client.service.fits.job = dying_fit
+        client.fits.job = dying_fit
         session = await client.create(algorithm="ad_lasso", refit="blocking")
         await play(client, session, 4)
         assert (await client.decide(session, ARMS))["model_version"] == 0
@@ -127,7 +127,7 @@ def tries(client: Client) -> int:
 
 async def test_a_fit_without_idle_time_is_begun_anew(serve: Serve) -> None:
     async with serve(fit_attempts=1) as client:
-        client.service.fits.job = starved_fit
+        client.fits.job = starved_fit
         await fit_starved(client, await client.create(algorithm="ad_lasso"))
         assert tries(client) == 1
 
@@ -136,7 +136,7 @@ async def test_where_one_fit_found_no_idle_time_others_do_not_look(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(fit_attempts=1) as client:
-        client.service.fits.job = starved_fit
+        client.fits.job = starved_fit
         sessions = [await client.create(algorithm="ad_lasso") for _ in range(3)]
         await asyncio.gather(*(fit_starved(client, session) for session in sessions[:2]))
         assert tries(client) == 1  # the second was due while the first looked

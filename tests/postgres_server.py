@@ -95,7 +95,7 @@ class PostgresServer:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             with contextlib.suppress(psycopg.OperationalError):
                 psycopg.connect(self.url(), connect_timeout=2).close()

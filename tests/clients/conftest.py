@@ -30,7 +30,9 @@ def lossy_url(url: str) -> Iterator[str]:
             nonlocal n_writes
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {"content-type": self.headers.get("Content-Type", "")}
-            answer = httpx.request(self.command, url + self.path, content=body, headers=headers)
+            answer = httpx.request(
+                self.command, url + self.path, content=body, headers=headers, timeout=60
+            )
             n_writes += self.command != "GET"
             if self.command != "GET" and n_writes % 2:
                 self.close_connection = True

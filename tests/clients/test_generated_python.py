@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).with_name("generated_program.py")
 @pytest.mark.slow
 def test_a_generated_client_plays(url: str, tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=True)
-    (tmp_path / "openapi.json").write_text(httpx.get(f"{url}/openapi.json").text)
+    (tmp_path / "openapi.json").write_text(httpx.get(f"{url}/openapi.json", timeout=60).text)
 
     def run(*command: str | Path) -> str:
         done = subprocess.run(

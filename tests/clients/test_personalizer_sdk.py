@@ -40,7 +40,7 @@ def rank(client: PersonalizerClient, **more: Any) -> Any:
 
 
 def rounds(url: str) -> int:
-    answer = httpx.get(f"{url}/v1/sessions/personalizer").json()
+    answer = httpx.get(f"{url}/v1/sessions/personalizer", timeout=60).json()
     return int(answer["n_rounds"])
 
 
@@ -51,7 +51,9 @@ def test_rank_and_reward(client: PersonalizerClient, url: str) -> None:
     assert ids[0] == answer.reward_action_id
     assert sum(ranked.probability for ranked in answer.ranking) == pytest.approx(1.0)
     client.events.reward(event_id=answer.event_id, value=0.5)
-    found = httpx.get(f"{url}/v1/sessions/personalizer/rounds", params={"limit": 1000}).json()
+    found = httpx.get(
+        f"{url}/v1/sessions/personalizer/rounds", params={"limit": 1000}, timeout=60
+    ).json()
     last = found["items"][-1]
     assert (last["event_id"], last["arm_id"]) == (answer.event_id, answer.reward_action_id)
     assert last["reward"] == 0.5
@@ -92,7 +94,9 @@ def test_a_deferred_event_begins_when_it_is_activated(client: PersonalizerClient
     client.events.activate(event)
     assert rounds(url) == before + 1
     client.events.reward(event, 0.75)
-    found = httpx.get(f"{url}/v1/sessions/personalizer/rounds", params={"limit": 1000}).json()
+    found = httpx.get(
+        f"{url}/v1/sessions/personalizer/rounds", params={"limit": 1000}, timeout=60
+    ).json()
     last = found["items"][-1]
     assert (last["event_id"], last["arm_id"]) == (event, first.reward_action_id)
     assert (last["reward"], last["forced"]) == (0.75, True)

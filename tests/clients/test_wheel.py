@@ -142,7 +142,7 @@ def test_the_command_finds_its_own_packages(scripts: Path, home: Path) -> None:
             url = server.stdout.readline().split()[-1]
             simulated = ("simulate", "--rounds", "200", "--horizon", "5", "--seeds", "1", "--json")
             through = checked(lhb, *simulated, "--url", url, cwd=home, **path)
-            assert httpx.get(f"{url}/readyz").json()["status"] == "ok"
+            assert httpx.get(f"{url}/readyz", timeout=60).json()["status"] == "ok"
         finally:
             server.terminate()
     assert '"fit_seconds"' in through

@@ -24,7 +24,7 @@ class FailingSync:
         self._tracer = subprocess.Popen(
             ["strace", "-f", "-y", *calls, "-p", str(self._pid)], stderr=subprocess.PIPE
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not self._is_attached():
             assert self._tracer.poll() is None, "strace may not attach"
             assert time.monotonic() < deadline

@@ -49,7 +49,7 @@ def test_who_hangs_up_in_mid_request_leaves_nothing_or_all(tmp_path: Path) -> No
         assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 0
         with connect(server) as whole:
             whole.sendall(request_of(session, body))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 0:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -105,7 +105,7 @@ def test_slow_clients_hold_nobody_up_and_are_let_go(tmp_path: Path) -> None:
             times.append(time.monotonic() - start)
         assert sorted(times)[10] < 1.0
         for one in slow:
-            one.settimeout(20)
+            one.settimeout(120)
             assert b" 408 " in one.recv(4096)
             one.close()
         assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 20
@@ -114,7 +114,7 @@ def test_slow_clients_hold_nobody_up_and_are_let_go(tmp_path: Path) -> None:
 def test_who_does_not_read_an_export_holds_no_view_of_the_database(tmp_path: Path) -> None:
     file = tmp_path / "lhb.db"
     with (
-        Server(file, LHB_BODY_TIMEOUT_SECONDS="2") as server,
+        Server(file, LHB_BODY_TIMEOUT_SECONDS="4") as server,
         server.client() as client,
         closing(sqlite3.connect(file, timeout=0)) as beside,
     ):
@@ -135,7 +135,7 @@ def test_who_does_not_read_an_export_holds_no_view_of_the_database(tmp_path: Pat
             skipped = client.post(f"/v1/sessions/{session}/decisions", json={"skip": True})
             assert skipped.status_code == 201
             assert is_held()  # what has just been written cannot leave the log
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while is_held():
                 assert time.monotonic() < deadline
                 time.sleep(0.1)

@@ -33,7 +33,7 @@ def session(server: Server) -> str:
 
 def everything(connection: socket.socket) -> bytes:
     """What comes until the server hangs up."""
-    connection.settimeout(20)
+    connection.settimeout(120)
     answer = b""
     try:
         while more := connection.recv(65_536):
@@ -65,14 +65,14 @@ def test_heads_that_come_in_drops_are_cut_off(server: Server, session: str) -> N
     for one in slow:
         assert code_of(everything(one), 408) == "header_timeout"
         one.close()
-    assert 0.9 < time.monotonic() - began < 10
+    assert 0.9 < time.monotonic() - began < 60
 
 
 def test_who_says_nothing_is_let_go(server: Server) -> None:
     with connect(server) as silent:
         began = time.monotonic()
         assert everything(silent) == b""
-        assert 0.9 < time.monotonic() - began < 10
+        assert 0.9 < time.monotonic() - began < 60
 
 
 def test_a_head_has_a_largest_size(server: Server, session: str) -> None:
@@ -173,10 +173,10 @@ def test_there_are_only_so_many_connections(server: Server, session: str) -> Non
     finally:
         for one in kept:
             one.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while True:
         try:
-            if httpx.get(f"{server.url}/healthz").status_code == 200:
+            if httpx.get(f"{server.url}/healthz", timeout=60).status_code == 200:
                 return
         except httpx.TransportError:
             pass

@@ -87,7 +87,7 @@ def test_who_is_answered_before_the_body_has_ended_is_let_go(
         connection.sendall(head + b"x")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 40")
         connection.sendall(b"x")
-        assert is_cut(connection, 8, drop)
+        assert is_cut(connection, 60, drop)
 
 
 def test_the_rest_of_an_answered_body_is_not_read(server: Server) -> None:
@@ -135,7 +135,7 @@ def test_a_small_body_that_comes_after_its_answer_is_not_read(server: Server) ->
         ask = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
         connection.sendall(ask * 3)  # as the body, and beyond
         assert everything(connection) == b""
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
 
 
 def test_an_answer_to_a_body_that_has_arrived_keeps_the_connection(server: Server) -> None:
@@ -166,7 +166,7 @@ def test_empty_lines_keep_no_connection(server: Server, before: bytes) -> None:
         if before:
             connection.sendall(before)
             assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
-        assert is_cut(connection, 8, b"\r\n")
+        assert is_cut(connection, 60, b"\r\n")
 
 
 def test_who_never_reads_is_let_go(server: Server, session: str) -> None:
@@ -229,7 +229,7 @@ def test_every_slot_is_free_again(server: Server) -> None:
             one.sendall(head)
             one.recv(65_536)
             one.sendall(b"x")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         assert all(is_cut(one, deadline - time.monotonic()) for one in kept)
     with server.client() as client:
         assert client.get("/healthz").status_code == 200

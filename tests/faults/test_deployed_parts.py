@@ -97,7 +97,7 @@ def test_the_shipped_proxy_speaks_tls_and_says_whose_request_it_is(tmp_path: Pat
         folder.mkdir()
         with tls_proxy(folder, int(server.url.rpartition(":")[2])) as (url, certificate):
             trusted = ssl.create_default_context(cafile=str(certificate))
-            with httpx.Client(base_url=url, verify=trusted) as client:
+            with httpx.Client(base_url=url, verify=trusted, timeout=60) as client:
                 answers = [
                     client.get("/v1/sessions", headers={"x-forwarded-for": f"203.0.113.{n}"})
                     for n in range(3)
@@ -105,4 +105,4 @@ def test_the_shipped_proxy_speaks_tls_and_says_whose_request_it_is(tmp_path: Pat
             assert [answer.status_code for answer in answers] == [200, 200, 429]
             assert "max-age" in answers[0].headers["strict-transport-security"]
             with pytest.raises(httpx.ConnectError):
-                httpx.get(f"{url}/healthz")  # nobody knows this certificate
+                httpx.get(f"{url}/healthz", timeout=60)  # nobody knows this certificate

@@ -65,7 +65,7 @@ def test_frozen_under_a_commit(own_postgres: PostgresServer) -> None:
         began = time.monotonic()
         asked = pool.submit(decide, client, session, 2)
         while not (found := [p for p, e in watching.execute(WRITER).fetchall() if e == "PgSleep"]):
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 60
         with frozen(found):
             assert other.get("/healthz").status_code == 200
             codes = set()
@@ -80,7 +80,7 @@ def test_frozen_under_a_commit(own_postgres: PostgresServer) -> None:
             answer = decide(client, session, 2)  # the frozen one holds the session's row
             assert (answer.status_code, answer.json()["code"]) == (503, "storage_busy")
             assert time.monotonic() - began < ANSWER_SECONDS + CONTENTION_SECONDS + MARGIN
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while (answer := decide(client, session, 2)).status_code == 503:
             assert time.monotonic() < deadline
         assert (answer.status_code, answer.json()["round"]) == (200, 2)
@@ -108,7 +108,7 @@ def test_frozen_altogether(own_postgres: PostgresServer) -> None:
                 assert (answer.status_code, answer.json()["code"]) == (503, "storage_unreachable")
                 assert "nothing was written" in answer.json()["detail"]
             assert time.monotonic() - began < ANSWER_SECONDS + MARGIN
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while (answer := decide(client, session, 2)).status_code == 503:
             assert time.monotonic() < deadline
         assert answer.json()["round"] == 2

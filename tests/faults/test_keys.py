@@ -37,16 +37,19 @@ def test_beyond_loopback_needs_a_key_that_is_in_use(tmp_path: Path) -> None:
     with OpenServer(database) as server:
         port = server.url.rpartition(":")[2]
         url = f"http://127.0.0.1:{port}/v1/sessions"  # loopback too
-        assert httpx.get(url).status_code == 401
-        assert httpx.get(url, headers={"authorization": f"Bearer {key}"}).status_code == 200
+        assert httpx.get(url, timeout=60).status_code == 401
+        assert (
+            httpx.get(url, headers={"authorization": f"Bearer {key}"}, timeout=60).status_code
+            == 200
+        )
     [row] = json.loads(lhb(database, "keys", "list", "--json").stdout)["keys"]
     assert (row["label"], row["revoked_at"]) == ("shop", None)
     assert lhb(database, "keys", "revoke", row["id"]).returncode == 0
     with pytest.raises(AssertionError, match="refusing to listen"):
         OpenServer(database).start()
     with Server(database) as server:  # loopback, but there were keys
-        assert httpx.get(f"{server.url}/v1/sessions").status_code == 401
-        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert httpx.get(f"{server.url}/v1/sessions", timeout=60).status_code == 401
+        assert httpx.get(f"{server.url}/healthz", timeout=60).status_code == 200
 
 
 def test_beside_a_server_keys_are_listed_and_not_changed(tmp_path: Path) -> None:
@@ -84,10 +87,12 @@ def test_a_leaked_key_is_replaced_and_revoked_while_its_server_runs(tmp_path: Pa
 
         def status(key: str) -> int:
             headers = {"authorization": f"Bearer {key}"}
-            return httpx.get(f"{server.url}/v1/sessions", headers=headers).status_code
+            return httpx.get(f"{server.url}/v1/sessions", headers=headers, timeout=60).status_code
 
         admin = keys("keys", "create", "--role", "admin", "--label", "me")
-        assert httpx.get(f"{server.url}/v1/sessions").status_code == 401  # closed from now on
+        assert (
+            httpx.get(f"{server.url}/v1/sessions", timeout=60).status_code == 401
+        )  # closed from now on
         shop = keys("keys", "create", "--label", "shop", "--days", "90", by=admin)
         listed = json.loads(keys("keys", "list", "--json", by=admin))["keys"]
         [leaked] = [row for row in listed if row["label"] == "shop"]
@@ -113,21 +118,33 @@ def test_a_leaked_key_is_replaced_and_revoked_while_its_server_runs(tmp_path: Pa
 
 def test_a_key_revoked_by_one_process_is_refused_by_the_other(postgres_url: str) -> None:
     with Server(postgres_url) as one, Server(postgres_url) as other:
-        made = httpx.post(f"{one.url}/v1/keys", json={"role": "admin"}).json()
+        made = httpx.post(f"{one.url}/v1/keys", json={"role": "admin"}, timeout=60).json()
         headers = {"authorization": f"Bearer {made['key']}"}
-        wait_for(lambda: httpx.get(f"{other.url}/v1/keys", headers=headers).status_code == 200)
-        shop = httpx.post(f"{one.url}/v1/keys", json={}, headers=headers).json()
+        wait_for(
+            lambda: (
+                httpx.get(f"{other.url}/v1/keys", headers=headers, timeout=60).status_code == 200
+            )
+        )
+        shop = httpx.post(f"{one.url}/v1/keys", json={}, headers=headers, timeout=60).json()
         theirs = {"authorization": f"Bearer {shop['key']}"}
-        wait_for(lambda: httpx.get(f"{other.url}/v1/sessions", headers=theirs).status_code == 200)
-        gone = httpx.delete(f"{one.url}/v1/keys/{shop['id']}", headers=headers)
+        wait_for(
+            lambda: (
+                httpx.get(f"{other.url}/v1/sessions", headers=theirs, timeout=60).status_code == 200
+            )
+        )
+        gone = httpx.delete(f"{one.url}/v1/keys/{shop['id']}", headers=headers, timeout=60)
         assert gone.status_code == 204
-        assert httpx.get(f"{one.url}/v1/sessions", headers=theirs).status_code == 401
-        wait_for(lambda: httpx.get(f"{other.url}/v1/sessions", headers=theirs).status_code == 401)
+        assert httpx.get(f"{one.url}/v1/sessions", headers=theirs, timeout=60).status_code == 401
+        wait_for(
+            lambda: (
+                httpx.get(f"{other.url}/v1/sessions", headers=theirs, timeout=60).status_code == 401
+            )
+        )
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
-    """Until it holds, for at most 20 seconds."""
-    until = time.monotonic() + 20
+    """Until it holds, for at most 120 seconds."""
+    until = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.02)

@@ -32,7 +32,7 @@ def n_rows(url: str, table: str) -> int:
         return int(row[0])
 
 
-def until(check: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(check: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline

@@ -146,7 +146,7 @@ class Story:
 
     def end(self) -> None:
         """No fit is left that nothing but time can bring; then all of it has to fit together."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while True:
             epochs = self.pages("epochs")
             open_windows = [item for item in epochs if item["status"] == "open"]

@@ -40,7 +40,7 @@ async def test_a_tenants_work_waits_for_its_own_alone() -> None:
 
     tasks = [asyncio.create_task(work("many")) for _ in range(5)]
     await asyncio.sleep(0)
-    await asyncio.wait_for(work("one"), 5)
+    await asyncio.wait_for(work("one"), 60)
     assert order == ["many", "many", "one"]
     tasks[3].cancel()
     free.set()
@@ -62,7 +62,7 @@ async def test_unread_exports_of_one_tenant_deny_no_other(serve: Serve) -> None:
             if key == a:
                 for _ in range(MAX_EXPORTS // 2):
                     exports.append(SlowExport(client, session, go_on))
-                    await asyncio.wait_for(exports[-1].is_held.wait(), 10)
+                    await asyncio.wait_for(exports[-1].is_held.wait(), 60)
                 problem(await client.get(path), 503, "too_many_exports")
         answer = await client.get(path)
         assert answer.status_code == 200
@@ -93,7 +93,7 @@ async def test_streams_of_one_tenant_deny_no_other(
                 for _ in range(most):
                     before = places.n_taken
                     tasks.append(asyncio.create_task(client.get(sessions[key])))
-                    async with asyncio.timeout(10):
+                    async with asyncio.timeout(120):
                         while places.n_taken == before:
                             await asyncio.sleep(0.01)
                 problem(await client.get(sessions[key]), 503, "too_many_streams")
@@ -115,7 +115,7 @@ async def test_slow_reads_of_one_tenant_leave_threads_to_others(serve: Serve) ->
 
         held = [asyncio.create_task(client.service.read_for("a", hold)) for _ in range(20)]
         try:
-            found = await asyncio.wait_for(client.service.read_for("b", lambda: "read"), 5)
+            found = await asyncio.wait_for(client.service.read_for("b", lambda: "read"), 60)
             assert (found, n_held) == ("read", MAX_READS // 2)
         finally:
             free.set()

@@ -14,7 +14,7 @@ from clients.bench.server.serving import ON_SQLITE
 
 def test_the_asyncio_load_counts_what_the_server_counts(tmp_path: Path) -> None:
     with servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{tmp_path / 'lhb.db'}") as [(url, _)]:
-        with httpx.Client(base_url=url) as client:
+        with httpx.Client(base_url=url, timeout=60) as client:
             body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
             ids = [client.post("/v1/sessions", json=body).json()["id"] for _ in range(3)]
             contexts = "[[" + ",".join(["0.5"] * DIM) + "]]"
@@ -32,7 +32,7 @@ def test_without_wrk_the_load_is_ours(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("shutil.which", lambda name: None)
     with servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{tmp_path / 'lhb.db'}") as [(url, _)]:
         body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}
-        id = httpx.post(f"{url}/v1/sessions", json=body).json()["id"]
+        id = httpx.post(f"{url}/v1/sessions", json=body, timeout=60).json()["id"]
         assert decide_all([url], [id], 0.1, False).n > 0
 
 

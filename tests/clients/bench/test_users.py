@@ -14,7 +14,7 @@ from clients.bench.server.processes import SERVE, servers
 def test_a_session_is_filled_with_the_rounds_that_it_says(tmp_path: Path) -> None:
     with (
         servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{tmp_path}/users.db") as [(url, _)],
-        httpx.Client(base_url=url, headers=users.JSON) as client,
+        httpx.Client(base_url=url, headers=users.JSON, timeout=60) as client,
     ):
         body = {"algorithm": "anytime", "dim": users.DIM, "horizon": users.HORIZON}
         id = client.post("/v1/sessions", json=body).json()["id"]

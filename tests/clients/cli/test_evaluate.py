@@ -113,7 +113,7 @@ def test_what_the_service_writes_reads_straight_in(url: str, tmp_path: Path) -> 
         rewards[2] = 0.25
         rounds, events = tmp_path / "rounds.ndjson", tmp_path / "events.ndjson"
         rounds.write_text("".join(json.dumps(item) + "\n" for item in session.rounds()))
-        events.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events").content)
+        events.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events", timeout=60).content)
     for path in (rounds, events):
         log = whole(path, 64)
         np.testing.assert_array_equal(log.rewards, rewards)
@@ -134,7 +134,7 @@ def test_trajectories_are_read_in_the_order_of_their_rounds(url: str, tmp_path: 
         session.reward(7.0, round=2, trajectory="bob")
         session.skip(trajectory="ann")
         path = tmp_path / "two.ndjson"
-        path.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events").content)
+        path.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events", timeout=60).content)
     [log] = list(read_log(path))
     assert log.trajectories is not None
     assert log.trajectories.tolist() == [*played, "ann"]

@@ -1,6 +1,5 @@
 """Rewards over time: bins of all trajectories, and what the estimate in use expects of them."""
 
-import asyncio
 import json
 
 import numpy as np
@@ -146,16 +145,21 @@ async def test_no_round_is_no_bin(serve: Serve) -> None:
 
 
 async def test_changes_are_events(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(changes, "STREAM_SECONDS", 1.0)
+    monkeypatch.setattr(changes, "LOOK_SECONDS", 0.01)
     async with serve() as client:
         session = await client.create()
-        asked = asyncio.create_task(client.get(f"/v1/sessions/{session}/changes"))
-        await asyncio.sleep(0.3)
+        events = changes._events(client.service, "", session)
+        read = [await anext(events)]
         await client.decide(session)
-        answer = await asked
+        read.append(await anext(events))  # comes by itself
+        assert [json.loads(one[6:])["n_rounds"] for one in read] == [0, 1]
+        assert client.service.streams.n_taken == 1
+        await events.aclose()
+        assert client.service.streams.n_taken == 0
+        monkeypatch.setattr(changes, "STREAM_SECONDS", 0.02)
+        answer = await client.get(f"/v1/sessions/{session}/changes")
         assert answer.headers["content-type"].startswith("text/event-stream")
-        events = [json.loads(one[6:]) for one in answer.text.strip().split("\n\n")]
-        assert [event["n_rounds"] for event in events] == [0, 1]
+        [event] = answer.text.strip().split("\n\n")
+        assert event == read[1].strip()
         assert client.service.streams.n_taken == 0
         assert (await client.get("/v1/sessions/nothing/changes")).status_code == 404

@@ -194,7 +194,7 @@ async def test_slow_exports_leave_reading_to_others(serve: Serve) -> None:
         go_on = asyncio.Event()
         exports = [SlowExport(client, session, go_on) for _ in range(MAX_EXPORTS // 2)]
         for export in exports:
-            await asyncio.wait_for(export.is_held.wait(), 10)
+            await asyncio.wait_for(export.is_held.wait(), 60)
         for _ in range(2):
             pages = [client.read("/v1/sessions") for _ in range(8)]
             assert all(len(page["items"]) == 1 for page in await asyncio.gather(*pages))

@@ -34,7 +34,7 @@ def test_a_transaction_that_cannot_begin_is_answered(
     monkeypatch.setattr(harness.store, "begin", refuse)
 
     async def play() -> list[tuple[object, BaseException | None]]:
-        return await asyncio.wait_for(harness.commit.submit_all([decide(harness)]), 10)
+        return await asyncio.wait_for(harness.commit.submit_all([decide(harness)]), 60)
 
     [(taken, error)] = asyncio.run(play())
     assert error is (defect if always else None)
@@ -124,8 +124,8 @@ def test_a_rollback_that_fails_is_survived(
 
     async def play() -> list[tuple[object, BaseException | None]]:
         asked = harness.commit.submit_all([broken, *(decide(harness) for _ in range(n - 1))])
-        outcomes = await asyncio.wait_for(asked, 10)
-        outcomes += await asyncio.wait_for(harness.commit.submit_all([decide(harness)]), 10)
+        outcomes = await asyncio.wait_for(asked, 60)
+        outcomes += await asyncio.wait_for(harness.commit.submit_all([decide(harness)]), 60)
         await harness.commit.close()
         return outcomes
 
@@ -147,11 +147,11 @@ def test_what_fails_outside_every_command_is_answered_too(
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", broken)
             asked = harness.commit.submit_all([decide(harness)])
-            assert await asyncio.wait_for(asked, 10) == [(None, defect)]
+            assert await asyncio.wait_for(asked, 60) == [(None, defect)]
         with monkeypatch.context() as patch:
             patch.setattr(harness.commit, "_after_commit", broken)
             waiting = [harness.commit.submit_all([decide(harness)]) for _ in range(2)]
-            answers = await asyncio.wait_for(asyncio.gather(*waiting), 10)
+            answers = await asyncio.wait_for(asyncio.gather(*waiting), 60)
         assert [taken.decision.round for [(taken, _)] in answers] == [1, 2]
         await harness.commit.close()
 

@@ -8,7 +8,6 @@ from service.commands.hidden_write import refuse_appending
 from service.due_fits import DueFit
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
-from service.fits.sums import FitSums
 from service.records import SessionKey, SessionRow
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
@@ -91,9 +90,8 @@ class FinishFit(SessionCommand[str | None]):
     def _keep_sums(self, uow: UnitOfWork, session: SessionRow, estimate: Estimate) -> None:
         if self.fitted.sums is None:
             return
-        sums = FitSums.from_json(self.fitted.sums)
         is_installed = estimate.theta is not None
-        row = sums.row(session, (estimate.diagnostics or {}) if is_installed else None)
+        row = self.fitted.sums.row(session, (estimate.diagnostics or {}) if is_installed else None)
         if row is not None:
             uow.keep_sums(row)
 

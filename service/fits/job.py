@@ -1,4 +1,4 @@
-"""One fit, as run in a process of its own. It reads the database itself and returns JSON."""
+"""One fit, as run in a process of its own. It reads the database itself."""
 
 import json
 import os
@@ -23,6 +23,7 @@ from lhb_engine.history import History
 from service.agent_cache import build_agent
 from service.fits.history import read_history, read_recent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
+from service.fits.sums import FitAnswer
 from service.option_changes import at_revision
 from service.records import SessionKey
 from service.storage.database_url import open_reader
@@ -44,7 +45,7 @@ def prepare_process(niceness: int, memory_mb: int) -> None:
 
 def run_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> str | None:
+) -> FitAnswer | None:
     """Run a session's current fit.
 
     Parameters
@@ -60,18 +61,18 @@ def run_fit(
 
     Returns
     -------
-    str or None
-        JSON with `estimate` and `fingerprint`, or with the `reason` of the failure; None if the
+    FitAnswer or None
+        With `estimate` and `fingerprint`, or with the `reason` of the failure; None if the
         session's current fit is another one by now.
     """
     try:
         with limited():
             return _run_fit(database_url, (tenant, session_id), due, idle_seconds)
     except NeedsMoreMemory as error:
-        return json.dumps({"reason": str(error), "is_final": True})
+        return FitAnswer(json.dumps({"reason": str(error), "is_final": True}))
 
 
-def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) -> str | None:
+def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) -> FitAnswer | None:
     from service.fits.past import measured_before, sums_to_keep, usable_sums
 
     with open_reader(database_url) as reader:
@@ -98,12 +99,10 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process
         reason = f"{type(error).__name__}: {error}"
-        return json.dumps({"reason": reason, "session_name": session.name})
+        return FitAnswer(json.dumps({"reason": reason, "session_name": session.name}))
     estimate = found.to_json() | {"seconds": time.perf_counter() - began}
-    made: dict[str, Any] = {"estimate": estimate, "fingerprint": fingerprint()}
-    if sums is not None:
-        made["sums"] = sums_to_keep(sums, session).to_json()
-    return json.dumps({**made, "session_name": session.name})
+    made = {"estimate": estimate, "fingerprint": fingerprint(), "session_name": session.name}
+    return FitAnswer(json.dumps(made), None if sums is None else sums_to_keep(sums, session))
 
 
 def _fit(

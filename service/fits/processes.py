@@ -1,7 +1,6 @@
 """A pool of fitting processes that runs a fit, retries it if its process dies, and records it."""
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +14,13 @@ from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import STARVED, prepare_process, run_fit
 from service.fits.record import Fitted
 from service.fits.slots import Slot, Slots
+from service.fits.sums import FitAnswer
 from service.process_pool import NoProcess, NotBegun, Processes
 from service.settings import Settings
 from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()
-Job = Callable[[str, str, str, int, float], str | None]
+Job = Callable[[str, str, str, int, float], FitAnswer | None]
 MAX_DEATHS = 3  # of a fit whose process dies, before the fit counts as failed
 LONGEST_PAUSE_SECONDS = 30.0  # between two looks whether processes begin work again
 BUSY_SECONDS = 60.0  # after a fit that got too little idle time, in which no fit runs in idle time
@@ -131,7 +131,7 @@ class FitProcesses:
         given = (self._settings.database_url, *key, due)
         while True:
             try:
-                text = await processes.run(self.job, *given, idle_seconds, seconds=limit)
+                answer = await processes.run(self.job, *given, idle_seconds, seconds=limit)
             except NotBegun as error:
                 log.warning("fit_not_begun", session=key[1], due=due, reason=str(error))
                 self._watch()
@@ -158,7 +158,7 @@ class FitProcesses:
                 return Fitted(None, reason=reason, is_final=True)
             except Exception as error:  # the job could not read its data
                 return Fitted(None, reason=f"{type(error).__name__}: {error}")
-            return None if text is None else Fitted(**{"estimate": None, **json.loads(text)})
+            return None if answer is None else Fitted.of(answer)
 
     def _watch(self) -> None:
         """Use no stalled processes until they begin work again."""

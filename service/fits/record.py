@@ -2,9 +2,10 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from service.due_fits import DueFit, window_to_json
+from service.fits.sums import FitAnswer, FitSums
 from service.records import EstimateRow, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
@@ -14,7 +15,7 @@ class Fitted:
     """A fitting process's result: an estimate with its fingerprint, or the reason of its failure.
 
     `estimate` is the JSON form of an `Estimate`; it is None if the fit failed. `is_final` says of a
-    failure that another attempt would end like it. `sums` are those of `FitSums`, as JSON.
+    failure that another attempt would end like it.
     """
 
     estimate: dict[str, Any] | None
@@ -22,7 +23,12 @@ class Fitted:
     reason: str | None = None
     is_final: bool = False
     session_name: str | None = None
-    sums: dict[str, Any] | None = None
+    sums: FitSums | None = None
+
+    @classmethod
+    def of(cls, answer: FitAnswer) -> Self:
+        """Return what a fitting process says."""
+        return cls(**{"estimate": None, **json.loads(answer.text)}, sums=answer.sums)
 
     def summary(self) -> dict[str, Any]:
         """Return what a log says of it."""

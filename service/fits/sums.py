@@ -1,8 +1,7 @@
 """The moments of a session's past, as a fit's process returns them and as they are stored."""
 
-from base64 import b64decode, b64encode
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 from service.records import KeptSumsRow, SessionRow
 
@@ -37,18 +36,6 @@ class FitSums:
     seen: bytes | None
     measured: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        blobs = {name: getattr(self, name) for name in ("settled", "total", "seen")}
-        texts = {k: None if b is None else b64encode(b).decode() for k, b in blobs.items()}
-        return {**{name: getattr(self, name) for name in self.__slots__}, **texts}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
-        """Invert `to_json`."""
-        blobs = {name: data[name] for name in ("settled", "total", "seen")}
-        return cls(**{**data, **{k: None if t is None else b64decode(t) for k, t in blobs.items()}})
-
     def row(self, session: SessionRow, installed: dict[str, Any] | None) -> KeptSumsRow | None:
         """Return the row to be kept after the fit, or None if the next one has no use for it.
 
@@ -69,3 +56,19 @@ class FitSums:
         return KeptSumsRow(
             *session.key, session.estimate, *place, self.settled, seen, self.measured
         )
+
+
+class FitAnswer(NamedTuple):
+    """What a fit's process returns.
+
+    Attributes
+    ----------
+    text : str
+        JSON of a `Fitted` without its sums.
+    sums : FitSums or None
+        They come as bytes: as JSON they would be 12 MB where a fit has 500 unknowns, and be parsed
+        in the event loop.
+    """
+
+    text: str
+    sums: FitSums | None = None

@@ -10,6 +10,7 @@ from pathlib import Path
 import service.fits.embedded
 from clients.bench.server import stalls
 from service.fits.job import run_fit
+from service.fits.sums import FitAnswer
 
 SECONDS = 6.0
 BEGUN = ".fit"  # suffix of the file that appears when a fit begins
@@ -17,7 +18,7 @@ BEGUN = ".fit"  # suffix of the file that appears when a fit begins
 
 def long_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> str | None:
+) -> FitAnswer | None:
     """Run a fit repeatedly for `SECONDS`."""
     Path(os.environ[stalls.LOG] + BEGUN).touch()
     deadline = time.monotonic() + SECONDS

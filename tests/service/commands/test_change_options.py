@@ -1,6 +1,5 @@
 """Options that mean no new model change while a session goes on; replay knows them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +46,9 @@ def play(harness: ServiceHarness, n: int, url: str) -> None:
 
 def fit(harness: ServiceHarness, url: str) -> None:
     while (due := harness.session.fit_due) is not None:
-        text = run_fit(url, *harness.key, due, 0.0)
-        assert text is not None
-        fitted = Fitted(**json.loads(text))
+        answer = run_fit(url, *harness.key, due, 0.0)
+        assert answer is not None
+        fitted = Fitted.of(answer)
         harness.run(FinishFit(harness.key, due, fitted, harness.agents, RetryPolicy()))
 
 

@@ -4,7 +4,11 @@ import os
 import time
 from pathlib import Path
 
+import service.fits.history
+import service.fits.past
+from lhb_engine.agents import summed_fit as summed_fit_of_engine
 from service.fits.job import in_idle_time, run_fit
+from service.fits.sums import FitAnswer
 
 
 def gate_of(database_url: str) -> Path:
@@ -19,7 +23,7 @@ def tries_of(database_url: str) -> Path:
 
 def gated_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> str | None:
+) -> FitAnswer | None:
     """A real fit, once the gate is open; writes its process id where the test finds it."""
     gate = gate_of(database_url)
     part = gate.with_suffix(".part")
@@ -32,7 +36,7 @@ def gated_fit(
 
 def failing_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> str | None:
+) -> FitAnswer | None:
     """Cannot read its data while the gate is there."""
     if gate_of(database_url).exists():
         raise OSError("the disk is on fire")
@@ -41,14 +45,14 @@ def failing_fit(
 
 def dying_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> str | None:
+) -> FitAnswer | None:
     """Dies every time."""
     os._exit(9)
 
 
 def starved_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> str | None:
+) -> FitAnswer | None:
     """Finds no idle time, of which it leaves a mark, and is a real fit without."""
     if idle_seconds:
         with tries_of(database_url).open("a") as file:
@@ -57,9 +61,18 @@ def starved_fit(
     return run_fit(database_url, tenant, session_id, due, idle_seconds)
 
 
+def summed_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> FitAnswer | None:
+    """A real fit in a process where four rounds are many enough to keep sums."""
+    for module in (service.fits.past, service.fits.history, summed_fit_of_engine):
+        module.LATEST = 4  # type: ignore[attr-defined]
+    return run_fit(database_url, tenant, session_id, due, idle_seconds)
+
+
 def sleeping_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
-) -> str | None:
+) -> FitAnswer | None:
     """Never ends."""
     time.sleep(600)
     return None

@@ -71,7 +71,7 @@ def test_a_fit_that_a_decision_waits_for_waits_for_nobody(
     for _ in range(4):
         harness.decide()
         harness.reward(0.5, round=harness.session.n_rounds)
-    text = run_fit(f"sqlite:///{harness.store.path}", *harness.key, 4, idle_seconds)  # type: ignore[attr-defined]
-    assert text is not None
-    assert "estimate" in text
+    answer = run_fit(f"sqlite:///{harness.store.path}", *harness.key, 4, idle_seconds)  # type: ignore[attr-defined]
+    assert answer is not None
+    assert "estimate" in answer.text
     assert asked == used

@@ -113,15 +113,16 @@ class World:
             patch.setattr(service.fits.past, "usable_sums", lambda *args: None)
             whole = run_fit(self.url, *self.harness.key, due, 0.0)
         n = len(self.harness.read)  # type: ignore[attr-defined]
-        text = run_fit(self.url, *self.harness.key, due, 0.0)
+        answer = run_fit(self.url, *self.harness.key, due, 0.0)
         self.n_from_sums += len(self.harness.read) > n  # type: ignore[attr-defined]
-        assert text is not None
+        assert answer is not None
         assert whole is not None
-        found, expected = json.loads(text), json.loads(whole)
+        found, expected = json.loads(answer.text), json.loads(whole.text)
         for each in (found, expected):
             each["estimate"].pop("seconds")
-        assert found == expected  # the sums for the next fit among them
-        fitted = Fitted(**json.loads(text))
+        assert found == expected
+        assert answer.sums == whole.sums
+        fitted = Fitted.of(answer)
         finish = FinishFit(self.harness.key, due, fitted, self.harness.agents, RetryPolicy())
         self.harness.run(finish)
         self.n_fits += 1
@@ -202,7 +203,7 @@ def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url
     assert running is not None
     harness.run_large(erase_trajectory(harness.key, "a"))
     assert world.kept() is None
-    fitted = Fitted(**json.loads(running))
+    fitted = Fitted.of(running)
     assert fitted.sums is not None
     harness.run(FinishFit(harness.key, due.key, fitted, harness.agents, RetryPolicy()))
     assert world.kept() is None  # a fit that had read the rows

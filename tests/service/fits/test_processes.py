@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import service.fits.processes
+from lhb_engine.design.moments import Moments
 from tests.service.conftest import Client, Serve, until
 from tests.service.fits.fit_gate import ARMS, close_gate, installed, play, process_at
-from tests.service.fits.fit_jobs import dying_fit, gated_fit, starved_fit, tries_of
+from tests.service.fits.fit_jobs import dying_fit, gated_fit, starved_fit, summed_fit, tries_of
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +38,25 @@ async def test_a_killed_fitting_process_costs_only_time(serve: Serve) -> None:
         [estimate] = await installed(client, session)
         assert estimate["epoch"] == 1
         assert await process_at(gate) != first
+
+
+async def test_sums_come_from_the_process_as_bytes(serve: Serve) -> None:
+    async with serve() as client:
+        client.fits.job = summed_fit
+        session = await client.create(algorithm="anytime", refit="blocking", horizon=2, dim=2)
+        await play(client, session, 12)
+        await until(lambda: installed(client, session))
+        key = ("", session)
+
+        async def kept() -> Any:
+            with client.service.store.reader() as reader:
+                return reader.kept_sums(key)
+
+        row = await until(kept)
+        assert row.last_round > 4
+        settled = Moments.from_bytes(row.settled)
+        assert (settled.n_lags, settled.dim) == (1, 2)  # no grain is full
+        assert Moments.from_bytes(row.seen).n_rows > 4
 
 
 async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> None:

@@ -1,6 +1,5 @@
 """A copy has its source's data and other settings; it learns from all of it at once."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +86,9 @@ def test_a_copy_fits_all_that_its_source_has(
     due = harness.session.fit_due
     assert due is not None
     assert len(harness.session.schedule.open) == 1
-    text = run_fit(database_url, *harness.key, due, 0.0)
-    assert text is not None
-    fitted = Fitted(**json.loads(text))
+    answer = run_fit(database_url, *harness.key, due, 0.0)
+    assert answer is not None
+    fitted = Fitted.of(answer)
     harness.run(FinishFit(harness.key, due, fitted, harness.agents, RetryPolicy()))
     assert [status for _, status in harness.statuses] == ["ok"]
     assert harness.session.model_version == 1

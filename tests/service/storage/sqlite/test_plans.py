@@ -1,4 +1,4 @@
-"""What is read of a session's last rounds costs as much after many rounds as after few."""
+"""What is read often costs as much with many rounds, or many sessions, as with few."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 
 from service.commands.append_history import Log, append_history
 from service.storage.sqlite.reader import SqliteReader
+from tests.contracts.sample_rows import commit, session
 from tests.service.service_harness import ServiceHarness
 
 READ = 50  # rounds
@@ -47,3 +48,23 @@ def test_steps_do_not_grow_with_the_rounds_before(
             harness.run_large(append_history(log, harness.agents, lambda *left: None))
         steps.append({name: thousands_of_steps(harness, read) for name, read in READS.items()})
     assert all(steps[1][name] <= 2 * steps[0][name] + 2 for name in READS), steps
+
+
+def test_looks_at_comparisons_do_not_grow_with_other_sessions(harness: ServiceHarness) -> None:
+    """Every server looks every 5 s, and every scrape of its metrics."""
+    commit(harness.store, *(session(f"trial{i}", trial="{}", n_rounds=1) for i in range(3)))
+    steps = []
+    for first, last in ((0, 10), (10, 1000)):
+        commit(harness.store, *(session(f"s{i}", n_rounds=1) for i in range(first, last)))
+        steps.append(0)
+
+        def count() -> None:
+            steps[-1] += 1
+
+        with harness.store.reader() as reader:
+            assert isinstance(reader, SqliteReader)
+            reader.connection.set_progress_handler(count, 1)
+            assert len(reader.unsummed(("", ""), 10)) == 3
+            assert reader.guards_tripped() == [("t", 0)]
+            reader.connection.set_progress_handler(None, 0)
+    assert 0 < steps[1] <= 1.1 * steps[0], steps

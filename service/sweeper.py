@@ -1,7 +1,6 @@
 """The sweeper: erases rows that no reader sees, and old entries of the audit log."""
 
-import asyncio
-import contextlib
+from functools import partial
 from time import monotonic
 
 import structlog
@@ -9,6 +8,7 @@ import structlog
 from service.commands.audit import MOST_FORGOTTEN, ForgetAudit
 from service.commands.sweep import sweep
 from service.records import SessionKey
+from service.recurring import Recurring
 from service.runtime import Service
 from service.storage.ports import Store
 from service.writer.effects import Effects
@@ -26,43 +26,34 @@ class Sweeper:
     """
 
     def __init__(self) -> None:
-        self._wake = asyncio.Event()
         self._abandoned: dict[SessionKey, str] = {}  # with the token of the writer that is gone
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Recurring("sweep", lambda: LOOK_SECONDS)
         self._audited_at = -AUDIT_SECONDS
 
     def start(self, service: Service) -> None:
         """Begin to sweep."""
         self._abandoned |= dead_writers(service.store)
-        self._task = asyncio.get_running_loop().create_task(self._run(service))
+        self._looks.start(partial(self._look, service))
+        self._looks.wake()
 
     def after_commit(self, effects: Effects) -> None:
         """Sweep now if a committed batch has deleted a session."""
         if effects.removed:
-            self._wake.set()
+            self._looks.wake()
 
     def abandon(self, key: SessionKey, writer: str) -> None:
         """Sweep the rows of a large write that has failed, unless they are another's by now."""
         self._abandoned[key] = writer
-        self._wake.set()
+        self._looks.wake()
 
     async def close(self) -> None:
         """Stop; what is left is swept after the next start."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._looks.close()
 
-    async def _run(self, service: Service) -> None:
-        while True:
-            self._wake.clear()
-            try:
-                await self._sweep(service)
-                await self._forget_audit(service)
-            except Exception as error:  # e.g. the disk is full; hidden rows harm nobody
-                log.warning("not_swept", reason=str(error))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._wake.wait()
+    async def _look(self, service: Service) -> None:
+        """Sweep; where that fails, e.g. the disk is full, hidden rows harm nobody meanwhile."""
+        await self._sweep(service)
+        await self._forget_audit(service)
 
     async def _sweep(self, service: Service) -> None:
         def read() -> list[SessionKey]:

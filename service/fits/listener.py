@@ -1,12 +1,9 @@
 """Fits that workers run, on PostgreSQL: the server listens and wakes the decisions that wait."""
 
 import asyncio
-import contextlib
 
-import structlog
-
-from service.problems import Unavailable
 from service.records import FitQueue, SessionKey
+from service.recurring import Recurring
 from service.storage.ports import Store
 from service.storage.postgres.deadlines import ANSWER_SECONDS
 from service.storage.postgres.fit_claims import changes, listening
@@ -14,8 +11,8 @@ from service.storage.postgres.store import PostgresStore
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 
-log = structlog.get_logger()
 POLL_SECONDS = 2.0  # between looks at the due mark: a notification may be lost with its connection
+AGAIN_SECONDS = 1.0  # from a lost connection to the next
 
 
 class FitSignals:
@@ -24,7 +21,7 @@ class FitSignals:
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self._waiters: dict[SessionKey, asyncio.Future[int | None]] = {}
-        self._listener: asyncio.Task[None] | None = None
+        self._listening = Recurring("listen_for_fits", lambda: AGAIN_SECONDS)
 
     def queue(self) -> FitQueue:
         """Return the number of due fits, since when the oldest is due, and connected workers."""
@@ -32,7 +29,8 @@ class FitSignals:
 
     def start(self, writer: GroupCommit, store: Store) -> None:
         """Start listening."""
-        self._listener = asyncio.get_running_loop().create_task(self._listen())
+        self._listening.start(self._listen)
+        self._listening.wake()
 
     def after_commit(self, effects: Effects) -> None:
         """Do nothing: PostgreSQL notifies this process of its own commits too."""
@@ -57,10 +55,7 @@ class FitSignals:
 
     async def close(self) -> None:
         """Stop listening."""
-        if self._listener is not None:
-            self._listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
+        await self._listening.close()
 
     def _due(self, key: SessionKey) -> int | None:
         with self._store.reader() as reader:
@@ -68,19 +63,12 @@ class FitSignals:
         return None if session is None else session.fit_due
 
     async def _listen(self) -> None:
-        pause = 0.1
-        while True:
-            try:
-                async with listening(self._store.url, "signals") as connection:
-                    pause = 0.1
-                    while True:
-                        async for change in changes(connection, POLL_SECONDS):
-                            waiter = self._waiters.pop(change.key, None)
-                            if waiter is not None:
-                                waiter.set_result(change.due)
-                        async with asyncio.timeout(ANSWER_SECONDS):
-                            await connection.execute("select 1")
-            except (Unavailable, TimeoutError) as error:
-                log.warning("signals_lost", reason=str(error))
-            await asyncio.sleep(pause)
-            pause = min(5.0, 2 * pause)
+        """Wake who waits, for as long as the connection stands."""
+        async with listening(self._store.url, "signals") as connection:
+            while True:
+                async for change in changes(connection, POLL_SECONDS):
+                    waiter = self._waiters.pop(change.key, None)
+                    if waiter is not None:
+                        waiter.set_result(change.due)
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await connection.execute("select 1")

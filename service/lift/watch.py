@@ -1,14 +1,12 @@
 """Goes on summing comparisons in the background, so that what a request adds is little."""
 
-import asyncio
-import contextlib
-
 import structlog
 
 from service.commands.keep_lift import KeepLift
 from service.lift.steps import Step, next_step
-from service.problems import Problem, Unavailable
+from service.problems import Unavailable
 from service.records import SessionKey
+from service.recurring import Recurring
 from service.runtime import Service
 
 log = structlog.get_logger()
@@ -46,27 +44,18 @@ class LiftWatch:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._task: asyncio.Task[None] | None = None
         self._last: SessionKey = ("", "")  # of the last look: each has its turn
+        self._looks = Recurring("lift", lambda: LOOK_SECONDS)
 
     def start(self) -> None:
         """Go on looking."""
-        self._task = asyncio.create_task(self._go_on())
+        self._looks.start(self._look)
 
     async def close(self) -> None:
         """Stop."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._looks.close()
 
-    async def _go_on(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            with contextlib.suppress(Unavailable, Problem):  # the next look comes
-                await self.look()
-
-    async def look(self) -> None:
+    async def _look(self) -> None:
         """Sum up the sessions that have something new."""
 
         def read() -> list[SessionKey]:
@@ -76,4 +65,9 @@ class LiftWatch:
         found = await self._service.read(read)
         self._last = found[-1] if len(found) == MOST_SESSIONS else ("", "")
         for key in found:
-            await sum_up(self._service, key)
+            try:
+                await sum_up(self._service, key)
+            except Unavailable:
+                raise
+            except Exception:  # of this session alone: the others are summed
+                log.exception("lift_not_summed", tenant=key[0], session=key[1])

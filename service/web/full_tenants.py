@@ -1,10 +1,9 @@
 """Tenants that have stored as much as they may: they are refused writes until they delete some."""
 
-import asyncio
-import contextlib
 import time
 
-from service.problems import Problem, ProblemCode, Unavailable
+from service.problems import Problem, ProblemCode
+from service.recurring import Recurring
 from service.runtime import Service
 
 LOOK_SECONDS = 30.0
@@ -22,38 +21,34 @@ class FullTenants:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._task: asyncio.Task[None] | None = None
+        self._seconds = 0.0  # of the last look
+        self._looks = Recurring(
+            "full_tenants", lambda: max(LOOK_SECONDS, self._seconds / MOST_SHARE)
+        )
 
     async def start(self) -> None:
         """Look, and go on looking, if there is a limit."""
         if self._service.settings.max_tenant_mb:
             await self._look()
-            self._task = asyncio.create_task(self._go_on())
+            self._looks.start(self._look)
 
     async def close(self) -> None:
         """Stop."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _go_on(self) -> None:
-        seconds = 0.0
-        while True:
-            await asyncio.sleep(max(LOOK_SECONDS, seconds / MOST_SHARE))
-            began = time.monotonic()
-            with contextlib.suppress(Unavailable):  # what was seen last still holds
-                await self._look()
-            seconds = time.monotonic() - began
+        await self._looks.close()
 
     async def _look(self) -> None:
+        """Look; if that fails, what was seen last still holds."""
+        began = time.monotonic()
         most = self._service.settings.max_tenant_mb * 10**6
 
         def read() -> set[str]:
             with self._service.store.reader() as reader:
                 return {tenant for tenant, n_bytes in reader.stored_by_tenant() if n_bytes >= most}
 
-        self._service.full_tenants = await self._service.read(read)
+        try:
+            self._service.full_tenants = await self._service.read(read)
+        finally:
+            self._seconds = time.monotonic() - began
 
 
 def refuse_full(service: Service, tenant: str) -> None:

@@ -1,11 +1,10 @@
 """Keeps the keyring as the database has it, and stores when keys were last used."""
 
-import asyncio
 import contextlib
-import time
 
 from service.commands.keys import NoteUse
-from service.problems import Problem, Unavailable
+from service.problems import Problem
+from service.recurring import Recurring
 from service.runtime import Service
 from service.storage.database_url import is_sqlite
 from service.web.api_keys import Keyring
@@ -29,7 +28,8 @@ class KeyWatch:
     def __init__(self, keys: Keyring, service: Service) -> None:
         self._keys = keys
         self._service = service
-        self._task: asyncio.Task[None] | None = None
+        self._reloads = Recurring("reload_keys", lambda: RELOAD_SECONDS)
+        self._notes = Recurring("note_use_of_keys", lambda: NOTE_SECONDS)
 
     @property
     def is_closed(self) -> bool:
@@ -39,15 +39,16 @@ class KeyWatch:
     async def start(self) -> None:
         """Load the keys, and begin to watch."""
         await self.reload()
-        self._task = asyncio.create_task(self._watch())
+        if not is_sqlite(self._service.settings.database_url):  # there nobody else writes
+            self._reloads.start(self.reload)
+        self._notes.start(self._note_use)
 
     async def close(self) -> None:
         """Stop, and store what is not stored yet of the keys' last use."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        await self._note_use()
+        await self._reloads.close()
+        await self._notes.close()
+        with contextlib.suppress(Problem):
+            await self._note_use()
 
     async def reload(self) -> None:
         """Read the keys. A server that has changed one does so before it answers."""
@@ -58,22 +59,9 @@ class KeyWatch:
 
         await self._service.read(read)
 
-    async def _watch(self) -> None:
-        is_alone = is_sqlite(self._service.settings.database_url)  # nobody else writes there
-        noted_at = time.monotonic()
-        while True:
-            await asyncio.sleep(RELOAD_SECONDS)
-            if not is_alone:
-                with contextlib.suppress(Unavailable):  # requests fail then too; try again later
-                    await self.reload()
-            if time.monotonic() - noted_at >= NOTE_SECONDS:
-                noted_at = time.monotonic()
-                await self._note_use()
-
     async def _note_use(self) -> None:
         """Store when keys were last used. What cannot be stored is stored with the next use."""
         used = [self._keys.used.popitem()[1] for _ in range(min(MOST_NOTED, len(self._keys.used)))]
         if used:
             note = NoteUse(tuple(sorted((one.tenant, str(one.key_id)) for one in used)))
-            with contextlib.suppress(Problem):
-                await self._service.writer.submit(note)
+            await self._service.writer.submit(note)

@@ -6,21 +6,18 @@ each other is owed, and paid by later requests.
 """
 
 import asyncio
-import contextlib
 import json
 from secrets import token_hex
 
-import structlog
-
-from service.problems import Unavailable
+from service.recurring import Recurring
 from service.storage.postgres.deadlines import ANSWER_SECONDS
 from service.storage.postgres.errors import translated
 from service.storage.postgres.fit_claims import Connection, listening
 from service.web.rate_limit import RateLimit
 
-log = structlog.get_logger()
 CHANNEL = "lhb_rates"
 TELL_SECONDS = 1.0
+AGAIN_SECONDS = 1.0  # from a lost connection to the next
 MOST_CALLERS = 100  # in a notification, which has at most 8000 bytes
 
 
@@ -40,28 +37,21 @@ class SharedRates:
         self._url, self._rates = url, rates
         self._me = token_hex(8)
         rates.to_tell = {}
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._sharing = Recurring("share_rates", lambda: AGAIN_SECONDS)
+        self._sharing.start(self._share)
+        self._sharing.wake()
 
     async def close(self) -> None:
         """Stop."""
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await self._sharing.close()
 
-    async def _run(self) -> None:
-        pause = 0.1
-        while True:
-            try:
-                async with listening(self._url, "rates", CHANNEL) as connection:
-                    pause = 0.1
-                    while True:
-                        await self._hear(connection)
-                        async with asyncio.timeout(ANSWER_SECONDS):
-                            await self._tell(connection)
-            except (Unavailable, TimeoutError) as error:
-                log.warning("rates_not_shared", reason=str(error))
-            await asyncio.sleep(pause)
-            pause = min(5.0, 2 * pause)
+    async def _share(self) -> None:
+        """Hear and tell, for as long as the connection stands."""
+        async with listening(self._url, "rates", CHANNEL) as connection:
+            while True:
+                await self._hear(connection)
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._tell(connection)
 
     async def _hear(self, connection: Connection) -> None:
         with translated():

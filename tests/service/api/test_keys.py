@@ -188,7 +188,6 @@ async def test_last_use_is_stored_once_in_a_while_and_at_the_end(
         assert client.service.writer.n_commands == n_before  # no write for a request
         assert await used(client) == {row.id: None, idle_row.id: None}
     monkeypatch.setattr("service.web.key_watch.NOTE_SECONDS", 0.05)
-    monkeypatch.setattr("service.web.key_watch.RELOAD_SECONDS", 0.01)
     async with serve() as client:
         client.headers.update(bearer(key))
         first = await used(client)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from service.trial_records import LiftSumsRow
 from tests.service.conftest import Client, Serve
 
 pytestmark = pytest.mark.anyio
@@ -119,3 +120,33 @@ async def test_sums_are_brought_up_to_date_in_the_background(
                 return reader.lift_sums(("", session)) is not None
 
         await until(summed)
+
+
+async def test_a_session_that_cannot_be_summed_keeps_no_other_from_it(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from structlog.testing import capture_logs
+
+    from service.lift import watch
+    from service.storage.ports import Changes
+    from tests.service.conftest import until
+
+    async with serve() as client:
+        broken, sound = sorted([await client.create(holdout=HOLDOUT) for _ in range(2)])
+        for session in (broken, sound):
+            await client.decide(session, ARMS, default_arm=0)
+        transaction = client.service.store.begin()
+        row = LiftSumsRow("", broken, 0, 0, 0, '{"unknown": 1}')
+        transaction.run(transaction.commit(Changes(lift_sums=[row])))
+
+        async def summed() -> bool:
+            with client.service.store.reader() as reader:
+                return reader.unsummed(("", ""), 9) == [("", broken)]
+
+        monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
+        with capture_logs() as logs:
+            looks = watch.LiftWatch(client.service)
+            looks.start()
+            await until(summed)
+            await looks.close()
+        assert {line["session"] for line in logs if line["event"] == "lift_not_summed"} == {broken}

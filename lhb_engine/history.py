@@ -65,12 +65,16 @@ class Measurements:
         Sum of the rewards of the span's rounds.
     position : (n,) array or None
         Number of each in the session, in order of arrival; None where that is not known.
+    covariates : (n, n_covariates) array or None
+        What was measured with each, over its whole span; NaN, or None for all: the sum of what its
+        rounds have.
     """
 
     first: Ints
     last: Ints
     value: Floats
     position: Ints | None = None
+    covariates: Floats | None = None
 
     @classmethod
     def single(cls, rounds: Ints, value: Floats) -> "Measurements":
@@ -97,7 +101,10 @@ class Measurements:
     def chosen(self, which: np.ndarray | slice) -> "Measurements":
         """Return some of them, by a mask or a slice."""
         position = None if self.position is None else self.position[which]
-        return Measurements(self.first[which], self.last[which], self.value[which], position)
+        beside = None if self.covariates is None else self.covariates[which]
+        return Measurements(
+            self.first[which], self.last[which], self.value[which], position, beside
+        )
 
 
 @dataclass(frozen=True)

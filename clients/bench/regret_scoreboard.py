@@ -44,6 +44,7 @@ from lhb_engine.simulation.harder_environments import (
     measured,
 )
 from lhb_engine.simulation.play import simulate
+from lhb_engine.simulation.told_environments import WeatherOfThree
 
 N_BOOTSTRAP = 2000
 
@@ -113,6 +114,7 @@ LIFE = (
     World("ten fixed arms", environment=FixedArms),
 )
 DAY: dict[str, Any] = {"seasonality": [{"period": 24}]}
+WEATHER: dict[str, Any] = {"covariates": ["weather"]}
 ALL: dict[str, Any] = {
     "seasonality": [{"period": 24, "harmonics": 3}, {"period": 168, "harmonics": 2}],
     "trend": True,
@@ -125,6 +127,8 @@ TOLD = (
     World("season of 3, not told", horizon=48, environment=SeasonOfThree),
     World("trend", horizon=48, environment=LineOfOne, options={"trend": True}),
     World("level 5, season of 1", horizon=48, environment=LevelAndSeason, options=DAY),
+    World("covariate of 3", horizon=48, environment=WeatherOfThree, options=WEATHER),
+    World("covariate of 3, not told", horizon=48, environment=WeatherOfThree),
 )
 DENSE = (
     World("plateau 40", sparsity=40, environment=Plateau),

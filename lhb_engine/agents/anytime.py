@@ -11,7 +11,7 @@ from lhb_engine.agents.base import Agent, Choice, Deciding, Options
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.agents.scores import best_arms
-from lhb_engine.design.covariates import TimeCovariates
+from lhb_engine.design.covariates import Covariates
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.posterior.prediction_check import Predictor
@@ -210,9 +210,9 @@ class Anytime(Agent):
         return f"the last direction stays, {limit}"
 
     @property
-    def covariates(self) -> TimeCovariates:
+    def covariates(self) -> Covariates:
         """What its options tell fits of each round."""
-        return self.options.covariates
+        return self.options.told
 
     def install(self, estimate: Estimate) -> None:
         """Decide by `estimate`, and keep its prediction, which the next fit checks."""

@@ -5,9 +5,10 @@ from typing import Any
 
 from lhb_engine.agents.base import OptionError, Options
 from lhb_engine.agents.fit_windows import FIRST_FIT
-from lhb_engine.design.covariates import MOST_HARMONICS, Seasonality, TimeCovariates
+from lhb_engine.design.covariates import MOST_HARMONICS, MOST_NAMES, Covariates, Seasonality
 
 MOST_STALE = 0.25
+MOST_LETTERS = 256  # of a name
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,19 @@ class AnytimeOptions(Options):
         },
     )
 
+    covariates: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "description": f"Names of up to {MOST_NAMES} numbers that move the reward of a round "
+            "whatever is chosen, as the weather does. Decisions and rewards carry their values; a "
+            "round without one has 0."
+        },
+    )
+
     @property
-    def covariates(self) -> TimeCovariates:
+    def told(self) -> Covariates:
         """What fits are told of each round."""
-        return TimeCovariates(self.seasonality, self.trend)
+        return Covariates(self.seasonality, self.trend, self.covariates)
 
     def __post_init__(self) -> None:
         e = self.epsilon
@@ -76,6 +86,27 @@ class AnytimeOptions(Options):
         if not isinstance(self.trend, bool):
             raise OptionError("trend", "must be true or false")
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))
+        object.__setattr__(self, "covariates", _names(self.covariates))
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    """Return names of covariates from a JSON list.
+
+    Raises
+    ------
+    OptionError
+        It is no list of different names, or a long one.
+    """
+    if not isinstance(given, list | tuple) or len(given) > MOST_NAMES:
+        raise OptionError("covariates", f"must be a list of at most {MOST_NAMES} names")
+    for name in given:
+        if not isinstance(name, str) or not 1 <= len(name) <= MOST_LETTERS or "\0" in name:
+            raise OptionError(
+                "covariates", f"a name is a text of 1 to {MOST_LETTERS} letters, without zero bytes"
+            )
+    if len(set(given)) < len(given):
+        raise OptionError("covariates", "a name stands twice")
+    return tuple(given)
 
 
 def _seasons(given: Any) -> tuple[Seasonality, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lhb_engine.agents.fit_cost import FitCost, lasso_cost
 from lhb_engine.agents.scores import best_arms, is_finite, scores_of
-from lhb_engine.design.covariates import TimeCovariates
+from lhb_engine.design.covariates import Covariates
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
@@ -123,9 +123,9 @@ class Agent:
         self.theta: Floats | None = None
 
     @property
-    def covariates(self) -> TimeCovariates:
+    def covariates(self) -> Covariates:
         """What its options tell fits of each round."""
-        return TimeCovariates()
+        return Covariates()
 
     def scores(self, contexts: Floats) -> Floats:
         """Return the score of every arm, (..., K, dim) -> (..., K), always finite.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lhb_engine.design.covariate_columns import of_measurements, of_rounds
 from lhb_engine.design.span_sums import span_sums
 from lhb_engine.design.window_rows import checked_window
 from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
@@ -127,7 +128,7 @@ def align(history: History) -> AlignedRounds:
     """
     window = checked_window(history)
     rounds = _Rounds.of(list(history.trajectories.values()))
-    covariates = _covariates(rounds.parts, sum(history.groups))
+    covariates = of_rounds(rounds.parts, sum(history.groups))
     inside = (rounds.numbering >= window.first) & (rounds.numbering <= window.last)
     kept = rounds.measured_inside(inside)
     spans = kept.last - kept.first + 1
@@ -169,33 +170,26 @@ def align(history: History) -> AlignedRounds:
     out.last[place] = rounds.numbering[kept.last]
     out.round[place] = kept.last - rounds.starts[kept.owner] + rounds.first_rounds[kept.owner]
     out.position[place] = _ranks(out.last[place]) if kept.position is None else kept.position
+    if kept.covariates is not None:
+        told = kept.covariates / np.sqrt(spans)[:, None]
+        out.covariates[place] = np.where(np.isnan(told), out.covariates[place], told)
     out.covariates[out.number == 0] = 0.0
     return out
 
 
-def _covariates(parts: list[Trajectory], n_covariates: int) -> Floats:
-    """Return the covariates of all rounds, checked, (n_rounds, n_covariates)."""
-    found = []
-    for part in parts:
-        given = part.covariates
-        given = np.zeros((len(part.contexts), 0)) if given is None else given
-        if given.shape != (len(part.contexts), n_covariates):
-            raise ValueError(f"every round needs {n_covariates} covariates")
-        found.append(given)
-    joined = np.concatenate(found)
-    if not np.isfinite(joined).all():
-        raise ValueError("covariates must be finite")
-    return joined
-
-
 class _Kept(NamedTuple):
-    """Measurements: trajectories, first and last rounds by index, values, and order of arrival."""
+    """Measurements: trajectories, first and last rounds by index, values, and order of arrival.
+
+    `covariates` are those that were measured with them, NaN where none was; None where nowhere one
+    was.
+    """
 
     owner: Ints
     first: Ints
     last: Ints
     value: Floats
     position: Ints | None
+    covariates: Floats | None
 
 
 class _Sequences(NamedTuple):
@@ -250,7 +244,8 @@ class _Rounds:
         there[there] = (before[last[there] + 1] - before[first[there]]) == (last - first + 1)[there]
         value = np.concatenate([m.value for m in measured])
         return _Kept(
-            owner[there], first[there], last[there], value[there], _arrivals(measured, there)
+            *(owner[there], first[there], last[there], value[there]),
+            *(_arrivals(measured, there), of_measurements(measured, there)),
         )
 
 

@@ -1,12 +1,13 @@
-"""What is known of a round whatever is chosen, from its number alone: seasons and a trend."""
+"""What moves the reward of a round whatever is chosen: named values, seasons and a trend."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lhb_engine.history import Floats, History
+from lhb_engine.history import Floats, History, Trajectory
 
 MOST_HARMONICS = 50
+MOST_NAMES = 32
 
 
 @dataclass(frozen=True)
@@ -47,22 +48,30 @@ class Seasonality:
 
 
 @dataclass(frozen=True)
-class TimeCovariates:
-    """Covariates that follow from the number of a round.
+class Covariates:
+    """Covariates that come with a round, by name, and those that follow from its number.
 
     Parameters
     ----------
     seasonality : tuple of Seasonality
     trend : bool
         Whether rewards may grow or fall by a constant amount a round.
+    names : tuple of str
+        Of the columns that a history has; a name is a group.
     """
 
     seasonality: tuple[Seasonality, ...] = ()
     trend: bool = False
+    names: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[int, ...]:
         """Numbers of columns of the groups that matter together or not at all."""
+        return (1,) * len(self.names) + self.time_groups
+
+    @property
+    def time_groups(self) -> tuple[int, ...]:
+        """Those of the groups that follow from the number of a round."""
         seasons = sum(season.harmonics for season in self.seasonality)
         return (2,) * seasons + (1,) * self.trend
 
@@ -74,22 +83,40 @@ class TimeCovariates:
             for season in self.seasonality
             for j in range(1, season.harmonics + 1)
         )
-        return (*seasons, *(("trend",) if self.trend else ()))
+        return (*self.names, *seasons, *(("trend",) if self.trend else ()))
 
     def columns(self, rounds: Floats) -> Floats:
-        """Return the covariates of rounds by their numbers, (n_rounds,) -> (n_rounds, n)."""
+        """Return what follows from the numbers of rounds, (n_rounds,) -> (n_rounds, n)."""
         seasons = [season.columns(rounds) for season in self.seasonality]
         trend = [rounds[:, None]] if self.trend else []
         return np.concatenate([np.zeros((len(rounds), 0)), *seasons, *trend], axis=1)
 
     def told(self, history: History) -> History:
-        """Return a history with these covariates after those that it has."""
+        """Return a history with what follows from the number of a round after what it has.
+
+        Where it has no covariates, named ones are 0.
+
+        Raises
+        ------
+        ValueError
+            The history has other covariates than the named ones.
+        """
         if not self.groups:
             return history
-        parts = {}
-        for key, part in history.trajectories.items():
-            rounds = part.first_round + np.arange(len(part.contexts), dtype=np.float64)
-            given = [] if part.covariates is None else [part.covariates]
-            beside = np.concatenate([*given, self.columns(rounds)], axis=1)
-            parts[key] = replace(part, covariates=beside)
-        return replace(history, trajectories=parts, groups=history.groups + self.groups)
+        given = history.groups or (1,) * len(self.names)
+        if self.names and given != (1,) * len(self.names):
+            raise ValueError(f"the history has {len(given)} covariates, not {len(self.names)}")
+        parts = {key: self._told(part, sum(given)) for key, part in history.trajectories.items()}
+        return replace(history, trajectories=parts, groups=given + self.time_groups)
+
+    def _told(self, part: Trajectory, n_given: int) -> Trajectory:
+        rounds = part.first_round + np.arange(len(part.contexts), dtype=np.float64)
+        given, measured = part.covariates, part.measurements
+        if given is None:
+            given = np.zeros((len(rounds), n_given))
+        if measured.covariates is not None:  # what time tells of a span is the sum of its rounds'
+            own = np.full((len(measured), sum(self.time_groups)), np.nan)
+            beside = np.concatenate([measured.covariates, own], axis=1)
+            measured = replace(measured, covariates=beside)
+        every = np.concatenate([given, self.columns(rounds)], axis=1)
+        return replace(part, covariates=every, measurements=measured)

@@ -144,6 +144,10 @@ class LongHorizonEnvironment:
         uniform = self._uniform(_NOISE, first, (last - first + 1,))
         return np.asarray(self.noise * ndtri(uniform + 2.0**-54))
 
+    def covariates(self, first: int, last: int) -> Floats | None:
+        """Return what is told of rounds first..last beside contexts, (n, n_covariates), or None."""
+        return None
+
     def _uniform(self, purpose: int, first: int, shape: tuple[int, ...]) -> Floats:
         bits = _stream(self.seed, purpose)
         bits.advance((first - 1) * int(np.prod(shape[1:])))  # one step per double

@@ -101,7 +101,7 @@ def simulate(
         steps = horizon or environment.horizon
         agent = make_agent(algorithm, dim=environment.dim, horizon=steps, **(options or {}))
     fit = run_fit or _fit
-    log = _Log(environment, seed, n_rounds, measure)
+    log = _Log(environment, seed, n_rounds, measure, is_told=bool(agent.covariates.names))
     estimates: list[Estimate] = []
     while log.n_played < n_rounds:
         window = agent.next_fit(log.n_played)
@@ -132,8 +132,11 @@ class _Log:
         seed: int,
         n_rounds: int,
         measure: Measure | None,
+        *,
+        is_told: bool,
     ) -> None:
         self.environment = environment
+        self.is_told = is_told  # of the world's covariates
         self.measure = measure or self._every
         self.seed = seed
         self.n_played = 0
@@ -148,7 +151,10 @@ class _Log:
         """Return the rounds played so far, as views."""
         n = self.n_played
         measured = self.measure(self.rewards[:n])
-        return History(self.environment.dim, {TRAJECTORY: Trajectory(self.selected[:n], measured)})
+        told = self.environment.covariates(1, n) if self.is_told else None
+        part = Trajectory(self.selected[:n], measured, covariates=told)
+        groups = () if told is None else (1,) * told.shape[1]
+        return History(self.environment.dim, {TRAJECTORY: part}, groups=groups)
 
     def _every(self, rewards: Floats) -> Measurements:
         return Measurements.single(self._numbers[: len(rewards)], rewards)

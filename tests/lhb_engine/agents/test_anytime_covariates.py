@@ -7,8 +7,11 @@ import pytest
 
 from lhb_engine.agents import OptionError, make_agent
 from lhb_engine.design.covariates import Seasonality
+from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.harder_environments import SeasonOfThree
 from lhb_engine.simulation.play import simulate
+from lhb_engine.simulation.told_environments import WeatherOfThree
 from tests.lhb_engine.played_histories import (
     DIM,
     EFFECTS,
@@ -17,6 +20,7 @@ from tests.lhb_engine.played_histories import (
     THETA,
     WITH_COVARIATES,
     history,
+    rewards_of,
 )
 
 TOLD = {"seasonality": [{"period": 24}], "trend": True}
@@ -105,6 +109,12 @@ def test_a_season_that_it_is_told_of_costs_little():
         ({"seasonality": [{"period": 24, "harmonics": 0}]}, "seasonality"),
         ({"seasonality": [{"period": 200, "harmonics": 30}] * 2}, "seasonality"),
         ({"trend": 1}, "trend"),
+        ({"covariates": "rain"}, "covariates"),
+        ({"covariates": ["rain", 3]}, "covariates"),
+        ({"covariates": ["rain", ""]}, "covariates"),
+        ({"covariates": ["rain", "x" * 257]}, "covariates"),
+        ({"covariates": ["rain", "sun", "rain"]}, "covariates"),
+        ({"covariates": [str(i) for i in range(33)]}, "covariates"),
     ],
 )
 def test_wrong_options_are_named(options, name):
@@ -115,4 +125,67 @@ def test_wrong_options_are_named(options, name):
 
 def test_seasons_may_be_given_as_objects():
     agent = make_agent("anytime", dim=2, horizon=4, seasonality=(Seasonality(24, 2),))
-    assert agent.options.covariates.groups == (2, 2)
+    assert agent.options.told.groups == (2, 2)
+
+
+def named(n=600, *, told_with="rounds", span=1, seed=0):
+    """Rounds whose rewards rain and, not at all, wind move; a season is there too.
+
+    What was told is in the rounds, or with the measurements, and then that of the rounds is wrong.
+    """
+    rng = np.random.default_rng(seed)
+    xi, beside = rng.uniform(-1, 1, (n, DIM)), rng.uniform(-1, 1, (n, 2))
+    rounds = np.arange(1, n + 1)
+    reward = rewards_of(xi) + 3.0 * beside[:, 0] + 0.05 * rng.standard_normal(n)
+    reward += np.sin(2 * np.pi * rounds / 24)
+    first = rounds[::span]
+    value = np.add.reduceat(reward, first - 1)
+    measured = Measurements(first, np.minimum(first + span - 1, n), value)
+    told = beside
+    if told_with == "measurements":
+        totals, told = np.add.reduceat(beside, first - 1), beside.copy()
+        totals[::2, 1] = np.nan  # here the rounds' own count
+        told[:, 0] = rng.uniform(-9, 9, n)
+        measured = replace(measured, covariates=totals)
+        is_own = np.repeat(np.isnan(totals[:, 1]), span)[:n]
+        told[~is_own, 1] = 7.0
+    part = Trajectory(xi, measured, covariates=told)
+    return History(DIM, {"": part}, groups=(1, 1)).over(FitWindow(1, 1, n, HORIZON, n))
+
+
+NAMED = {"covariates": ["rain", "wind"], "seasonality": [{"period": 24}]}
+
+
+@pytest.mark.parametrize("span", [1, 3])
+def test_named_covariates_are_told_from_what_arms_do(span):
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON, **NAMED)
+    assert agent.covariates.labels == ("rain", "wind", "season 24, harmonic 1")
+    estimate = agent.fit(named(span=span))
+    assert estimate.theta @ THETA > 0.999
+    assert set(estimate.active_lags) == {2, 7}
+    found = estimate.effects
+    np.testing.assert_allclose(found["values"], [3.0, 0.0, 1.0, 0.0], atol=0.05)
+    assert [p > 0.9 for p in found["included"]] == [True, False, True]
+    assert found["share"][0] > 0.5
+    lower, upper = np.transpose(estimate.intervals["effects"])
+    assert lower[0] < 3.0 < upper[0]
+    assert upper[0] - lower[0] < 0.1
+    # measured with the rewards they say the same
+    again = agent.fit(named(span=span, told_with="measurements"))
+    np.testing.assert_allclose(again.theta, estimate.theta, atol=1e-9)
+    np.testing.assert_allclose(again.effects["values"], found["values"], atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_covariate_that_it_is_told_of_costs_little():
+    told, untold, plain = [], [], []
+    for seed in range(3):
+        truth = {"dim": 3, "horizon": 12, "n_arms": 5, "noise": 0.1, "sparsity": 2, "seed": seed}
+        world, play = WeatherOfThree.draw(**truth), {"n_rounds": 500, "seed": seed}
+        options = {"covariates": ["weather"]}
+        told.append(simulate("anytime", world, options=options, **play).regret[-1])
+        untold.append(simulate("anytime", world, **play).regret[-1])
+        without = LongHorizonEnvironment.draw(**truth)
+        plain.append(simulate("anytime", without, **play).regret[-1])
+    assert np.mean(told) < 0.4 * np.mean(untold)
+    assert np.mean(told) < 3.0 * np.mean(plain)

@@ -20,10 +20,11 @@ from lhb_engine.simulation.harder_environments import (
     Turn,
     measured,
 )
+from lhb_engine.simulation.told_environments import WeatherOfThree
 
 DISTURBED = [Trend, Day, Season, ColouredNoise, RandomWalk]
 KINDS = [ContextsOverTime, ContextsAlike, FixedArms, OneHot, HeavyTails, Baseline, Change, Turn]
-KINDS += DISTURBED
+KINDS += [*DISTURBED, WeatherOfThree]
 
 
 def draw(kind):
@@ -113,3 +114,13 @@ def test_fixed_arms_are_the_same_in_every_round():
         fixed == LongHorizonEnvironment.draw(dim=3, horizon=20, n_arms=4, seed=7).contexts(1, 1)
     ).all()
     assert (hot == np.eye(3)[[0, 1, 2, 0]]).all()
+
+
+def test_the_weather_is_told_and_moves_rewards():
+    world, signals = draw(WeatherOfThree), np.ones(3000)
+    plain = LongHorizonEnvironment(world.theta, world.weights, n_arms=4, seed=7).rewards(signals)
+    told = world.covariates(1, 3000)
+    np.testing.assert_allclose(world.rewards(signals) - plain, 3.0 * told[:, 0], atol=1e-12)
+    assert (world.covariates(120, 150) == told[119:150]).all()
+    assert told.std() == pytest.approx(3**-0.5, abs=0.03)
+    assert draw(Trend).covariates(1, 3) is None

@@ -134,6 +134,7 @@ class ProblemCode(StrEnum):
     FIT_TOO_LARGE = "fit_too_large", 422, "A fit would need more than the server allows."
     FUTURE_ROUND = "future_round", 422, "The round has not begun."
     LAST_BEFORE_FIRST = "last_before_first", 422, "A span ends before it begins."
+    INTERVAL_OPEN = "interval_open", 422, "The interval of time is not over yet."
     SPAN_IN_SUM_MODE = (
         "span_in_sum_mode",
         422,
@@ -254,10 +255,7 @@ def _sendable(text: str) -> str:
 
 
 class Unavailable(Problem):
-    """A 503: the database cannot serve at the moment.
-
-    Nothing was written, unless the code is ``outcome_unknown``.
-    """
+    """A 503: the database cannot serve now. Nothing was written, unless ``outcome_unknown``."""
 
     def __init__(self, code: ProblemCode, detail: str) -> None:
         super().__init__(code, detail, retry_after=1)

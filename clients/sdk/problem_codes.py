@@ -49,6 +49,7 @@ ProblemCode = Literal[
     "fit_too_large",
     "future_round",
     "last_before_first",
+    "interval_open",
     "span_in_sum_mode",
     "at_in_single_mode",
     "bad_import",

@@ -97,18 +97,20 @@ class SessionOperations(SessionChanges):
         event_id: str | None = None,
         first_round: int | None = None,
         last_round: int | None = None,
+        interval: tuple[datetime | str, datetime | str] | None = None,
         at: datetime | str | None = None,
         reward_id: str | None = None,
         trajectory: str = "",
     ) -> Steps[Received]:
-        """Store one reward, measured over a round or a span of rounds.
+        """Store one reward, measured over a round, a span of rounds or an interval of time.
 
         Parameters
         ----------
         value : float
-        round, event_id, first_round with last_round, at
-            Exactly one of these says when it was measured: a round, a decision's round, a span, or
-            (in sum mode) the round under way at a time: a datetime with an offset, or RFC 3339.
+        round, event_id, first_round with last_round, interval, at
+            Exactly one of these says when it was measured: a round, a decision's round, a span, the
+            rounds that began in an interval (its end not included), or (in sum mode) the round
+            under way at a time. A time is a datetime with an offset, or RFC 3339.
         reward_id : str, optional
             Idempotency key; in sum mode by default a random one.
         trajectory : str
@@ -131,6 +133,8 @@ class SessionOperations(SessionChanges):
             "event_id": event_id,
             "first_round": first_round,
             "last_round": last_round,
+            "from": interval and interval[0],
+            "to": interval and interval[1],
             "at": at,
             "reward_id": reward_id,
             "trajectory": trajectory or None,
@@ -147,6 +151,7 @@ class SessionOperations(SessionChanges):
         event_id: str | None = None,
         first_round: int | None = None,
         last_round: int | None = None,
+        interval: tuple[datetime | str, datetime | str] | None = None,
         reward_id: str | None = None,
         trajectory: str = "",
     ) -> Steps[Received]:
@@ -156,7 +161,7 @@ class SessionOperations(SessionChanges):
         ----------
         value : float
             What the value should have been.
-        replaces, round, event_id, first_round with last_round
+        replaces, round, event_id, first_round with last_round, interval
             Exactly one of these says what is corrected: a reward by its id (in sum mode always),
             or the value of these rounds.
         reward_id : str, optional
@@ -179,6 +184,8 @@ class SessionOperations(SessionChanges):
             "event_id": event_id,
             "first_round": first_round,
             "last_round": last_round,
+            "from": interval and interval[0],
+            "to": interval and interval[1],
             "reward_id": reward_id,
             "trajectory": trajectory or None,
         }

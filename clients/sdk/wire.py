@@ -27,8 +27,17 @@ class Array(Protocol):
 Contexts = Sequence[Sequence[float]] | Sequence[Mapping[str, float | str]] | Array
 
 
-class RewardItem(TypedDict, total=False):
-    """A value, and exactly one of: round, event_id, first_round with last_round, at, replaces."""
+# written as a call, because `from` is a word of Python
+Interval = TypedDict(
+    "Interval", {"from": datetime | str | None, "to": datetime | str | None}, total=False
+)
+
+
+class RewardItem(Interval, total=False):
+    """A value, and exactly one way to say when it was measured, or what it replaces.
+
+    The ways are: round, event_id, first_round with last_round, from with to, at, replaces.
+    """
 
     value: float
     trajectory: str | None
@@ -149,8 +158,9 @@ def given(members: Mapping[str, Any]) -> dict[str, Any]:
 def reward_body(reward: Mapping[str, Any], *, with_id: bool = False) -> dict[str, Any]:
     """Build a reward's body; `with_id`: give it an idempotency key if it has none."""
     body = given(reward)
-    if isinstance(body.get("at"), datetime):
-        body["at"] = body["at"].isoformat()
+    for name in ("at", "from", "to"):
+        if isinstance(body.get(name), datetime):
+            body[name] = body[name].isoformat()
     if with_id:
         body.setdefault("reward_id", str(uuid.uuid4()))
     return body

@@ -56,11 +56,28 @@ REWARD_KINDS = (
     union_kind("RewardOfEvent", "A value measured during a decision's round.", "value", "event_id"),
     union_kind("RewardOfSpan", "A value over some rounds.", "value", "first_round", "last_round"),
     union_kind("RewardAtTime", "A value measured at a time.", "value", "at"),
+    union_kind("RewardOfInterval", "A value over an interval of time.", "value", "from", "to"),
     union_kind("RewardReplacing", "A value that replaces another one.", "value", "replaces"),
 )
 
 
-class RewardFields(TypedDict, total=False):
+# written as a call, because `from` is a word of Python
+Interval = TypedDict(
+    "Interval",
+    {
+        "from": Annotated[
+            Timestamp | None,
+            Field(description="start of an interval of time, RFC 3339 with an offset"),
+        ],
+        "to": Annotated[
+            Timestamp | None, Field(description="its end, not included, which is not ahead of now")
+        ],
+    },
+    total=False,
+)
+
+
+class RewardFields(Interval, total=False):
     """The members of a reward beside its value."""
 
     trajectory: Annotated[Key | None, Field(description='default: that of the body, or ""')]
@@ -84,7 +101,10 @@ class RewardFields(TypedDict, total=False):
 
 @with_config(strict({"round": 3, "value": 0.5}, kinds=REWARD_KINDS))
 class RewardItem(RewardFields, total=False):
-    """A value, and exactly one of: round, event_id, first_round with last_round, at, replaces."""
+    """A value, and exactly one way to say when it was measured, or what it replaces.
+
+    The ways are: round, event_id, first_round with last_round, from with to, at, replaces.
+    """
 
     value: Required[Number]
 

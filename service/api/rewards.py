@@ -1,5 +1,6 @@
 """POST /v1/sessions/{id}/rewards, and parsing of the rewards in a decision body."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -18,13 +19,13 @@ router = APIRouter(tags=["rewards"])
 NAMES_ITS_ROUNDS_BY = ("round", "event_id", "at", "replaces")
 
 
-def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str) -> Reward:
+def read_reward(item: Mapping[str, Any], trajectory: str, prefix: str) -> Reward:
     """Make a reward from a parsed item.
 
     Parameters
     ----------
-    item : RewardItem or dict
-        The parsed item.
+    item : mapping
+        The parsed `RewardItem`.
     trajectory : str
         The trajectory of an item that names none.
     prefix : str
@@ -37,20 +38,18 @@ def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str)
     Raises
     ------
     Problem
-        422 unless exactly one of round, event_id, first_round with last_round, at and replaces is
-        given.
+        422 unless exactly one of round, event_id, first_round with last_round, from with to, at and
+        replaces is given.
     """
     value = item["value"] + 0.0  # -0.0 becomes 0.0: databases do not keep the sign
     n_ways = sum(item.get(name) is not None for name in NAMES_ITS_ROUNDS_BY)
-    first, last = item.get("first_round"), item.get("last_round")
-    if (first is None) != (last is None):
-        missing = "last_round" if last is None else "first_round"
-        detail = "a span has both first_round and last_round"
-        raise Problem(ProblemCode.MISSING, detail, f"{prefix}{missing}")
-    n_ways += first is not None
+    first, last = _both(item, "first_round", "last_round", "a span", prefix)
+    since, until = _both(item, "from", "to", "an interval", prefix)
+    n_ways += (first is not None) + (since is not None)
     if n_ways != 1:
         detail = (
-            "a reward has exactly one of round, event_id, first_round with last_round, at, replaces"
+            "a reward has exactly one of round, event_id, first_round with last_round, from with "
+            "to, at, replaces"
         )
         code = ProblemCode.MISSING if n_ways == 0 else ProblemCode.AMBIGUOUS
         raise Problem(code, detail, f"{prefix}round")
@@ -66,7 +65,19 @@ def read_reward(item: RewardItem | dict[str, Any], trajectory: str, prefix: str)
         reward_id=item.get("reward_id"),
         correct=item.get("correct") is True,
         replaces=item.get("replaces"),
+        since=since,
+        until=until,
     )
+
+
+def _both(item: Mapping[str, Any], start: str, end: str, what: str, prefix: str) -> tuple[Any, Any]:
+    """Return two members that come together, or None for both."""
+    first, last = item.get(start), item.get(end)
+    if (first is None) != (last is None):
+        missing = end if last is None else start
+        detail = f"{what} has both {start} and {end}"
+        raise Problem(ProblemCode.MISSING, detail, f"{prefix}{missing}")
+    return first, last
 
 
 def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:

@@ -1,4 +1,4 @@
-"""Which rounds a reward belongs to: its round, span, event id or time, checked.
+"""Which rounds a reward belongs to: its round, span, event id, time or interval, checked.
 
 `rounds_of` holds every check of a reward that concerns rounds; `rewards` checks for repeats and
 contradictions, and writes.
@@ -6,6 +6,7 @@ contradictions, and writes.
 
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf, nextafter
 
 from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
@@ -15,7 +16,9 @@ from service.writer.unit_of_work import UnitOfWork
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A value, and when it was measured: by round, event id, span of rounds or time.
+    """A value, and when it was measured: by round, event id, span of rounds, time or interval.
+
+    An interval begins at `since` and ends before `until`.
 
     A correction names what it replaces: by the reward id in `replaces`, or by its rounds, with
     `correct`.
@@ -31,6 +34,13 @@ class Reward:
     reward_id: str | None = None
     correct: bool = False
     replaces: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its rounds are found by their time."""
+        return self.at is not None or self.since is not None
 
     @property
     def is_correction(self) -> bool:
@@ -40,12 +50,13 @@ class Reward:
     def asked(self) -> tuple[object, ...]:
         """Return every field, for comparison with a repeat; what an ordinary reward has not, last.
 
-        Stored digests are of ordinary rewards, from before there were corrections.
+        Stored digests are of ordinary rewards, from before there were corrections and intervals.
         """
         return (
             *(self.value, self.trajectory, self.round, self.event_id),
             *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
             *((self.correct, self.replaces) if self.is_correction else ()),
+            *(end.timestamp() for end in (self.since, self.until) if end is not None),
         )
 
     def keys(self, session: SessionKey, keys: Keys) -> None:
@@ -81,12 +92,13 @@ def rounds_of(
                 "one, a retry would be added twice"
             )
             raise Problem(ProblemCode.MISSING, detail, f"{prefix}reward_id")
-        if reward.first_round is not None:
+        if reward.first_round is not None or reward.since is not None:
             detail = (
                 'in reward_mode "sum" a reward belongs to one round; '
                 'spans need reward_mode "single"'
             )
-            raise Problem(ProblemCode.SPAN_IN_SUM_MODE, detail, f"{prefix}first_round")
+            field = "from" if reward.first_round is None else "first_round"
+            raise Problem(ProblemCode.SPAN_IN_SUM_MODE, detail, f"{prefix}{field}")
     if reward.event_id is not None:
         decision = uow.decision_by_event(key, reward.event_id)
         if decision is None:
@@ -97,6 +109,8 @@ def rounds_of(
         return decision.round, decision.round
     if reward.at is not None:
         return _round_at(uow, session, key, reward, prefix)
+    if reward.since is not None:
+        return _rounds_within(uow, key, reward, prefix)
     if reward.round is not None:
         _check_round(trajectory, reward.round, f"{prefix}round")
         return reward.round, reward.round
@@ -141,6 +155,42 @@ def _round_at(
     return decision.round, decision.round
 
 
+def interval_of(reward: Reward, now: float, prefix: str) -> tuple[float, float]:
+    """Check a reward's interval, and return its two ends in Unix seconds.
+
+    Raises
+    ------
+    Problem
+        422 where it ends before it begins, or is not over, so that more may fall into it.
+    """
+    assert reward.since is not None
+    assert reward.until is not None
+    since, until = reward.since.timestamp(), reward.until.timestamp()
+    if until <= since:
+        detail = "the interval ends before it begins, or is empty"
+        raise Problem(ProblemCode.LAST_BEFORE_FIRST, detail, f"{prefix}to")
+    if until > now:
+        detail = "the interval is not over; send its total afterwards"
+        raise Problem(ProblemCode.INTERVAL_OPEN, detail, f"{prefix}to")
+    return since, until
+
+
+def _rounds_within(
+    uow: UnitOfWork, key: TrajectoryKey, reward: Reward, prefix: str
+) -> tuple[int, int]:
+    """Return the first and the last round whose decision was taken in the reward's interval.
+
+    Times never go back within a trajectory, and the interval is over. So it keeps its rounds.
+    """
+    ends = interval_of(reward, uow.now, prefix)
+    before, last = (uow.stored.decision_before(key, nextafter(end, -inf)) for end in ends)
+    first_round = 1 if before is None else before.round + 1
+    if last is None or last.round < first_round:
+        detail = f"no round{of_trajectory(reward.trajectory)} began in this interval"
+        raise Problem(ProblemCode.UNKNOWN_ROUND, detail, f"{prefix}from")
+    return first_round, last.round
+
+
 def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, at: float) -> bool:
     """Return whether `at` named the round of `known` when `known` was received.
 
@@ -162,4 +212,6 @@ def field_of_rounds(reward: Reward) -> str:
     """Return the field that names the first of a reward's rounds."""
     if reward.event_id is not None:
         return "event_id"
+    if reward.since is not None:
+        return "from"
     return "round" if reward.round is not None else "first_round"

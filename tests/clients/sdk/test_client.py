@@ -208,3 +208,15 @@ def test_a_copy_has_the_same_rounds_and_other_settings(lossy_url: str) -> None:
         assert (copy.info["horizon"], copy.info["options"]) == (3, {"trend": True})
         assert [one["reward"] for one in copy.rounds()] == [0.5, 1.0, 1.5]
         assert session.copy(name, options={"trend": True}, horizon=3).id == copy.id
+
+
+def test_rewards_of_an_interval_of_time(client: Client) -> None:
+    session = client.create_session(algorithm="uniform", dim=2, horizon=5)
+    began = datetime.now(UTC)
+    for _ in range(3):
+        session.decide(CONTEXTS)
+    interval = (began, datetime.now(UTC).isoformat())
+    assert session.reward(1.5, interval=interval)["accepted"] == 1
+    assert session.correct(1.0, interval=interval)["accepted"] == 1
+    [span] = next(iter(session.rounds()))["spans"]
+    assert (span["first_round"], span["last_round"], span["value"]) == (1, 3, 1.0)

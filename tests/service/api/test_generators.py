@@ -82,7 +82,10 @@ def test_defaults_of_a_session_are_said() -> None:
     [
         (
             "RewardItem",
-            {"RewardOfRound", "RewardOfEvent", "RewardOfSpan", "RewardAtTime", "RewardReplacing"},
+            {
+                *("RewardOfRound", "RewardOfEvent", "RewardOfSpan", "RewardAtTime"),
+                *("RewardOfInterval", "RewardReplacing"),
+            },
         ),
         ("DecisionBody", {"DecisionOfContexts", "SkippedDecision"}),
         ("BatchItem", {"BatchDecision", "BatchReward"}),

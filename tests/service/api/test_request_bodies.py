@@ -70,6 +70,8 @@ reward = {
     "first_round": whole,
     "last_round": whole,
     "at": odd | st.just("2026-01-31T12:00:00Z"),
+    "from": odd | st.just("2026-01-31T12:00:00Z"),
+    "to": odd | st.just("2026-01-31T13:00:00Z"),
     "reward_id": texts,
 }
 rewards = st.fixed_dictionaries({}, optional=reward)

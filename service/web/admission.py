@@ -1,9 +1,10 @@
 """Admission: under overload requests are refused before they are read, so that others are served.
 
 What a request that arrives now would wait is the number of those that are read and not yet
-committed, times the processor time that the event loop spends for each (Little's law). Beyond
-`max_wait_seconds` it is answered 503 at once. As in CoDel (RFC 8289) the measure is time, not a
-length, and a slow disk is no overload: of what only waits for it, full batches alone count.
+committed, times the processor time that the event loop spends for each (Little's law); or the time
+that full batches of the writer take, if that is longer: both go on at once, so they do not add.
+Beyond `max_wait_seconds` it is answered 503 at once. As in CoDel (RFC 8289) the measure is time,
+not a length, and a slow disk is no overload: of what only waits for it, full batches alone count.
 """
 
 import re
@@ -43,8 +44,8 @@ class Admission:
     n_refused : int
         Number of refusals; whoever refuses counts.
     committing : callable
-        Returns the number of commands that are not committed, and the seconds that full batches of
-        them will take; to be set at start-up.
+        Returns the number of requests whose commands are not committed, and the seconds that full
+        batches of them will take; to be set at start-up.
     """
 
     def __init__(
@@ -84,10 +85,10 @@ class Admission:
 
     @property
     def wait(self) -> float:
-        """The seconds that a request arriving now is expected to wait until it is committed."""
+        """The seconds that a request arriving now is expected to wait until it is its turn."""
         n_committing, seconds = self.committing()
         n = self._n_waiting + n_committing
-        return n * self._seconds_each + seconds if n > SHORT else seconds
+        return max(n * self._seconds_each, seconds) if n > SHORT else seconds
 
     def is_late(self) -> bool:
         """Return whether a request that arrives now would wait too long."""

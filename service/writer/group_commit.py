@@ -30,6 +30,7 @@ from service.writer.attempt import (
     WroteThenFailed,
     announced,
 )
+from service.writer.batch_times import BatchTimes
 from service.writer.clock import Clock
 from service.writer.command import Command, Result
 from service.writer.effects import Effects
@@ -79,8 +80,8 @@ class GroupCommit:
         self._n_waiting = 0
         self._thread = WriterThread()
         self._task: asyncio.Task[None] | None = None
-        self._began: float | None = None
-        self._last_seconds, self._n_in_batch = 0.0, 0
+        self._times = BatchTimes(max_batch)
+        self._n_being_committed = 0
         self.n_batches = 0
         self.n_commands = 0
         self.on_batch: Callable[[float, int], None] = lambda seconds, n_commands: None
@@ -94,14 +95,12 @@ class GroupCommit:
     @property
     def seconds_under_way(self) -> float:
         """How long the present transaction takes already; 0 if there is none."""
-        began = self._began
-        return 0.0 if began is None else monotonic() - began
+        return self._times.seconds_under_way
 
     def committing(self) -> tuple[int, float]:
-        """Return how many commands are not committed, and the seconds that full batches take."""
-        n_full = self._n_waiting // self._max_batch
-        seconds = n_full and n_full * max(self._last_seconds, self.seconds_under_way)
-        return self._n_waiting + self._n_in_batch, seconds
+        """Return how many submissions are not committed, and how long full batches of them take."""
+        n = len(self._waiting)
+        return n + self._n_being_committed, self._times.wait_behind(n, self._n_waiting)
 
     async def submit(self, command: Command[Result]) -> Result:
         """Run a command and return its result, once its writes are durable.
@@ -163,7 +162,7 @@ class GroupCommit:
         try:
             while self._waiting:
                 commands, futures = self._next_batch()
-                self._began = monotonic()
+                self._times.begin()
                 try:
                     outcomes, effects = await self._commit(commands)
                 except Exception as error:  # e.g. the thread does not start
@@ -175,14 +174,14 @@ class GroupCommit:
                     start += n
                 self.n_batches += 1
                 self.n_commands += len(commands)
-                self._last_seconds = monotonic() - self._began
-                self.on_batch(self._last_seconds, len(commands))
+                self.on_batch(self._times.seconds_under_way, len(commands))
                 for one in effects:
                     self._report(one)
                 if self._store.is_local:  # answer these before the next batch takes the event loop
                     await asyncio.sleep(0)
         finally:
-            self._task, self._began, self._n_in_batch = None, None, 0
+            self._times.rest()
+            self._task, self._n_being_committed = None, 0
 
     def _report(self, effects: Effects) -> None:
         """Report the effects of a commit; an error is logged, because the commit stands."""
@@ -201,8 +200,8 @@ class GroupCommit:
             more, future = self._waiting.popleft()
             commands += more
             futures.append((future, len(more)))
-        self._n_in_batch = len(commands)
-        self._n_waiting -= self._n_in_batch
+        self._n_being_committed = len(futures)
+        self._n_waiting -= len(commands)
         return commands, futures
 
     async def _commit(self, commands: Commands) -> Committed:

@@ -23,9 +23,6 @@ SERVE = "from service.server import run; run(port=0)"
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-PLAIN = {"LHB_LOG_LEVEL": "error", "LHB_MAX_WAIT_SECONDS": "0"}
-
-
 @dataclass(frozen=True)
 class LoadResult:
     """What one load on some servers measured."""
@@ -39,16 +36,13 @@ class LoadResult:
 
 @contextmanager
 def servers(n: int, code: str, **environment: str) -> Iterator[list[tuple[str, int]]]:
-    """Run `n` processes of `code`; yield the URL and the process id of each.
-
-    They refuse nothing for its wait unless `environment` says so: what is measured is answered.
-    """
+    """Run `n` processes of `code`; yield the URL and the process id of each."""
     with ExitStack() as stack:
         started = []
         for _ in range(n):
             process = subprocess.Popen(
                 [sys.executable, "-c", code],
-                env={**os.environ, **PLAIN, **environment},
+                env={**os.environ, "LHB_LOG_LEVEL": "error", **environment},
                 stdout=subprocess.PIPE,
                 text=True,
             )

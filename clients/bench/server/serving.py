@@ -5,8 +5,10 @@ within a turn, and their median is reported. CPU a request is that of the server
 """
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clients.bench.server.batches import BATCH, BATCHES, send_batches
@@ -23,8 +25,8 @@ class Variant(NamedTuple):
     code: str = SERVE
     n_processes: int = 1
     one_session: bool = False
-    max_batch: int | None = None
     database: str | None = None  # None: the one that is measured
+    settings: Mapping[str, str] = MappingProxyType({})  # of the server
 
 
 FLOOR_A = "floor A: FastAPI, pydantic body, no storage"
@@ -32,12 +34,14 @@ NO_STORAGE = "no storage"
 DURABLE = "durable"
 SLOW = "durable, sync 2 ms slower"
 SINGLE = "one transaction a request, sync 2 ms slower"
+# 64 wait for as many transactions: on a slow machine longer than is admitted, and all are measured
+ONE_BY_ONE = {"LHB_MAX_BATCH": "1", "LHB_MAX_WAIT_SECONDS": "0"}
 ON_SQLITE = {
     FLOOR_A: Variant(MODULE.format("floor")),
     NO_STORAGE: Variant(MODULE.format("no_storage"), database="sqlite:////nowhere"),
     DURABLE: Variant(),
     SLOW: Variant(MODULE.format("slow_disk")),
-    SINGLE: Variant(MODULE.format("slow_disk"), max_batch=1),
+    SINGLE: Variant(MODULE.format("slow_disk"), settings=ONE_BY_ONE),
 }
 Found = list[dict[str, Any]]  # what was measured, a turn each
 
@@ -101,8 +105,7 @@ def run_on_postgres(url: str, seconds: int, n_pairs: int, n_processes: int) -> d
 
 
 def _measured(variant: Variant, url: str, seconds: int) -> dict[str, Any]:
-    environment = {} if variant.max_batch is None else {"LHB_MAX_BATCH": str(variant.max_batch)}
-    environment["LHB_DATABASE_URL"] = variant.database or url
+    environment = {**variant.settings, "LHB_DATABASE_URL": variant.database or url}
     with servers(variant.n_processes, variant.code, **environment) as started:
         return as_json(measure(started, seconds, one_session=variant.one_session))
 

@@ -40,7 +40,7 @@ def test_without_wrk_the_load_is_ours(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_every_variant_answers_decisions_and_counts_them(name: str, tmp_path: Path) -> None:
     variant = ON_SQLITE[name]
     url = variant.database or f"sqlite:///{tmp_path / 'lhb.db'}"
-    with servers(1, variant.code, LHB_DATABASE_URL=url) as started:
+    with servers(1, variant.code, LHB_DATABASE_URL=url, **variant.settings) as started:
         found = measure(started, 1)
     assert found.requests_per_second > 0
     assert found.cpu_us > 0

@@ -34,6 +34,10 @@ def test_the_wait_is_that_of_those_ahead() -> None:
         assert loop.admission.is_late() == (n > 50)
     loop.admission.committing = lambda: (10, 0.0)
     assert loop.admission.wait == pytest.approx(0.002 * 69)
+    loop.admission.committing = lambda: (10, 0.1)
+    assert loop.admission.wait == pytest.approx(0.002 * 69)  # both go on at once
+    loop.admission.committing = lambda: (10, 0.2)
+    assert loop.admission.wait == pytest.approx(0.2)
 
 
 def test_work_for_others_is_not_taken_for_a_requests() -> None:

@@ -99,6 +99,22 @@ def test_what_waits_is_committed_together_and_before_closing(harness: ServiceHar
     assert harness.commit.n_batches <= 2
 
 
+def test_a_request_of_many_commands_counts_as_one_that_waits(harness: ServiceHarness) -> None:
+    """As many are counted as are begun: their time on the processor is measured a request."""
+
+    async def play() -> None:
+        assert harness.commit.committing() == (0, 0.0)
+        for _ in range(3):
+            harness.commit.submit_all([decide(harness) for _ in range(100)])
+        assert harness.commit.committing() == (3, 0.0)
+        await asyncio.sleep(0)  # the batch begins
+        assert harness.commit.committing() == (3, 0.0)
+        await harness.commit.close()
+        assert harness.commit.committing() == (0, 0.0)
+
+    asyncio.run(play())
+
+
 def test_a_full_queue_says_so(harness: ServiceHarness) -> None:
     harness.commit._max_queue = 2
 

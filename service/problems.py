@@ -64,6 +64,7 @@ class ProblemCode(StrEnum):
         409,
         "The name belongs to a session that was created with another body.",
     )
+    IN_USE = "in_use", 409, "Another session's control group plays this session's agent."
     KEY_NOT_IN_USE = "key_not_in_use", 409, "The key is revoked, or has expired."
     LIMIT_REACHED = "limit_reached", 409, "The tenant or the session has as much as it may have."
     EVENT_CONFLICT = (

@@ -195,7 +195,7 @@ def _play_again(session: SessionRow, decision: DecisionRow, replay: SessionRepla
     """Draw again whether the agent or control plays the round, and what control draws."""
     if decision.played_by not in ("agent", "control"):
         return
-    trial = replace(trial_of(session.trial), mode="live")
+    trial = replace(trial_of(session.trial), mode="live", guard="off")
     n_arms = 0 if decision.arm is None else len(decision.scores) // 8
     draw = Draw(session.seed, decision.trajectory, decision.round, decision.position)
     play = trial.play(draw, session.horizon, n_arms, None, decision.arm)

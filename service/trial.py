@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from lhb_engine.randomness import Draw
-from service.field_types import STRICT, Count, Ordinal
+from service.field_types import STRICT, Count, Key, Ordinal
 from service.problems import Problem, ProblemCode
 from service.records import SessionRow
 
@@ -23,6 +23,15 @@ HOLDOUT_DEFAULTS: dict[str, Any] = {
     "planned_rounds": 100_000,
     "guard": True,
 }
+
+
+@with_config(STRICT)
+class ControlSession(TypedDict):
+    """The session whose agent control plays, and the name that it had when it was chosen."""
+
+    session: Key
+    name: NotRequired[Key | None]
+
 
 Share = Annotated[float, Field(gt=0, lt=1, description="of trajectories that are in control")]
 PlannedRounds = Annotated[
@@ -63,8 +72,8 @@ class Trial:
         "shadow": the caller plays its own arm.
     share : float
         Of trajectories, or blocks, that fall to control; 0: there is no holdout.
-    policy : str
-        What control plays.
+    policy : str or dict
+        What control plays; a dict names the session whose agent it plays.
     planned_rounds : int
     guard : str
         "tripped": lift lies below zero, and both groups play what control plays.
@@ -74,7 +83,7 @@ class Trial:
 
     mode: Mode = "live"
     share: float = 0.0
-    policy: Policy = "default_arm"
+    policy: Policy | ControlSession = "default_arm"
     planned_rounds: int = 100_000
     guard: Guard = "off"
     since: int = 0
@@ -88,7 +97,13 @@ class Trial:
         """Return the session's setting `holdout`, or None."""
         if not self.share:
             return None
-        return {name: getattr(self, name) for name in ("share", "policy", "planned_rounds")}
+        policy = self.policy if self.control is None else {"session": self.control["session"]}
+        return {"share": self.share, "policy": policy, "planned_rounds": self.planned_rounds}
+
+    @property
+    def control(self) -> ControlSession | None:
+        """The session whose agent control plays, or None."""
+        return self.policy if isinstance(self.policy, dict) else None
 
     def is_control(self, seed: int, trajectory: str, round: int, horizon: int) -> bool:
         """Return whether a round falls to control.
@@ -128,7 +143,7 @@ class Trial:
         n_arms : int
             0 in a round without action.
         forced, default : int or None
-            The arms that the request names.
+            The arm that the request forces, and the one that control plays unless it draws one.
         """
         if forced is not None or self.mode == "shadow":
             return Play("caller", forced)
@@ -138,7 +153,7 @@ class Trial:
             if not self.share or not self.is_control(draw.seed, *place):
                 return Play("agent")
             by = "control"
-        if not n_arms or self.policy == "default_arm":
+        if not n_arms or self.policy != "uniform":
             return Play(by, default)
         return Play(by, draw.below(n_arms, "control"), 1.0 / n_arms)
 
@@ -201,7 +216,7 @@ class StoredTrial(TypedDict):
 
     mode: Mode
     share: Annotated[float, Field(ge=0, lt=1)]
-    policy: Policy
+    policy: Policy | ControlSession
     planned_rounds: PlannedRounds
     guard: NotRequired[Guard]
     since: NotRequired[Count]

@@ -59,11 +59,17 @@ class ItemAnswer(TypedDict):
     problem: NotRequired[ProblemAnswer]
 
 
+class ControlAnswer(TypedDict):
+    """The session whose agent control plays, by its id."""
+
+    session: str
+
+
 class HoldoutAnswer(TypedDict):
     """The share of trajectories in control, and what is played there."""
 
     share: float
-    policy: Literal["default_arm", "uniform"]
+    policy: Literal["default_arm", "uniform"] | ControlAnswer
     planned_rounds: int
 
 

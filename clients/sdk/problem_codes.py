@@ -19,6 +19,7 @@ ProblemCode = Literal[
     "body_timeout",
     "archived",
     "session_conflict",
+    "in_use",
     "key_not_in_use",
     "limit_reached",
     "event_conflict",

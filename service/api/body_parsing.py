@@ -25,7 +25,7 @@ from service.api.request_bodies import (
     RankBody,
     RewardsBody,
 )
-from service.api.session_bodies import SessionBody, SessionCopy, SessionPatch
+from service.api.session_bodies import POLICY_TAGS, SessionBody, SessionCopy, SessionPatch
 from service.field_types import field_name
 from service.problems import Problem, ProblemCode
 
@@ -184,7 +184,8 @@ def _problem(error: ValidationError, body: bytes) -> Problem:
 
 
 def _field(location: tuple[int | str, ...]) -> str:
-    return field_name(tuple(part for part in location if part not in TAGS)) or "body"
+    tags = (*TAGS, *POLICY_TAGS)
+    return field_name(tuple(part for part in location if part not in tags)) or "body"
 
 
 SESSION = BodyParser(SessionBody)

@@ -5,11 +5,17 @@ from pydantic import BaseModel
 from service.trial import Policy
 
 
+class ControlAnswer(BaseModel):
+    """The session whose agent control plays, by its id."""
+
+    session: str
+
+
 class HoldoutAnswer(BaseModel):
     """The share of trajectories in control, and what is played there."""
 
     share: float
-    policy: Policy
+    policy: Policy | ControlAnswer
     planned_rounds: int
 
 

@@ -4,8 +4,10 @@ from typing import Annotated, Any, Literal, Required
 
 from pydantic import (
     ConfigDict,
+    Discriminator,
     FailFast,
     Field,
+    Tag,
     with_config,
 )
 from typing_extensions import TypedDict
@@ -17,6 +19,7 @@ from service.field_types import (
     Dim,
     Feature,
     Horizon,
+    Key,
     Name,
     Number,
     Refit,
@@ -46,13 +49,27 @@ def _describe_session(schema: dict[str, Any]) -> None:
 
 
 @with_config(STRICT)
+class ControlBody(TypedDict):
+    """The session whose agent control plays."""
+
+    session: Annotated[Key, Field(description="name or id of a session with the same dim")]
+
+
+WORD_TAG, CONTROL_TAG = POLICY_TAGS = ("<word>", "<control>")
+
+
+@with_config(STRICT)
 class HoldoutBody(TypedDict, total=False):
     """A share of trajectories that a control policy plays, to measure what the agent adds."""
 
     share: Required[Share]
     policy: Annotated[
-        Policy,
-        Field(description="what control plays: the request's default_arm, or any arm uniformly"),
+        Annotated[Policy, Tag(WORD_TAG)] | Annotated[ControlBody, Tag(CONTROL_TAG)],
+        Discriminator(lambda given: CONTROL_TAG if isinstance(given, dict) else WORD_TAG),
+        Field(
+            description="what control plays: the request's default_arm, any arm uniformly, or the "
+            "arm that another session's estimate scores best"
+        ),
     ]
     planned_rounds: PlannedRounds
     guard: Annotated[

@@ -9,6 +9,7 @@ from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
 from service.agent_cache import Agents
 from service.commands.contexts import are_few, arms_of, numbers_of
+from service.commands.control import control_arm
 from service.commands.hidden_write import refuse_erasing
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.reward_rounds import Reward
@@ -91,6 +92,7 @@ class Decide(Command[Taken | Blocked]):
             and not (session.keep_contexts and self._n_numbers(session) > FEW_NUMBERS)
             and (not self.rewards or are_brief(uow, session, self.rewards))
             and (uow.can_read or self.agents.has(session))
+            and (uow.can_read or trial_of(session.trial).control is None)
         )
 
     def _n_numbers(self, session: SessionRow) -> int:
@@ -119,7 +121,10 @@ class Decide(Command[Taken | Blocked]):
         forced = arm_index(self.forced_arm, arm_ids, "forced_arm")
         default = arm_index(self.default_arm, arm_ids, "default_arm")
         if session.trial is not None and contexts is not None:
-            trial_of(session.trial).refuse_missing(forced, default)
+            trial = trial_of(session.trial)
+            if trial.control is not None:  # in both groups: else a share alone would be refused
+                default = self._control_arm(uow, session, trial.control["session"])
+            trial.refuse_missing(forced, default)
         if self.rewards:
             planned: list[PlannedReward] = plan_rewards(uow, session, self.rewards, "rewards")
             apply_rewards(uow, session, planned, self.agents)
@@ -130,6 +135,12 @@ class Decide(Command[Taken | Blocked]):
             session.names = names
             uow.save(session)
         return Taken(self.take(uow, session, contexts, arm_ids, forced, default), True)
+
+    def _control_arm(self, uow: UnitOfWork, session: SessionRow, control: str) -> int:
+        assert self.contexts is not None
+        round = uow.trajectory((*self.key, self.trajectory)).n_rounds + 1
+        draw = Draw(session.seed, self.trajectory, round)
+        return control_arm(uow, self.agents, (self.key[0], control), self.contexts, draw)
 
     def _again(self, known: DecisionRow) -> Taken:
         if known.digest != self.digest:

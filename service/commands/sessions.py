@@ -11,6 +11,7 @@ from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.randomness import SEED_LIMIT
 from service.agent_cache import build_agent
 from service.commands.audit import note
+from service.commands.control import located_control, refuse_if_control
 from service.commands.hidden_write import refuse_appending
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
@@ -114,6 +115,10 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
     def _session(self, uow: UnitOfWork, request: str) -> SessionRow:
         asked = self.request
         check_modes(asked)
+        holdout = asked.get("holdout")
+        if holdout is not None and isinstance(holdout["policy"], dict):
+            control = located_control(uow, self.tenant, asked["dim"], holdout["policy"])
+            holdout = {**holdout, "policy": control}
         seed, default = asked["seed"], asked["default_reward"]
         return SessionRow(
             tenant=self.tenant,
@@ -132,7 +137,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             created_at=uow.now,
             created_as=asked["name"],
             names=first_names(asked),
-            trial=new_trial(asked.get("mode", "live"), asked.get("holdout")),
+            trial=new_trial(asked.get("mode", "live"), holdout),
             keep_contexts=asked.get("keep_contexts", False),
         )
 
@@ -145,10 +150,11 @@ class DeleteSession(SessionCommand[None]):
     by: Actor = COMMAND_LINE
 
     def __call__(self, uow: UnitOfWork) -> None:
-        """Delete it; 404 where there is none."""
+        """Delete it; 404 where there is none, 409 where control of another plays its agent."""
         session = uow.session(self.key)
         if session is None:
             raise unknown_session(self.key[1])
+        refuse_if_control(uow, self.key)
         uow.delete_session(session)
         note(uow, session.tenant, self.by, "session_deleted", session.id, name=session.name)
 

@@ -52,6 +52,12 @@ class Reader(HistoryReader, TenantReader):
         row = self._one("session_named", tenant, name)
         return None if row is None else self.session((tenant, row[0]))
 
+    def controlled_by(self, key: SessionKey) -> list[str]:
+        """Return names, or ids, of sessions whose control plays this session's agent; a few."""
+        tenant, id = key
+        found = self._all("controlled_by", tenant, f'%"session":"{id}"%')
+        return [name or other for name, other in found]
+
     def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
         """Return id and creation request of every session created under this name."""
         return [(id, request) for id, request in self._all("created_as", tenant, name)]

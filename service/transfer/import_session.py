@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from service.commands.audit import note
+from service.commands.control import with_located_control
 from service.commands.hidden_write import hide_for, own
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.sessions import find_session
@@ -60,6 +61,7 @@ class BeginImport(Command[tuple[SessionRow, bool]]):
         if known is not None:
             return known, False
         self.limits.refuse_session(uow, self.session)
+        with_located_control(uow, self.session)
         now, mark = uow.now, None if self.session.name is None else self.mark
         while True:  # the same file under another name may come within the id's millisecond
             session = replace(self.session, id=new_id(now, mark))
@@ -147,7 +149,7 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
         Problem
             409 session_conflict: another session has the name.
         """
-        session = replace(self.session)
+        session = with_located_control(uow, replace(self.session))
         own(uow, session.key, self.writer)
         known = imported_before(uow, session, self.mark)
         if known is not None:

@@ -91,6 +91,11 @@ class UnitOfWork(TenantWrites):
             self._fetch(Keys(sessions={key}))
         return self._known.sessions[key]
 
+    def unlocked_session(self, key: SessionKey) -> SessionRow | None:
+        """Return a session that is only read, as this batch has it or else as it is stored."""
+        known = self._known.sessions.get(key)
+        return known if known is not None else self._reader().session(key)
+
     def session_named(self, tenant: str, name: str) -> SessionRow | None:
         """Return the session with this name, locked, or None."""
         found = self.stored.session_named(tenant, name)

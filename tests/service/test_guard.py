@@ -8,6 +8,7 @@ import pytest
 
 from service.commands.change_session import ChangeSession
 from service.problems import Problem
+from service.replay import replay_session
 from service.transfer.file_format import export_session
 from service.trial import trial_of
 from tests.service.service_harness import ServiceHarness
@@ -56,6 +57,7 @@ def test_everybody_plays_the_default_arm_once_lift_lies_below_zero(
         [entry] = [one for one in reader.audit(None, "", 9) if one.action == "guard_tripped"]
         assert (entry.actor, entry.subject) == ("guard", harness.key[1])
         assert reader.guards_tripped() == [("", 1)]
+        assert replay_session(reader, harness.session).differences == []
 
 
 def test_armed_again_it_judges_what_came_since(harness: ServiceHarness, tmp_path: Any) -> None:

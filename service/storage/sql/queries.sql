@@ -194,6 +194,10 @@ left join lift_sums l on l.tenant = s.tenant and l.session_id = s.id
 where s.n_rounds > coalesce(l.decided, 0) or s.n_measurements > coalesce(l.measured, 0)
 order by s.tenant, s.id limit $3
 
+-- name: controlled_by
+select name, id from sessions where tenant = $1 and trial is not null and trial like $2
+order by id limit 3
+
 -- name: guards_tripped
 select tenant, sum(case when trial like '%"guard":"tripped"%' then 1 else 0 end) from sessions
 where trial is not null group by tenant

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
 ARMS = [[1.0, 0.25], [-0.5, 1.0]]
@@ -115,3 +115,35 @@ async def test_control_plays_what_another_session_ranks_first(serve: Serve, best
         assert (await client.delete(path)).status_code == 204
         for body, answer in zip(asked, answers, strict=True):
             assert await client.decide(session, ARMS, **body) == answer
+
+
+async def test_control_plays_another_session_over_http(serve: Serve) -> None:
+    """On either database, alone and in batches with decisions of the session that it plays."""
+    async with serve() as client:
+        champion = await client.create(name="champion", algorithm="lin_ucb")
+        for i in range(20):
+            await client.decide(champion, ARMS, forced_arm=i % 2)
+            await client.reward(champion, round=i + 1, value=float(i % 2))
+        holdout = {"share": 0.5, "policy": {"session": "champion"}}
+        body = {"name": "tested", "algorithm": "uniform", "dim": 2, "horizon": 4}
+        made = await client.post("/v1/sessions", json={**body, "holdout": holdout})
+        again = await client.post("/v1/sessions", json={**body, "holdout": holdout})
+        assert (made.status_code, again.status_code) == (201, 200)
+        session = made.json()["id"]
+        assert made.json()["holdout"]["policy"] == {"session": champion}
+        items = [
+            {"session_id": which, "decision": {"contexts": ARMS, "trajectory": f"u{i}"}}
+            for i in range(20)
+            for which in (session, champion)
+        ]
+        batch = (await client.post("/v1/batch", json={"items": items})).json()["items"]
+        assert {one["status"] for one in batch} == {201}
+        alone = [await client.decide(session, ARMS, trajectory=f"u{i}") for i in range(20)]
+        decided = [one["decision"] for one in batch[::2]] + alone
+        assert {one["arm"] for one in decided if one["played_by"] == "control"} == {1}
+        assert {one["played_by"] for one in decided} == {"agent", "control"}
+        refused = await client.delete(f"/v1/sessions/{champion}")
+        problem(refused, 409, "in_use", "session_id")
+        wrong = {"share": 0.5, "policy": {"session": champion, "arm": 1}}
+        refused = await client.post("/v1/sessions", json={**body, "name": "x", "holdout": wrong})
+        problem(refused, 422, "unknown_field", "holdout.policy.arm")

@@ -1,0 +1,109 @@
+"""Control may play another session's agent: which session that is, and what its agent plays."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from lhb_engine.agents.scores import best_arms
+from lhb_engine.history import Floats
+from lhb_engine.randomness import Draw
+from service.agent_cache import Agents
+from service.commands.contexts import numbers_of
+from service.names import Context
+from service.problems import Problem, ProblemCode
+from service.records import SessionKey, SessionRow
+from service.session_ids import has_form_of_id
+from service.trial import ControlSession, trial_of
+from service.writer.unit_of_work import UnitOfWork
+
+
+def located_control(
+    uow: UnitOfWork, tenant: str, dim: int, asked: Mapping[str, Any]
+) -> ControlSession:
+    """Return the session whose agent control is to play, by id and name.
+
+    Parameters
+    ----------
+    uow : UnitOfWork
+    tenant : str
+    dim : int
+        Of the session that is to have this control.
+    asked : mapping
+        Its member ``session`` is an id or a name; its ``name``, if any, is looked for where there
+        is no such id: ids differ from server to server.
+
+    Raises
+    ------
+    Problem
+        422 bad_option: there is no such session, or its contexts have another length.
+    """
+    wanted = asked["session"]
+    found = uow.session((tenant, wanted)) if has_form_of_id(wanted) else None
+    name = asked.get("name", wanted)
+    if found is None and name is not None and not has_form_of_id(name):
+        found = uow.session_named(tenant, name)
+    if found is None:
+        detail = f"there is no session {name or wanted!r}, whose agent control is to play"
+    elif found.dim != dim:
+        detail = f"contexts of session {wanted!r} have {found.dim} numbers, not {dim}"
+    else:
+        return {"session": found.id, "name": found.name}
+    raise Problem(ProblemCode.BAD_OPTION, detail, "holdout.policy.session")
+
+
+def with_located_control(uow: UnitOfWork, session: SessionRow) -> SessionRow:
+    """Return an imported session with the control that it has here; it must be here before."""
+    trial = trial_of(session.trial)
+    if trial.control is None:
+        return session
+    try:
+        control = located_control(uow, session.tenant, session.dim, trial.control)
+    except Problem as problem:
+        detail = f"{problem.detail}: import that session first, under its name"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "header.session.trial") from None
+    return replace(session, trial=replace(trial, policy=control).dumps())
+
+
+def refuse_if_control(uow: UnitOfWork, key: SessionKey) -> None:
+    """Raise a 409 if another session's control plays this session's agent."""
+    users = uow.stored.controlled_by(key)
+    if users:
+        detail = (
+            f"control of session {users[0]!r} plays this session's agent: delete that one first"
+        )
+        raise Problem(ProblemCode.IN_USE, detail, "session_id")
+
+
+def control_arm(
+    uow: UnitOfWork,
+    agents: Agents,
+    key: SessionKey,
+    contexts: Floats | list[Context],
+    draw: Draw,
+) -> int:
+    """Return the arm that a session's estimate scores best; without an estimate, any arm.
+
+    Parameters
+    ----------
+    uow : UnitOfWork
+    agents : Agents
+    key : tuple
+        The session whose agent plays. It is read, not locked: its rounds do not wait for these.
+    contexts : (K, dim) array or list of dict
+        As the request has them; names become numbers by that session's columns.
+    draw : Draw
+        The round's random numbers, which break ties.
+
+    Raises
+    ------
+    Problem
+        422: these are no contexts for that session.
+    """
+    session = uow.unlocked_session(key)
+    if session is None:
+        detail = f"control plays the agent of session {key[1]!r}, which is gone"
+        raise Problem(ProblemCode.UNKNOWN_SESSION, detail, "holdout.policy.session")
+    numbers, _ = numbers_of(session, contexts)
+    assert numbers is not None
+    best = best_arms(agents.get(uow, session).scores(numbers))
+    return best[0] if len(best) == 1 else best[draw.below(len(best), "control")]

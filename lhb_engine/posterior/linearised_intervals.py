@@ -30,7 +30,6 @@ UNCLEAR = (
 UNCERTAIN = 0.1  # of (7.18): error of the lag weights over their size, squares
 WIDE = 0.3  # radians: beyond this angle the model is not linear enough
 WIDER = 1.1  # for what linearisation and the choice of lags leave out
-WIDER_AUTOCORRELATED = 1.25  # for what the autoregression of the noise leaves out too
 
 
 @dataclass(frozen=True)
@@ -104,26 +103,23 @@ def certainty(
         return refit
     n, m, dim = refit.n_rows, len(refit.lags), rows.contexts.shape[1]
     n_unknown = len(refit.inverse)
-    covariance, basis = refit.variance * refit.inverse, refit.basis
-    doubt = float(np.diag(covariance)[:m][found.inclusion[refit.lags] > POSSIBLE].sum())
-    if doubt > UNCERTAIN * float(refit.weights @ refit.weights):
+    doubt = (refit.variance * np.diag(refit.inverse)[:m])[found.inclusion[refit.lags] > POSSIBLE]
+    if float(doubt.sum()) > UNCERTAIN * float(refit.weights @ refit.weights):
         return "The lag weights are not known well enough yet."
     if refit.drifts():
         return "The rewards drift in a way that the model does not explain."
-    part, places = np.arange(m, m + dim - 1), np.searchsorted(refit.lags, active)
-    beside = np.arange(m + dim, n_unknown)
-    plain_turn = basis @ covariance[np.ix_(part, part)] @ basis.T
-    robust_turn = basis @ refit.robust(part) @ basis.T
-    wider = WIDER_AUTOCORRELATED if rho else WIDER
-    quantile = wider * float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
-    total = float(np.trace(plain_turn))
-    ratio = max(1.0, float(np.trace(robust_turn)) / total) if total > 0 else 1.0
+    places, turn = np.searchsorted(refit.lags, active), slice(0, dim - 1)
+    of = np.concatenate([np.arange(m, m + dim - 1), places, np.arange(m + dim, n_unknown)])
+    covariances = [refit.by_frequency(of)] if rho else [refit.plain(of), refit.robust(of)]
+    turns = [refit.basis @ one[turn, turn] @ refit.basis.T for one in covariances]
+    quantile = WIDER * float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
+    total = float(np.trace(turns[0]))
+    ratio = max(float(np.trace(one)) for one in turns) / total if total > 0 else 1.0
     angle = float(np.sqrt(total * ratio))
     if angle > WIDE:
         return "The direction is not known well enough yet."
-    turned = np.sqrt(np.maximum(0.0, np.maximum(np.diag(plain_turn), np.diag(robust_turn))))
-    linear = np.concatenate([places, beside])
-    errors = np.sqrt(np.maximum(np.diag(covariance)[linear], np.diag(refit.robust(linear))))
+    turned = np.sqrt(np.max([np.maximum(np.diag(one), 0.0) for one in turns], axis=0))
+    errors = np.sqrt(np.max([np.diag(one) for one in covariances], axis=0))[dim - 1 :]
     error, effect_error = errors[: len(places)], errors[len(places) :]
     active_weights = refit.weights[places]
     weights = _around(active_weights, quantile * error)
@@ -132,7 +128,7 @@ def certainty(
     weights[np.abs(active_weights) < CLEAR * error] = np.nan
     return Certainty(
         angle=angle,
-        angle_95=_bound(plain_turn * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
+        angle_95=_bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
         theta=np.clip(_around(found.theta, quantile * turned), -1.0, 1.0),
         lags=active,
         lag_weights=weights,

@@ -16,6 +16,8 @@ CONDITION = 1e10  # of the scaled normal equations
 DRIFT_ROWS, DRIFT_CHANCE = 25, 0.01  # of (7.19)
 STEPS = 4
 SHIFTS = 2  # rounds over which errors may be correlated in the robust covariance
+LEVERAGE = 0.95  # a frequency of more counts as one of so much
+BLOCK = 32  # columns that are transformed at once
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,10 @@ class RankOneRefit:
         variance = square / max(n_rows - jacobian.shape[1], 1)
         return cls(lags, weights, effects, basis, jacobian, inverse, errors, variance, n_rows)
 
+    def plain(self, of: Ints) -> Floats:
+        """Return the covariance (5.9) of some of the unknowns, (len(of), len(of))."""
+        return np.asarray(self.variance * self.inverse[np.ix_(of, of)])
+
     def robust(self, of: Ints) -> Floats:
         """Return a covariance that allows errors to be correlated over two rounds (Newey-West).
 
@@ -117,6 +123,26 @@ class RankOneRefit:
             out += (1.0 - shift / (SHIFTS + 1)) * (cross + cross.T)
         n, p = self.n_rows, self.jacobian.shape[1]
         return np.asarray(out * (n / len(self.errors)) * (n / (n - p)))
+
+    def by_frequency(self, of: Ints) -> Floats:
+        """Return a covariance that allows errors of any spectrum, by (7.25).
+
+        It is that of some of the unknowns, (len(of), len(of)).
+        """
+        n, p = self.jacobian.shape
+        half, leverage = np.linalg.cholesky(self.inverse), np.zeros(n // 2 + 1)
+        for first in range(0, p, BLOCK):
+            columns = np.fft.rfft(self.jacobian @ half[:, first : first + BLOCK], axis=0)
+            leverage += np.sum(np.abs(columns) ** 2, axis=1) / n
+        both = np.full(n // 2 + 1, 2.0)  # a frequency and its negative
+        both[0] = 1.0
+        if n % 2 == 0:
+            both[-1] = 1.0
+        size = np.abs(np.fft.rfft(self.errors)) / (1.0 - np.minimum(leverage, LEVERAGE)) / n
+        moved = np.fft.rfft(self.jacobian @ self.inverse[:, of], axis=0)
+        moved *= (np.sqrt(both) * size)[:, None]
+        out = moved.real.T @ moved.real + moved.imag.T @ moved.imag
+        return np.asarray(out * (self.n_rows / n))
 
     def drifts(self) -> bool:
         """Whether means of the errors over 25 rows vary more than noise would, by (7.19)."""

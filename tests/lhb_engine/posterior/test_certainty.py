@@ -1,5 +1,7 @@
 """What an estimate says of its own error is true, or is not said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,29 @@ def test_the_true_direction_is_within_the_angle_that_is_said(noise):
     assert np.median(sizes) > 0.25  # nor is it said to be far off
     true, angle = np.sqrt(np.mean(np.square(angles), axis=0))
     assert 0.7 < true / angle < 1.4  # 40 angles in two dimensions: known to 8%
+
+
+def test_beside_a_season_the_angle_is_about_as_large_as_is_said():
+    """A sine that nobody told of: what is left of it is no white noise (docs/model.md (7.25))."""
+    season = 2.0 * np.sin(np.arange(300) * np.pi / 12)
+    angles, covered = [], []
+    for seed in range(40):
+        past = history(n=300, noise=0.1, seed=seed)
+        (part,) = past.trajectories.values()
+        measured = replace(part.measurements, value=part.measurements.value + season)
+        past = replace(past, trajectories={"0": replace(part, measurements=measured)})
+        estimate = fit(past)
+        said = estimate.diagnostics
+        assert said["autocorrelation"] > 0.8
+        if said["angle"] is None:
+            continue
+        off = float(np.arccos(np.clip(estimate.theta @ THETA, -1.0, 1.0)))
+        angles.append((off, said["angle"]))
+        covered.append(off <= said["angle_95"])
+    assert len(angles) >= 20
+    true, angle = np.sqrt(np.mean(np.square(angles), axis=0))
+    assert 0.75 < angle / true < 1.35
+    assert np.mean(covered) >= 0.9
 
 
 def test_nothing_is_said_where_the_active_lags_are_not_known():

@@ -13,6 +13,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.posterior.linearised_intervals import Certainty, certainty
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
+from lhb_engine.posterior.rank_one_refit import RankOneRefit
 from tests.lhb_engine.played_histories import DIM, HORIZON, KINDS, LAG_WEIGHTS, THETA, history
 
 ACTIVE = np.array([2, 7])
@@ -159,11 +160,12 @@ def test_lags_that_may_be_active_do_not_change_what_is_said():
     assert np.abs(known[0] - known[1]).max() > 0.01
 
 
-def test_rows_and_their_moments_say_the_same():
+@pytest.mark.parametrize("rho", [0.0, 0.5])
+def test_rows_and_their_moments_say_the_same(rho):
     rows = rows_with(0.0)
     found = rank_one_posterior(rows, [1, 2])
-    here = certainty(rows, found, ACTIVE, 0.0)
-    there = certainty(rows, found, ACTIVE, 0.0, past=session_moments(rows).whitened(0.0))
+    here = certainty(rows, found, ACTIVE, rho)
+    there = certainty(rows, found, ACTIVE, rho, past=session_moments(rows).whitened(0.0))
     np.testing.assert_allclose(here.lag_weights, there.lag_weights, rtol=1e-8)
     np.testing.assert_allclose(here.theta, there.theta, rtol=1e-8)
 
@@ -177,14 +179,25 @@ def test_units_keep_a_weight_without_an_interval():
     assert Units(4.0, 2.0).restore(replace(estimate, intervals=nothing)).intervals == nothing
 
 
-def test_autocorrelated_noise_widens_what_is_said():
-    rows = rows_with(0.0)
+def test_where_noise_is_autocorrelated_the_spectrum_of_the_errors_counts():
+    """What is left of a season is not counted as white noise (docs/model.md (7.25))."""
+    rows = rows_with(0.5 * np.sin(np.arange(400) * np.pi / 4))
     found = rank_one_posterior(rows, [1, 2])
     found = replace(found, inclusion=np.maximum(found.inclusion, 0.06))  # all are refitted in both
-    plain, wider = certainty(rows, found, ACTIVE, 0.0), certainty(rows, found, ACTIVE, 0.5)
-    assert wider.angle_95 / plain.angle_95 == pytest.approx(1.25 / 1.1)
+    refit = RankOneRefit.of(rows, found.theta, found.weights, np.arange(HORIZON))
+    white, swinging = certainty(rows, found, ACTIVE, 0.0), certainty(rows, found, ACTIVE, 0.5)
+    turn = np.arange(HORIZON, HORIZON + DIM - 1)
+    assert swinging.angle == pytest.approx(np.sqrt(np.trace(refit.by_frequency(turn))))
+    assert white.angle >= np.sqrt(np.trace(refit.plain(turn)))
+    assert swinging.angle < 0.8 * white.angle
     # three dimensions: theta's error has two, so 95% are within sqrt(6) / sqrt(2) of its size
-    assert plain.angle_95 / plain.angle == pytest.approx(1.1 * np.sqrt(3.0), rel=0.02)
+    assert white.angle_95 / white.angle == pytest.approx(1.1 * np.sqrt(3.0), rel=0.02)
+    for said, error in ((swinging, refit.by_frequency(ACTIVE)), (white, refit.plain(ACTIVE))):
+        half = (said.lag_weights[:, 1] - said.lag_weights[:, 0]) / 2
+        assert (half >= 1.1 * 1.966 * np.sqrt(np.diag(error)) * (1 - 1e-3)).all()
+    low, high = swinging.lag_weights.T
+    error = np.sqrt(np.diag(refit.by_frequency(ACTIVE)))
+    np.testing.assert_allclose((high - low) / 2, 1.1 * 1.966 * error, rtol=1e-3)
 
 
 def test_an_estimate_without_intervals_says_why():

@@ -17,6 +17,7 @@ from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.thompson_sampling import candidates
+from lhb_engine.posterior.walking_level import less_level, level_gain
 
 if TYPE_CHECKING:
     from lhb_engine.agents.anytime import Anytime
@@ -99,9 +100,11 @@ class AnytimeFit:
         if checked.get("alarm") and self._explains(found, rho):
             checked["alarm"] = False
         if checked.get("alarm"):
-            first = self._look_back(first)
+            level = level_gain(self.prediction, self.rows) if self.prediction else None
+            whole, first = first, self._look_back(first, level)
             part = self._part(first)
             found, rho = self._posterior(part.data)
+            checked["alarm"] = level is None or first > whole
         if first > window.first:
             covered |= {"n_rows": part.data.n_rows, "first_round": first}
             checked["since_round"] = first
@@ -188,17 +191,23 @@ class AnytimeFit:
         squares = self._squares(found, rho)[later]
         return bool(squares.mean() <= alarm_limit(len(squares)) * self.prediction.noise**2)
 
-    def _squares(self, found: Posterior, rho: float) -> Floats:
-        """Return the squares of the one-step prediction errors, (n_places,)."""
+    def _squares(self, found: Posterior, rho: float, level: float | None = None) -> Floats:
+        """Return the squares of the one-step prediction errors, (n_places,).
+
+        With `level` they are those about a level of that gain, which follows them.
+        """
         left = residuals(self.rows, found.theta, found.weights, found.effects)
+        if level is not None:
+            return np.asarray(less_level(self.rows, left, level) ** 2)
         return np.asarray(innovations(self.rows, left, rho) ** 2)
 
-    def _look_back(self, first: int) -> int:
+    def _look_back(self, first: int, level: float | None = None) -> int:
         """Return the first round that fits use after an alarm.
 
         The later half of the rows since the installed fit is held out. Fits on all earlier rows,
         and on the latest half, quarter, ... of them, are compared by their errors on the held-out
-        rows. A shorter window must be better by a standard error.
+        rows, and where a level explains these, about that level. A shorter window must be better
+        by a standard error.
         """
         cut, parts = self._earlier_parts(first)
         later = np.flatnonzero(self.rows.number > cut)
@@ -206,7 +215,7 @@ class AnytimeFit:
         least = None
         for start, data in parts.items():
             found, rho = self._posterior(data)
-            squares = self._squares(found, rho)[later]
+            squares = self._squares(found, rho, level)[later]
             if least is not None:
                 gain = least - squares
                 if gain.mean() <= gain.std() / np.sqrt(len(gain)):

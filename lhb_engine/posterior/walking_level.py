@@ -1,0 +1,74 @@
+"""Whether a level that walks explains what looks like a change (docs/model.md (7.26))."""
+
+import numpy as np
+from scipy.signal import lfilter
+from scipy.special import fdtrc
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.history import Floats
+from lhb_engine.posterior.prediction_check import FEWEST, Predictor, alarm_limit
+
+GAINS = (0.05, 0.1, 0.2, 0.4)  # how far the level follows an error
+CHANCE = 1e-3  # of contexts that seem to explain what the level leaves
+
+
+def level_gain(old: Predictor, rows: AlignedRounds) -> float | None:
+    """Return how far a level follows the errors that would explain an estimate's later errors.
+
+    A level explains them if it leaves no more than noise, and contexts do not explain what it
+    leaves: then theta and the lag weights may be what they were. None if no level does.
+
+    Parameters
+    ----------
+    old : Predictor
+        The installed estimate's.
+    rows : AlignedRounds
+        All rows, or the latest.
+    """
+    later = rows.number > old.last_round
+    n, dim = int(later.sum()), len(old.theta)
+    if n < max(FEWEST, 2 * dim):
+        return None
+    errors, contexts = old.residuals(rows), _filtered(old, rows)
+    left = {gain: less_level(rows, errors, gain)[later] for gain in GAINS}
+    gain = min(left, key=lambda one: float(left[one] @ left[one]))
+    rest, beside = left[gain], less_level(rows, contexts, gain)[later]
+    square = float(rest @ rest)
+    if square / n > alarm_limit(n) * old.noise**2:
+        return None
+    unexplained = rest - beside @ np.linalg.lstsq(beside, rest)[0]
+    smallest = float(unexplained @ unexplained)
+    ratio = (square - smallest) / dim / max(smallest / (n - dim), 1e-300)
+    return gain if fdtrc(dim, n - dim, ratio) > CHANCE else None
+
+
+def less_level(rows: AlignedRounds, values: Floats, gain: float) -> Floats:
+    """Return the values of rows less their level, which moves by `gain` times what it was off.
+
+    The level moves from row to row in the order of the session.
+
+    Parameters
+    ----------
+    rows : AlignedRounds
+    values : (n_places, ...) array
+    gain : float
+
+    Returns
+    -------
+    (n_places, ...) array
+        Zero where there is no row.
+    """
+    order = np.flatnonzero(rows.number > 0)
+    order = order[np.argsort(rows.number[order], kind="stable")]
+    out = np.zeros_like(values)
+    out[order] = lfilter([1.0, -1.0], [1.0, gain - 1.0], values[order], axis=0)
+    return out
+
+
+def _filtered(old: Predictor, rows: AlignedRounds) -> Floats:
+    """Return sum_k w_k xi_(t-k) of every place, (n_places, dim)."""
+    out = np.zeros_like(rows.contexts)
+    weights = old.lag_weights[: rows.n_lags]
+    for lag in np.flatnonzero(weights).tolist():
+        out[lag:] += weights[lag] * rows.contexts[: len(out) - lag]
+    return out

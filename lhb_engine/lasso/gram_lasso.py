@@ -49,6 +49,8 @@ class GramLasso:
         X'y / n, centred.
     square, given_square : float
         |y|^2 / n of the centred values, and of the values as given.
+    deviation : float
+        Standard deviation of the centred values.
     n_unpenalised : int
         Rank of the unpenalised columns.
     lambda_max : float
@@ -75,6 +77,9 @@ class GramLasso:
         self.square = max(self.given_square - float(along @ along) / self.n, 0.0)
         if self.square <= ROUNDING * self.given_square:
             self.square = 0.0
+        level = moments.covariate_target[0]
+        level -= moments.covariates[0, self._chosen] @ self._basis @ along
+        self.deviation = float(np.sqrt(max(self.square - (level / self.n) ** 2, 0.0)))
         self._entries = float(np.trace(moments.gram)) / self.n
         largest = float(block_norms(self.correlation).max(initial=0.0))
         rounding = ROUNDING * np.sqrt(self.given_square * self._entries)

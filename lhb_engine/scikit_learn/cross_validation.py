@@ -7,7 +7,8 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.group_lasso import GroupLassoResult
-from lhb_engine.scikit_learn.lagged_group_lasso import LaggedGroupLasso, Rows
+from lhb_engine.scikit_learn.lagged_group_lasso import LaggedGroupLasso
+from lhb_engine.scikit_learn.rounds import Rows
 
 
 class LaggedGroupLassoCV(LaggedGroupLasso):
@@ -45,6 +46,8 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
     >>> int(model.lag_weights_.argmax())
     2
     """
+
+    _takes_chunks = False  # held-out blocks need rows
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class LaggedGroupLassoCV(LaggedGroupLasso):
         self.mse_path_ = np.array(errors).T
         best = int(self.mse_path_.mean(axis=1).argmin())
         results = list(whole.path(self.lams_[: best + 1].tolist(), tol=self.tol))
-        self._install(results[-1], float(self.lams_[best]), rows)
+        self._install_rows(results[-1], float(self.lams_[best]), rows)
         return self
 
     def _errors(self, rows: Rows, held: Ints) -> list[float]:

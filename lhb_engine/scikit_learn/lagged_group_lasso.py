@@ -1,32 +1,25 @@
 """`LaggedGroupLasso`: regression on few lags of the features; rows are rounds in order."""
 
+import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from scipy.stats import norm, t
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import validate_data
 
-from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.block_norms import block_norms
 from lhb_engine.lasso.group_lasso import GroupLasso, GroupLassoResult
 from lhb_engine.lasso.rank_one import rank_one
-from lhb_engine.lasso.regularization import noise_adaptive
-from lhb_engine.lasso.standard_errors import least_squares_refit
+from lhb_engine.lasso.regularization import noise_adaptive, noise_adaptive_of_moments
+from lhb_engine.lasso.standard_errors import gram_refit, least_squares_refit
+from lhb_engine.scikit_learn.chunk_sums import ChunkSums
+from lhb_engine.scikit_learn.lagged_prediction import LaggedPrediction
+from lhb_engine.scikit_learn.rounds import Rounds, Rows, Spread, checked_lengths, missing_of
 
 
-class Rows(NamedTuple):
-    """The rows of a fit: scaled lagged design, values, unlagged columns, feature scales."""
-
-    design: LaggedDesign
-    y: Floats
-    controls: Floats
-    scale: Floats
-
-
-class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class LaggedGroupLasso(LaggedPrediction):
     """y_t = sum_k <x_{t-k}, phi_k> + <z_t, b> + intercept, with few nonzero lags phi_k.
 
     Rows are consecutive rounds; shuffled rows are another problem. Where the model
@@ -84,6 +77,9 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     array([ 0.6,  0. , -0.8])
     """
 
+    _takes_chunks = True
+    _settings: tuple[Any, ...]  # parameters with which `partial_fit` began
+
     def __init__(
         self,
         n_lags: int = 10,
@@ -112,175 +108,157 @@ class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : (n_rounds, n_features) array
         y : (n_rounds,) array
+            NaN where missing.
         lengths : sequence of int, optional
             Rounds of each trajectory, in the order of the rows; by default all rows are one.
 
         Raises
         ------
         ValueError
-            Bad input or parameters, or fewer than two rows whose lags are all known.
+            Bad input or parameters, or fewer than two rows whose lags and reward are known.
         """
         rows = self._rows(X, y, lengths)
         lasso = self._lasso(rows)
-        if self.lam is not None:
-            lam = used = self.lam
-        else:
+        lam = self.lam
+        if lam is None:
+            intercept, controls = self.fit_intercept, rows.controls
             lam = noise_adaptive(
-                rows.design,
-                rows.y,
-                fit_intercept=self.fit_intercept,
-                controls=rows.controls,
+                rows.design, rows.y, fit_intercept=intercept, controls=controls
             ).lam
-            used = lam if lam > 0 else 1.0  # constant y has no noise; any lam gives zero
-        self._install(lasso.solve(used, tol=self.tol), lam, rows)
+        self._install_rows(lasso.solve(self._solved(lam), tol=self.tol), lam, rows)
         return self
 
-    def predict(self, X: Any, past: Any = None) -> Floats:
-        """Predict the rewards of consecutive rounds.
+    @available_if(lambda self: self._takes_chunks)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, lengths: Any = None, *, goes_on: bool = True) -> Self:
+        """Add rounds to those given before, and fit all of them.
+
+        Time and memory do not depend on how many came before: their moments are kept
+        (docs/model.md (10.1)), 8 (n_lags n_lagged)^2 bytes, and the last n_lags - 1 rounds. The
+        result is that of `fit` on all rounds but for rounding and `tol`. The model is fitted as
+        soon as two rows are known. After `fit`, which keeps no sums, it begins anew and warns.
 
         Parameters
         ----------
-        X : (n_rounds, n_features) array
-        past : (n_past, n_features) array, optional
-            The rows before X. A lag that reaches further back sees the mean row of the fit, or
-            zeros with `zero_start`.
+        X, y, lengths
+            The next rounds, as in `fit`; one is enough.
+        goes_on : bool
+            Whether the first trajectory is the last one of the rounds before, so that its lags
+            reach into these.
 
-        Returns
-        -------
-        (n_rounds,) array
+        Raises
+        ------
+        ValueError
+            Bad input; n_lags, controls, zero_start or fit_intercept that changed. No round is
+            added.
         """
-        X, before = self._checked(X, past)
-        lagged = np.concatenate([before, X[:, self._lagged]])
-        signal = LaggedDesign(lagged, self.n_lags).matvec(self.coef_)[len(before) :]
-        return np.asarray(signal + X[:, list(self.controls)] @ self.control_coef_ + self.intercept_)
+        sums: ChunkSums | None = getattr(self, "_sums", None)
+        if sums is None and self.__sklearn_is_fitted__():
+            warnings.warn("fit keeps no sums: partial_fit begins anew", stacklevel=2)
+        settings = self.n_lags, tuple(self.controls), self.zero_start, self.fit_intercept
+        if sums is not None and settings != self._settings:
+            raise ValueError("partial_fit goes on with the parameters that it began with")
+        rounds = self._rounds(X, y, lengths, 1, sums is None)
+        if sums is None:
+            sums = ChunkSums.begun(rounds, self.n_lags, self.zero_start, self.fit_intercept)
+        sums = sums.with_rounds(rounds, goes_on)
+        if sums.moments.n_rows >= 2:
+            self._install_sums(sums)
+        elif self.__sklearn_is_fitted__():
+            del self.coef_  # of an earlier fit, without these rounds
+        self._sums, self._settings = sums, settings
+        return self
 
-    def predict_interval(
-        self, X: Any, past: Any = None, level: float = 0.95
-    ) -> tuple[Floats, Floats]:
-        """Predict intervals that hold a new reward with probability `level`.
-
-        They add the noise and what lags before the known rows may hold; the errors of the
-        coefficients are not in them. Noise is taken as normal and independent.
-
-        Parameters
-        ----------
-        X, past
-            As in `predict`.
-        level : float
-
-        Returns
-        -------
-        low, high : (n_rounds,) arrays
-        """
-        centre = self.predict(X, past)
-        spread = np.full(len(centre), self.sigma_**2)
-        if not self.zero_start:
-            n_past = 0 if past is None else len(past)
-            unseen = np.einsum("kd,de,ke->k", self.coef_, self._covariance, self.coef_)
-            beyond = np.cumsum(unseen[::-1])[::-1]  # of lags k, k + 1, ...
-            reach = np.arange(1, len(centre) + 1) + n_past
-            inside = reach < self.n_lags
-            spread[inside] += beyond[reach[inside]]
-        half = norm.ppf(0.5 + level / 2) * np.sqrt(spread)
-        return centre - half, centre + half
-
-    def coef_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Confidence intervals of the active lags' coefficients, from the least-squares refit.
-
-        They take the active lags as given: where the lasso selected a borderline lag on the same
-        rewards, they are too narrow.
-
-        Returns
-        -------
-        low, high : (n_lags, n_lagged) arrays
-            NaN for lags that are not active, and where rows are too few.
-        """
-        check_is_fitted(self, "refit_coef_")
-        half = t.ppf(0.5 + level / 2, self._freedom) * self.refit_error_
-        return self.refit_coef_ - half, self.refit_coef_ + half
-
-    def _checked(self, X: Any, past: Any) -> tuple[Floats, Floats]:
-        """X, and the n_lags - 1 rows of lagged features before it."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        missing = np.zeros(len(self._lagged)) if self.zero_start else self._mean
-        known = np.zeros((0, X.shape[1]))
-        if past is not None and len(past):
-            known = check_array(past, dtype=np.float64)
-            if known.shape[1] != X.shape[1]:
-                raise ValueError(f"past must have {X.shape[1]} columns")
-        known = known[max(0, len(known) - (self.n_lags - 1)) :, self._lagged]
-        return X, np.concatenate([np.tile(missing, (self.n_lags - 1 - len(known), 1)), known])
-
-    def _rows(self, X: Any, y: Any, lengths: Any) -> Rows:
-        """Check the input and lay out the rows of the fit."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+    def _rounds(self, X: Any, y: Any, lengths: Any, least: int, is_first: bool = True) -> Rounds:
+        """Check the input."""
+        y, missing = missing_of(y)
+        how = {"dtype": np.float64, "y_numeric": True, "ensure_min_samples": least}
+        X, y = validate_data(self, X, y, reset=is_first, **how)
         y = np.asarray(y, dtype=np.float64)
+        if missing is not None:
+            y = np.where(missing, np.nan, y)
         controls = list(self.controls)
         if len(set(controls)) < len(controls) or not set(controls) < set(range(X.shape[1])):
             raise ValueError("controls must be some of X's columns, each once, and not all of them")
         self._lagged = [i for i in range(X.shape[1]) if i not in controls]
-        lagged = X[:, self._lagged]
-        lengths = _lengths(lengths, len(X))
-        design = LaggedDesign(np.split(lagged, np.cumsum(lengths)[:-1]), self.n_lags)
-        if not self.zero_start:
-            place = np.concatenate([np.arange(n) for n in lengths])
-            used = np.flatnonzero(place >= self.n_lags - 1)
-            if len(used) < 2:
-                raise ValueError(
-                    f"{len(used)} rows have all {self.n_lags} lags; a fit needs 2 "
-                    "(zero_start=True takes x as 0 before the first row)"
-                )
-            design, y, X = design.select(used), y[used], X[used]
-        scale = np.ones(lagged.shape[1])
-        if self.standardize:
-            spread = lagged.std(axis=0) if self.fit_intercept else np.sqrt((lagged**2).mean(axis=0))
-            # a constant feature has no spread but rounding
-            flat = spread <= 1e-12 * np.abs(lagged).max(axis=0)
-            scale = np.where(flat, 1.0, spread)
-        self._mean = lagged.mean(axis=0)
-        self._covariance = np.atleast_2d(np.cov(lagged, rowvar=False, bias=True))
-        return Rows(design.scaled(1.0 / scale), y, X[:, controls], scale)
+        return Rounds(X[:, self._lagged], X[:, controls], y, checked_lengths(lengths, len(X)))
+
+    def _rows(self, X: Any, y: Any, lengths: Any) -> Rows:
+        """Check the input and lay out the rows of the fit."""
+        rounds = self._rounds(X, y, lengths, 2)
+        rows = rounds.rows(self.n_lags, self.zero_start)
+        if len(rows.y) < 2:
+            raise ValueError(
+                f"{len(rows.y)} rows have a reward and all {self.n_lags} lags; a fit needs 2 "
+                "(zero_start=True takes x as 0 before the first row)"
+            )
+        spread = Spread.of(rounds.lagged)
+        self._mean, self._covariance = spread.mean, spread.covariance
+        scale = self._scale(spread)
+        return rows._replace(design=rows.design.scaled(1.0 / scale), scale=scale)
+
+    def _scale(self, spread: Spread) -> Floats:
+        """Return what each lagged feature is divided by."""
+        if not self.standardize:
+            return np.ones(len(spread.mean))
+        return spread.scale(self.fit_intercept)
 
     def _lasso(self, rows: Rows) -> GroupLasso:
         return GroupLasso(
             rows.design, rows.y, fit_intercept=self.fit_intercept, controls=rows.controls
         )
 
-    def _install(self, result: GroupLassoResult, lam: float, rows: Rows) -> None:
-        """Set the fitted attributes."""
-        self.coef_ = result.phi / rows.scale
-        self.control_coef_ = result.controls
+    def _solved(self, lam: float) -> float:
+        """Return what is solved for: constant y has no noise, and any lam gives zero."""
+        return 1.0 if self.lam is None and lam <= 0 else lam
+
+    def _install_rows(self, result: GroupLassoResult, lam: float, rows: Rows) -> None:
+        """Set the fitted attributes from rows."""
+        residual = rows.y - rows.design.matvec(result.phi) - rows.controls @ result.controls
+        residual -= result.intercept * rows.design.intercept
         self.intercept_ = result.intercept
+        self._install(result, lam, rows.scale, len(rows.y), float(residual @ residual))
+        if self.standard_errors:
+            active = np.flatnonzero(block_norms(result.phi))
+            refit = least_squares_refit(
+                rows.design, rows.y, active, self.fit_intercept, rows.controls
+            )
+            self._install_refit(active, refit, rows.scale)
+        if hasattr(self, "_sums"):
+            del self._sums
+
+    def _install_sums(self, sums: ChunkSums) -> None:
+        """Fit moments, and set the fitted attributes."""
+        scale = self._scale(sums.spread)
+        lasso = sums.lasso(scale)
+        lam = noise_adaptive_of_moments(lasso).lam if self.lam is None else self.lam
+        result = lasso.solve(self._solved(lam), tol=self.tol)
+        self._mean, self._covariance = sums.spread.mean, sums.spread.covariance
+        self._install(result, lam, scale, lasso.n, lasso.residual_square(result.phi))
+        self.intercept_ = sums.intercept(result.intercept, self.coef_, result.controls)
+        if self.standard_errors:
+            active = np.flatnonzero(block_norms(result.phi))
+            self._install_refit(active, gram_refit(lasso, active), scale)
+
+    def _install(
+        self, result: GroupLassoResult, lam: float, scale: Floats, n_rows: int, square: float
+    ) -> None:
+        """Set the fitted attributes but the intercept; `square` is the sum of squared residuals."""
+        self.coef_ = result.phi / scale
+        self.control_coef_ = result.controls
         self.lam_ = lam
         self.dual_gap_ = result.gap
         self.n_iter_ = max(1, result.n_iterations)
-        self.n_rows_ = rows.design.n_rows
+        self.n_rows_ = n_rows
         found = rank_one(self.coef_)
-        self.theta_ = np.zeros(len(rows.scale)) if found is None else found.theta
+        self.theta_ = np.zeros(len(scale)) if found is None else found.theta
         self.lag_weights_ = np.zeros(self.n_lags) if found is None else found.weights
-        residual = rows.y - rows.design.matvec(result.phi) - rows.controls @ result.controls
-        residual -= result.intercept * rows.design.intercept
-        n_fitted = np.count_nonzero(result.phi) + len(self.controls) + self.fit_intercept
-        freedom = self.n_rows_ - n_fitted
-        self.sigma_ = float(np.sqrt(residual @ residual / freedom)) if freedom > 0 else np.inf
-        if self.standard_errors:
-            active = np.flatnonzero(block_norms(result.phi))
-            coef, error, self._freedom = least_squares_refit(
-                rows.design, rows.y, active, self.fit_intercept, rows.controls
-            )
-            self.refit_coef_, self.refit_error_ = np.full((2, *self.coef_.shape), np.nan)
-            self.refit_coef_[active] = coef / rows.scale
-            self.refit_error_[active] = error / rows.scale
+        freedom = n_rows - np.count_nonzero(result.phi) - len(self.controls) - self.fit_intercept
+        self.sigma_ = float(np.sqrt(square / freedom)) if freedom > 0 else np.inf
 
-
-def _lengths(lengths: Any, n_rows: int) -> Ints:
-    """Check trajectory lengths; None is one trajectory."""
-    if lengths is None:
-        return np.array([n_rows])
-    lengths = np.asarray(lengths)
-    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any():
-        raise ValueError("lengths must be whole numbers, one for each trajectory")
-    if lengths.sum() != n_rows:
-        raise ValueError("lengths must sum to the number of rows")
-    return np.asarray(lengths, dtype=np.int64)
+    def _install_refit(
+        self, active: Ints, refit: tuple[Floats, Floats, int], scale: Floats
+    ) -> None:
+        coef, error, self._freedom = refit
+        self.refit_coef_, self.refit_error_ = np.full((2, *self.coef_.shape), np.nan)
+        self.refit_coef_[active] = coef / scale
+        self.refit_error_[active] = error / scale

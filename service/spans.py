@@ -3,6 +3,9 @@
 FastAPI's own spans are off: the hot routes bypass FastAPI, and its records of exceptions hold what
 clients sent. A span here says what a log line may say: ids, names, counts, times, and no key,
 context or reward.
+
+The sampler is asked before a span is made, with the trace id that the span would have.
+OpenTelemetry itself makes ids, an object and contexts for spans that nobody will see.
 """
 
 import logging
@@ -11,16 +14,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextvars import ContextVar, Token
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import structlog
-from opentelemetry import context, trace
+from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import Scope
@@ -33,6 +39,7 @@ from service.writer.group_commit import GroupCommit
 
 LAST_SECONDS = 3.0  # for the spans that are left when a program stops
 NOBODY = Context()  # of a span that belongs to no request
+ASKED: ContextVar[Span | None] = ContextVar("ASKED", default=None)  # the present request's span
 log = structlog.get_logger()
 
 
@@ -40,7 +47,23 @@ class RequestSpan(NamedTuple):
     """The span of a request that is being answered."""
 
     span: Span
-    token: Any  # of the context that was current before
+    token: Token[Span | None]  # of what was asked before
+
+
+class TraceIds(RandomIdGenerator):
+    """Gives a new trace the id that the sampler was asked about."""
+
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def draw(self) -> int:
+        """Return a random id, which the next trace gets."""
+        self._drawn = super().generate_trace_id()
+        return self._drawn
+
+    def generate_trace_id(self) -> int:
+        """Return the id that was drawn last."""
+        return self._drawn
 
 
 class Tracing:
@@ -61,41 +84,49 @@ class Tracing:
             about["service.name"] = "lhb"
         _log_losses()
         self._exporter = OTLPSpanExporter()
-        self._provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
+        self._ids = TraceIds()
+        self._provider = TracerProvider(
+            resource=Resource.create(about), id_generator=self._ids, shutdown_on_exit=False
+        )
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("lhb", version(DISTRIBUTION))
         self._traceparent = TraceContextTextMapPropagator()
         self._submitted: deque[tuple[int, SpanContext | None]] = deque()
 
-    def begin(self, scope: Scope) -> RequestSpan:
-        """Begin the span of a request, in the trace that its traceparent names; set its ids."""
-        parent = self._traceparent.extract(trace_of(scope), NOBODY)
-        span = self._tracer.start_span(scope["method"], parent, kind=SpanKind.SERVER)
+    def begin(self, scope: Scope) -> RequestSpan | None:
+        """Begin the span of a request, in the trace that its traceparent names; set its ids.
+
+        None if the sampler leaves it out; its log line then has the caller's traceparent alone.
+        """
+        given = trace_of(scope)
+        parent = self._traceparent.extract(given, NOBODY) if given else NOBODY
+        span = self._start(scope["method"], parent, kind=SpanKind.SERVER)
+        if span is None:
+            return None
         scope["lhb.trace"] = _ids(span)
-        return RequestSpan(span, context.attach(trace.set_span_in_context(span, NOBODY)))
+        return RequestSpan(span, ASKED.set(span))
 
     def end(self, begun: RequestSpan, scope: Scope, status: int) -> None:
         """End the span of a request with what is known now: route, tenant, key and answer."""
         span, token = begun
-        context.detach(token)
-        if span.is_recording():
-            route, access = route_of(scope), scope.get("lhb.access")
-            problem = scope.get("lhb.problem")
-            said = {
-                "http.request.method": scope["method"],
-                "http.route": route,
-                "http.response.status_code": status,
-                "url.path": shown_path(scope["path"]),
-                "url.scheme": scope.get("scheme", "http"),
-                "lhb.request_id": scope["lhb.request_id"],
-                "lhb.tenant": scope.get("lhb.tenant"),
-                "lhb.key": access and access.key_id,
-                "lhb.problem": problem and problem.code.value,
-            }
-            span.update_name(f"{scope['method']} {route}")
-            span.set_attributes({name: value for name, value in said.items() if value is not None})
-            if status >= 500:
-                span.set_status(StatusCode.ERROR)
+        ASKED.reset(token)
+        route, access = route_of(scope), scope.get("lhb.access")
+        problem = scope.get("lhb.problem")
+        said = {
+            "http.request.method": scope["method"],
+            "http.route": route,
+            "http.response.status_code": status,
+            "url.path": shown_path(scope["path"]),
+            "url.scheme": scope.get("scheme", "http"),
+            "lhb.request_id": scope["lhb.request_id"],
+            "lhb.tenant": scope.get("lhb.tenant"),
+            "lhb.key": access and access.key_id,
+            "lhb.problem": problem and problem.code.value,
+        }
+        span.update_name(f"{scope['method']} {route}")
+        span.set_attributes({name: value for name, value in said.items() if value is not None})
+        if status >= 500:
+            span.set_status(StatusCode.ERROR)
         span.end()
 
     def follow_writer(self, writer: GroupCommit) -> None:
@@ -124,10 +155,11 @@ class Tracing:
 
         A fit inherits the context of a request that is over, and is not that request's own.
         """
-        asked = trace.get_current_span()
-        self._submitted.append(
-            (n_commands, asked.get_span_context() if asked.is_recording() else None)
-        )
+        asked = ASKED.get()
+        if asked is None or not asked.is_recording():
+            self._submitted.append((n_commands, None))
+        else:
+            self._submitted.append((n_commands, asked.get_span_context()))
 
     def _end_commit(self, seconds: float, n_commands: int) -> None:
         links, n_left = [], n_commands
@@ -141,15 +173,32 @@ class Tracing:
 
     def _end_fit(self, seconds: float, told: Mapping[str, Any]) -> dict[str, str]:
         said = {f"lhb.fit.{name}": value for name, value in told.items() if value is not None}
-        return _ids(self._past("fit", seconds, said, []))
+        span = self._past("fit", seconds, said, [])
+        return {} if span is None else _ids(span)
 
-    def _past(self, name: str, seconds: float, said: dict[str, Any], links: list[Link]) -> Span:
-        """Make the span of what ends now and took so many seconds."""
+    def _past(
+        self, name: str, seconds: float, said: dict[str, Any], links: list[Link]
+    ) -> Span | None:
+        """Make the span of what ends now and took so many seconds, unless it is left out."""
         end = time.time_ns()
         begin = end - int(seconds * 1e9)
-        span = self._tracer.start_span(name, NOBODY, attributes=said, links=links, start_time=begin)
-        span.end(end)
+        span = self._start(name, NOBODY, attributes=said, links=links, start_time=begin)
+        if span is not None:
+            span.end(end)
         return span
+
+    def _start(
+        self, name: str, parent: Context, start_time: int | None = None, **about: Any
+    ) -> Span | None:
+        """Start a span, or return None if the sampler leaves it out."""
+        given = 0
+        if parent is not NOBODY:
+            given = trace.get_current_span(parent).get_span_context().trace_id
+        trace_id = given or self._ids.draw()
+        found = self._provider.sampler.should_sample(parent, trace_id, name, **about)
+        if found.decision is Decision.DROP:
+            return None
+        return self._tracer.start_span(name, parent, start_time=start_time, **about)
 
 
 def _ids(span: Span) -> dict[str, str]:

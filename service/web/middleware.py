@@ -24,6 +24,7 @@ from service.web.proxies import TrustedProxies
 from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_ids import RequestIds, trace_of
+from service.web.request_log import RequestLog
 from service.web.roles import ADMIN, refuse_role
 from service.web.whole_messages import API_HEADERS
 
@@ -76,7 +77,8 @@ class Middleware:
         self._settings = settings
         self._metrics = metrics
         self.admission = Admission(settings.max_wait_seconds)
-        self._logs_requests = settings.log_requests
+        is_logged = settings.log_requests and settings.log_level in ("debug", "info")
+        self._log = RequestLog() if is_logged else None
         self._tracing = tracing
         per_second = settings.requests_per_second
         self.rates = RateLimit(per_second, settings.request_burst) if per_second else None
@@ -178,15 +180,20 @@ class Middleware:
             if status >= 500 and "lhb.problem" in scope:
                 log_failure(scope["lhb.problem"], **self._request(scope))
             scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
-            if self._logs_requests:
-                log.info(
-                    "request",
-                    **self._request(scope),
-                    tenant=scope.get("lhb.tenant"),
-                    key=self._keys.id_of(scope),
-                    client=scope["client"][0] if scope.get("client") else None,
-                    status=status,
-                    ms=round(seconds * 1000, 3),
+            if self._log is not None:
+                known = scope.get("lhb.access")
+                key = known.key_id if known is not None else None
+                self._log.add(
+                    {
+                        **self._request(scope),
+                        "event": "request",
+                        "level": "info",
+                        "tenant": scope.get("lhb.tenant"),
+                        "key": key or (self._keys.id_of(scope) if self._keys.is_closed else None),
+                        "client": scope["client"][0] if scope.get("client") else None,
+                        "status": status,
+                        "ms": round(seconds * 1000, 3),
+                    }
                 )
 
     @staticmethod

@@ -71,7 +71,11 @@ def test_where_the_id_decides_a_callers_id_does(tracing: Tracing) -> None:
         assert bool(ids) == (high / 16 < 0.6)
 
 
-@pytest.mark.parametrize("tracing", [("parentbased_always_off", 1)], indirect=True)
+@pytest.mark.parametrize(
+    "tracing",
+    [("parentbased_always_off", 1), ("always_off", 1), ("traceidratio", 0)],
+    indirect=True,
+)
 def test_where_nothing_is_kept_no_span_is_made(
     tracing: Tracing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,7 +88,17 @@ def test_where_nothing_is_kept_no_span_is_made(
     assert not tracing._submitted
 
 
-@pytest.mark.parametrize("tracing", [("parentbased_always_on", 1)], indirect=True)
+@pytest.mark.parametrize(
+    "tracing",
+    [
+        ("parentbased_always_on", 0),
+        ("always_on", 0),
+        ("traceidratio", "x"),
+        ("traceidratio", -1),
+        ("unheard of", 0),
+    ],
+    indirect=True,
+)
 def test_where_all_is_kept_each_request_has_a_trace(tracing: Tracing) -> None:
     found = [ids_of(tracing) for _ in range(10)]
     assert len({ids["trace_id"] for ids in found}) == 10

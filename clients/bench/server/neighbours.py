@@ -29,7 +29,7 @@ import uvloop
 from clients.bench.server.asyncio_load import latencies
 from clients.bench.server.floods import prepared
 from clients.bench.server.load import DIM, N_ARMS, N_CONNECTIONS, decide_all, generator, request_of
-from clients.bench.server.processes import N_SESSIONS, SERVE, resident_mb, servers
+from clients.bench.server.processes import N_SESSIONS, SERVE, key_of, resident_mb, servers
 from clients.bench.server.stalls import LOG, WATCHED, noted
 
 RATE = 50.0  # of the quiet tenant's decisions, a second
@@ -79,7 +79,9 @@ def _beside(
             code = f"import sys; sys.path[0] = {str(checkout)!r}; {SERVE}"
             headers: dict[str, dict[str, str]] = {QUIET: {}, FLOODING: {}}
         else:
-            headers = {who: _key(environment["LHB_DATABASE_URL"], who) for who in (QUIET, FLOODING)}
+            headers = {
+                who: key_of(environment["LHB_DATABASE_URL"], who) for who in (QUIET, FLOODING)
+            }
         log = folder / "stalls"
         [(url, pid)] = stack.enter_context(servers(1, code, **environment, **{LOG: str(log)}))
         if database is not None:
@@ -93,16 +95,6 @@ def _beside(
         share = beside["throughput"] / alone["throughput"]
         done = {"flood_requests": flood.n_done, "share_of_throughput": round(share, 3)}
         return {"alone": alone, "beside": beside, **done}
-
-
-def _key(url: str, tenant: str) -> dict[str, str]:
-    """Make a key for a tenant; return the header that presents it."""
-    from service.commands.keys import SaveKey, new_key
-    from service.without_server import run as run_command
-
-    key, row = new_key(tenant, "lhb bench neighbours", time.time())
-    run_command(url, SaveKey(row), "")
-    return {"authorization": f"Bearer {key}"}
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -35,15 +36,22 @@ class LoadResult:
 
 
 @contextmanager
-def servers(n: int, code: str, **environment: str) -> Iterator[list[tuple[str, int]]]:
-    """Run `n` processes of `code`; yield the URL and the process id of each."""
+def servers(
+    n: int, code: str, log: str = "", **environment: str
+) -> Iterator[list[tuple[str, int]]]:
+    """Run `n` processes of `code`; yield the URL and the process id of each.
+
+    Their log goes to the file `log`, or where ours goes.
+    """
     with ExitStack() as stack:
         started = []
+        errors = stack.enter_context(Path(log).open("a")) if log else None
         for _ in range(n):
             process = subprocess.Popen(
                 [sys.executable, "-c", code],
                 env={**os.environ, "LHB_LOG_LEVEL": "error", **environment},
                 stdout=subprocess.PIPE,
+                stderr=errors,
                 text=True,
             )
             assert process.stdout is not None
@@ -104,6 +112,16 @@ def _database() -> list[int]:
         except OSError:
             continue
     return found
+
+
+def key_of(url: str, tenant: str) -> dict[str, str]:
+    """Make an admin's key for a tenant in a database; return the header that presents it."""
+    from service.commands.keys import SaveKey, new_key
+    from service.without_server import run as run_command
+
+    key, row = new_key(tenant, "lhb bench", time.time())
+    run_command(url, SaveKey(row), "")
+    return {"authorization": f"Bearer {key}"}
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:

@@ -23,6 +23,13 @@ def serve(
     processes: Annotated[
         int, typer.Option(help="Number of API processes, on PostgreSQL.", min=1)
     ] = 2,
+    everything_on: Annotated[
+        bool,
+        typer.Option(
+            "--everything-on",
+            help="Measure instead what keys, limits, metrics, log lines and traces add, on SQLite.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure durable decisions over HTTP: against floors, in batches, on a slow disk, beside fits.
@@ -31,14 +38,31 @@ def serve(
 
     Example: lhb bench serve
     """
-    from clients.bench.server import serving
+    from clients.bench.server import features, serving
 
-    if database is None:
+    if everything_on:
+        if database is not None:
+            raise typer.BadParameter("--everything-on is measured on SQLite")
+        measured = features.run(seconds, pairs)
+        show(measured, as_json, _features_table(measured["features"]))
+    elif database is None:
         measured = serving.run_on_sqlite(seconds, pairs, fit_pairs)
         show(measured, as_json, _serving_lines(measured))
     else:
         measured = serving.run_on_postgres(database, seconds, pairs, processes)
         show(measured, as_json, _postgres_table(measured))
+
+
+def _features_table(features: dict[str, Any]) -> Iterator[str]:
+    heads = ["CPU us", "of off", "quartiles", "1000 user instructions", "of off", "quartiles"]
+    yield f"| feature | {' | '.join(heads)} |"
+    yield "|-" * (len(heads) + 1) + "|"
+    for name, found in features.items():
+        shown = []
+        for key in ("cpu_us", "instructions"):
+            low, high = found[f"{key}_quartiles"]
+            shown += [f"{found[key]:.0f}", f"{found[f'{key}_ratio']:.3f}", f"{low:.3f} {high:.3f}"]
+        yield f"| {name} | {' | '.join(shown)} |"
 
 
 def _serving_lines(measured: dict[str, Any]) -> Iterator[str]:

@@ -65,6 +65,9 @@ class Estimate:
         What covariates do: `values`, the change of the reward by one unit of each; `included`, the
         probability of each group that it has an effect; `share`, its share of the rewards'
         variance. None without covariates.
+    levels : dict or None
+        How far trajectories' levels of their own differ: `spread`, their standard deviation in
+        units of reward, and its 95% `interval`. None where the agent is not told of such levels.
     findings : list of dict
         What checks of the model find on the latest rows: `code`, `message`, `period`, `features`
         and `lags` (docs/model.md 12). Only `Agent.checked_fit` checks.
@@ -95,6 +98,7 @@ class Estimate:
     intervals: dict[str, Any] | None = None
     no_intervals: str | None = None
     effects: dict[str, Any] | None = None
+    levels: dict[str, Any] | None = None
     findings: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:

@@ -190,6 +190,8 @@ class History:
     groups : tuple of int
         Numbers of columns of the groups of covariates: those of a group matter together or not at
         all.
+    levels : bool
+        Whether each trajectory has a level of its own.
     measured_before : int or None
         How many of the session's measurements the installed estimate's fit could use, in order of
         arrival; None where arrivals are not known.
@@ -204,6 +206,7 @@ class History:
     groups: tuple[int, ...] = ()
     measured_before: int | None = None
     unsettled: int | None = None
+    levels: bool = False
 
     def since(self, round: int) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.

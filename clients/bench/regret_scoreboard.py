@@ -44,7 +44,9 @@ from lhb_engine.simulation.harder_environments import (
     measured,
 )
 from lhb_engine.simulation.play import simulate
+from lhb_engine.simulation.play_users import simulate_users
 from lhb_engine.simulation.told_environments import WeatherOfThree
+from lhb_engine.simulation.users import UserEnvironment, Visits
 
 N_BOOTSTRAP = 2000
 
@@ -64,6 +66,8 @@ class World:
     seen: Kind = "single"
     environment: type[LongHorizonEnvironment] = LongHorizonEnvironment
     options: dict[str, Any] = field(default_factory=dict)
+    users: int = 0  # trajectories of `rounds` rounds each; 0: the default one
+    levels: float = 0.0  # spread of the users' levels, in standard deviations of the signal
 
     def draw(self, seed: int) -> LongHorizonEnvironment:
         """Draw the world of one seed."""
@@ -76,6 +80,13 @@ class World:
             sparsity=self.sparsity,
             seed=seed,
         )
+
+    def draw_users(self, seed: int) -> UserEnvironment:
+        """Draw the world of one seed with users who arrive over half of the time that one stays."""
+        world, arriving = self.draw(seed), 2.0 * self.users / self.rounds
+        visits = Visits.draw(self.users, self.rounds, "fixed", arriving=arriving, seed=seed)
+        unit = float(np.linalg.norm(world.weights)) / np.sqrt(3.0)
+        return UserEnvironment(world, visits, levels=self.levels * unit)
 
 
 BOARD = (
@@ -99,6 +110,7 @@ HARDER = (
     World("theta changes, memory 500", environment=Turn, options={"memory": 500}),
     World("memory 500, no change", options={"memory": 500}),
 )
+LEARNERS: dict[str, Any] = {"sparsity": 3, "rounds": 40, "horizon": 20}
 LIFE = (
     World("plain"),
     World("flat 30", sparsity=30),
@@ -112,6 +124,10 @@ LIFE = (
     World("one-hot, h = 4", sparsity=2, horizon=4, arms=5, environment=OneHot),
     World("one-hot", dim=10, environment=OneHot),
     World("ten fixed arms", environment=FixedArms),
+    World("500 users", users=500, **LEARNERS),
+    World("500 users, levels told", users=500, options={"levels": True}, **LEARNERS),
+    World("500 levels", users=500, levels=5.0, options={"levels": True}, **LEARNERS),
+    World("500 levels, not told", users=500, levels=5.0, **LEARNERS),
 )
 DAY: dict[str, Any] = {"seasonality": [{"period": 24}]}
 WEATHER: dict[str, Any] = {"covariates": ["weather"]}
@@ -164,6 +180,9 @@ def play(world: World, algorithm: str, seed: int) -> tuple[float, float]:
         spent += process_time() - start
         return estimate
 
+    if world.users:
+        users = world.draw_users(seed)
+        return float(simulate_users(agent, users, seed=seed, run_fit=timed).regret[-1]), spent
     run = simulate(
         agent,
         environment,

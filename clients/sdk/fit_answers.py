@@ -51,6 +51,16 @@ class EffectsAnswer(TypedDict):
     groups: list[str]
 
 
+class LevelsAnswer(TypedDict):
+    """How far trajectories' levels of their own differ, in units of reward.
+
+    `spread` is their standard deviation, `interval` its 95% interval.
+    """
+
+    spread: float
+    interval: tuple[float, float]
+
+
 class FindingAnswer(TypedDict):
     """A check of the model that failed on the latest rows: what was seen, and what to do."""
 
@@ -99,6 +109,7 @@ class FitAnswer(TypedDict):
     intervals: NotRequired[IntervalsAnswer | None]
     no_intervals: NotRequired[str | None]
     effects: NotRequired[EffectsAnswer | None]
+    levels: NotRequired[LevelsAnswer | None]
     findings: NotRequired[list[FindingAnswer] | None]
 
 

@@ -1,13 +1,14 @@
 """The anytime agent (docs/model.md 7): schedule, choice of arms, and state."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from lhb_engine.agents.anytime_options import MOST_STALE, AnytimeOptions
-from lhb_engine.agents.base import Agent, Choice, Deciding, Options
+from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.agents.scores import best_arms
@@ -40,6 +41,8 @@ class Anytime(Agent):
 
     def __init__(self, dim: int, horizon: int, options: AnytimeOptions) -> None:
         super().__init__(dim, horizon, options)
+        if options.levels and not self._sums_pay:
+            raise OptionError("levels", "needs dim times horizon to be at most 1000")
         self._held = max(4, horizon // 12)
         self.prediction: Predictor | None = None
         self.candidates: Floats | None = None
@@ -178,7 +181,7 @@ class Anytime(Agent):
 
         assert history.window is not None
         window, words = history.window, self._goes_on(history.window)
-        history = self.covariates.told(history)
+        history = self._told(history)
         found = sums_of(self, history, kept) if self.keeps_sums else None
         if found is None:
             return AnytimeFit(self, window, align(history), words).estimate(), None
@@ -189,16 +192,25 @@ class Anytime(Agent):
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
         from lhb_engine.diagnostics.findings import findings, latest
 
-        told = self.covariates.told(latest(history, self.horizon))
+        told = self._told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
         return [found.to_json() for found in findings(told, known, self.horizon)]
 
     @property
     def keeps_sums(self) -> bool:
         """Whether its fits use all of the past, at so many unknowns that sums of it pay."""
+        return self.options.memory is None and not self.options.levels and self._sums_pay
+
+    @property
+    def _sums_pay(self) -> bool:
+        """Whether moments at so many unknowns cost less than rows."""
         from lhb_engine.posterior.fit_data import MOST_UNKNOWNS
 
-        return self.options.memory is None and self.dim * self.horizon <= MOST_UNKNOWNS
+        return self.dim * self.horizon <= MOST_UNKNOWNS
+
+    def _told(self, history: History) -> History:
+        """Return a history with what the options tell fits of it."""
+        return replace(self.covariates.told(history), levels=self.options.levels)
 
     def _goes_on(self, window: FitWindow) -> str:
         """Return how the agent decides if this fit installs nothing, for the message."""

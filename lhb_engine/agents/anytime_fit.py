@@ -26,6 +26,7 @@ WORSENED = " The rounds since the last fit were predicted badly: something may h
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
 REFUSED = "The rounds since the last direction was found speak against a new one"
 REFIT = 0.1  # change of rho above which the fit is repeated
+REFIT_LEVELS, MOST_REFITS = 0.45, 3  # change of log(1 - rho) of levels; repetitions
 FEWEST_ROWS = 40  # that a fit after an alarm may use
 ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 
@@ -100,7 +101,8 @@ class AnytimeFit:
         if checked.get("alarm") and self._explains(found, rho):
             checked["alarm"] = False
         if checked.get("alarm"):
-            level = level_gain(self.prediction, self.rows) if self.prediction else None
+            asked = None if self.rows.levels else self.prediction
+            level = level_gain(asked, self.rows) if asked else None
             whole, first = first, self._look_back(first, level)
             part = self._part(first)
             found, rho = self._posterior(part.data)
@@ -118,6 +120,7 @@ class AnytimeFit:
             "sigma_hat": found.noise,
             "intercept": float(found.effects[0]),
             "effects": part.effects(found),
+            "levels": part.levels(found),
             "diagnostics": {
                 "concentration": found.concentration,
                 "angle": angles[0],
@@ -194,8 +197,11 @@ class AnytimeFit:
     def _squares(self, found: Posterior, rho: float, level: float | None = None) -> Floats:
         """Return the squares of the one-step prediction errors, (n_places,).
 
-        With `level` they are those about a level of that gain, which follows them.
+        With `level` they are those about a level of that gain, which follows them. Where
+        trajectories have levels, their spread is the installed estimate's, whatever was fitted.
         """
+        if self.rows.levels and self.prediction:
+            rho = self.prediction.autocorrelation
         left = residuals(self.rows, found.theta, found.weights, found.effects)
         if level is not None:
             return np.asarray(less_level(self.rows, left, level) ** 2)
@@ -244,7 +250,8 @@ class AnytimeFit:
         """Return the posterior from some rows, and the rho of the noise (7.15) that it assumes.
 
         rho is that of the installed estimate's residuals. If the new estimate's residuals have a
-        rho that differs by more than 0.1, the fit is repeated with that one.
+        rho that differs by more than 0.1, the fit is repeated with that one. With levels it is
+        repeated, thrice at most, until their spread differs by no more than a quarter.
         """
         sample = partial(
             rank_one_posterior,
@@ -258,8 +265,12 @@ class AnytimeFit:
             rho = data.autocorrelation(old.theta, old.lag_weights, old.beside)
             weights = self.prediction.lag_weights
         found = sample(data.whitened(rho), start=self.theta, weights=weights)
-        again = data.autocorrelation(found.theta, found.weights, found.effects)
-        if abs(again - rho) > REFIT:
+        levels = self.rows.levels
+        for _ in range(MOST_REFITS if levels else 1):
+            again = data.autocorrelation(found.theta, found.weights, found.effects)
+            change = np.log((1.0 - again) / (1.0 - rho)) / REFIT_LEVELS if levels else 0.0
+            if abs(again - rho) <= REFIT and abs(change) <= 1.0:
+                return found, again if levels else rho
             rho = again
             found = sample(data.whitened(rho), start=found.theta, weights=found.weights)
         return found, rho

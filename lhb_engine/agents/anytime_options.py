@@ -67,6 +67,15 @@ class AnytimeOptions(Options):
         },
     )
 
+    levels: bool = field(
+        default=False,
+        metadata={
+            "description": "Trajectories may have levels of their own: rewards of one lie above "
+            "those of another in all rounds, whatever is chosen, as where learners differ. Needs "
+            "dim times horizon to be at most 1000."
+        },
+    )
+
     @property
     def told(self) -> Covariates:
         """What fits are told of each round."""
@@ -85,6 +94,8 @@ class AnytimeOptions(Options):
             raise OptionError("signed", "must be true or false")
         if not isinstance(self.trend, bool):
             raise OptionError("trend", "must be true or false")
+        if not isinstance(self.levels, bool):
+            raise OptionError("levels", "must be true or false")
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))
         object.__setattr__(self, "covariates", _names(self.covariates))
 

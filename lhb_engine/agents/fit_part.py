@@ -7,9 +7,11 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import whitened
+from lhb_engine.design.level_moments import LevelMoments
 from lhb_engine.design.moments import Moments
 from lhb_engine.history import Ints
 from lhb_engine.posterior.fit_data import FitData, MomentData
+from lhb_engine.posterior.later_moments import coefficients
 from lhb_engine.posterior.linearised_intervals import Certainty, certainty
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
@@ -43,7 +45,16 @@ class Part:
         """Return intervals, or why there are none; see `certainty`."""
         moments = self.past or (self.data.moments if isinstance(self.data, MomentData) else None)
         past = None if moments is None else moments.whitened(rho)
-        return certainty(whitened(self.rows, rho), found, active, rho, signed, past)
+        rows = self.rows if self.rows.levels else whitened(self.rows, rho)
+        return certainty(rows, found, active, rho, signed, past)
+
+    def levels(self, found: Posterior) -> dict[str, Any] | None:
+        """Return how far the trajectories' levels differ; None if they have none of their own."""
+        if not isinstance(self.data, MomentData) or not isinstance(self.data.moments, LevelMoments):
+            return None
+        by = coefficients(found.theta, found.weights, found.effects, self.data.n_lags)
+        spread = self.data.moments.spread(by)
+        return {"spread": spread.value, "interval": [spread.low, spread.high]}
 
     def effects(self, found: Posterior) -> dict[str, Any] | None:
         """Return what the covariates do, a number each or one a group; None if there are none.

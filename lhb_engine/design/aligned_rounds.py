@@ -47,6 +47,10 @@ class AlignedRounds:
         What else moves the reward, scaled as contexts are; zero where there is no row.
     groups : tuple of int
         Numbers of columns of the groups of covariates.
+    owner : (n_places,) array
+        The trajectory of each place, from 0; -1 in the gaps.
+    levels : bool
+        Whether each trajectory has a level of its own.
     """
 
     contexts: Floats
@@ -62,6 +66,8 @@ class AlignedRounds:
     n_missing: int
     covariates: Floats
     groups: tuple[int, ...]
+    owner: Ints
+    levels: bool = False
 
     @property
     def beside(self) -> Floats:
@@ -99,6 +105,7 @@ class AlignedRounds:
             before=np.maximum(self.before[here] - start, -1),
             n_rows=len(places),
             covariates=np.where(kept[:, None], self.covariates[here], 0.0),
+            owner=self.owner[here],
         )
 
     def in_order(self) -> Ints:
@@ -151,12 +158,15 @@ def align(history: History) -> AlignedRounds:
         int(inside.sum()) - int(spans.sum()),
         np.zeros((n_places, covariates.shape[1])),
         history.groups,
+        np.full(n_places, -1),
+        history.levels,
     )
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     places = np.repeat(starts, lengths) + within
     span = np.repeat(sequences.span, lengths)
     source = np.repeat(rounds.starts[sequences.owner], lengths) + within
     out.contexts[places], out.covariates[places] = rounds.contexts[source], covariates[source]
+    out.owner[places] = np.repeat(sequences.owner, lengths)
     for i in np.flatnonzero(sequences.span > 1).tolist():
         here = slice(starts[i], starts[i] + lengths[i])
         for values in (out.contexts, out.covariates):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.levels import without_levels
 from lhb_engine.design.moments import Moments
 from lhb_engine.history import Floats, Ints
 
@@ -69,10 +70,13 @@ def _credible(product: float, size: float, n_pairs: int) -> float:
 def innovations(rows: AlignedRounds, errors: Floats, rho: float) -> Floats:
     """Return u_t of every row, (n_places,) -> (n_places,); zero where there is no row.
 
-    A row that follows no other has its error times sqrt(1 - rho^2).
+    A row that follows no other has its error times sqrt(1 - rho^2). Where trajectories have levels,
+    these are taken out instead.
     """
     if rho == 0.0:
         return errors
+    if rows.levels:
+        return without_levels(errors, rows.owner, rows.intercept, rho)
     later = rows.followers()
     out = errors * np.sqrt(1.0 - rho**2)
     out[later] = errors[later] - rho * errors[rows.before[later]]
@@ -113,6 +117,7 @@ def whitened(rows: AlignedRounds, rho: float) -> AlignedRounds:
     number = parted(rows.number)
     return replace(
         rows,
+        owner=np.full(len(number), -1),
         contexts=np.concatenate([plain, np.zeros((gap, plain.shape[1])), contexts]),
         y=joined(rows.y),
         intercept=joined(rows.intercept),

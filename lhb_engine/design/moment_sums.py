@@ -233,6 +233,11 @@ def _lagged(padded: Floats, places: Ints, n_lags: int) -> Floats:
     return np.asarray(padded[index].reshape(len(places), n_lags * padded.shape[1]))
 
 
+def lagged_contexts(rows: AlignedRounds, places: Ints) -> Floats:
+    """Return X at some places, (n_chosen, n_lags * dim)."""
+    return _lagged(_Columns.of(rows).padded, places, rows.n_lags)
+
+
 def design_moments(design: LaggedDesign, y: Floats, covariates: Floats) -> RowMoments:
     """Return the moments of any rows of a lagged design, differences of measurements included.
 

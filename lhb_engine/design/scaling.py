@@ -56,6 +56,7 @@ class Units:
             intercept=_times(estimate.intercept, self.rewards),
             intervals=self._intervals(estimate.intervals),
             effects=self._effects(estimate.effects),
+            levels=self._levels(estimate.levels),
         )
         weights = self.weights(estimate.lag_weights)
         if np.isfinite(weights).all():
@@ -95,6 +96,13 @@ class Units:
         if effects is None:
             return None
         return effects | {"values": (np.array(effects["values"]) * self.rewards).tolist()}
+
+    def _levels(self, levels: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Convert the spread of levels to the user's units."""
+        if levels is None:
+            return None
+        interval = [end * self.rewards for end in levels["interval"]]
+        return {"spread": levels["spread"] * self.rewards, "interval": interval}
 
     def restore_errors(self, errors: dict[str, Any]) -> dict[str, Any] | None:
         """Convert standard errors to the user's units; None where one overflows."""

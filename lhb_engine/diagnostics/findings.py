@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.design.levels import without_levels
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.diagnostics.contexts import check_actions, check_features
 from lhb_engine.diagnostics.finding import Finding
@@ -15,6 +16,7 @@ from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 
 ROWS_A_LAG = 4  # before the lags are judged: exploring, contexts repeat themselves
+FREE = 0.999  # intraclass correlation of levels that may be anything
 DOUBT = 4.0  # by which effects beyond the horizon must be clearer where errors last
 MOST_NUMBERS = 2**22  # of their contexts, the zeros between trajectories included
 
@@ -91,10 +93,16 @@ def _scaled(rows: AlignedRounds, units: Units) -> AlignedRounds:
 
 
 def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:
-    """Return what the prediction leaves of the rewards, about its mean, (n_places,)."""
+    """Return what the prediction leaves of the rewards, about its mean, (n_places,).
+
+    Where trajectories have levels, these are taken out; before there is a prediction, wholly.
+    """
     left = rows.y
     if known is not None:
         left = residuals(rows, known.theta, known.lag_weights, known.beside)
+    if rows.levels:
+        rho = FREE if known is None else known.autocorrelation
+        left = without_levels(left, rows.owner, rows.intercept, rho)
     level = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
     return np.asarray(left - level * rows.intercept)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, moment_autocorrelation, whitened
+from lhb_engine.design.level_moments import LevelMoments, level_moments
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import Moments, RowMoments
 from lhb_engine.history import Floats
@@ -47,7 +48,7 @@ class RowData:
 class MomentData:
     """The moments of a fit's rows."""
 
-    moments: Moments
+    moments: Moments | LevelMoments
 
     @property
     def n_rows(self) -> int:
@@ -66,6 +67,8 @@ class MomentData:
     def autocorrelation(self, theta: Floats, weights: Floats, effects: Floats) -> float:
         """Return rho of (7.15), from the errors that these parameters leave."""
         by = coefficients(theta, weights, effects, self.moments.n_lags)
+        if isinstance(self.moments, LevelMoments):
+            return self.moments.correlation(by)
         return moment_autocorrelation(self.moments, by)
 
 
@@ -80,7 +83,9 @@ def moments_pay(rows: AlignedRounds) -> bool:
 
 
 def fit_data(rows: AlignedRounds) -> FitData:
-    """Return the rows, or their moments if these pay."""
+    """Return the rows, or their moments if these pay; always moments where there are levels."""
+    if rows.levels:
+        return MomentData(level_moments(rows))
     return MomentData(session_moments(rows)) if moments_pay(rows) else RowData(rows)
 
 
@@ -94,7 +99,9 @@ def later_rows(old: Predictor, rows: AlignedRounds) -> LaterRows | LaterMoments 
     rows : AlignedRounds
         All rows.
     """
-    if not moments_pay(rows):
+    if not rows.levels and not moments_pay(rows):
         return old.since(rows)
     places = np.flatnonzero(rows.number > old.last_round)
+    if rows.levels:
+        return LaterMoments(old, level_moments(rows, places)) if len(places) else None
     return LaterMoments(old, session_moments(rows, places=places)) if len(places) else None

@@ -3,11 +3,12 @@
 Equation numbers are those of docs/model.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
+from lhb_engine.design.level_moments import LevelMoments
 from lhb_engine.design.moments import Moments
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor
@@ -36,7 +37,7 @@ class LaterMoments(HeldOut):
     """
 
     old: Predictor
-    moments: Moments
+    moments: Moments | LevelMoments
 
     @property
     def n_rows(self) -> int:
@@ -46,12 +47,19 @@ class LaterMoments(HeldOut):
     @cached_property
     def mean_square(self) -> float:
         """Mean square of the installed estimate's errors."""
-        return max(float(self._products(self.old, self.old)), 0.0)
+        return max(self._products(self.old, self.old), 0.0)
 
     def excess(self, new: Predictor) -> tuple[float, float]:
-        """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8)."""
-        old, least = self.mean_square, float(np.finfo(float).tiny)
-        ours, both = self._products(new, new), self._products(new, self.old)
+        """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8).
+
+        With levels both are given the same spread: without its determinant in the likelihood, a
+        larger one always fits better.
+        """
+        known, least = self.old, float(np.finfo(float).tiny)
+        if isinstance(self.moments, LevelMoments):
+            known = replace(known, autocorrelation=new.autocorrelation)
+        old = max(self._products(known, known), 0.0)
+        ours, both = self._products(new, new), self._products(new, known)
         square = 2.0 * (ours**2 + old**2 - 2.0 * both**2) / self.n_rows
         return ours - old, float(np.sqrt(max(square, least)))
 
@@ -59,7 +67,11 @@ class LaterMoments(HeldOut):
         """Return the mean product of the errors of two predictions."""
         n_lags = self.moments.n_lags
         by = [coefficients(p.theta, p.lag_weights, p.beside, n_lags) for p in (one, other)]
-        rows = self.moments.whitened(one.autocorrelation, other.autocorrelation)
+        moments, rho = self.moments, one.autocorrelation
+        if isinstance(moments, LevelMoments):
+            rows = moments.whitened(rho)
+        else:
+            rows = moments.whitened(rho, other.autocorrelation)
         return float(rows.residual_products(np.array(by))[0, 1]) / self.n_rows
 
     def doubt(self, thetas: Floats, weights: Floats) -> float:

@@ -91,7 +91,8 @@ def certainty(
     active : (n,) array
         Active lags.
     rho : float
-        Autocorrelation that was taken out of the rows.
+        Autocorrelation that was taken out of the rows; where trajectories have levels, the
+        intraclass correlation that was taken out of `past` alone.
     signed : bool
         Lag weights may be negative.
     past : RowMoments, optional
@@ -110,7 +111,9 @@ def certainty(
         return "The rewards drift in a way that the model does not explain."
     places, turn = np.searchsorted(refit.lags, active), slice(0, dim - 1)
     of = np.concatenate([np.arange(m, m + dim - 1), places, np.arange(m + dim, n_unknown)])
-    covariances = [refit.by_frequency(of)] if rho else [refit.plain(of), refit.robust(of)]
+    covariances = (
+        [refit.by_frequency(of)] if _is_coloured(rows, rho) else [refit.plain(of), refit.robust(of)]
+    )
     turns = [refit.basis @ one[turn, turn] @ refit.basis.T for one in covariances]
     quantile = WIDER * float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
     total = float(np.trace(turns[0]))
@@ -159,11 +162,17 @@ def _refit(
     if len(possible) == 0 or n < max(LEAST_ROWS, ROWS_AN_UNKNOWN * n_unknown):
         return "Too few rows for the lags that may be active."
     refit = None
-    if rho == 0.0 and n_lags + beside <= min(MOST_OF_ALL_LAGS, n // ROWS_AN_UNKNOWN):
-        refit = RankOneRefit.of(rows, found.theta, found.weights, np.arange(n_lags), past)
+    white = not _is_coloured(rows, rho)
+    if white and n_lags + beside <= min(MOST_OF_ALL_LAGS, n // ROWS_AN_UNKNOWN):
+        refit = RankOneRefit.of(rows, found.theta, found.weights, np.arange(n_lags), past, rho)
     if refit is None:
-        refit = RankOneRefit.of(rows, found.theta, found.weights, possible, past)
+        refit = RankOneRefit.of(rows, found.theta, found.weights, possible, past, rho)
     return refit or "Some features cannot be told from each other, or from a baseline."
+
+
+def _is_coloured(rows: AlignedRounds, rho: float) -> bool:
+    """Whether noise is correlated over time; rho of levels is none of that."""
+    return rho != 0.0 and not rows.levels
 
 
 def _bound(covariance: Floats) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import fdtrc
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.levels import without_levels
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 
@@ -63,10 +64,12 @@ class RankOneRefit:
         w: Floats,
         lags: Ints,
         past: RowMoments | None = None,
+        rho: float = 0.0,
     ) -> "RankOneRefit | None":
         """Take Gauss-Newton steps from (theta, w); None where J is singular.
 
-        With `past`, on all the rows whose moments they are.
+        With `past`, on all the rows whose moments they are. Where trajectories have levels, these
+        are taken out of `past`, and are here with the intraclass correlation `rho`.
         """
         order = np.flatnonzero(rows.number > 0)
         order = order[np.argsort(rows.number[order], kind="stable")]
@@ -84,6 +87,10 @@ class RankOneRefit:
                 turned = (filtered @ basis)[order]
                 jacobian = np.concatenate([columns[order], turned, beside], axis=1)
                 errors = rows.y[order] - columns[order] @ weights - beside @ effects
+                if rows.levels:
+                    both = np.column_stack([jacobian, errors])
+                    both = without_levels(both, rows.owner[order], rows.intercept[order], rho)
+                    jacobian, errors = both[:, :-1], both[:, -1]
             if past is None:
                 gram, right = jacobian.T @ jacobian, jacobian.T @ errors
                 square, n_rows = float(errors @ errors), len(errors)

@@ -16,7 +16,7 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 
 LENGTHS = ("fixed", "geometric", "uniform", "pareto")
 PARETO_INDEX, LONGEST = 2.0, 100  # no user has more than 100 times the mean number of rounds
-_VISITS, _THETAS = 11, 12  # their streams; the world's own have smaller numbers
+_VISITS, _THETAS, _LEVELS = 11, 12, 13  # their streams; the world's own have smaller numbers
 
 
 def user_lengths(law: str, mean: int, n_users: int, rng: np.random.Generator) -> Ints:
@@ -142,18 +142,29 @@ class UserEnvironment:
     spread : float
         How far the users' thetas are from the world's: that of a user is the direction of theta +
         spread g, with g normal and E|g|^2 = 1. The angle between the two is about atan(spread).
+    levels : float
+        Standard deviation of the users' levels, in units of reward: what all rewards of a user lie
+        above or below the others', whatever is chosen.
 
     Raises
     ------
     ValueError
-        The spread is negative.
+        The spread, or the levels' deviation, is negative.
     """
 
     def __init__(
-        self, world: LongHorizonEnvironment, visits: Visits, *, spread: float = 0.0
+        self,
+        world: LongHorizonEnvironment,
+        visits: Visits,
+        *,
+        spread: float = 0.0,
+        levels: float = 0.0,
     ) -> None:
         if not spread >= 0.0:
             raise ValueError("spread must not be negative")
+        if not levels >= 0.0:
+            raise ValueError("levels must not be negative")
+        self.levels = levels
         self.world = world
         self.visits = visits
         self.spread = spread
@@ -168,7 +179,8 @@ class UserEnvironment:
 
     def only(self, users: Sequence[int]) -> "UserEnvironment":
         """Return the same world with some of its users alone."""
-        return UserEnvironment(self.world, self.visits.of(users), spread=self.spread)
+        visits = self.visits.of(users)
+        return UserEnvironment(self.world, visits, spread=self.spread, levels=self.levels)
 
     def contexts(self, first: int, last: int) -> Floats:
         """Return the contexts of all arms in rounds first..last of all users, (n, K, dim)."""
@@ -185,8 +197,13 @@ class UserEnvironment:
         return np.asarray(out)
 
     def errors(self, first: int, last: int) -> Floats:
-        """Return the noise of rounds first..last, (last - first + 1,)."""
-        return _gathered(self.world.errors, self.visits.number[first - 1 : last])
+        """Return noise and levels of rounds first..last, (last - first + 1,)."""
+        noise = _gathered(self.world.errors, self.visits.number[first - 1 : last])
+        if self.levels == 0.0:
+            return noise
+        rng = np.random.default_rng(np.random.SeedSequence(self.world.seed, spawn_key=(_LEVELS,)))
+        drawn = rng.standard_normal(len(self.visits.lengths))
+        return noise + self.levels * drawn[self.visits.user[first - 1 : last]]
 
     def expected_rewards(self, signals: Floats, first: int, last: int) -> Floats:
         """Compute the rewards of rounds first..last without noise.

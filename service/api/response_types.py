@@ -5,7 +5,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel
 
 from lhb_engine.agents.base import Deciding
-from lhb_engine.diagnostics.finding import Code
+from service.api.fit_types import EffectsAnswer, FindingAnswer, IntervalsAnswer, LevelsAnswer
 from service.api.lift_types import HoldoutAnswer
 from service.due_fits import Asked
 from service.field_types import Refit, RewardMode
@@ -125,42 +125,6 @@ class WindowAnswer(BaseModel):
     due: int
 
 
-class IntervalsAnswer(BaseModel):
-    """95% intervals, each a lower and an upper bound.
-
-    Those of `lag_weights` belong to `lags`; null where a weight is not clear of 0.
-    """
-
-    theta: list[tuple[float, float]]
-    lags: list[int]
-    lag_weights: list[tuple[float, float] | None]
-    effects: list[tuple[float, float]] | None = None
-
-
-class EffectsAnswer(BaseModel):
-    """What seasons and a trend do.
-
-    `values` is the change of the reward by one unit of each column; `included` the probability
-    that each group of columns has an effect; `share` its share of the rewards' variance; `groups`
-    the groups' names.
-    """
-
-    values: list[float]
-    included: list[float]
-    share: list[float]
-    groups: list[str]
-
-
-class FindingAnswer(BaseModel):
-    """A check of the model that failed on the latest rows: what was seen, and what to do."""
-
-    code: Code
-    message: str
-    period: float | None
-    features: list[int]
-    lags: list[int]
-
-
 class FitAnswer(BaseModel):
     """A fit. The members of its estimate are absent if it failed or was skipped."""
 
@@ -199,6 +163,7 @@ class FitAnswer(BaseModel):
     intervals: IntervalsAnswer | None = None
     no_intervals: str | None = None
     effects: EffectsAnswer | None = None
+    levels: LevelsAnswer | None = None
     findings: list[FindingAnswer] | None = None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lhb_engine.agents import ALGORITHMS
 from service.agent_cache import build_agent
-from service.api.response_types import IntervalsAnswer
+from service.api.fit_types import IntervalsAnswer
 from service.commands.decisions import Blocked
 from service.fits.history import read_history
 from service.transfer.import_file import check_import

@@ -1,0 +1,51 @@
+"""Parts of the answers about fits, for /openapi.json."""
+
+from pydantic import BaseModel
+
+from lhb_engine.diagnostics.finding import Code
+
+
+class IntervalsAnswer(BaseModel):
+    """95% intervals, each a lower and an upper bound.
+
+    Those of `lag_weights` belong to `lags`; null where a weight is not clear of 0.
+    """
+
+    theta: list[tuple[float, float]]
+    lags: list[int]
+    lag_weights: list[tuple[float, float] | None]
+    effects: list[tuple[float, float]] | None = None
+
+
+class EffectsAnswer(BaseModel):
+    """What seasons and a trend do.
+
+    `values` is the change of the reward by one unit of each column; `included` the probability
+    that each group of columns has an effect; `share` its share of the rewards' variance; `groups`
+    the groups' names.
+    """
+
+    values: list[float]
+    included: list[float]
+    share: list[float]
+    groups: list[str]
+
+
+class LevelsAnswer(BaseModel):
+    """How far trajectories' levels of their own differ, in units of reward.
+
+    `spread` is their standard deviation, `interval` its 95% interval.
+    """
+
+    spread: float
+    interval: tuple[float, float]
+
+
+class FindingAnswer(BaseModel):
+    """A check of the model that failed on the latest rows: what was seen, and what to do."""
+
+    code: Code
+    message: str
+    period: float | None
+    features: list[int]
+    lags: list[int]

@@ -9,14 +9,16 @@ from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import FEWEST, Predictor, alarm_limit
 
 GAINS = (0.05, 0.1, 0.2, 0.4)  # how far the level follows an error
+PARTS = (1, 2, 4)  # all later rows, the latest half and quarter: a change may have come lately
 CHANCE = 1e-3  # of contexts that seem to explain what the level leaves
 
 
 def level_gain(old: Predictor, rows: AlignedRounds) -> float | None:
     """Return how far a level follows the errors that would explain an estimate's later errors.
 
-    A level explains them if it leaves no more than noise, and contexts do not explain what it
-    leaves: then theta and the lag weights may be what they were. None if no level does.
+    A level explains them if it leaves no more than noise, in the latest of these rows too, and
+    contexts do not explain what it leaves: then theta and the lag weights may be what they were.
+    None if no level does.
 
     Parameters
     ----------
@@ -25,20 +27,21 @@ def level_gain(old: Predictor, rows: AlignedRounds) -> float | None:
     rows : AlignedRounds
         All rows, or the latest.
     """
-    later = rows.number > old.last_round
-    n, dim = int(later.sum()), len(old.theta)
+    later = np.flatnonzero(rows.number > old.last_round)
+    later = later[np.argsort(rows.number[later], kind="stable")]
+    n, dim = len(later), len(old.theta)
     if n < max(FEWEST, 2 * dim):
         return None
     errors, contexts = old.residuals(rows), _filtered(old, rows)
     left = {gain: less_level(rows, errors, gain)[later] for gain in GAINS}
     gain = min(left, key=lambda one: float(left[one] @ left[one]))
     rest, beside = left[gain], less_level(rows, contexts, gain)[later]
-    square = float(rest @ rest)
-    if square / n > alarm_limit(n) * old.noise**2:
-        return None
+    for latest in (rest[-(n // part) :] for part in PARTS):
+        if float(np.mean(latest**2)) > alarm_limit(len(latest)) * old.noise**2:
+            return None
     unexplained = rest - beside @ np.linalg.lstsq(beside, rest)[0]
     smallest = float(unexplained @ unexplained)
-    ratio = (square - smallest) / dim / max(smallest / (n - dim), 1e-300)
+    ratio = (float(rest @ rest) - smallest) / dim / max(smallest / (n - dim), 1e-300)
     return gain if fdtrc(dim, n - dim, ratio) > CHANCE else None
 
 

@@ -66,6 +66,22 @@ def test_contexts_that_explain_what_a_level_leaves_speak_against_it(monkeypatch)
     assert None not in gains(**small)
 
 
+def test_a_change_that_came_lately_is_not_lost_among_the_rows_before(monkeypatch):
+    """The last eighth of the later rows is off by 2.4 of the noise, up and down in turn."""
+    n, off = 620, 2.4 * NOISE * (-1.0) ** np.arange(620)
+
+    def changed(seed):
+        past = played(n=n, seed=seed, noise=NOISE / 2)
+        (part,) = past.trajectories.values()
+        value = part.measurements.value + np.where(np.arange(n) >= n - 40, off, 0.0)
+        measured = replace(part.measurements, value=value)
+        return align(replace(past, trajectories={"0": replace(part, measurements=measured)}))
+
+    assert [level_gain(KNOWN, changed(seed)) for seed in range(4)] == [None] * 4
+    monkeypatch.setattr(walking_level, "PARTS", (1,))
+    assert None not in [level_gain(KNOWN, changed(seed)) for seed in range(4)]
+
+
 def test_of_few_rows_nothing_is_said():
     assert level_gain(KNOWN, align(played(n=FITTED + 19))) is None
     assert level_gain(KNOWN, align(played(n=FITTED + 20))) is not None

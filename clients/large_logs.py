@@ -1,33 +1,36 @@
 """Moments of a log that one machine does not hold: partitioned Parquet, read by a dask cluster.
 
-A log is a folder of .parquet files. Their rows in the order of the file names are rounds, those of
-one trajectory one after the other. Columns:
-
-    context     the d numbers of what was selected, a list
-    reward      the round's measured value; null where missing
-    trajectory  its key; without this column all rows are one trajectory
-
-A trajectory may go on in the next file: a task reads its own file, and as many rows before it as
-the horizon has lags.
+A log is a folder of .parquet files as `clients/parquet_rounds.py` reads them. A trajectory may go
+on in the next file, and so may a total: a task reads its own file, and those rows before it that
+its lags and totals reach back to.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from clients.parquet_rounds import parts_of, rows_before
 from lhb_engine.agents.anytime_fit import ACTIVE
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import Moments
-from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.history import FitWindow, History, Trajectory
 from lhb_engine.posterior.fit_data import MomentData
 from lhb_engine.posterior.later_moments import coefficients
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 
-Part = tuple[str, Any, Any]  # trajectory, contexts (n, dim), rewards (n,)
+
+class FileSums(NamedTuple):
+    """Moments of a file's rows, and hashes of the keys of trajectories that begin in it."""
+
+    moments: Moments
+    keys: NDArray[np.uint64]
 
 
 def log_moments(log: str | Path, horizon: int, client: Any = None) -> Moments:
@@ -50,7 +53,8 @@ def log_moments(log: str | Path, horizon: int, client: Any = None) -> Moments:
     Raises
     ------
     ValueError
-        The folder holds no .parquet file or no round, or rows that are not of this form.
+        The folder holds no .parquet file or no round, or rows that are not of this form; or rows of
+        a trajectory do not stand together, so that its lags are not known.
     """
     return total(file_moments(files_of(log), horizon, client))
 
@@ -65,12 +69,27 @@ def files_of(log: str | Path) -> list[str]:
 
 def file_moments(files: Sequence[str], horizon: int, client: Any = None) -> Iterator[Moments]:
     """Yield the moments of each file, in order; see `log_moments`."""
-    tasks = [(list(files[: i + 1]), horizon) for i in range(len(files))]
+    found: Iterator[FileSums]
     if client is None:
-        yield from (moments_of_last(*task) for task in tasks)
-        return
-    futures = [client.submit(moments_of_last, *task, pure=False) for task in tasks]
-    for future in futures:
+        found = (moments_of_file(files, i, horizon) for i in range(len(files)))
+    else:
+        found = _on_cluster(list(files), horizon, client)
+    keys = []
+    for part in found:
+        yield part.moments
+        keys.append(part.keys)
+    known, counts = np.unique(np.concatenate(keys), return_counts=True)
+    for i in np.flatnonzero(counts > 1)[:1]:
+        first, again = [file for file, own in zip(files, keys, strict=True) if known[i] in own][:2]
+        raise ValueError(f"a trajectory of {first} comes back in {again}, after others")
+
+
+def _on_cluster(files: list[str], horizon: int, client: Any) -> Iterator[FileSums]:
+    [every] = client.scatter([files], broadcast=True, hash=False)
+    tasks = [
+        client.submit(moments_of_file, every, i, horizon, pure=False) for i in range(len(files))
+    ]
+    for future in tasks:
         found = future.result()
         future.release()
         yield found
@@ -85,88 +104,49 @@ def total(parts: Iterator[Moments]) -> Moments:
     return added
 
 
-def moments_of_last(files: Sequence[str], horizon: int) -> Moments:
-    """Return the moments of the last file's rows; those before it supply lags and pairs."""
-    own = list(_parts(files[-1]))
-    before = _rows_before(files[:-1], own[0][0], horizon) if own else None
-    dim = own[0][1].shape[1] if own else _width(files)
+def moments_of_file(files: Sequence[str], i: int, horizon: int) -> FileSums:
+    """Return the moments of the i-th file's rows; those before it supply lags and pairs."""
+    path, own = files[i], list(parts_of(files[i]))
+    keys = [part.key for part in own]
+    if len(set(keys)) < len(keys):
+        again = Counter(keys).most_common(1)[0][0]
+        raise ValueError(f"{path}: rows of {again!r} do not stand together")
+    before = None
+    if own:  # a pair's earlier row reaches back by its total, that of the later row, and the lags
+        n_before = horizon + 2 * int(own[0].spans.max())
+        before = rows_before(files[:i], own[0].key, n_before)
+    begun = keys if before is None else keys[1:]
+    hashes = np.frombuffer(
+        b"".join(blake2b(k.encode(), digest_size=8).digest() for k in begun), "<u8"
+    )
+    dim = own[0].contexts.shape[1] if own else _width(files)
     trajectories: dict[str, Trajectory] = {}
     first = last = 0
-    for i, (key, contexts, rewards) in enumerate(own):
-        if i == 0 and before is not None:
-            contexts = np.concatenate([before[1], contexts])
-            rewards = np.concatenate([before[2], rewards])
-            first = len(before[1])
-        seen = np.flatnonzero(np.isfinite(rewards))
-        begin, last = last, last + len(contexts)
-        trajectories[f"{i} {key}"] = Trajectory(
-            contexts,
-            Measurements.single(seen + 1, rewards[seen]),
+    for n, part in enumerate(own):
+        n_old = 0
+        if n == 0 and before is not None:
+            part, n_old = part.after(before), len(before.rewards)
+            first = n_old
+        begin, last = last, last + len(part.contexts)
+        trajectories[f"{n} {part.key}"] = Trajectory(
+            part.contexts,
+            part.measurements(path, n_old),
             positions=np.arange(begin + 1, last + 1),
         )
     if last == first:
-        return Moments.zero(horizon, dim)
+        return FileSums(Moments.zero(horizon, dim), hashes)
     history = History(dim, trajectories).over(FitWindow(1, 1, last, horizon, last))
     rows = align(history)
     places = rows.in_order()
-    return session_moments(rows, places=places[rows.last[places] > first]).widened(horizon)
-
-
-def _parts(path: str, n_last: int | None = None) -> Iterator[Part]:
-    """Yield the trajectories of a file, or of its last rows."""
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        if not {"context", "reward"} <= set(names):
-            raise ValueError(f"{path}: needs the columns context and reward, and has {names}")
-        groups = list(range(file.num_row_groups))
-        if n_last is not None:
-            n_rows = 0
-            kept: list[int] = []
-            while groups and n_rows < n_last:
-                kept.insert(0, groups.pop())
-                n_rows += file.metadata.row_group(kept[0]).num_rows
-            groups = kept
-        columns = [name for name in ("trajectory", "context", "reward") if name in names]
-        table = file.read_row_groups(groups, columns)
-    if n_last is not None:
-        table = table.slice(max(0, len(table) - n_last))
-    n = len(table)
-    if n == 0:
-        return
-    flat = table["context"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    if len(flat) % n or table["context"].null_count:
-        raise ValueError(f"{path}: contexts must be lists of one length")
-    contexts = np.asarray(flat, np.float64).reshape(n, -1)
-    rewards = np.asarray(table["reward"].to_numpy(), np.float64)
-    keys = np.array(table["trajectory"].to_pylist() if "trajectory" in columns else [""] * n, str)
-    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-    for start, stop in zip(starts, [*starts[1:], n], strict=True):
-        yield str(keys[start]), contexts[start:stop], rewards[start:stop]
-
-
-def _rows_before(files: Sequence[str], key: str, n_rows: int) -> Part | None:
-    """Return the last rows before the next file, of the trajectory that goes on in it."""
-    found: list[Part] = []
-    for path in reversed(files):
-        missing = n_rows - sum(len(part[1]) for part in found)
-        parts = list(_parts(path, missing)) if missing > 0 else []
-        if not parts or parts[-1][0] != key:
-            break
-        found.insert(0, parts[-1])
-        if len(parts) > 1:
-            break
-    if not found:
-        return None
-    return key, np.concatenate([p[1] for p in found]), np.concatenate([p[2] for p in found])
+    found = session_moments(rows, places=places[rows.last[places] > first])
+    return FileSums(found.widened(horizon), hashes)
 
 
 def _width(files: Sequence[str]) -> int:
     """Return the dim of the first round that the files hold."""
     for path in files:
-        for _, contexts, _ in _parts(path):
-            return int(contexts.shape[1])
+        for part in parts_of(path):
+            return int(part.contexts.shape[1])
     raise ValueError("the log holds no round")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from clients.cli.main import app
@@ -19,25 +20,43 @@ THETA = np.array([0.6, -0.64, 0.48])
 WEIGHTS = np.array([0.0, 0.5, 0.0, 0.0, 0.3, 0.0, 0.2])
 
 
-def written(folder: Path, cuts: list[int], lengths: list[int], seed: int = 0) -> History:
-    """Write trajectories into files that are cut anywhere; return the same as one history."""
+def written(
+    folder: Path, cuts: list[int], lengths: list[int], longest: int = 1, seed: int = 0
+) -> History:
+    """Write trajectories into files that are cut anywhere; return the same as one history.
+
+    A reward is the total of up to `longest` rounds.
+    """
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     rng = np.random.default_rng(seed)
-    parts, position, columns = {}, 1, {"trajectory": [], "context": [], "reward": []}
+    parts, position, columns = {}, 1, {n: [] for n in ("trajectory", "context", "reward")}
+    columns |= {"rounds": []} if longest > 1 else {}
     for i, n in enumerate(lengths):
         xi = rng.uniform(-1, 1, (n, DIM))
         y = np.convolve(xi @ THETA, WEIGHTS)[:n] + 0.5 + 0.1 * rng.standard_normal(n)
-        seen = rng.random(n) < 0.8
+        spans = rng.integers(1, longest + 1, n)
+        last = np.minimum(np.cumsum(spans), n)
+        last = np.unique(last)
+        first = np.append(1, last[:-1] + 1)
+        seen = rng.random(len(last)) < 0.8
+        first, last = first[seen], last[seen]
+        sums = np.append(0.0, np.cumsum(y))
+        value = sums[last] - sums[first - 1]
         where = np.arange(position, position + n)
-        measured = Measurements.single(np.flatnonzero(seen) + 1, y[seen])
-        parts[str(i)] = Trajectory(xi, measured, positions=where)
+        parts[str(i)] = Trajectory(xi, Measurements(first, last, value), positions=where)
+        rewards, rounds = [None] * n, [None] * n
+        for a, b, v in zip(first.tolist(), last.tolist(), value.tolist(), strict=True):
+            rewards[b - 1], rounds[b - 1] = v, b - a + 1
         columns["trajectory"] += [f"user {i}"] * n
         columns["context"] += xi.tolist()
-        columns["reward"] += [v if s else None for v, s in zip(y.tolist(), seen, strict=True)]
+        columns["reward"] += rewards
+        if longest > 1:
+            columns["rounds"] += rounds
         position += n
     table = pa.table(columns)
+    table = table.set_column(2, "reward", table["reward"].cast(pa.float64()))
     folder.mkdir(exist_ok=True)
     edges = [0, *cuts, len(table)]
     for i, (start, stop) in enumerate(pairwise(edges)):
@@ -47,27 +66,74 @@ def written(folder: Path, cuts: list[int], lengths: list[int], seed: int = 0) ->
 
 
 @pytest.mark.parametrize(
-    ("cuts", "lengths"),
+    ("cuts", "lengths", "longest"),
     [
-        ([], [50]),
-        ([20, 40], [60]),
-        ([3, 5, 6, 30], [40]),  # files of fewer rows than there are lags
-        ([10, 25, 26, 50], [25, 4, 31]),  # cuts at and inside trajectories
+        ([], [50], 1),
+        ([20, 40], [60], 1),
+        ([3, 5, 5, 6, 30], [40], 1),  # files of fewer rows than there are lags, or of none
+        ([10, 25, 26, 50], [25, 4, 31], 1),  # cuts at and inside trajectories
+        ([20, 40, 60], [80], 4),  # and inside totals
+        ([3, 6, 9, 12, 15, 30, 31, 32, 33], [40], 2),
+        ([7, 30, 31, 33, 60], [31, 9, 40], 9),
     ],
 )
 def test_cut_anywhere_the_moments_are_those_of_the_whole(
-    tmp_path: Path, cuts: list[int], lengths: list[int]
+    tmp_path: Path, cuts: list[int], lengths: list[int], longest: int
 ) -> None:
-    whole = session_moments(align(written(tmp_path / "log", cuts, lengths)))
+    whole = session_moments(align(written(tmp_path / "log", cuts, lengths, longest)))
+    assert whole.n_pairs > 0
     found = log_moments(tmp_path / "log", HORIZON)
     np.testing.assert_allclose(found.sums, whole.sums, atol=1e-10)
     assert (found.n_rows, found.n_pairs) == (whole.n_rows, whole.n_pairs)
 
 
+def files_with(folder: Path, *tables: dict) -> Path:
+    """Write files with these columns; contexts are 1."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for i, table in enumerate(tables):
+        contexts = [[1.0]] * len(table["reward"])
+        parquet.write_table(pa.table({"context": contexts, **table}), folder / f"{i}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ([{"trajectory": ["a", "b", "a"], "reward": [1.0, 2.0, 3.0]}], "0.parquet: rows of 'a'"),
+        (
+            [
+                {"trajectory": ["a", "b"], "reward": [1.0, 2.0]},
+                {"trajectory": ["b", "c"], "reward": [1.0, 2.0]},
+                {"trajectory": ["c", "a"], "reward": [1.0, 2.0]},
+            ],
+            "0.parquet comes back in .*2.parquet",
+        ),
+        ([{"reward": [1.0]}, {"rounds": [1, 4], "reward": [1.0, 2.0]}], "1.parquet: .*before its"),
+        ([{"rounds": [1, 1, 2], "reward": [1.0, 2.0, 3.0]}], "same round"),
+        (
+            [{"rounds": [1, 1], "reward": [1.0, 2.0]}, {"rounds": [2], "reward": [1.0]}],
+            "same round",
+        ),
+        ([{"rounds": [0], "reward": [1.0]}], "whole numbers"),
+        ([{"rounds": [1.5], "reward": [1.0]}], "whole numbers"),
+        ([{"reward": []}], "no round"),
+    ],
+)
+def test_what_would_be_wrong_is_refused(tmp_path: Path, tables: list[dict], said: str) -> None:
+    """A trajectory without its past, totals of rounds that are not there or counted twice."""
+    with pytest.raises(ValueError, match=said):
+        log_moments(files_with(tmp_path, *tables), HORIZON)
+
+
+@pytest.mark.slow
 def test_a_cluster_of_processes_gives_the_same_to_the_bit(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    written(tmp_path / "log", [300, 600, 900, 1000], [500, 700])
-    alone = log_moments(tmp_path / "log", HORIZON)
+    whole = session_moments(align(written(tmp_path / "log", [300, 601, 900, 1000], [500, 700], 2)))
+    with threadpool_limits(1):  # as in the cluster's processes
+        alone = log_moments(tmp_path / "log", HORIZON)
+    np.testing.assert_allclose(alone.sums, whole.sums, atol=1e-9)
     arguments = ["evaluate", str(tmp_path / "log"), "--horizon", str(HORIZON), "--json"]
     with (
         distributed.LocalCluster(
@@ -78,6 +144,10 @@ def test_a_cluster_of_processes_gives_the_same_to_the_bit(tmp_path: Path) -> Non
         found = log_moments(tmp_path / "log", HORIZON, client)
         address = cluster.scheduler_address
         answer = CliRunner().invoke(app, [*arguments, "--dask", address], catch_exceptions=False)
+        (tmp_path / "bad").mkdir()
+        wrong = files_with(tmp_path / "bad", {"trajectory": ["a", "b", "a"], "reward": [1.0] * 3})
+        with pytest.raises(ValueError, match="stand together"):
+            log_moments(wrong, HORIZON, client)
     assert (found.sums == alone.sums).all()
     out = json.loads(answer.output)
     assert out["n_rows"] < alone.n_rows

@@ -4,6 +4,7 @@ import typer
 
 from clients.cli.bench.agents import certainty, coverage, decide, findings, lift
 from clients.cli.bench.fits import fit
+from clients.cli.bench.logs import logs
 from clients.cli.bench.server import dashboard, neighbours, overload, serve, soak, start, users
 from clients.cli.bench.solver import costs, solver
 
@@ -12,6 +13,7 @@ for command in (
     solver,
     costs,
     fit,
+    logs,
     serve,
     start,
     soak,

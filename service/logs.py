@@ -1,6 +1,7 @@
 """Logs: one JSON line per event, on stderr. No line holds a secret, a context or a reward."""
 
 import logging
+import re
 import sys
 import traceback
 from collections.abc import MutableMapping
@@ -19,6 +20,10 @@ from service.storage.schema import head
 # log lines: a commit or a fit that a request starts inherits this context, but is not that
 # request's own.
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+# before a trajectory's key or an event id in a path
+PERSONAL = re.compile(
+    r"/v1/sessions/.*?/(trajectories|decisions)/(?=.)|/personalizer/.*?/events/(?=.)"
+)
 DISTRIBUTION = "long-horizon-bandits"
 DATABASE_SETTINGS = {"database_url", "database_password_file"}
 
@@ -74,10 +79,8 @@ def log_failure(problem: Problem, request_id: str, path: str, **more: Any) -> No
 
 def shown_path(path: str) -> str:
     """Return a path for a log: a trajectory's key and an event id may be a person's."""
-    parts = path.split("/", 5)
-    if len(parts) == 6 and parts[4] in ("trajectories", "decisions"):
-        parts[5] = "..."
-    return "/".join(parts)
+    found = PERSONAL.match(path)
+    return path if found is None else f"{found[0]}..."
 
 
 def _where_it_was_raised(

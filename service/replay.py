@@ -24,7 +24,7 @@ from service.fits.job import fingerprint
 from service.option_changes import at_revision, changes_of
 from service.records import DecisionRow, EstimateRow, SessionRow
 from service.storage.reader import Reader
-from service.trial import trial_of
+from service.trial import played_again
 
 PAGE = 1000
 TOLERANCE = 1e-9
@@ -193,19 +193,16 @@ def _decide_again(
 
 def _play_again(session: SessionRow, decision: DecisionRow, replay: SessionReplay) -> None:
     """Draw again whether the agent or control plays the round, and what control draws."""
-    if decision.played_by not in ("agent", "control"):
+    by = decision.played_by
+    if by is None or by == "caller":
         return
-    trial = replace(trial_of(session.trial), mode="live", guard="off")
     n_arms = 0 if decision.arm is None else len(decision.scores) // 8
     draw = Draw(session.seed, decision.trajectory, decision.round, decision.position)
-    play = trial.play(draw, session.horizon, n_arms, None, decision.arm)
-    if play.by != decision.played_by:
+    play = played_again(session.trial, draw, session.horizon, n_arms, decision.arm, by)
+    if play.by != by:
         replay.differences.append(f"{_name(decision)}: {play.by} plays now")
-    elif play.by == "control" and (play.arm, play.propensity) != (
-        decision.arm,
-        decision.propensity,
-    ):
-        replay.differences.append(f"{_name(decision)}: control plays {play.arm} now")
+    elif by != "agent" and (play.arm, play.propensity) != (decision.arm, decision.propensity):
+        replay.differences.append(f"{_name(decision)}: {by} plays {play.arm} now")
 
 
 def _refit(

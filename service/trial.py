@@ -158,6 +158,27 @@ class Trial:
         return Play(by, draw.below(n_arms, "control"), 1.0 / n_arms)
 
 
+def played_again(
+    text: str | None, draw: Draw, horizon: int, n_arms: int, arm: int | None, by: str
+) -> Play:
+    """Return how a round was played, if not by the caller: groups and draws can be worked out.
+
+    Parameters
+    ----------
+    text : str or None
+        The trial, as stored.
+    draw, horizon, n_arms
+        As `Trial.play` takes them.
+    arm : int or None
+        The arm that was played, which stands where control does not draw one.
+    by : str
+        Who is said to have played: whether a guard had tripped is known from nowhere else.
+    """
+    guard: Guard = "tripped" if by == "guard" else "off"
+    trial = replace(trial_of(text), mode="live", guard=guard)
+    return trial.play(draw, horizon, n_arms, None, arm)
+
+
 def block_of(trajectory: str, round: int, horizon: int) -> int:
     """Return the block of a round, from 1; 0: the trajectory falls to a group as a whole."""
     return 0 if trajectory else (round - 1) // block_rounds(horizon) + 1
@@ -235,8 +256,10 @@ def check_stored_trial(text: str) -> None:
         422 invalid, naming the field "trial".
     """
     try:
-        STORED.validate_json(text)
-    except ValidationError:
+        given = STORED.validate_json(text)
+        if given.get("guard", "off") != "off" and not given["share"]:
+            raise ValueError  # nothing could trip it
+    except (ValidationError, ValueError):
         detail = "not a trial as a session stores it"
         raise Problem(ProblemCode.INVALID, detail, "trial") from None
 

@@ -35,8 +35,13 @@ def key_answer(key: ApiKey) -> dict[str, Any]:
 
 
 def audit_answer(entry: AuditRow) -> dict[str, Any]:
-    """Return the members of `AuditAnswer`."""
-    members = entry._asdict() | {"at": timestamp(entry.at), "detail": json.loads(entry.detail)}
+    """Return the members of `AuditAnswer`; times are texts wherever they stand."""
+    stored: dict[str, Any] = json.loads(entry.detail)
+    detail = {
+        name: timestamp(value) if name.endswith("_at") and isinstance(value, float) else value
+        for name, value in stored.items()
+    }
+    members = entry._asdict() | {"at": timestamp(entry.at), "detail": detail}
     return {name: members[name] for name in AuditRow._fields}
 
 

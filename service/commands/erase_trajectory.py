@@ -8,8 +8,12 @@ from service.commands.audit import note
 from service.commands.hidden_write import refuse_erasing
 from service.commands.sessions import find_session
 from service.commands.sweep import sweep
-from service.records import COMMAND_LINE, Actor, HiddenRows, SessionKey
+from service.lift.steps import NOTHING
+from service.lift.sums import LiftSums
+from service.records import COMMAND_LINE, Actor, HiddenRows, SessionKey, SessionRow
 from service.storage.ports import Changes, Keys
+from service.trial import block_of, block_rounds, trial_of
+from service.trial_records import LiftSumsRow
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 
@@ -20,7 +24,8 @@ class EraseTrajectory(Command[bool]):
 
     The session's counters keep counting its rounds and measurements, because positions are not
     given twice. The sums of the session's past go, and the next fit adds up the rows that are
-    left: so its estimate is equal to the bit to one of a session without these rows.
+    left: so its estimate is equal to the bit to one of a session without these rows. The
+    trajectory's units leave the sums of lift.
     """
 
     key: SessionKey
@@ -56,12 +61,28 @@ class EraseTrajectory(Command[bool]):
         session.n_erased_rounds += found.n_rounds
         session.n_erased_measurements += found.n_measurements + n_voids
         uow.save(session)
-        uow.write_rows(Changes(dropped_sums=[self.key]))
+        lift_sums = [] if session.trial is None else self._lift_sums(uow, session, found.n_rounds)
+        uow.write_rows(Changes(dropped_sums=[self.key], lift_sums=lift_sums))
         uow.hide(HiddenRows(*self.key, self.trajectory, 0, None, uow.now))
         # the key may say who it was: the entry does not hold it
         about = {"rounds": found.n_rounds, "measurements": found.n_measurements}
         note(uow, session.tenant, self.by, "trajectory_erased", session.id, **about)
         return True
+
+    def _lift_sums(self, uow: UnitOfWork, session: SessionRow, n_rounds: int) -> list[LiftSumsRow]:
+        """Return the sums of the session's comparison without the trajectory's units, if any."""
+        stored, trial = uow.stored, trial_of(session.trial)
+        row = stored.lift_sums(session.key)
+        if row is None or row.since != trial.since:
+            return []
+        horizon, sums = session.horizon, LiftSums.loads(row.sums)
+        blocks = range(block_of(self.trajectory, n_rounds, horizon) + 1)
+        units = [(self.trajectory, block) for block in blocks]
+        for (_, block), totals in stored.lift_units(session.key, row.since, units).items():
+            round = max(0, block - 1) * block_rounds(horizon) + 1
+            is_control = trial.is_control(session.seed, self.trajectory, round, horizon)
+            sums.move("control" if is_control else "agent", totals, NOTHING)
+        return [row._replace(sums=sums.dumps())]
 
 
 def erase_trajectory(

@@ -22,7 +22,7 @@ from service.transfer.import_choice import check_choice
 from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Rounds, Windows, in_order, open_window
-from service.trial import check_stored_trial
+from service.trial import check_stored_trial, trial_of
 
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
 
@@ -221,6 +221,10 @@ class ImportCheck:
         windows = self._schedule(rounds)
         self.kind = "measurement"
         arrivals = self._manifests.arrivals()
+        self.line, self.kind = 1, "header"
+        trial, session = trial_of(self._session.trial), self._session
+        begun = trial.since <= n_rounds and trial.since_reward <= session.n_measurements
+        check(begun, "session.trial", "its comparison begins after the last round or reward")
         self.line, self.kind = self._agent_line, "agent"
         rows, learned = [part.row for part in parts], self._learned()
         session = replace(self._session, n_trajectories=len(rows))

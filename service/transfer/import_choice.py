@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from lhb_engine.randomness import Draw
 from service.kept_contexts import MOST_NUMBERS
 from service.records import SessionRow
 from service.transfer.import_records import check
+from service.trial import played_again, trial_of
 
 
 def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
@@ -32,8 +34,22 @@ def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
     fits = agent_arm is None or (agent_arm == arm if by == "agent" else agent_arm < n_arms)
     check(fits, "agent_arm", "no such arm")
     check(is_chosen or not record["explored"], "explored", "the agent did not choose")
+    if by not in (None, "caller"):
+        _check_group(session, record)
     if "contexts" in record:
         _check_contexts(session, record)
+
+
+def _check_group(session: SessionRow, record: dict[str, Any]) -> None:
+    """Check who played a round: its group, and what control draws, follow from the seed."""
+    by, arm, n_arms = record["played_by"], record["arm"], len(record["scores"])
+    check(by == "agent" or trial_of(session.trial).share > 0, "played_by", "there is no holdout")
+    draw = Draw(session.seed, record["trajectory"], record["round"], record["position"])
+    play = played_again(session.trial, draw, session.horizon, n_arms, arm, by)
+    check(play.by == by, "played_by", f"this round falls to {play.by}")
+    if by != "agent":
+        check(play.arm == arm, "arm", f"{by} draws {play.arm}")
+        check(play.propensity == record["propensity"], "propensity", "not as it was drawn")
 
 
 def _check_contexts(session: SessionRow, record: dict[str, Any]) -> None:

@@ -82,6 +82,17 @@ def test_sums_and_units_are_replaced_and_go_with_their_session(
         assert reader.lift_sums(S1) is None
 
 
+def test_a_comparison_counts_in_what_a_tenant_has_stored(store: Store) -> None:
+    """About: by the most units that it can have."""
+    rows = session(n_rounds=80, n_trajectories=5), session("s2", n_rounds=80, n_trajectories=5)
+    sizes = []
+    for row in (rows[0], replace(rows[1], trial="{}")):
+        commit(store, row)
+        with store.reader() as reader:
+            sizes.append(dict(reader.stored_by_tenant())["t"])
+    assert sizes[1] - 2 * sizes[0] == 150 * (5 + 80 / (2 * 4))
+
+
 def test_sessions_that_are_not_summed_are_found_in_order_and_in_turns(store: Store) -> None:
     rows = [session(f"s{i}", trial="{}", n_rounds=1) for i in range(1, 5)]
     commit(store, *rows, session("s5", n_rounds=1), replace(rows[0], id="s0", n_rounds=0))

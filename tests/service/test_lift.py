@@ -8,7 +8,9 @@ import pytest
 
 from lhb_engine.evaluation.lift import GroupSums
 from service.api.rounds import in_force
+from service.commands.erase_trajectory import erase_trajectory
 from service.commands.keep_lift import KeepLift
+from service.commands.sweep import sweep
 from service.lift import steps
 from service.lift.steps import next_step
 from service.lift.sums import LiftSums
@@ -114,17 +116,44 @@ def test_steps_of_any_size_sum_what_all_rows_say(
         monkeypatch.setattr(steps, "STEP_REWARDS", n_rewards)
         play(harness, rng, 80, given)
         sums = sum_up(harness)
-        default = 0.0 if "reward_mode" in mode else mode.get("default_reward")
-        for group, units in units_of(harness, default).items():
-            rows = np.array([row for row in units.values() if row[0]]).reshape(-1, 3)
-            expected = GroupSums.of(*rows.T)
-            found = sums.groups[group]
-            assert found.n_trajectories == expected.n_trajectories
-            np.testing.assert_allclose(found.totals, expected.totals, atol=1e-9)
-            np.testing.assert_allclose(found.products, expected.products, atol=1e-8)
+        assert_sums(harness, sums, 0.0 if "reward_mode" in mode else mode.get("default_reward"))
     assert sums.groups["agent"].n_trajectories > 0 < sums.groups["control"].n_trajectories
     assert (sums.n_left_out > 0) == ("reward_mode" not in mode)
     assert abs(sums.groups["agent"].totals[2]) > 1  # there were predictions
+
+
+def assert_sums(harness: ServiceHarness, sums: LiftSums, default: float | None) -> None:
+    """The sums are those of the rows that are there."""
+    for group, units in units_of(harness, default).items():
+        rows = np.array([row for row in units.values() if row[0]]).reshape(-1, 3)
+        expected, found = GroupSums.of(*rows.T), sums.groups[group]
+        assert found.n_trajectories == expected.n_trajectories
+        np.testing.assert_allclose(found.totals, expected.totals, atol=1e-9)
+        np.testing.assert_allclose(found.products, expected.products, atol=1e-8)
+
+
+@pytest.mark.parametrize("trajectories", [["", "a", "b"], [f"u{i}" for i in range(6)]])
+def test_an_erased_trajectory_leaves_the_sums(
+    harness: ServiceHarness, trajectories: list[str]
+) -> None:
+    """At once, and its key may begin anew."""
+    rng, given = random.Random(11), dict.fromkeys(trajectories, 0)
+    harness.create(holdout=HOLDOUT, horizon=3, options={"L": 1})
+    play(harness, rng, 120, given)
+    before = sum_up(harness).rounds
+    play(harness, rng, 3, given)  # not all of it is summed
+    for name in trajectories[:2]:
+        slices = erase_trajectory(harness.key, name)
+        assert harness.run(next(slices))
+        with harness.store.reader() as reader:
+            row = reader.lift_sums(harness.key)
+        assert row is not None
+        assert LiftSums.loads(row.sums).rounds < before
+        harness.run_large(sweep(harness.key))
+        given[name] = 0
+        assert_sums(harness, sum_up(harness), None)
+    play(harness, rng, 60, given)
+    assert_sums(harness, sum_up(harness), None)
 
 
 def test_a_step_is_stored_once(harness: ServiceHarness) -> None:

@@ -23,11 +23,14 @@ select count(*) from (select 1 from sessions where tenant = $1 limit $2) s
 
 -- name: stored_by_tenant
 -- about: a decision has its context and some 250 bytes, with indices; a measurement 150. Where the
--- contexts of all arms are kept, ten arms are assumed
+-- contexts of all arms are kept, ten arms are assumed. A comparison has 150 bytes a unit, of which
+-- there are as many as trajectories and blocks of the default one at most
 select tenant, sum(n_bytes) from (
     select tenant, (n_rounds - n_erased_rounds)
             * (8.0 * dim * case when keep_contexts then 11 else 1 end + 250)
-        + (n_measurements - n_erased_measurements) * 150.0 as n_bytes
+        + (n_measurements - n_erased_measurements) * 150.0
+        + case when trial is null then 0 else n_trajectories + n_rounds / (2 * horizon) end * 150.0
+        as n_bytes
     from {all_of_sessions}
     union all
     select tenant, length(settled) + coalesce(length(seen), 0) from kept_sums) s

@@ -181,3 +181,7 @@ def test_a_log_shows_no_key() -> None:
     assert shown_path("/v1/sessions/s/trajectories/ann/1") == "/v1/sessions/s/trajectories/..."
     assert shown_path("/v1/sessions/s/decisions/e-ann") == "/v1/sessions/s/decisions/..."
     assert shown_path("/v1/sessions/s/trajectories") == "/v1/sessions/s/trajectories"
+    assert shown_path("/v1/sessions/a/b/decisions/e-ann/void") == "/v1/sessions/a/b/decisions/..."
+    assert shown_path("/personalizer/v1.0/events/ann/reward") == "/personalizer/v1.0/events/..."
+    slots = "/personalizer/v1.1-preview.3/multislot/events/"
+    assert shown_path(f"{slots}ann/activate") == f"{slots}..."

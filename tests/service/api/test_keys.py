@@ -74,6 +74,10 @@ async def test_both_keys_of_a_rotation_are_valid_while_they_overlap(serve: Serve
         listed = {row["id"]: row for row in (await client.read("/v1/keys"))["items"]}
         assert listed[old["id"]]["expires_at"] == old["expires_at"]  # not put off
         assert new["expires_at"] > old["expires_at"]
+        entries = (await client.read("/v1/audit"))["items"]
+        told = [one["detail"] for one in entries if one["action"] == "key_rotated"][-1]
+        assert told["expires_at"] == new["expires_at"]
+        assert told["old_expires_at"] == listed[old["id"]]["expires_at"]
         last = await client.post(f"/v1/keys/{new['id']}/rotation", json={"overlap_seconds": 0.05})
         assert await status_with(client, last.json()["key"]) == 200
 

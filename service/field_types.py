@@ -26,6 +26,9 @@ MOST_LETTERS = 256  # of the name of a feature, and of a category
 FEATURE = re.compile(f"[^=\\x00]{{1,{MOST_LETTERS}}}")  # "=" is between a feature and its category
 Feature = Annotated[str, Field(pattern=f"^{FEATURE.pattern}$")]
 
+MOST_COVARIATES = 32
+GivenCovariates = Annotated[dict[Key, Number], Field(max_length=MOST_COVARIATES)]
+
 Dim = Annotated[int, Field(ge=1, le=100_000, description="number of features of a context")]
 Horizon = Annotated[int, Field(ge=1, le=1_000_000, description="number of lags")]
 Seed = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]

@@ -145,6 +145,7 @@ class DecisionRow(NamedTuple):
     played_by: str | None = None  # in a session with a trial: see `service.trial.PlayedBy`
     agent_arm: Count | None = None  # there, the arm that the agent chose
     contexts: bytes | None = None  # of all arms, where they are kept: see `service.kept_contexts`
+    covariates: str | None = None  # of the round: see `service.covariates`
 
     @property
     def event_id(self) -> str:
@@ -181,6 +182,7 @@ class MeasurementRow(NamedTuple):
     reward_id: EventId | None
     at: Time
     replaces: Ordinal | None = None  # position of the first value; None: it is that value
+    covariates: str | None = None  # measured with it, over all its rounds: see `service.covariates`
 
     @property
     def root(self) -> int:

@@ -128,6 +128,7 @@ class SpanAnswer(TypedDict):
     first_round: int
     last_round: int
     value: float
+    covariates: dict[str, float] | None
 
 
 class RoundAnswer(TypedDict):
@@ -142,6 +143,7 @@ class RoundAnswer(TypedDict):
     n_rewards: int
     n_corrected: int
     spans: list[SpanAnswer]
+    covariates: dict[str, float] | None
     propensity: float | None
     explored: bool
     forced: bool

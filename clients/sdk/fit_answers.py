@@ -38,7 +38,7 @@ class IntervalsAnswer(TypedDict):
 
 
 class EffectsAnswer(TypedDict):
-    """What seasons and a trend do.
+    """What covariates, seasons and a trend do.
 
     `values` is the change of the reward by one unit of each column; `included` the probability
     that each group of columns has an effect; `share` its share of the rewards' variance; `groups`

@@ -12,7 +12,7 @@ from .delivery import Received
 from .fit_answers import AskedFitAnswer
 from .session_changes import SessionChanges
 from .steps import Async, Steps, Sync, operation
-from .wire import Contexts, Decision, RewardItem, decision_body, encoded, given, reward_body
+from .wire import Contexts, Decision, RewardItem, decision_body, encoded, given, reward_body, told
 
 
 class SessionOperations(SessionChanges):
@@ -30,6 +30,7 @@ class SessionOperations(SessionChanges):
         arm_ids: Sequence[str] | None = None,
         forced_arm: int | str | None = None,
         default_arm: int | str | None = None,
+        covariates: Mapping[str, float] | None = None,
         **body: Any,
     ) -> Steps[Decision]:
         """Choose one row of `contexts`.
@@ -49,6 +50,8 @@ class SessionOperations(SessionChanges):
             The arm that was shown, where something else decided: its index or its id.
         default_arm : int or str, optional
             The arm that control plays, in a session with a holdout.
+        covariates : mapping, optional
+            Covariates of the session in this round, by name.
         **body
             Further members of the body.
 
@@ -66,6 +69,7 @@ class SessionOperations(SessionChanges):
             arm_ids=None if arm_ids is None else list(arm_ids),
             forced_arm=forced_arm,
             default_arm=default_arm,
+            covariates=told(covariates),
             **body,
         )
         return Decision.from_json((yield from self._decision(asked)))
@@ -101,6 +105,7 @@ class SessionOperations(SessionChanges):
         at: datetime | str | None = None,
         reward_id: str | None = None,
         trajectory: str = "",
+        covariates: Mapping[str, float] | None = None,
     ) -> Steps[Received]:
         """Store one reward, measured over a round, a span of rounds or an interval of time.
 
@@ -114,6 +119,9 @@ class SessionOperations(SessionChanges):
         reward_id : str, optional
             Idempotency key; in sum mode by default a random one.
         trajectory : str
+        covariates : mapping, optional
+            Covariates measured with the value, by name: sums over its rounds. They take the place
+            of what the decisions said.
 
         Returns
         -------
@@ -138,6 +146,7 @@ class SessionOperations(SessionChanges):
             "at": at,
             "reward_id": reward_id,
             "trajectory": trajectory or None,
+            "covariates": told(covariates),
         }
         return self._send_rewards(self._reward(reward))
 
@@ -154,6 +163,7 @@ class SessionOperations(SessionChanges):
         interval: tuple[datetime | str, datetime | str] | None = None,
         reward_id: str | None = None,
         trajectory: str = "",
+        covariates: Mapping[str, float] | None = None,
     ) -> Steps[Received]:
         """Replace a value that the service has: the next fit uses this one; both stay in the log.
 
@@ -167,6 +177,8 @@ class SessionOperations(SessionChanges):
         reward_id : str, optional
             Idempotency key of the correction; by default a random one.
         trajectory : str
+        covariates : mapping, optional
+            As of `reward`; by default those of the value that it replaces.
 
         Raises
         ------
@@ -188,6 +200,7 @@ class SessionOperations(SessionChanges):
             "to": interval and interval[1],
             "reward_id": reward_id,
             "trajectory": trajectory or None,
+            "covariates": told(covariates),
         }
         return self._send_rewards(reward_body(reward, with_id=True))
 
@@ -222,6 +235,7 @@ class SessionOperations(SessionChanges):
         *,
         trajectory: str = "",
         import_id: str | None = None,
+        covariates: Mapping[str, Sequence[float | None]] | None = None,
     ) -> Steps[HistoryAnswer]:
         """Append logged rounds, to start warm.
 
@@ -235,9 +249,13 @@ class SessionOperations(SessionChanges):
         import_id : str, optional
             Idempotency key: the call can be repeated, by another process too, without appending
             twice. By default a random one.
+        covariates : mapping, optional
+            Covariates of the session by name, each with one number, or None, a round.
         """
         body = {"contexts": encoded(contexts), "import_id": import_id or str(uuid.uuid4())}
         body |= given({"rewards": rewards, "trajectory": trajectory or None})
+        if covariates:
+            body["covariates"] = {name: list(values) for name, values in covariates.items()}
         answer: HistoryAnswer = yield from self._post("history", body)
         return answer
 

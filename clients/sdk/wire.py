@@ -48,6 +48,7 @@ class RewardItem(Interval, total=False):
     at: datetime | str | None
     replaces: str | None
     correct: bool | None
+    covariates: Mapping[str, float] | None
     reward_id: str | None
 
 
@@ -61,6 +62,7 @@ class DecisionBody(TypedDict, total=False):
     rewards: Iterable[RewardItem]
     forced_arm: int | str | None
     default_arm: int | str | None
+    covariates: Mapping[str, float] | None
     skip: bool
 
 
@@ -153,6 +155,11 @@ def decision_body(
 def given(members: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out what was not said."""
     return {key: value for key, value in members.items() if value is not None}
+
+
+def told(covariates: Mapping[str, float] | None) -> dict[str, float] | None:
+    """Return covariates as an object of a body; None where there are none."""
+    return dict(covariates) if covariates else None
 
 
 def reward_body(reward: Mapping[str, Any], *, with_id: bool = False) -> dict[str, Any]:

@@ -128,10 +128,15 @@ def count_keys(parsed: Mapping[str, object]) -> int:
         if type(part) is dict:
             n_keys += count_keys(part)
         elif type(part) is list and part and type(part[0]) is dict:
-            count = len if name == "rewards" else count_keys
+            count = _keys_of_reward if name == "rewards" else count_keys
             # what a context holds is not checked yet: after an object may come anything
             n_keys += sum(count(each) for each in part if type(each) is dict)
     return n_keys
+
+
+def _keys_of_reward(reward: Mapping[str, object]) -> int:
+    beside = reward.get("covariates")
+    return len(reward) if type(beside) is not dict else len(reward) + len(beside)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

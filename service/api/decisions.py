@@ -90,7 +90,8 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         if event_id.startswith(SERVER_EVENT):
             detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
             raise Problem(ProblemCode.INVALID, detail, "event_id")
-        digest = request_digest(contexts, arm_ids, forced, rewards, default)
+        beside = asked.get("covariates") or None
+        digest = request_digest(contexts, arm_ids, forced, rewards, default, beside)
     return Decide(
         (tenant, session_id),
         trajectory,
@@ -103,6 +104,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         digest,
         service.limits,
         default,
+        asked.get("covariates"),
     )
 
 

@@ -22,7 +22,8 @@ def read_history(body: bytes) -> dict[str, Any]:
     Returns
     -------
     dict
-        `trajectory`, `contexts` (n, dim), `rewards`, `import_id` and `digest` of a `Log`.
+        `trajectory`, `contexts` (n, dim), `rewards`, `covariates`, `import_id` and `digest` of a
+        `Log`.
 
     Raises
     ------
@@ -40,14 +41,22 @@ def read_history(body: bytes) -> dict[str, Any]:
     if len(rewards) != n:
         raise Problem(ProblemCode.WRONG_SHAPE, f"{len(rewards)} rewards for {n} rounds", "rewards")
     rewards = [None if value is None else value + 0.0 for value in rewards]
+    told = asked.get("covariates") or {}
+    for name, values in told.items():
+        if len(values) != n:
+            detail = f"{len(values)} numbers for {n} rounds"
+            raise Problem(ProblemCode.WRONG_SHAPE, detail, f"covariates.{name}")
     import_id = asked.get("import_id")
     if import_id is not None and import_id.startswith(SERVER_EVENT):
         detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
         raise Problem(ProblemCode.INVALID, detail, "import_id")
+    # a body without covariates keeps the digest that it had before there were any
+    said = (rewards, sorted(told.items())) if told else (rewards,)
     return {
         "trajectory": asked.get("trajectory") or "",
         "contexts": contexts,
         "rewards": rewards,
         "import_id": import_id,
-        "digest": None if import_id is None else body_digest(contexts, rewards),
+        "covariates": told,
+        "digest": None if import_id is None else body_digest(contexts, *said),
     }

@@ -46,6 +46,8 @@ def msgspec_type(kind: Any) -> Any:
     if origin in (Union, UnionType):
         hot = [part for part in parts if SLOW not in get_args(part)]
         return Union[tuple(map(msgspec_type, hot))]  # noqa: UP007
+    if origin is dict:
+        return dict[msgspec_type(parts[0]), msgspec_type(parts[1])]  # type: ignore[misc]
     return list[msgspec_type(parts[0])] if origin is list else kind  # type: ignore[misc]
 
 

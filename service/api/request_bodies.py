@@ -20,8 +20,11 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from service.api.unions import strict, union_kind
 from service.field_types import (
+    LARGEST,
+    MOST_COVARIATES,
     STRICT,
     EventId,
+    GivenCovariates,
     Key,
     Name,
     Number,
@@ -97,6 +100,13 @@ class RewardFields(Interval, total=False):
         bool | None,
         Field(description="true: this corrects the value that the rounds have already"),
     ]
+    covariates: Annotated[
+        GivenCovariates | None,
+        Field(
+            description="covariates of the session, measured with the value: sums over its rounds, "
+            "in place of what their decisions said"
+        ),
+    ]
 
 
 @with_config(strict({"round": 3, "value": 0.5}, kinds=REWARD_KINDS))
@@ -118,6 +128,7 @@ REWARD_LIST = union_kind(
 @with_config(
     strict(
         {"round": 3, "value": 0.5, "trajectory": "ann"},
+        {"round": 3, "value": 0.5, "covariates": {"rain": 1.5}},
         {"rewards": [{"first_round": 1, "last_round": 7, "value": 12.5}]},
         kinds=(REWARD_LIST, *REWARD_KINDS),
     )
@@ -183,6 +194,7 @@ SKIP["properties"] = {"skip": {"const": True}}
     strict(
         {"contexts": [[0.3, -0.1], [0.2, 0.9]], "event_id": "visit-17"},
         {"skip": True, "trajectory": "ann"},
+        {"contexts": [[0.3, -0.1], [0.2, 0.9]], "covariates": {"rain": 1.5}},
         kinds=(union_kind("DecisionOfContexts", "A choice of one of K arms.", "contexts"), SKIP),
     )
 )
@@ -207,12 +219,30 @@ class DecisionBody(TypedDict, total=False):
         Field(description="index or id of the arm that control plays, in a session with a holdout"),
     ]
     skip: Annotated[bool, Field(description="true for a round without action")]
+    covariates: Annotated[
+        GivenCovariates | None,
+        Field(description="covariates of the session in this round; no score depends on them"),
+    ]
 
 
+# strict by itself, as a context is
+_Told = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-LARGEST, le=LARGEST)]
+HistoryCovariates = TypeAliasType(
+    "HistoryCovariates",
+    Annotated[
+        dict[Key, Annotated[list[_Told | None], FailFast()]],
+        Field(max_length=MOST_COVARIATES, description="Covariates of logged rounds, by name."),
+    ],
+)
 ImportId = Annotated[Name, Field(max_length=200)]
 
 
-@with_config(strict({"contexts": [[0.1, 0.4], [0.3, -0.2]], "rewards": [0.2, None]}))
+@with_config(
+    strict(
+        {"contexts": [[0.1, 0.4], [0.3, -0.2]], "rewards": [0.2, None]},
+        {"contexts": [[0.1, 0.4]], "rewards": [0.2], "covariates": {"rain": [1.5]}},
+    )
+)
 class HistoryBody(TypedDict, total=False):
     """Logged rounds in order: selected contexts, and rewards."""
 
@@ -224,6 +254,10 @@ class HistoryBody(TypedDict, total=False):
         list[Number | None],
         Field(description="one reward per round; null if it is unknown"),
         FailFast(),
+    ]
+    covariates: Annotated[
+        HistoryCovariates | None,
+        Field(description="covariates of the session, each with one number, or null, per round"),
     ]
     trajectory: Key | None
     import_id: Annotated[ImportId | None, Field(description="idempotency key of the body")]

@@ -67,6 +67,7 @@ def read_reward(item: Mapping[str, Any], trajectory: str, prefix: str) -> Reward
         replaces=item.get("replaces"),
         since=since,
         until=until,
+        covariates=item.get("covariates") or None,
     )
 
 
@@ -156,7 +157,7 @@ async def post_rewards(session_id: str, request: Request) -> Response:
     A reward names the round during which it was measured, which need not be the round that caused
     it. A correction has a `reward_id` of its own. It names the value that it replaces by that
     value's id (`replaces`), or by its rounds, with `correct: true`. The next fit uses the later
-    value; both stay in the log.
+    value; both stay in the log. It keeps the covariates of what it replaces unless it has some.
     """
     status, answer = await receive(
         service_of(request), tenant_of(request), session_id, await request.body()

@@ -22,10 +22,14 @@ class SpanAnswer(BaseModel):
     first_round: int
     last_round: int
     value: float
+    covariates: dict[str, float] | None
 
 
 class RoundAnswer(BaseModel):
-    """One round of the log; of its values, `n_corrected` were replaced by later ones."""
+    """One round of the log; of its values, `n_corrected` were replaced by later ones.
+
+    Of each covariate, the value that came with a reward of this round alone counts.
+    """
 
     round: int
     event_id: str
@@ -36,6 +40,7 @@ class RoundAnswer(BaseModel):
     n_rewards: int
     n_corrected: int
     spans: list[SpanAnswer]
+    covariates: dict[str, float] | None
     propensity: float | None
     explored: bool
     forced: bool

@@ -10,6 +10,7 @@ from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.round_types import RoundPage
 from service.api.sessions import read_session, timestamp
 from service.api.trajectories import TRAJECTORY, meant_trajectory
+from service.covariates import given_covariates
 from service.records import DecisionRow, MeasurementRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
@@ -44,10 +45,18 @@ def round_answer(
     n_corrected -= len(measured)
     values = [m.value for m in measured if m.first_round == m.last_round]
     spans = [
-        {"first_round": m.first_round, "last_round": m.last_round, "value": m.value}
+        {
+            "first_round": m.first_round,
+            "last_round": m.last_round,
+            "value": m.value,
+            "covariates": given_covariates([m.covariates]),
+        }
         for m in measured
         if m.first_round != m.last_round
     ]
+    told = [decision.covariates]
+    if any(m.covariates for m in measured):
+        told += [m.covariates for m in measured if m.first_round == m.last_round]
     return {
         "round": decision.round,
         "event_id": decision.event_id,
@@ -58,6 +67,7 @@ def round_answer(
         "n_rewards": len(values),
         "n_corrected": n_corrected,
         "spans": spans,
+        "covariates": given_covariates(told),
         "propensity": decision.propensity,
         "explored": bool(decision.explored),
         "forced": bool(decision.forced),

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from lhb_engine.evaluation.expected_rewards import expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints, Measurements
-from service.agent_cache import deciding
+from service.agent_cache import build_agent, deciding
 from service.api.documentation import documented
 from service.api.round_types import SeriesAnswer
 from service.api.sessions import read_session
@@ -99,6 +99,7 @@ def _measured(
     n_lags = 1 if estimate is None else len(estimate["lag_weights"])
     as_they_came = replace(session, reward_mode="single", default_reward=None)
     history = read_history(reader, as_they_came, FitWindow(1, first, last, n_lags, last))
+    history = build_agent(session, None).covariates.told(history)
     parts: list[Columns] = [(np.zeros(0, np.int64),) * 2 + (np.zeros(0),) * 2]
     for one in history.trajectories.values():
         part = one
@@ -108,7 +109,9 @@ def _measured(
         expected = np.zeros(len(measured))
         if estimate is not None:
             theta, intercept = np.array(estimate["theta"]), estimate["intercept"] or 0.0
-            expected = expected_rewards(part, theta, estimate["lag_weights"], intercept)
+            effects = (estimate.get("effects") or {}).get("values")
+            found = theta, estimate["lag_weights"], intercept, effects
+            expected = expected_rewards(part, *found)
         positions = part.numbering[measured.last - part.first_round]
         parts.append((positions, measured.last - measured.first + 1, measured.value, expected))
     position, n_rounds, value, expectation = map(np.concatenate, zip(*parts, strict=True))

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import thread_time
 
 from lhb_engine.history import Floats
@@ -19,6 +19,7 @@ from service.commands.sessions import (
     unknown_session,
 )
 from service.commands.sweep import sweep
+from service.covariates import covariates_text
 from service.names import Context
 from service.problems import Problem, ProblemCode
 from service.records import SessionKey, SessionRow, TrajectoryKey
@@ -53,6 +54,8 @@ class Log:
         Selected contexts; with names, the session's names make numbers of them.
     rewards : list of float or None
         One a round; None where none is known.
+    covariates : dict of list
+        By name, a number or None a round.
     import_id : str, optional
         Idempotency key of the whole body.
     digest : bytes, optional
@@ -65,6 +68,7 @@ class Log:
     rewards: list[float | None]
     import_id: str | None = None
     digest: bytes | None = None
+    covariates: dict[str, list[float | None]] = field(default_factory=dict)
     limits: Limits = NO_LIMITS
 
     @property
@@ -83,6 +87,11 @@ class Log:
         if value is None:
             return None
         return Reward(value, self.trajectory, round=first + i, reward_id=name)
+
+    def told(self, i: int) -> dict[str, float]:
+        """Return the i-th round's covariates."""
+        given = {name: values[i] for name, values in self.covariates.items()}
+        return {name: value for name, value in given.items() if value is not None}
 
     def slice_from(self, n: int) -> range:
         """Return the rounds that the slice after n rounds may take."""
@@ -156,6 +165,7 @@ class AppendSlice(Command[Appended | Appending]):
             if known is not None:
                 return known
             refuse_archived(session)
+            covariates_text(session, dict.fromkeys(log.covariates, 0.0))  # refuses unknown ones
             contexts, names = numbers_of(session, log.contexts)
             assert contexts is not None
             first, n = uow.trajectory(log.trajectory_key).n_rounds + 1, 0
@@ -228,6 +238,7 @@ class AppendSlice(Command[Appended | Appending]):
             decide = Decide(log.key, log.trajectory, None, self.agents)
             decide.event_id = None if log.import_id is None else log.name(i)
             decide.digest = log.digest
+            decide.covariates = log.told(i) if log.covariates else None
             decide.take(work, state.session, contexts[i : i + 1], forced=0)
             reward = log.reward(i, first)
             if reward is not None:

@@ -21,6 +21,7 @@ class KnownValue(NamedTuple):
     value: float
     position: int
     replaces: int | None = None  # position of the first value; None: it is that value
+    covariates: str | None = None  # as stored
 
     @property
     def rounds(self) -> tuple[int, int]:
@@ -35,12 +36,14 @@ class KnownValue(NamedTuple):
     def is_repeated_by(self, new: "KnownValue") -> bool:
         """Whether `new` says the same of the same."""
         is_same = (*self.rounds, self.value) == (*new.rounds, new.value)
+        is_same = is_same and self.covariates == new.covariates
         return is_same and (new.replaces is None or self.replaces == new.replaces)
 
 
 def known_value(row: MeasurementRow) -> KnownValue:
     """Return what is known by a stored row."""
-    return KnownValue(row.first_round, row.last_round, row.value, row.position, row.replaces)
+    place = row.first_round, row.last_round, row.value, row.position
+    return KnownValue(*place, row.replaces, row.covariates)
 
 
 def value_by_id(

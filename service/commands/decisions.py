@@ -1,6 +1,6 @@
 """Taking a decision: first the rewards in its body, then the choice, then the row."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from service.commands.limits import NO_LIMITS, Limits
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
+from service.covariates import covariates_text, in_order
 from service.fits.schedule import after_decision, is_between_boundaries, is_blocked
 from service.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
 from service.names import Context
@@ -57,6 +58,8 @@ class Decide(Command[Taken | Blocked]):
         Index or id of the arm that a control group plays.
     digest : bytes, optional
         Digest of the request's parsed values; present whenever `event_id` is.
+    covariates : dict, optional
+        The round's covariates by name.
     """
 
     key: SessionKey
@@ -70,6 +73,7 @@ class Decide(Command[Taken | Blocked]):
     digest: bytes | None = None
     limits: Limits = NO_LIMITS
     default_arm: int | str | None = None
+    covariates: dict[str, float] | None = None
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
@@ -114,6 +118,8 @@ class Decide(Command[Taken | Blocked]):
             self.limits.refuse_trajectory(uow, session, key)
         if self.contexts is not None and session.keep_contexts:
             refuse_too_many(session, len(self.contexts))
+        if self.covariates is not None:
+            covariates_text(session, self.covariates)  # refuses unknown ones
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not None and contexts is not None:
@@ -205,6 +211,7 @@ class Decide(Command[Taken | Blocked]):
             played_by,
             agent_arm,
             pack(contexts) if session.keep_contexts and contexts is not None else None,
+            None if self.covariates is None else covariates_text(session, self.covariates),
         )
         uow.add_decision(decision)
         count_one(uow.effects.n_decisions, session.tenant)
@@ -225,12 +232,15 @@ def request_digest(
     forced_arm: int | str | None,
     rewards: list[Reward],
     default_arm: int | str | None = None,
+    covariates: Mapping[str, float] | None = None,
 ) -> bytes:
     """Digest a decision's body as parsed: equal values have equal digests."""
-    # a body without `default_arm` keeps the digest that it had before there was one
-    default = () if default_arm is None else (default_arm,)
+    # a body without what came later keeps the digest that it had before there was that
+    later: tuple[object, ...] = () if default_arm is None else (default_arm,)
+    if covariates is not None:
+        later = (default_arm, in_order(covariates))
     asked = [reward.asked() for reward in rewards]
-    return body_digest(contexts, arm_ids, forced_arm, asked, *default)
+    return body_digest(contexts, arm_ids, forced_arm, asked, *later)
 
 
 def body_digest(contexts: Floats | list[Context] | None, *parts: object) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import inf, nextafter
 
+from service.covariates import in_order
 from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.ports import Keys
@@ -36,6 +37,7 @@ class Reward:
     replaces: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    covariates: dict[str, float] | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -50,13 +52,14 @@ class Reward:
     def asked(self) -> tuple[object, ...]:
         """Return every field, for comparison with a repeat; what an ordinary reward has not, last.
 
-        Stored digests are of ordinary rewards, from before there were corrections and intervals.
+        Stored digests are of ordinary rewards, from before there was more.
         """
         return (
             *(self.value, self.trajectory, self.round, self.event_id),
             *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
             *((self.correct, self.replaces) if self.is_correction else ()),
             *(end.timestamp() for end in (self.since, self.until) if end is not None),
+            *([] if self.covariates is None else [in_order(self.covariates)]),
         )
 
     def keys(self, session: SessionKey, keys: Keys) -> None:

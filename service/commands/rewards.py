@@ -16,6 +16,7 @@ from service.commands.corrections import (
 from service.commands.hidden_write import refuse_erasing
 from service.commands.reward_rounds import Reward, field_of_rounds, of_trajectory, rounds_of
 from service.commands.sessions import find_session, refuse_archived
+from service.covariates import covariates_text
 from service.fits.out_of_turn import fit_now, is_stale
 from service.fits.schedule import after_measurement, is_between_boundaries
 from service.problems import Problem, ProblemCode
@@ -116,11 +117,14 @@ def plan_rewards(
             new = _corrected(uow, session, reward, position, own, ids, prefix)
         else:
             first, last = rounds_of(uow, session, trajectory, reward, prefix)
-            new = KnownValue(first, last, reward.value, position)
+            told = covariates_text(session, reward.covariates, prefix)
+            new = KnownValue(first, last, reward.value, position, None, told)
         known = None
         if reward.reward_id is not None:
             name = (reward.trajectory, reward.reward_id)
             known = ids.get(name) or value_by_id(uow, session, reward.trajectory, reward.reward_id)
+            if known is not None and reward.is_correction and reward.covariates is None:
+                new = new._replace(covariates=known.covariates)  # those that it kept
             if known is not None and not known.is_repeated_by(new):
                 raise _id_conflict(known, reward, prefix)
             ids[name] = known or new
@@ -153,7 +157,7 @@ def apply_rewards(
             MeasurementRow(
                 *(session.tenant, session.id, trajectory.key, first, last),
                 *(trajectory.n_measurements, session.n_measurements, new.value, reward_id, now),
-                new.replaces,
+                *(new.replaces, new.covariates),
             )
         )
         uow.save_trajectory(trajectory)
@@ -196,6 +200,7 @@ def _corrected(
 ) -> KnownValue:
     """Return the value of a correction, which replaces one that is stored or comes before it."""
     refuse_corrections(session, reward, prefix)
+    told = covariates_text(session, reward.covariates, prefix)
     if reward.replaces is not None:
         name = reward.trajectory, reward.replaces
         target = ids.get(name) or value_by_id(uow, session, *name)
@@ -208,7 +213,8 @@ def _corrected(
             raise _conflict(target, reward, new, prefix)
     if target is None:
         raise no_such_reward(reward, prefix)
-    return KnownValue(*target.rounds, reward.value, position, target.root)
+    told = target.covariates if reward.covariates is None else told
+    return KnownValue(*target.rounds, reward.value, position, target.root, told)
 
 
 def _id_conflict(known: KnownValue, reward: Reward, prefix: str) -> Problem:
@@ -216,11 +222,16 @@ def _id_conflict(known: KnownValue, reward: Reward, prefix: str) -> Problem:
         f"reward {reward.reward_id!r} already has the value {known.value!r}, "
         f"for {_rounds(known, reward)}"
     )
+    if known.value == reward.value and known.covariates is not None:
+        detail += f", with {known.covariates}"
     return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}reward_id")
 
 
 def _conflict(known: KnownValue, reward: Reward, new: KnownValue, prefix: str) -> Problem:
     stored = f"{_rounds(known, reward)} {'has' if known.first == known.last else 'have'}"
+    if known.rounds == new.rounds and known.value == new.value:
+        detail = f"{stored} the value {known.value!r} already, with other covariates"
+        return Problem(ProblemCode.REWARD_CONFLICT, detail, f"{prefix}covariates")
     if known.rounds != new.rounds:
         detail = f"{stored} the value {known.value!r} already, which overlaps this reward"
         return Problem(ProblemCode.REWARD_CONFLICT, detail, prefix + field_of_rounds(reward))

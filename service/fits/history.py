@@ -18,6 +18,7 @@ from lhb_engine.history import (
     joined,
 )
 from service.due_fits import DueFit
+from service.fits.told import with_covariates
 from service.records import SessionRow, VoidRow
 from service.storage.history_reader import MeasuredRow
 from service.storage.reader import FOR_EVER, Reader
@@ -71,7 +72,8 @@ def read_history(
     unsettled = None
     if due is not None and is_plain:
         unsettled = _first_not_used(values, trajectories, 0, due.measured)
-    return History(session.dim, trajectories, window, unsettled=unsettled)
+    history = History(session.dim, trajectories, window, unsettled=unsettled)
+    return with_covariates(reader, session, history, measured)
 
 
 _NO_INTS = np.zeros(0, np.int64)
@@ -114,7 +116,8 @@ def read_recent(
         # the order of the names is that of the trajectories: no key holds a zero byte
         parts[f"{name}\0{start:020}"] = Trajectory(contexts, rows, start, positions)
     unsettled = _first_not_used(wanted[0], parts, n_settled, known)
-    return History(session.dim, parts, window, unsettled=unsettled)
+    history = History(session.dim, parts, window, unsettled=unsettled)
+    return with_covariates(reader, session, history, known)
 
 
 def _first_not_used(

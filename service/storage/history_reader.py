@@ -110,6 +110,27 @@ class HistoryReader(ABC):
         """
         return self._each("rounds_in", *key, json.dumps(ranges), until)
 
+    def covariates_in(self, key: SessionKey, ranges: list[Range]) -> Iterator[tuple[str, int, str]]:
+        """Iterate over trajectory, round and covariates of decisions that have any.
+
+        They are in ranges of rounds, in order of trajectory and round.
+        """
+        return self._each("covariates_in", *key, json.dumps(ranges))
+
+    def measured_covariates_in(
+        self, key: SessionKey, ranges: list[Range], known: int
+    ) -> Iterator[tuple[str, int, int, str]]:
+        """Iterate over the measurements up to position `known` that have covariates.
+
+        They begin in ranges of rounds.
+
+        Yields
+        ------
+        trajectory, first round, position, covariates
+            In order of trajectory and position.
+        """
+        return self._each("measured_covariates_in", *key, json.dumps(ranges), known)
+
     def voids(self, key: SessionKey, after: int, until: int) -> list[VoidRow]:
         """Return the session's voided decisions at positions `after` + 1 to `until`, in order."""
         return [VoidRow(*row) for row in self._all("voids", *key, after, until)]

@@ -16,6 +16,7 @@ from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow
 from lhb_engine.randomness import Draw
 from service.commands.sessions import check_modes, first_agent
+from service.covariates import names_of_covariates
 from service.due_fits import DueFit, Schedule
 from service.fits.cost import refuse_costly
 from service.option_changes import OptionChanges
@@ -99,7 +100,12 @@ def copy_session(
 def _records(
     reader: Reader, source: SessionRow, copy: SessionRow, agent: Agent
 ) -> Iterator[dict[str, Any]]:
+    names = names_of_covariates(copy)
     for record in records(reader, source, copy):
+        if "covariates" in record:  # a copy may have others
+            given = record.pop("covariates")
+            kept = {name: value for name, value in given.items() if name in names}
+            record |= {"covariates": kept} if kept else {}
         if record["record"] == "decision":
             yield _as_forced(record, copy, agent)
         elif record["record"] not in NOT_COPIED:

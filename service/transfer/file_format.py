@@ -98,7 +98,15 @@ def measurement_record(measurement: MeasurementRow) -> dict[str, Any]:
     values = _without_owner(measurement)
     if measurement.replaces is None:
         del values["replaces"]  # a release from before there were corrections reads the file
+    _show_covariates(values)
     return {"record": "measurement", **values}
+
+
+def _show_covariates(values: dict[str, Any]) -> None:
+    """Make an object of the stored text; a row without has none, as earlier releases read it."""
+    text = values.pop("covariates")
+    if text is not None:
+        values["covariates"] = json.loads(text)
 
 
 def _without_owner(row: MeasurementRow | EstimateRow | VoidRow) -> dict[str, Any]:
@@ -114,6 +122,7 @@ def decision_record(decision: DecisionRow) -> dict[str, Any]:
     values["explored"], values["forced"] = bool(decision.explored), bool(decision.forced)
     if decision.played_by is None:
         del values["played_by"], values["agent_arm"]
+    _show_covariates(values)
     if decision.contexts is None:
         del values["contexts"]
     else:

@@ -13,6 +13,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
 from service.agent_cache import build_agent
 from service.commands.sessions import check_modes, first_agent
+from service.covariates import names_of_covariates
 from service.due_fits import OUT_OF_TURN
 from service.names import check_stored_names
 from service.option_changes import earlier_sessions
@@ -130,6 +131,7 @@ class ImportCheck:
         fits = (record["digest"] is None) == (event_id is None)
         check(fits, "digest", "a digest belongs to a client's event id")
         check_choice(self._session, record)
+        self._check_covariates(record)
         trajectory.positions.append(record["position"])
         trajectory.times.append(record["at"])
         trajectory.measured.append(0)
@@ -147,6 +149,7 @@ class ImportCheck:
             raise InvalidRecord("trajectory", "no decision was taken in it")
         first, last, reward_id = record["first_round"], record["last_round"], record["reward_id"]
         check(first <= last, "last_round", "it is before first_round")
+        self._check_covariates(record)
         check(last <= len(trajectory.positions), "last_round", "that round has not been decided")
         check(reward_id not in trajectory.reward_ids, "reward_id", "it stands twice")
         if "replaces" in record:
@@ -168,6 +171,11 @@ class ImportCheck:
         trajectory.row.measured_through = max(trajectory.row.measured_through, last)
         if reward_id is not None:
             trajectory.reward_ids.add(reward_id)
+
+    def _check_covariates(self, record: dict[str, Any]) -> None:
+        given = record.get("covariates", {})
+        are_known = set(given) <= {*names_of_covariates(self._session)}
+        check(are_known, "covariates", "the session has no such covariate")
 
     def _void_record(self, record: dict[str, Any]) -> None:
         self._manifests.void(record, self._agent)

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from pydantic_core import to_json
 
+from service.covariates import covariates_text
 from service.kept_contexts import pack
 from service.problems import Problem, ProblemCode
 from service.records import (
@@ -167,11 +168,14 @@ UNREADABLE = (
 def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
     """Yield the rows of the file, with numbers and versions derived from earlier rows."""
     yield from imported.trajectories
+    session = imported.session
     owner = ("", "")
     n_measurements: Counter[str] = Counter()
     n_estimates = installed = model_version = 0
     for _, record in read_lines(file):
         kind = record.pop("record")
+        if "covariates" in record:
+            record["covariates"] = covariates_text(session, record["covariates"])
         if kind == "decision":
             ahead = imported.windows.ahead(record["position"])
             record["number"] = record["round"]

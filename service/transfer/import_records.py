@@ -11,6 +11,7 @@ from service.due_fits import DueReason
 from service.field_types import (
     STRICT,
     Count,
+    GivenCovariates,
     Key,
     Number,
     Ordinal,
@@ -97,6 +98,7 @@ DECISION = _record_of(
     contexts=NotRequired[list[list[Number]]],
     played_by=NotRequired[PlayedBy | None],  # both only where a trial is
     agent_arm=NotRequired[Count | None],
+    covariates=NotRequired[GivenCovariates],
 )
 MEASUREMENT = _record_of(
     "measurement",
@@ -105,6 +107,7 @@ MEASUREMENT = _record_of(
     record=Literal["measurement"],
     position=NotRequired[Ordinal],  # not in files of version 1
     replaces=NotRequired[Ordinal],  # only of a correction
+    covariates=NotRequired[GivenCovariates],
 )
 
 VOID = _record_of("void", VoidRow, ROW_OWNER, record=Literal["void"])

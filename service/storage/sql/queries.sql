@@ -158,6 +158,22 @@ where d.tenant = $1 and d.session_id = $2 and d.trajectory = r.trajectory
     and d.round between r.first and r.last and d.position <= $4
 order by d.trajectory, d.round, d.number
 
+-- name: covariates_in
+-- of decisions of ranges of rounds, where they have any
+select d.trajectory, d.round, d.covariates from {ranges} r cross join decisions d
+where d.tenant = $1 and d.session_id = $2 and d.trajectory = r.trajectory
+    and d.round between r.first and r.last and d.covariates is not null
+order by d.trajectory, d.round, d.number
+
+-- name: measured_covariates_in
+-- of measurements that begin in ranges of rounds; with positions up to $4
+select m.trajectory, m.first_round, m.position, m.covariates
+from {ranges} r cross join measurements m
+where m.tenant = $1 and m.session_id = $2 and m.trajectory = r.trajectory
+    and m.first_round between r.first and r.last and m.position <= $4
+    and m.covariates is not null
+order by m.trajectory, m.position
+
 -- name: kept_sums
 select {kept_sums} from kept_sums where tenant = $1 and session_id = $2
 

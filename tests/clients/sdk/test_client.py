@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from lhb import ApiError, Client, NotFound
+from lhb import ApiError, Client, Invalid, NotFound
 
 CONTEXTS = [[0.3, -0.1], [0.2, 0.9]]
 
@@ -220,3 +220,24 @@ def test_rewards_of_an_interval_of_time(client: Client) -> None:
     assert session.correct(1.0, interval=interval)["accepted"] == 1
     [span] = next(iter(session.rounds()))["spans"]
     assert (span["first_round"], span["last_round"], span["value"]) == (1, 3, 1.0)
+
+
+def test_covariates_go_with_decisions_rewards_and_logs(lossy_url: str) -> None:
+    with Client(lossy_url) as client:
+        options = {"covariates": ["rain", "sun"]}
+        session = client.create_session(dim=2, horizon=5, options=options)
+        session.history(CONTEXTS, [1.0, None], covariates={"rain": [0.5, None], "sun": (1, 2)})
+        session.decide(CONTEXTS, covariates={"rain": np.float64(3.0)})
+        session.skip(covariates={"sun": 4.0})
+        session.reward(1.0, round=3, covariates={"sun": 5.0})
+        session.correct(2.0, round=3, covariates={"sun": 6.0})
+        riding = {"first_round": 4, "last_round": 5, "value": 1.0, "covariates": {"rain": 7.0}}
+        session.decide(CONTEXTS)
+        session.decide(CONTEXTS, rewards=[riding])
+        rounds = list(session.rounds())
+        told = [{"rain": 0.5, "sun": 1.0}, {"sun": 2.0}, {"rain": 3.0, "sun": 6.0}, {"sun": 4.0}]
+        assert [one["covariates"] for one in rounds] == [*told, None, None]
+        assert rounds[3]["spans"][0]["covariates"] == {"rain": 7.0}
+        with pytest.raises(Invalid) as raised:
+            session.reward(1.0, round=5, covariates={"snow": 1.0})
+        assert raised.value.field == "covariates.snow"

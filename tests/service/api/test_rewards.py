@@ -238,7 +238,8 @@ async def test_a_correction_is_shown_in_place_of_the_value(serve: Serve) -> None
         page = await client.read(f"/v1/sessions/{session}/rounds")
         first, second, _ = page["items"]
         assert (first["reward"], first["n_rewards"], first["n_corrected"]) == (3.0, 1, 2)
-        assert second["spans"] == [{"first_round": 2, "last_round": 3, "value": 5.0}]
+        [span] = second["spans"]
+        assert span == {"first_round": 2, "last_round": 3, "value": 5.0, "covariates": None}
         assert second["n_corrected"] == 1
         series = await client.read(f"/v1/sessions/{session}/series")
         assert series["arrivals"]["n_values"] == 2

@@ -70,6 +70,8 @@ class World:
         self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
         self.n_fits, self.n_from_sums, self.n = 0, 0, 0
         self.rewarded: list[tuple[str, int]] = []
+        self.rain = np.random.default_rng(7)
+        self.is_told = "covariates" in harness.session.options
 
     def correct(self, i: int) -> None:
         """Replace the value that came `i`-th of those over one round."""
@@ -83,23 +85,34 @@ class World:
             self.harness.now += 1.0
             name = str(self.rng.choice(self.names))
             contexts = self.rng.uniform(-1, 1, (4, DIM))
-            decision = self.harness.decide(name, contexts=contexts)
+            told = self.told()
+            decision = self.harness.decide(name, contexts=contexts, **told)
             chosen = self.chosen[name]
             chosen.append(contexts[decision.arm])
             lagged = np.array([*reversed(chosen[-3:])])
             value = sign * float(WEIGHTS[: len(lagged)] @ lagged @ THETA)
-            value += 0.05 * float(self.rng.standard_normal())
+            value += 0.05 * float(self.rng.standard_normal()) + 2.0 * told.get(
+                "covariates", {}
+            ).get("rain", 0.0)
             at = self.n + float(self.rng.exponential(6.0))
             kind = self.rng.random()
             if kind > 0.05:
                 self.waiting.append((at, value, name, {"round": len(chosen)}))
             for due in sorted(w for w in self.waiting if w[0] <= self.n):
                 self.waiting.remove(due)
-                self.harness.reward(due[1], due[2], **due[3])
+                self.harness.reward(due[1], due[2], **due[3], **self.told_late())
                 self.rewarded.append((due[2], due[3]["round"]))
             self.harness.tick()
             while self.harness.session.fit_due is not None:
                 self.fit()
+
+    def told(self) -> dict[str, Any]:
+        """The next round's weather."""
+        return {"covariates": {"rain": float(self.rain.normal())}} if self.is_told else {}
+
+    def told_late(self) -> dict[str, Any]:
+        """Weather that comes with every third reward, and is noise."""
+        return self.told() if self.is_told and self.rain.random() < 0.3 else {}
 
     def forget(self, name: str) -> None:
         """The trajectory was erased: nothing of it comes any more, and it may begin anew."""
@@ -137,7 +150,9 @@ def test_a_session_lives_on_sums(
     harness: ServiceHarness, names: tuple[str, ...], database_url: str
 ) -> None:
     """Every fit equals that from all rows; replay does too; what a fit reads is bounded."""
-    options = {"seasonality": [{"period": 12}]} if names == ("",) else {}
+    options: dict[str, Any] = {"seasonality": [{"period": 12}]}
+    if names != ("",):
+        options = {"covariates": ["rain"]}
     made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": options}
     harness.create(algorithm="anytime", **made)
     world = World(harness, names, database_url)

@@ -149,7 +149,7 @@ def test_decisions_survive_every_migration(tmp_path: Path) -> None:
     with store.reader() as reader:
         found = reader.decisions(("", "s", ""), 0, 10)
         assert [decision.round for decision in found] == [1, 2]
-        assert found[0] == (*row[:6], "1", *row[7:], None, None, None)
+        assert found[0] == (*row[:6], "1", *row[7:], *[None] * 4)  # columns that came later
         assert reader.decision(("", "s", ""), "2") == found[1]
     store.close()
     SqliteStore(tmp_path / "new.db").close()

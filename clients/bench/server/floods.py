@@ -20,9 +20,11 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 
+from clients.bench.server.large_session import session_file
 from clients.bench.server.load import DIM
 
-LOG_ROUNDS = 10_000
+LOG_ROUNDS, SHORT_ROUNDS = 10_000, 1000
+N_DELETED = 3  # large sessions
 N_IMPORTS = 4  # at once
 COLLISIONS = 40.0  # a second
 N_LARGE, LARGE_DIM, LARGE_ROUNDS = 3, 600, 600  # sessions whose fit takes about 10 s of CPU
@@ -63,14 +65,16 @@ class Flooded:
 
     def large(self) -> str:
         """Make a session with `rounds` rounds."""
-        session = self.create()
-        for _ in range(self.rounds // LOG_ROUNDS):
-            assert self.post(f"/v1/sessions/{session}/history", log(LOG_ROUNDS)) == 201
-        return session
+        answer = self.client.post("/v1/sessions/import", content=self.file(), headers=NDJSON)
+        return str(answer.raise_for_status().json()["id"])
 
     def file(self) -> bytes:
         """Return the file of a session with `rounds` rounds."""
-        return self.client.get(f"/v1/sessions/{self.large()}/events").content
+        session = self.create()
+        assert self.post(f"/v1/sessions/{session}/history", log(SHORT_ROUNDS)) == 201
+        short = self.client.get(f"/v1/sessions/{session}/events").content
+        self.client.delete(f"/v1/sessions/{session}")
+        return session_file(short, self.rounds)
 
 
 def log(n: int, dim: int = DIM, **more: Any) -> bytes:
@@ -96,11 +100,11 @@ def histories(flooded: Flooded) -> list[Work]:
 
 
 def deletions(flooded: Flooded) -> list[Work]:
-    """Delete large sessions, which were imported before."""
-    file, sessions = flooded.file(), []
-    for _ in range(3):
-        answer = flooded.client.post("/v1/sessions/import", content=file, headers=NDJSON)
-        sessions.append(answer.json()["id"])
+    """Delete large sessions, which are in the database or are imported before."""
+    page = flooded.client.get("/v1/sessions?limit=1000").json()["items"]
+    sessions = [one["id"] for one in page if one["n_rounds"] == flooded.rounds]
+    while len(sessions) < N_DELETED:
+        sessions.append(flooded.large())
 
     def delete() -> None:
         if sessions:

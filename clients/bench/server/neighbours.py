@@ -27,7 +27,8 @@ import numpy as np
 import uvloop
 
 from clients.bench.server.asyncio_load import latencies
-from clients.bench.server.floods import prepared
+from clients.bench.server.floods import N_DELETED, Flooded, prepared
+from clients.bench.server.large_session import store
 from clients.bench.server.load import DIM, N_ARMS, N_CONNECTIONS, decide_all, generator, request_of
 from clients.bench.server.processes import N_SESSIONS, SERVE, key_of, resident_mb, servers
 from clients.bench.server.stalls import LOG, WATCHED, noted
@@ -95,6 +96,17 @@ def _beside(
         share = beside["throughput"] / alone["throughput"]
         done = {"flood_requests": flood.n_done, "share_of_throughput": round(share, 3)}
         return {"alone": alone, "beside": beside, **done}
+
+
+def _store_large(url: str, rounds: int) -> None:
+    """Store the sessions that are to be deleted; through the API that takes minutes."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        servers(1, SERVE, LHB_DATABASE_URL=f"sqlite:///{Path(folder, 'short.db')}") as [(other, _)],
+        httpx.Client(base_url=other, timeout=60) as client,
+    ):
+        file = Flooded(client, rounds).file()
+    store(url, FLOODING, file, N_DELETED)
 
 
 @contextmanager

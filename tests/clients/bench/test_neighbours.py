@@ -1,5 +1,6 @@
 """`lhb bench neighbours`: a flood is really under way while the quiet tenant is measured."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import httpx
 import pytest
 
 from clients.bench.server import floods, neighbours
+from clients.bench.server.large_session import session_file, store
 from clients.bench.server.processes import SERVE, servers
 
 
@@ -25,8 +27,36 @@ def test_a_flood_is_measured_beside_its_absence(flood: str) -> None:
         assert part["transaction_longest_ms"] >= part["transaction_longest_on_cpu_ms"]
 
 
+def test_a_large_session_is_as_if_it_had_been_played(tmp_path: Path) -> None:
+    """Its rows, stored without a server, are exported as its file says."""
+    url = f"sqlite:///{tmp_path / 'lhb.db'}"
+    with servers(1, SERVE, LHB_DATABASE_URL=url) as [(server, _)], httpx.Client() as client:
+        client.base_url = httpx.URL(server)
+        session = floods.Flooded(client, 20).create()
+        path = f"/v1/sessions/{session}"
+        client.post(f"{path}/history", content=floods.log(20), headers=floods.JSON)
+        short = client.get(f"{path}/events").content
+        played = client.post(f"{path}/history", content=floods.log(20), headers=floods.JSON)
+        assert played.json()["last_round"] == 40
+        whole = client.get(f"{path}/events").content
+    assert session_file(short, 20).count(b"\n") == short.count(b"\n")
+    file = session_file(short, 47)
+    first, second = store(url, "", file, 2)
+    with servers(1, SERVE, LHB_DATABASE_URL=url) as [(server, _)], httpx.Client() as client:
+        client.base_url = httpx.URL(server)
+        for id in (first, second):
+            assert client.get(f"/v1/sessions/{id}").json()["n_rounds"] == 47
+        lines = client.get(f"/v1/sessions/{second}/events").content.splitlines()
+    found = [json.loads(line) for line in lines]
+    expected = [json.loads(line) for line in session_file(short, 47).splitlines()]
+    assert found[2:-1] == expected[2:-1]  # its header has an id of its own
+    rounds = [json.loads(line) for line in whole.splitlines()][2:42]
+    for ours, theirs in zip(expected[2:42], rounds, strict=True):  # but for the time, as if played
+        assert {**ours, "at": 0} == {**theirs, "at": 0}
+
+
 def test_every_flood_does_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for setting in ("LOG_ROUNDS", "LARGE_ROUNDS", "N_LEARNERS"):
+    for setting in ("LOG_ROUNDS", "SHORT_ROUNDS", "LARGE_ROUNDS", "N_LEARNERS"):
         monkeypatch.setattr(floods, setting, 20)
     monkeypatch.setattr(floods, "LARGE_DIM", 12)
     with (

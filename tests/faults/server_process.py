@@ -62,6 +62,7 @@ class Server:
             **os.environ,
             "LHB_DATABASE_URL": self.database,
             "LHB_LOG_LEVEL": "error",
+            "LHB_FIT_WAIT_SECONDS": "120",  # fits of a busy machine
             **self.settings,
         }
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- `stop` closes it
@@ -101,7 +102,7 @@ class Server:
     def client(self) -> httpx.Client:
         """A plain client."""
         json = {"content-type": "application/json"}
-        return httpx.Client(base_url=self.url, timeout=60, headers=json)
+        return httpx.Client(base_url=self.url, timeout=150, headers=json)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -83,7 +83,8 @@ def serve(database_url: str) -> Serve:
 
     @asynccontextmanager
     async def start(**settings: Any) -> AsyncIterator[Client]:
-        chosen = Settings(database_url=database_url, log_level="error", **settings)
+        patient = {"database_url": database_url, "log_level": "error", "fit_wait_seconds": 120.0}
+        chosen = Settings(**patient | settings)
         app = create_app(chosen)
         async with app.router.lifespan_context(app), working(chosen) as worker:
             transport = httpx.ASGITransport(app=app)

@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 LATEST = 2**15  # rounds of the session that a fit has as rows, and its checks look at
 Flags = NDArray[np.bool_]
+MANY = 32  # measurements from which numpy joins ranges faster than a loop
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,14 @@ class Measurements:
         """
         span = self.last - self.first + 1
         start = np.maximum(self.first - span - n_lags + 1, 1)
-        return joined(zip(start.tolist(), (self.last + span).tolist(), strict=True))
+        stop = self.last + span
+        if len(self) < MANY:
+            return joined(zip(start.tolist(), stop.tolist(), strict=True))
+        order = np.argsort(start, kind="stable")
+        start, stop = start[order], np.maximum.accumulate(stop[order])
+        ends = np.flatnonzero(start[1:] > stop[:-1] + 1)
+        first, last = start[np.append(0, ends + 1)], stop[np.append(ends, len(stop) - 1)]
+        return list(zip(first.tolist(), last.tolist(), strict=True))
 
     def chosen(self, which: np.ndarray | slice) -> "Measurements":
         """Return some of them, by a mask or a slice."""

@@ -265,9 +265,11 @@ def _sequences(owner: Ints, spans: Ints, n_trajectories: int) -> tuple[_Sequence
     A trajectory without measurements has a sequence of single rounds.
     """
     absent = np.setdiff1d(np.arange(n_trajectories), owner)
-    pairs = np.stack([np.append(owner, absent), np.append(spans, np.ones_like(absent))])
-    unique, sequence = np.unique(pairs, axis=1, return_inverse=True)
-    return _Sequences(*unique), sequence.reshape(-1)[: len(owner)]
+    spans = np.append(spans, np.ones_like(absent))
+    base = int(spans.max(initial=0)) + 1
+    codes = np.append(owner, absent) * base + spans  # in order of owners, then of spans
+    unique, sequence = np.unique(codes, return_inverse=True)
+    return _Sequences(*divmod(unique, base)), sequence[: len(owner)]
 
 
 def _arrivals(measured: list[Measurements], there: np.ndarray) -> Ints | None:

@@ -79,14 +79,15 @@ class RankOneRefit:
         for step in range(STEPS):
             basis = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
             if past is None or step == STEPS - 1:
-                signal, filtered = x @ theta, np.zeros_like(x)
-                columns = np.zeros((len(x), m))
+                filtered = np.zeros_like(x)
                 for i, lag in enumerate(lags.tolist()):
-                    columns[lag:, i] = signal[: len(x) - lag]
                     filtered[lag:] += weights[i] * x[: len(x) - lag]
+                top = int(lags.max(initial=0))
+                signal = np.concatenate([np.zeros(top), x @ theta])
+                columns = signal.take((order + top)[:, None] - lags)  # faster than by lags
                 turned = (filtered @ basis)[order]
-                jacobian = np.concatenate([columns[order], turned, beside], axis=1)
-                errors = rows.y[order] - columns[order] @ weights - beside @ effects
+                jacobian = np.concatenate([columns, turned, beside], axis=1)
+                errors = rows.y[order] - columns @ weights - beside @ effects
                 if rows.levels:
                     both = np.column_stack([jacobian, errors])
                     both = without_levels(both, rows.owner[order], rows.intercept[order], rho)

@@ -188,6 +188,18 @@ def test_needed_rounds_are_what_rows_and_their_pairs_need():
     assert Measurements.single(np.array([12, 20]), np.zeros(2)).needed_rounds(10) == [(2, 21)]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_many_needed_rounds_are_joined_as_few_are(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    first = np.sort(rng.choice(30_000 if seed % 2 else 400, 200, replace=False)) + 1
+    last = first + rng.choice([0, 0, 0, 1, 30], 200)
+    rows = Measurements(first, last, np.zeros(200))
+    found = rows.needed_rounds(6)
+    monkeypatch.setattr("lhb_engine.history.MANY", 1000)
+    assert found == rows.needed_rounds(6)
+    assert all(type(edge) is int for pair in found for edge in pair)
+
+
 def test_the_latest_rounds_are_cut_alike_from_more_and_from_less():
     past, _ = played("mixed")
     window = FitWindow(1, 1, 1600, HORIZON, 1600)

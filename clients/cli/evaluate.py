@@ -153,7 +153,8 @@ def _replay(
     if ALGORITHMS[algorithm].needs_truth:
         raise typer.BadParameter(f"algorithm: {algorithm} needs the truth, which no log holds")
     replay: LogReplay | None = None
-    for block in read_log(path):
+    names = options.get("covariates", ())
+    for block in read_log(path, covariates=names if isinstance(names, list) else ()):
         if replay is None:
             try:
                 agent = make_agent(

@@ -8,6 +8,7 @@ A file holds one row or object a round, in the order in which they were played:
     contexts    K x d numbers, a row an arm (JSON text in a CSV); or, where only what was selected
     context     was logged, its d numbers; or, in a CSV, columns x0, x1, ...
     trajectory  key of the round's trajectory; absent where there is only one
+    covariates  an object of numbers by name; or a column each, under its name
 
 The items of the service's /v1/sessions/{id}/rounds are objects of this form, and a session as
 /v1/sessions/{id}/events or `lhb export` writes it is read as well.
@@ -15,7 +16,8 @@ The items of the service's /v1/sessions/{id}/rounds are objects of this form, an
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -33,8 +35,10 @@ class LogError(ValueError):
     """A log that cannot be read; the message names the row and the column."""
 
 
-def read_log(path: Path, block_rounds: int = BLOCK_ROUNDS) -> Iterator[Block]:
-    """Read the rounds of a .csv, .ndjson or .parquet file.
+def read_log(
+    path: Path, block_rounds: int = BLOCK_ROUNDS, covariates: Sequence[str] = ()
+) -> Iterator[Block]:
+    """Read the rounds of a .csv, .ndjson or .parquet file, with the covariates of these names.
 
     Raises
     ------
@@ -42,7 +46,7 @@ def read_log(path: Path, block_rounds: int = BLOCK_ROUNDS) -> Iterator[Block]:
         A row that is not of the documented form.
     """
     readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
-        ".csv": _csv,
+        ".csv": partial(_csv, covariates=covariates),
         ".ndjson": _ndjson,
         ".jsonl": _ndjson,
         ".parquet": _parquet,
@@ -55,7 +59,7 @@ def read_log(path: Path, block_rounds: int = BLOCK_ROUNDS) -> Iterator[Block]:
     while rows := list(islice(rounds, block_rounds)):
         dim = dim or next(filter(None, (_width(row) for _, row in rows)), None)
         for _, alike in groupby(rows, _arms):
-            yield _block(list(alike), dim)
+            yield _block(list(alike), dim, covariates)
 
 
 def _width(row: dict[str, Any]) -> int | None:
@@ -79,12 +83,16 @@ def _open_bandit(path: Path) -> Iterator[dict[str, Any]]:
         raise LogError(f"{path.name}: not a log of the Open Bandit Dataset: {error}") from None
 
 
-def _csv(path: Path) -> Iterator[dict[str, Any]]:
+def _csv(path: Path, covariates: Sequence[str]) -> Iterator[dict[str, Any]]:
     with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
+        reader = csv.DictReader(file)
+        for name in covariates:
+            if name not in (reader.fieldnames or ()):
+                raise LogError(f"{path.name}: there is no column {name}")
+        for row in reader:
             out: dict[str, Any] = {
                 name: None if row.get(name) in (None, "") else json.loads(str(row[name]))
-                for name in ("arm", "reward", "propensity", "contexts", "context")
+                for name in ("arm", "reward", "propensity", "contexts", "context", *covariates)
             }
             if row.get("trajectory"):
                 out["trajectory"] = row["trajectory"]
@@ -115,8 +123,8 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
     and is left out. Of a reward that was corrected, the last value counts. A voided decision was
     never shown: its round is one without action.
     """
-    # trajectory, round and value, by the position of the first value
-    values: dict[int, tuple[str, int, float]] = {}
+    # trajectory, round, value and covariates, by the position of the first value
+    values: dict[int, tuple[str, int, float, dict[str, float]]] = {}
     places: list[tuple[int, int]] = []  # position in the session, and in the file
     voids: set[tuple[str, int]] = set()
     with path.open("rb") as file:
@@ -125,20 +133,24 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
             record = json.loads(line)
             if record["record"] == "measurement" and record["first_round"] == record["last_round"]:
                 root = record.get("replaces") or record.get("position") or -len(values)
-                values[root] = record["trajectory"], record["first_round"], record["value"]
+                beside = record.get("covariates", {})
+                values[root] = record["trajectory"], record["first_round"], record["value"], beside
             elif record["record"] == "decision":
                 places.append((record["position"], at))
             elif record["record"] == "void":
                 voids.add((record["trajectory"], record["round"]))
             at += len(line)
         rewards: dict[tuple[str, int], float] = {}
-        for trajectory, number, value in values.values():  # in sum mode a round has several
+        told: dict[tuple[str, int], dict[str, float]] = {}
+        for trajectory, number, value, beside in values.values():  # in sum mode a round has several
             rewards[trajectory, number] = rewards.get((trajectory, number), 0.0) + value
+            told[trajectory, number] = told.get((trajectory, number), {}) | beside
         for _, place in sorted(places):
             file.seek(place)
             record = json.loads(file.readline())
             key = record["trajectory"], record["round"]
             row = {"reward": rewards.get(key), "trajectory": record["trajectory"]}
+            row["covariates"] = record.get("covariates", {}) | told.get(key, {})
             if key not in voids and record["arm"] is not None:
                 row |= {name: record.get(name) for name in CHOSEN}
             yield row
@@ -154,7 +166,9 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-def _block(rows: list[tuple[int, dict[str, Any]]], dim: int | None) -> Block:
+def _block(
+    rows: list[tuple[int, dict[str, Any]]], dim: int | None, covariates: Sequence[str]
+) -> Block:
     def column(name: str) -> Iterable[float]:
         for number, row in rows:
             value = row.get(name)
@@ -195,7 +209,26 @@ def _block(rows: list[tuple[int, dict[str, Any]]], dim: int | None) -> Block:
             raise LogError(f"row {number}, trajectory: {key!r} is not a text")
     named = np.array(keys, dtype=object) if any(keys) else None
     known = None if np.isnan(chances).all() else chances
-    return Block(selected, rewards, contexts, taken, known, named)
+    told = _told(rows, covariates) if covariates else None
+    return Block(selected, rewards, contexts, taken, known, named, told)
+
+
+def _told(
+    rows: list[tuple[int, dict[str, Any]]], names: Sequence[str]
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the covariates of rows, 0 where a row says nothing, (n_rows, n_names)."""
+    out = np.zeros((len(rows), len(names)))
+    for i, (number, row) in enumerate(rows):
+        said = row.get("covariates") or {}
+        for j, name in enumerate(names):
+            value = said.get(name, row.get(name))
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                raise LogError(f"row {number}, {name}: {value!r} is not a number")
+            out[i, j] = value or 0.0
+    if not np.isfinite(out).all():
+        i, j = np.argwhere(~np.isfinite(out))[0]
+        raise LogError(f"row {rows[i][0]}, {names[j]}: is not finite")
+    return out
 
 
 def _array(

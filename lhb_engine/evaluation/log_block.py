@@ -28,6 +28,8 @@ class Block:
         The logging policy's probabilities of these arms; NaN where they are not known.
     trajectories : (n,) array of object or None
         Key of each round's trajectory; None: all are of the one without a key.
+    covariates : (n, n_covariates) array or None
+        What else moves the rewards; None: nothing is told.
     """
 
     selected: Floats
@@ -36,6 +38,7 @@ class Block:
     arms: Ints | None = None
     propensities: Floats | None = None
     trajectories: np.ndarray | None = None
+    covariates: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.selected)
@@ -46,7 +49,7 @@ class Block:
 
     def rows(self, which: slice | Ints) -> "Block":
         """Return some of the rounds."""
-        optional = (self.contexts, self.arms, self.propensities, self.trajectories)
+        optional = self.contexts, self.arms, self.propensities, self.trajectories, self.covariates
         return Block(
             self.selected[which],
             self.rewards[which],

@@ -13,6 +13,7 @@ class LogPast:
     dim : int
     reach : int
         Largest lag that weights look back.
+    n_covariates : int
 
     Attributes
     ----------
@@ -22,12 +23,13 @@ class LogPast:
         Number of the first round that is still here.
     """
 
-    def __init__(self, dim: int, reach: int) -> None:
+    def __init__(self, dim: int, reach: int, n_covariates: int = 0) -> None:
         self.n_rounds = 0
         self.first_kept = 1
         self._selected = [np.empty((0, dim))]
         self._rewards = [np.empty(0)]
         self._positions = [np.empty(0, dtype=np.int64)]
+        self._told = [np.empty((0, n_covariates))]
         # of the rounds before the next one: nothing was chosen before the first, by any policy
         self._ratios: Floats = np.ones(reach)
         self._changes: Floats = np.zeros((reach, dim))
@@ -35,8 +37,13 @@ class LogPast:
     def __len__(self) -> int:
         return sum(map(len, self._rewards))
 
-    def add(self, selected: Floats, rewards: Floats, positions: Ints) -> None:
+    def add(
+        self, selected: Floats, rewards: Floats, positions: Ints, covariates: Floats | None = None
+    ) -> None:
         """Add the next rounds; positions are their numbers in the log."""
+        if covariates is None:
+            covariates = np.zeros((len(rewards), self._told[0].shape[1]))
+        self._told.append(np.array(covariates, dtype=np.float64))
         self._selected.append(np.array(selected, dtype=np.float64))
         self._rewards.append(np.array(rewards, dtype=np.float64))
         self._positions.append(positions)
@@ -69,20 +76,20 @@ class LogPast:
 
     def tail(self, n: int) -> Floats:
         """Return the last n selected contexts, or all where there are fewer."""
-        parts: list[Floats] = []
-        for part in reversed(self._selected):
-            parts.insert(0, part)
-            if sum(map(len, parts)) >= n:
-                break
-        joined = np.concatenate(parts)
-        return joined[max(0, len(joined) - n) :]
+        return _last(self._selected, n)
+
+    def told(self, n: int) -> Floats:
+        """Return the covariates of the last n rounds."""
+        return _last(self._told, n)
 
     def trajectory(self) -> Trajectory:
         """Return the rounds that are still here, with their rewards."""
         self._join()
         known = np.flatnonzero(np.isfinite(self._rewards[0]))
         measured = Measurements.single(known + self.first_kept, self._rewards[0][known])
-        return Trajectory(self._selected[0], measured, self.first_kept, self._positions[0])
+        place = self.first_kept, self._positions[0]
+        told = self._told[0] if self._told[0].shape[1] else None
+        return Trajectory(self._selected[0], measured, *place, covariates=told)
 
     def forget(self, window: FitWindow | None, horizon: int) -> None:
         """Drop what neither the next fit nor a prediction needs."""
@@ -95,6 +102,7 @@ class LogPast:
             self._selected = [self._selected[0][cut:].copy()]
             self._rewards = [self._rewards[0][cut:].copy()]
             self._positions = [self._positions[0][cut:].copy()]
+            self._told = [self._told[0][cut:].copy()]
             self.first_kept += cut
 
     def _join(self) -> None:
@@ -102,3 +110,15 @@ class LogPast:
             self._selected = [np.concatenate(self._selected)]
             self._rewards = [np.concatenate(self._rewards)]
             self._positions = [np.concatenate(self._positions)]
+            self._told = [np.concatenate(self._told)]
+
+
+def _last(parts: list[Floats], n: int) -> Floats:
+    """Return the last n rows of some arrays, one after the other."""
+    found: list[Floats] = []
+    for part in reversed(parts):
+        found.insert(0, part)
+        if sum(map(len, found)) >= n:
+            break
+    joined = np.concatenate(found)
+    return joined[max(0, len(joined) - n) :]

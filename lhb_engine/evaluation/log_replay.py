@@ -71,7 +71,7 @@ class LogReplay:
     Parameters
     ----------
     agent : Agent
-        A fresh agent.
+        A fresh agent. Blocks have the covariates that it names, in this order.
     seed : int
         Seed of its draws.
     lags : tuple of int, optional
@@ -172,16 +172,18 @@ class LogReplay:
         """Play rounds between which the agent does not change."""
         for key, rows in block.by_trajectory():
             if key not in self._pasts:
-                self._pasts[key] = LogPast(self.agent.dim, max(self._all_lags, default=0))
+                reach, n_told = max(self._all_lags, default=0), len(self.agent.covariates.names)
+                self._pasts[key] = LogPast(self.agent.dim, reach, n_told)
             self._play_part(key, block.rows(rows), positions[rows])
 
     def _play_part(self, key: str, block: Block, positions: Ints) -> None:
         """Play rounds of one trajectory."""
         past = self._pasts[key]
         rounds = np.arange(past.n_rounds + 1, past.n_rounds + len(block) + 1)
-        past.add(block.selected, block.rewards, positions)
+        told = block.covariates if self.agent.covariates.names else None
+        past.add(block.selected, block.rewards, positions, told)
         batches = self._batches_of(key, rounds)
-        guess = self._predict(past, len(block))
+        guess = self._predict(past, rounds)
         known = np.isfinite(block.rewards)
         rewards, ones = block.rewards[known], np.ones(int(known.sum()))
         self._logged.add(rewards, ones, batches[known])
@@ -241,14 +243,19 @@ class LogReplay:
             history = History(self.agent.dim, {key: past.trajectory()})
             self.agent.observe(history, key, past.n_rounds, float(block.rewards[i]))
 
-    def _predict(self, past: LogPast, n: int) -> Floats:
-        """Return what the newest estimate expects of the last n rewards; the mean without one."""
-        estimate = self.estimate
+    def _predict(self, past: LogPast, rounds: Ints) -> Floats:
+        """Return what the newest estimate expects of the last rounds; the mean without one."""
+        estimate, n = self.estimate, len(rounds)
         if estimate is None or estimate.theta is None:
             return np.full(n, self._mean)
         tail = past.tail(n + len(estimate.lag_weights) - 1)
         signal = np.convolve(tail @ estimate.theta, estimate.lag_weights)
-        return signal[len(tail) - n : len(tail)] + (estimate.intercept or 0.0)
+        expected = signal[len(tail) - n : len(tail)] + (estimate.intercept or 0.0)
+        if estimate.effects is None:
+            return np.asarray(expected)
+        told = self.agent.covariates.columns(rounds.astype(np.float64))
+        beside = np.concatenate([past.told(n), told], axis=1)
+        return np.asarray(expected + beside @ np.array(estimate.effects["values"]))
 
     def _skill(self, error: Interval, naive: Interval) -> Interval | Refusal:
         if naive.value == 0.0:
@@ -268,7 +275,8 @@ class LogReplay:
         assert window is not None
         parts = {key: past.trajectory() for key, past in self._pasts.items()}
         self._mean = self._sum_known / max(self._n_known, 1)
-        estimate = self.agent.fit(History(self.agent.dim, parts).over(window))
+        groups = (1,) * len(self.agent.covariates.names)
+        estimate = self.agent.fit(History(self.agent.dim, parts, groups=groups).over(window))
         self.agent.install(estimate)
         if estimate.theta is not None:
             self.estimate = estimate

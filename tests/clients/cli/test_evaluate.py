@@ -81,6 +81,23 @@ def test_selected_contexts_alone_will_do(rounds: list[dict], tmp_path: Path) -> 
     assert log.selected.tolist() == [row["contexts"][row["arm"]] for row in rounds]
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".ndjson", ".parquet"])
+def test_covariates_are_columns_of_the_log(suffix: str, rounds: list[dict], tmp_path: Path) -> None:
+    told = [row | {"rain": i / 7 if i % 3 else None, "sun": -i} for i, row in enumerate(rounds)]
+    path = write(tmp_path / f"log{suffix}", told)
+    blocks = list(read_log(path, 70, ("sun", "rain")))
+    found = np.concatenate([block.covariates for block in blocks])
+    expected = [[row["sun"], row["rain"] or 0.0] for row in told]
+    np.testing.assert_array_equal(found, expected)
+    if suffix == ".csv":
+        with pytest.raises(LogError, match="no column snow"):
+            next(read_log(path, 70, ("snow",)))
+    if suffix == ".ndjson":
+        told[5]["rain"] = "wet"
+        with pytest.raises(LogError, match="row 6, rain"):
+            next(read_log(write(path, told), 70, ("rain",)))
+
+
 def evaluate(path: Path, *more: str) -> dict:
     answer = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12", "--json", *more])
     assert answer.exit_code == 0, answer.output
@@ -225,3 +242,21 @@ def test_what_cannot_be_evaluated_is_refused(rounds: list[dict], tmp_path: Path)
         assert answer.exit_code == 2, more
     with pytest.raises(LogError, match="must end in"):
         list(read_log(tmp_path / "log.txt"))
+
+
+def test_covariates_of_a_session_are_read(url: str, tmp_path: Path) -> None:
+    """What came with a reward counts, as in a fit."""
+    with Client(url) as client:
+        session = client.create_session(dim=1, horizon=2, options={"covariates": ["rain", "sun"]})
+        for round in range(1, 4):
+            session.decide([[1.0]], covariates={"rain": round, "sun": -round})
+        session.reward(1.0, round=2, covariates={"rain": 7.0})
+        session.reward(1.0, first_round=3, last_round=3, covariates={"sun": 8.0})
+        session.correct(2.0, round=3)
+        rounds, events = tmp_path / "rounds.ndjson", tmp_path / "events.ndjson"
+        rounds.write_text("".join(json.dumps(item) + "\n" for item in session.rounds()))
+        events.write_bytes(httpx.get(f"{url}/v1/sessions/{session.id}/events", timeout=60).content)
+    for path in (rounds, events):
+        [block] = read_log(path, covariates=("sun", "rain"))
+        assert block.covariates is not None
+        assert block.covariates.tolist() == [[-1.0, 1.0], [-2.0, 7.0], [8.0, 3.0]]

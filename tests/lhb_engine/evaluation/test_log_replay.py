@@ -1,6 +1,7 @@
 """Replaying a log: honest predictions, weights that know about lags, refusals with a reason."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -263,3 +264,19 @@ def test_predictions_include_the_baseline():
     found = replayed(log, fit_intercept=True)
     assert found.error.value < 0.03
     assert found.skill.low > 0.7
+
+
+@pytest.mark.parametrize("size", [None, 100])
+def test_covariates_are_learned_and_expected(size):
+    """Told of what moves rewards beside arms, the agent predicts it; untold it cannot."""
+    log = uniform_log(lags(6, k1=0.6, k4=0.4), 600, noise=0.05)
+    rng, rounds = np.random.default_rng(3), np.arange(1, 601)
+    rain = rng.uniform(-1, 1, (600, 1))
+    rewards = log.rewards + 2.0 * rain[:, 0] + np.sin(2 * np.pi * rounds / 24)
+    log = replace(log, rewards=rewards, covariates=rain)
+    season = {"seasonality": [{"period": 24}]}
+    told = replayed(log, "anytime", 6, size=size, covariates=["rain"], **season)
+    assert told.estimate.effects["values"][0] == pytest.approx(2.0, abs=0.05)
+    assert told.skill.low > 0.9
+    untold = replayed(log, "anytime", 6, size=size, **season)
+    assert untold.skill.high < 0.6

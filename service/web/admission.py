@@ -18,7 +18,10 @@ from starlette.types import Scope
 from service.problems import Problem, ProblemCode
 
 SHORT = 32  # a queue that is no overload whatever each request takes
-WINDOW = 256  # requests of one measurement: reading, answering and committing them included
+WINDOW = 256  # requests of one measurement, at least
+# times the requests that are read and not committed: these are read together, then committed, then
+# answered, and a shorter measurement would be of one of these alone
+CYCLES = 2
 WINDOW_SECONDS = 5.0  # a longer window measures other work
 RISE = 1 / 8  # share of a larger measurement that is believed; a smaller one is taken as it is
 REFUSED = ("/v1/sessions", "/v1/batch", "/personalizer/")  # where POST is refused under overload
@@ -59,8 +62,11 @@ class Admission:
         self._clock, self._cpu_clock = clock, cpu_clock
         self._n_waiting = 0
         self.n_refused = 0
-        self._n_begun = 0
-        self._began = self._began_cpu = 0.0  # of the present window
+        self._n_begun, self._window = (
+            0,
+            WINDOW,
+        )  # requests of the present window, so far and at last
+        self._began = self._began_cpu = 0.0  # when it began
         self._seconds_each = 0.0
 
     def receive(self) -> None:
@@ -71,17 +77,19 @@ class Admission:
         """Count a request that is begun."""
         self._n_waiting -= 1
         self._n_begun += 1
-        if self._n_begun % WINDOW == 0:
+        if self._n_begun >= self._window:
             self._measure()
 
     def _measure(self) -> None:
         now, cpu = self._clock(), self._cpu_clock()
         if now - self._began < WINDOW_SECONDS:
-            each = (cpu - self._began_cpu) / WINDOW
+            each = (cpu - self._began_cpu) / self._n_begun
             more = each - self._seconds_each
             is_first = self._seconds_each == 0.0
             self._seconds_each += more if is_first or more < 0 else more * RISE
         self._began, self._began_cpu = now, cpu
+        n_ahead = self._n_waiting + self.committing()[0]
+        self._n_begun, self._window = 0, max(WINDOW, CYCLES * n_ahead)
 
     @property
     def wait(self) -> float:

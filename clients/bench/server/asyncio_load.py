@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator
-from math import inf
 from typing import Any
 
 
@@ -18,10 +17,8 @@ async def latencies(
     requests: Iterator[bytes],
     seconds: float,
     rate: float | None,
-    *,
-    may_refuse: bool = False,
 ) -> list[float]:
-    """Return the seconds that each request took; infinity for one that was refused.
+    """Return the seconds that each request took.
 
     Parameters
     ----------
@@ -35,8 +32,6 @@ async def latencies(
         How long requests are sent.
     rate : float or None
         Requests per second; None sends as many as are answered.
-    may_refuse : bool
-        Whether a request may be answered 503.
 
     Raises
     ------
@@ -44,7 +39,7 @@ async def latencies(
         A request was not answered with success.
     """
     loop = asyncio.get_running_loop()
-    load = _Load(requests, seconds if rate is None else None, may_refuse)
+    load = _Load(requests, seconds if rate is None else None)
     for i in range(n_connections):
         host, _, port = urls[i % len(urls)].removeprefix("http://").partition(":")
         await loop.create_connection(lambda: _Connection(load), host, int(port))
@@ -75,14 +70,9 @@ class _Load:
     seconds : float or None
         At full load, how long a free connection sends another request at once; None waits for
         `add`.
-    may_refuse : bool
-        Whether a request may be answered 503.
     """
 
-    def __init__(
-        self, requests: Iterator[bytes], seconds: float | None, may_refuse: bool = False
-    ) -> None:
-        self.may_refuse = may_refuse
+    def __init__(self, requests: Iterator[bytes], seconds: float | None) -> None:
         self.began = time.perf_counter()
         self.connections: list[_Connection] = []
         self.latencies: list[float] = []
@@ -153,9 +143,8 @@ class _Connection(asyncio.Protocol):
         length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
         if not separator or len(rest) < int(length):
             return
-        is_refused = self._load.may_refuse and head.startswith(b"HTTP/1.1 503 ")
-        self._load.latencies.append(inf if is_refused else time.perf_counter() - self._due)
-        if is_refused or head.startswith(b"HTTP/1.1 201 "):
+        self._load.latencies.append(time.perf_counter() - self._due)
+        if head.startswith(b"HTTP/1.1 201 "):
             self._load.released(self)
         else:
             self._load.fail(f"the server answered {self._answer!r}")

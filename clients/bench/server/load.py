@@ -12,15 +12,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 N_CONNECTIONS, N_ARMS, DIM = 64, 20, 10
-OFFER_PAUSE = 0.3  # seconds of a connection between an answer and its next request, on average
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _SCRIPT = """
 local ids = {%s}
@@ -106,42 +104,6 @@ def by_wrk(
         max(_milliseconds(_found(r"(?m)^\s+99%\s+(\S+)", text)) for text in texts),
         sum(int(_found(r"(\d+) requests in", text)) for text in texts),
     )
-
-
-@contextmanager
-def offering(url: str, ids: list[str], body: str, rate: float, waiting: int) -> Iterator[None]:
-    """Send about `rate` requests a second by wrk, whether they are answered soon or refused.
-
-    Connections pause between an answer and the next request. There are `waiting` more of them than
-    the rate needs, for those that wait for an answer.
-
-    Raises
-    ------
-    SystemExit
-        This machine has no wrk.
-    """
-    if generator() != "wrk":
-        raise SystemExit("this needs wrk")
-    left = round(rate * OFFER_PAUSE) + waiting
-    with ExitStack() as stack:
-        while left > 0:  # one after another: a server's backlog takes 2048 connections
-            n = min(left, 1000)
-            stack.enter_context(_wrk(url, ids, body, OFFER_PAUSE * 1e3, n))
-            left -= n
-            time.sleep(0.3)
-        yield
-
-
-@contextmanager
-def _wrk(url: str, ids: list[str], body: str, pause_ms: float, n: int) -> Iterator[None]:
-    with tempfile.TemporaryDirectory() as folder:
-        command = _command(Path(folder), url, ids, body, 3600, False, pause_ms, NO_HEADERS, n)
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def _command(

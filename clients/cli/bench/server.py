@@ -200,7 +200,7 @@ def overload(
     ] = 0.25,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what a server serves when more is asked than it can carry. It needs wrk.
+    """Measure what a server serves when more is asked than it can carry.
 
     Example: lhb bench overload --factor 1 --factor 3
     """
@@ -212,14 +212,11 @@ def overload(
 
 def _overload_table(measured: dict[str, Any]) -> Iterator[str]:
     yield f"carried: {measured['carried']:.0f} a second, {measured['carried_cpu_us']:.0f} us each"
-    yield "| load | offered a second | served | of the peak | CPU us | probes refused | " + (
-        "p50 ms | p99 | longest |"
-    )
-    yield "|-|-|-|-|-|-|-|-|-|"
+    yield "| load | offered a second | served | of the peak | CPU us | p50 ms | p99 | longest |"
+    yield "|-|-|-|-|-|-|-|-|"
     for name, row in measured["loads"].items():
         shown = [f"{row[key]:.0f}" for key in ("offered", "served")]
         shown += [f"{row['served_of_peak']:.2f}", f"{row['cpu_us']:.0f}"]
-        shown += [f"{row['probes_refused']:.0%}"]
         shown += [f"{row[key]:.0f}" for key in ("p50_ms", "p99_ms", "longest_ms")]
         yield f"| {name} ({row['offered_of_carried']:.1f}) | {' | '.join(shown)} |"
 

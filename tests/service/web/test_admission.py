@@ -18,10 +18,22 @@ class Loop:
     def begin(self, n: int, seconds: float, cpu: float) -> None:
         for _ in range(n):
             self.admission.receive()
-        for _ in range(n):
             self.now += seconds
             self.cpu += cpu
             self.admission.begin()
+
+    def turn(self, n: int, begin: float, commit: float) -> None:
+        """Read n requests, begin them all, then commit them all: so are requests under load."""
+        for _ in range(n):
+            self.admission.receive()
+        self.admission.committing = lambda: (n_begun, 0.0)
+        for n_begun in range(1, n + 1):  # noqa: B007 -- `committing` reads it
+            self.now += begin
+            self.cpu += begin
+            self.admission.begin()
+        self.now += n * commit
+        self.cpu += n * commit
+        self.admission.committing = lambda: (0, 0.0)
 
 
 def test_the_wait_is_that_of_those_ahead() -> None:
@@ -38,6 +50,15 @@ def test_the_wait_is_that_of_those_ahead() -> None:
     assert loop.admission.wait == pytest.approx(0.002 * 69)  # both go on at once
     loop.admission.committing = lambda: (10, 0.2)
     assert loop.admission.wait == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("n", [64, 300, 1250, 4000])
+def test_a_request_costs_what_its_commit_costs_too(n: int) -> None:
+    loop = Loop(0.25)
+    for _ in range(2 + 20_000 // n):
+        loop.turn(n, 0.00007, 0.00013)
+    loop.admission.committing = lambda: (1000, 0.0)
+    assert loop.admission.wait == pytest.approx(0.2, rel=0.25)  # of 0.07 if it began alone
 
 
 def test_work_for_others_is_not_taken_for_a_requests() -> None:

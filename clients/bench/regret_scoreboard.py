@@ -45,6 +45,7 @@ from lhb_engine.simulation.harder_environments import (
 )
 from lhb_engine.simulation.play import simulate
 from lhb_engine.simulation.play_users import simulate_users
+from lhb_engine.simulation.running_environments import ContextsAbove, Running
 from lhb_engine.simulation.told_environments import WeatherOfThree
 from lhb_engine.simulation.users import UserEnvironment, Visits
 
@@ -110,6 +111,7 @@ HARDER = (
     World("theta changes, memory 500", environment=Turn, options={"memory": 500}),
     World("memory 500, no change", options={"memory": 500}),
 )
+FREE: dict[str, Any] = {"zero_start": False}
 LEARNERS: dict[str, Any] = {"sparsity": 3, "rounds": 40, "horizon": 20}
 LIFE = (
     World("plain"),
@@ -128,6 +130,11 @@ LIFE = (
     World("500 users, levels told", users=500, options={"levels": True}, **LEARNERS),
     World("500 levels", users=500, levels=5.0, options={"levels": True}, **LEARNERS),
     World("500 levels, not told", users=500, levels=5.0, **LEARNERS),
+    World("contexts of mean 3", horizon=48, environment=ContextsAbove),
+    World("contexts of mean 3, past free", horizon=48, environment=ContextsAbove, options=FREE),
+    World("past of mean 3", horizon=48, environment=Running, options=FREE),
+    World("past of mean 3, not told", horizon=48, environment=Running),
+    World("plain, past free", horizon=48, options=FREE),
 )
 DAY: dict[str, Any] = {"seasonality": [{"period": 24}]}
 WEATHER: dict[str, Any] = {"covariates": ["weather"]}

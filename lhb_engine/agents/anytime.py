@@ -13,6 +13,7 @@ from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.covariates import Covariates
+from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.posterior.prediction_check import Predictor
@@ -194,7 +195,7 @@ class Anytime(Agent):
 
         told = self._told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
-        return [found.to_json() for found in findings(told, known, self.horizon)]
+        return [found.to_json() for found in findings(told, known, self.horizon, self.dim)]
 
     @property
     def keeps_sums(self) -> bool:
@@ -210,7 +211,8 @@ class Anytime(Agent):
 
     def _told(self, history: History) -> History:
         """Return a history with what the options tell fits of it."""
-        return replace(self.covariates.told(history), levels=self.options.levels)
+        told = replace(self.covariates.told(history), levels=self.options.levels)
+        return told if self.options.zero_start else with_past(told)
 
     def _goes_on(self, window: FitWindow) -> str:
         """Return how the agent decides if this fit installs nothing, for the message."""

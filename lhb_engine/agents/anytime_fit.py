@@ -9,9 +9,11 @@ import numpy as np
 from lhb_engine.agents.fit_part import Part, too_little
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats
+from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
 REFUSED = "The rounds since the last direction was found speak against a new one"
-REFIT = 0.1  # change of rho above which the fit is repeated
-REFIT_LEVELS, MOST_REFITS = 0.45, 3  # change of log(1 - rho) of levels; repetitions
 FEWEST_ROWS = 40  # that a fit after an alarm may use
 ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 
@@ -128,6 +128,7 @@ class AnytimeFit:
                 "baseline_probability": float(found.included[0]),
                 "expected_active_lags": float(found.inclusion.sum()),
                 "autocorrelation": rho,
+                **({} if self.options.zero_start else {"score_before": float(found.theta[-1])}),
                 **checked,
             },
         }
@@ -144,7 +145,7 @@ class AnytimeFit:
         return Estimate(
             "ok",
             weights if self.options.signed else np.maximum(weights, 0.0),
-            theta=found.theta,
+            theta=found.theta[: found.n_features],
             active_lags=tuple(active.tolist()),
             candidates=candidates(found) if samples else None,
             sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
@@ -247,45 +248,37 @@ class AnytimeFit:
         return max(FEWEST_ROWS, 8 * int(self.rows.contexts.shape[1]))
 
     def _posterior(self, data: FitData) -> tuple[Posterior, float]:
-        """Return the posterior from some rows, and the rho of the noise (7.15) that it assumes.
+        """Return the posterior from some rows, and the rho of the noise that it assumes."""
+        sample = partial(self._sample, due=self.window.due)
+        levels = self.rows.levels
+        return correlated_posterior(data, sample, self.prediction, self.theta, levels)
 
-        rho is that of the installed estimate's residuals. If the new estimate's residuals have a
-        rho that differs by more than 0.1, the fit is repeated with that one. With levels it is
-        repeated, thrice at most, until their spread differs by no more than a quarter.
-        """
-        sample = partial(
-            rank_one_posterior,
-            seed=[8, self.window.due],
+    def _sample(
+        self,
+        rows: AlignedRounds | RowMoments,
+        *,
+        due: int,
+        start: Floats | None,
+        weights: Floats | None,
+    ) -> Posterior:
+        """Draw the posterior from rows with independent noise, by the seed of a fit due then."""
+        return rank_one_posterior(
+            rows,
+            seed=[8, due],
+            start=start,
+            weights=weights,
             signed=self.options.signed,
+            past=None if self.options.zero_start else 1.0 / self.units.contexts,
             settings=self.settings,
         )
-        rho, weights = 0.0, None
-        if self.prediction:
-            old = self.prediction
-            rho = data.autocorrelation(old.theta, old.lag_weights, old.beside)
-            weights = self.prediction.lag_weights
-        found = sample(data.whitened(rho), start=self.theta, weights=weights)
-        levels = self.rows.levels
-        for _ in range(MOST_REFITS if levels else 1):
-            again = data.autocorrelation(found.theta, found.weights, found.effects)
-            change = np.log((1.0 - again) / (1.0 - rho)) / REFIT_LEVELS if levels else 0.0
-            if abs(again - rho) <= REFIT and abs(change) <= 1.0:
-                return found, again if levels else rho
-            rho = again
-            found = sample(data.whitened(rho), start=found.theta, weights=found.weights)
-        return found, rho
 
     def _old_draws(self) -> tuple[Floats, Floats]:
         """Draw theta and w again from the rows of the installed estimate's fit, for D of (7.12)."""
         assert self.prediction is not None
         old = self.prediction
-        return rank_one_posterior(
-            self._seen().whitened(old.autocorrelation),
-            seed=[8, old.last_round],
-            start=old.theta,
-            weights=old.lag_weights,
-            signed=self.options.signed,
-            settings=self.settings,
+        rows = self._seen().whitened(old.autocorrelation)
+        return self._sample(
+            rows, due=old.last_round, start=old.theta, weights=old.lag_weights
         ).draws
 
     def _seen(self) -> FitData:

@@ -76,6 +76,14 @@ class AnytimeOptions(Options):
         },
     )
 
+    zero_start: bool = field(
+        default=True,
+        metadata={
+            "description": "Nothing was chosen before a trajectory's first round. false: the "
+            "application ran already, and what it chose then still pays in the first rounds."
+        },
+    )
+
     @property
     def told(self) -> Covariates:
         """What fits are told of each round."""
@@ -94,8 +102,9 @@ class AnytimeOptions(Options):
             raise OptionError("signed", "must be true or false")
         if not isinstance(self.trend, bool):
             raise OptionError("trend", "must be true or false")
-        if not isinstance(self.levels, bool):
-            raise OptionError("levels", "must be true or false")
+        for name in ("levels", "zero_start"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(name, "must be true or false")
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))
         object.__setattr__(self, "covariates", _names(self.covariates))
 

@@ -44,7 +44,9 @@ def latest(history: History, horizon: int) -> History:
     return replace(cut, trajectories=dict(sorted(kept.items())))
 
 
-def findings(history: History, known: Predictor | None, horizon: int) -> tuple[Finding, ...]:
+def findings(
+    history: History, known: Predictor | None, horizon: int, dim: int | None = None
+) -> tuple[Finding, ...]:
     """Return what the checks of docs/model.md 12 find, in a fixed order.
 
     Parameters
@@ -55,6 +57,9 @@ def findings(history: History, known: Predictor | None, horizon: int) -> tuple[F
         The estimate's prediction; None before there is a direction.
     horizon : int
         Number of lags h that the agent fits.
+    dim : int, optional
+        Number of features of an arm, by default all; a further one is that of a past before round
+        1.
 
     Raises
     ------
@@ -69,13 +74,20 @@ def findings(history: History, known: Predictor | None, horizon: int) -> tuple[F
         return ()
     longest = _scaled(align(_longest(history)), units)
     series = Series.of(longest, _errors(longest, known))
-    return tuple(_all(rows, series, known, horizon))
+    return tuple(_all(rows, series, known, horizon, dim))
 
 
 def _all(
-    rows: AlignedRounds, series: Series | None, known: Predictor | None, horizon: int
+    rows: AlignedRounds,
+    series: Series | None,
+    known: Predictor | None,
+    horizon: int,
+    dim: int | None,
 ) -> Iterator[Finding]:
     errors = _errors(rows, known)
+    rows = replace(rows, contexts=rows.contexts[:, :dim])
+    if known is not None:
+        known = replace(known, theta=known.theta[:dim])
     of_time = [*(check_correlation(rows, errors) if series is None else check_series(series))]
     yield from of_time
     yield from check_features(rows)

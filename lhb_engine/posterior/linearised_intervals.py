@@ -6,6 +6,7 @@ said, with the reason.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,19 +103,21 @@ def certainty(
     refit = _refit(rows, found, rho, past)
     if isinstance(refit, str):
         return refit
-    n, m, dim = refit.n_rows, len(refit.lags), rows.contexts.shape[1]
+    n, m, n_turns = refit.n_rows, len(refit.lags), refit.basis.shape[1]
+    basis = refit.basis[: found.n_features]
     n_unknown = len(refit.inverse)
     doubt = (refit.variance * np.diag(refit.inverse)[:m])[found.inclusion[refit.lags] > POSSIBLE]
     if float(doubt.sum()) > UNCERTAIN * float(refit.weights @ refit.weights):
         return "The lag weights are not known well enough yet."
     if refit.drifts():
         return "The rewards drift in a way that the model does not explain."
-    places, turn = np.searchsorted(refit.lags, active), slice(0, dim - 1)
-    of = np.concatenate([np.arange(m, m + dim - 1), places, np.arange(m + dim, n_unknown)])
+    places, turn = np.searchsorted(refit.lags, active), slice(0, n_turns)
+    beside = np.arange(m + n_turns + 1, n_unknown)
+    of = np.concatenate([np.arange(m, m + n_turns), places, beside])
     covariances = (
         [refit.by_frequency(of)] if _is_coloured(rows, rho) else [refit.plain(of), refit.robust(of)]
     )
-    turns = [refit.basis @ one[turn, turn] @ refit.basis.T for one in covariances]
+    turns = [basis @ one[turn, turn] @ basis.T for one in covariances]
     quantile = WIDER * float(stdtrit(n - n_unknown, 0.5 + LEVEL / 2))
     total = float(np.trace(turns[0]))
     ratio = max(float(np.trace(one)) for one in turns) / total if total > 0 else 1.0
@@ -122,7 +125,7 @@ def certainty(
     if angle > WIDE:
         return "The direction is not known well enough yet."
     turned = np.sqrt(np.max([np.maximum(np.diag(one), 0.0) for one in turns], axis=0))
-    errors = np.sqrt(np.max([np.diag(one) for one in covariances], axis=0))[dim - 1 :]
+    errors = np.sqrt(np.max([np.diag(one) for one in covariances], axis=0))[n_turns:]
     error, effect_error = errors[: len(places)], errors[len(places) :]
     active_weights = refit.weights[places]
     weights = _around(active_weights, quantile * error)
@@ -132,7 +135,7 @@ def certainty(
     return Certainty(
         angle=angle,
         angle_95=_bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
-        theta=np.clip(_around(found.theta, quantile * turned), -1.0, 1.0),
+        theta=np.clip(_around(found.theta[: found.n_features], quantile * turned), -1.0, 1.0),
         lags=active,
         lag_weights=weights,
         effects=_around(refit.effects[1:], quantile * effect_error),
@@ -163,10 +166,18 @@ def _refit(
         return "Too few rows for the lags that may be active."
     refit = None
     white = not _is_coloured(rows, rho)
+    fit = partial(
+        RankOneRefit.of,
+        rows,
+        found.theta,
+        found.weights,
+        past=past,
+        rho=rho,
+        n_features=found.n_features,
+    )
     if white and n_lags + beside <= min(MOST_OF_ALL_LAGS, n // ROWS_AN_UNKNOWN):
-        refit = RankOneRefit.of(rows, found.theta, found.weights, np.arange(n_lags), past, rho)
-    if refit is None:
-        refit = RankOneRefit.of(rows, found.theta, found.weights, possible, past, rho)
+        refit = fit(lags=np.arange(n_lags))
+    refit = refit or fit(lags=possible)
     return refit or "Some features cannot be told from each other, or from a baseline."
 
 

@@ -33,8 +33,9 @@ class Predictor:
     ----------
     lag_weights : (n_lags,) array
         Lag weights, scaled for a unit theta.
-    theta : (dim,) array
-        Unit direction.
+    theta : (dim,) or (dim + 1,) array
+        Unit direction; after it the mean score of what was chosen before round 1, where it is
+        fitted.
     intercept : float
         Reward baseline per round.
     noise : float
@@ -74,9 +75,10 @@ class Predictor:
         """Return the prediction of `estimate`, or None if it has no finite direction."""
         if estimate.theta is None or not np.isfinite(estimate.theta).all():
             return None
+        before = estimate.diagnostics.get("score_before", [])
         return cls(
             estimate.lag_weights,
-            estimate.theta,
+            np.append(estimate.theta, before),
             estimate.intercept or 0.0,
             estimate.sigma_hat or 0.0,
             estimate.last_round,

@@ -13,6 +13,7 @@ from lhb_engine.history import Floats
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.settings import AnytimeSettings
 
+PAST_WIDTH = 2.0  # prior deviation of the mean score before round 1, over that of a later score
 FEW = 8.0  # rows: weight of the common scale in `context_scale`
 
 
@@ -22,8 +23,8 @@ class Posterior:
 
     Attributes
     ----------
-    theta : (dim,) array
-        theta_hat of (7.9), of length 1.
+    theta : (n_features,) or (n_features + 1,) array
+        theta_hat of (7.9), of length 1; after it the mean score before round 1, where it is asked.
     concentration : float
         (7.10): 1 where all draws agree on the direction, near 0 where nothing is known.
     weights : (n_lags,) array
@@ -44,6 +45,8 @@ class Posterior:
         Draws of theta and of the lag weights.
     n_sweeps : int
         Sweeps of each chain that are averaged.
+    n_features : int
+        Features of an arm.
     """
 
     theta: Floats
@@ -57,6 +60,7 @@ class Posterior:
     spread: float
     draws: tuple[Floats, Floats]
     n_sweeps: int
+    n_features: int
 
 
 def rank_one_posterior(
@@ -66,6 +70,7 @@ def rank_one_posterior(
     start: Floats | None = None,
     weights: Floats | None = None,
     signed: bool = False,
+    past: float | None = None,
     settings: AnytimeSettings | None = None,
 ) -> Posterior:
     """Sample the posterior of the rank-one model (docs/model.md 7) and average the draws.
@@ -83,6 +88,8 @@ def rank_one_posterior(
         The lag weights found with `start`: that half of the chains starts from them, not from 0.
     signed : bool
         Lag weights may be negative; theta is then oriented such that they sum to >= 0.
+    past : float, optional
+        The last feature is that of a past before round 1, with this value there.
     settings : AnytimeSettings, optional
         Numbers of chains and sweeps, and the temper of (7.8).
 
@@ -92,6 +99,8 @@ def rank_one_posterior(
     """
     settings = settings or AnytimeSettings()
     scale = context_scale(rows)
+    if past is not None:
+        scale[-1] = past / (PAST_WIDTH * np.sqrt(len(scale)))
     square = rows.square if isinstance(rows, RowMoments) else float(rows.y @ rows.y)
     size = float(np.sqrt(square / rows.n_rows))
     scaled = (
@@ -117,7 +126,8 @@ def rank_one_posterior(
     places = np.cumsum(chance / chance.sum())
     chosen = np.searchsorted(places, (np.arange(n_chains) + rng.random()) / n_chains)
     chains.keep(np.minimum(chosen, n_chains - 1))
-    return _average(chains, settings.kept, scale, size)
+    n_features = len(scale) - (past is not None)
+    return _average(chains, settings.kept, scale, size, n_features)
 
 
 def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generator) -> Floats:
@@ -135,7 +145,9 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
     return w
 
 
-def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Posterior:
+def _average(
+    chains: Chains, n_sweeps: int, scale: Floats, size: float, n_features: int
+) -> Posterior:
     """Run the last sweeps and average the draws, by (7.9) and (7.10).
 
     `scale` (dim,) and `size` are what contexts and rewards were divided by.
@@ -151,21 +163,25 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
         effects += chains.effects().mean(axis=0) / n_sweeps
         included += chains.covariates.included.mean(axis=0) / n_sweeps
         noise2 += float(chains.noise2.mean()) / n_sweeps
-    sums = w.sum(axis=1)
-    lengths = np.abs(sums) * np.linalg.norm(thetas, axis=1)
-    value = sums @ thetas / n_draws
+    sums, of_arms = w.sum(axis=1), thetas[:, :n_features]
+    lengths = np.abs(sums) * np.linalg.norm(of_arms, axis=1)
+    value = sums @ of_arms / n_draws
     length = float(np.linalg.norm(value))
     mean = value / max(length, 1e-300)
-    along = thetas @ mean
+    along = of_arms @ mean
     cosines = sums * along / np.maximum(lengths, 1e-300)
     angles = np.arccos(np.clip(cosines, -1.0, 1.0))
-    sign = abs(float(np.sign(_along_axis(sums[:, None] * thetas)).mean()))
-    theta = mean / scale
+    sign = abs(float(np.sign(_along_axis(sums[:, None] * of_arms)).mean()))
+    theta = mean / scale[:n_features]
     unit = max(float(np.linalg.norm(theta)), 1e-300)
+    weights = along @ w * (unit * size / n_draws)
+    # what the past pays at each lag is closest to these weights times its mean score
+    before = thetas[:, n_features:].T @ w * (size / n_draws) / scale[n_features:, None]
+    score = before @ weights / max(float(weights @ weights), 1e-300)
     return Posterior(
-        theta=theta / unit,
+        theta=np.append(theta / unit, score),
         concentration=min(length / max(float(lengths.mean()), 1e-300), 1.0),
-        weights=along @ w * (unit * size / n_draws),
+        weights=weights,
         inclusion=(w != 0).mean(axis=0),
         sign=sign,
         effects=effects * size,
@@ -174,6 +190,7 @@ def _average(chains: Chains, n_sweeps: int, scale: Floats, size: float) -> Poste
         spread=float(np.sqrt(np.mean(angles**2))),
         draws=(thetas / scale, w * size),
         n_sweeps=n_sweeps,
+        n_features=n_features,
     )
 
 

@@ -32,11 +32,11 @@ class RankOneRefit:
     weights : (m,) array
     effects : (q,) array
         The baseline and the effects of the covariates.
-    basis : (dim, dim - 1) array
-        Orthonormal basis of theta's complement.
-    jacobian : (n, m + dim - 1 + q) array
+    basis : (dim, n_turns) array
+        Orthonormal basis of theta's complement, and the axis of the score before round 1, if any.
+    jacobian : (n, m + n_turns + q) array
         J of (5.9), in the order of the rounds, or its latest rows.
-    inverse : (m + dim - 1 + q, m + dim - 1 + q) array
+    inverse : (m + n_turns + q, m + n_turns + q) array
         (J'J)^-1.
     errors : (n,) array
         Residuals of these rows.
@@ -65,19 +65,23 @@ class RankOneRefit:
         lags: Ints,
         past: RowMoments | None = None,
         rho: float = 0.0,
+        n_features: int | None = None,
     ) -> "RankOneRefit | None":
         """Take Gauss-Newton steps from (theta, w); None where J is singular.
 
         With `past`, on all the rows whose moments they are. Where trajectories have levels, these
-        are taken out of `past`, and are here with the intraclass correlation `rho`.
+        are taken out of `past`, and are here with the intraclass correlation `rho`. Theta has
+        length 1 in its first `n_features` numbers, by default all; one after them is free.
         """
         order = np.flatnonzero(rows.number > 0)
         order = order[np.argsort(rows.number[order], kind="stable")]
-        x, m, dim = rows.contexts, len(lags), len(theta)
+        x, m, d = rows.contexts, len(lags), n_features or len(theta)
+        columns = x if past is None else np.diag(past.gram).reshape(past.n_lags, past.dim)
+        has_past = d < len(theta) and bool(columns[:, d].any())
         beside = rows.beside[order]
         weights, effects = w[lags], np.zeros(beside.shape[1])
         for step in range(STEPS):
-            basis = np.linalg.qr(np.column_stack([theta, np.eye(dim)]))[0][:, 1:dim]
+            basis = _basis(theta, d, has_past)
             if past is None or step == STEPS - 1:
                 filtered = np.zeros_like(x)
                 for i, lag in enumerate(lags.tolist()):
@@ -108,10 +112,11 @@ class RankOneRefit:
             if step == STEPS - 1:
                 break
             change = inverse @ right
-            theta = theta + basis @ change[m : m + dim - 1]
-            length = float(np.linalg.norm(theta))
+            n_turns = basis.shape[1]
+            theta = theta + basis @ change[m : m + n_turns]
+            length = float(np.linalg.norm(theta[:d]))
             theta, weights = theta / length, (weights + change[:m]) * length
-            effects += change[m + dim - 1 :]
+            effects += change[m + n_turns :]
         variance = square / max(n_rows - jacobian.shape[1], 1)
         return cls(lags, weights, effects, basis, jacobian, inverse, errors, variance, n_rows)
 
@@ -161,6 +166,15 @@ class RankOneRefit:
         return bool(fdtrc(n_parts - 1, free, between / max(self.variance, 1e-300)) < DRIFT_CHANCE)
 
 
+def _basis(theta: Floats, d: int, has_past: bool) -> Floats:
+    """Return the directions in which theta may move, (len(theta), d - 1 or d)."""
+    basis = np.zeros((len(theta), d - 1 + has_past))
+    basis[:d, : d - 1] = np.linalg.qr(np.column_stack([theta[:d], np.eye(d)]))[0][:, 1:d]
+    if has_past:
+        basis[d, -1] = 1.0
+    return basis
+
+
 def _products(
     past: RowMoments, theta: Floats, weights: Floats, lags: Ints, basis: Floats, effects: Floats
 ) -> tuple[Floats, Floats, float]:
@@ -172,7 +186,7 @@ def _products(
         turned = np.einsum("nkd,k->nd", lagged, weights) @ basis
         return np.concatenate([lagged @ theta, turned, products[:, past.n_lagged :]], axis=1)
 
-    by = np.concatenate([weights, np.zeros(len(theta) - 1), effects])
+    by = np.concatenate([weights, np.zeros(basis.shape[1]), effects])
     beside = of_columns(past.matrix[:, :-1])
     left = past.matrix[:, -1] - beside @ by
     right = of_columns(left[None, :-1])[0]

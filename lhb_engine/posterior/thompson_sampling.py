@@ -70,7 +70,7 @@ def candidates(found: Posterior) -> Floats:
     They are draws of sum(w) theta, divided by the mean of their lengths.
     """
     thetas, weights = found.draws
-    drawn = weights.sum(axis=1)[:, None] * thetas
+    drawn = weights.sum(axis=1)[:, None] * thetas[:, : found.n_features]
     most = max(MOST_NUMBERS // drawn.shape[1], LEAST_CANDIDATES)
     most = min(most, MOST_CANDIDATES, len(drawn))
     chosen = drawn[np.linspace(0, len(drawn) - 1, most).astype(np.int64)]

@@ -5,10 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clients.bench.regret_scoreboard import BOARD, HARDER, TOLD, paired_interval, run
+from clients.bench.regret_scoreboard import BOARD, HARDER, LIFE, TOLD, paired_interval, run
 from lhb_engine.posterior.settings import AnytimeSettings
 
 SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}
+
+
+def test_worlds_of_many_users_are_played_with_levels_and_without():
+    worlds = [replace(w, **SMALL, users=5) for w in LIFE if w.users]
+    assert [w.levels for w in worlds] == [0.0, 0.0, 5.0, 5.0]
+    found = run(worlds, ["anytime"], range(2))["board"]
+    oracles = [row["algorithms"]["oracle_w"]["regret"] for row in found]
+    assert oracles[0] == oracles[1]
+    assert oracles[0] != oracles[2]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
 OPTIONS = {
     "": {},
     "season": {"seasonality": ({"period": 24},), "trend": True},
+    "past": {"zero_start": False},
     "named": {"covariates": ("rain", "wind")},
 }
 

@@ -20,6 +20,7 @@ from lhb_engine.simulation.harder_environments import (
     Turn,
     measured,
 )
+from lhb_engine.simulation.running_environments import ContextsAbove, Running
 from lhb_engine.simulation.told_environments import WeatherOfThree
 
 DISTURBED = [Trend, Day, Season, ColouredNoise, RandomWalk]
@@ -124,3 +125,21 @@ def test_the_weather_is_told_and_moves_rewards():
     assert (world.covariates(120, 150) == told[119:150]).all()
     assert told.std() == pytest.approx(3**-0.5, abs=0.03)
     assert draw(Trend).covariates(1, 3) is None
+
+
+def test_what_ran_before_pays_in_the_first_rounds():
+    truth = {"dim": 3, "horizon": 6, "noise": 0.0, "sparsity": 3, "seed": 4}
+    world, plain = Running.draw(**truth), ContextsAbove.draw(**truth)
+    signals = np.zeros(20)
+    paid = world.rewards(signals)
+    assert (plain.rewards(signals) == 0).all()
+    last = int(np.flatnonzero(world.weights)[-1])
+    assert (paid[:last] != 0).all()
+    assert (paid[last:] == 0).all()
+    tails = np.append(np.cumsum(world.weights[::-1])[::-1], 0.0)[1:]
+    scores = paid[:last] / tails[:last]  # means of the scores before
+    assert np.abs(scores - 3.0 * world.theta.sum()).max() <= np.abs(world.theta).sum()
+    for first in (1, 3, last + 1, 15):
+        np.testing.assert_array_equal(world.rewards(signals, first), paid[first - 1 :])
+    np.testing.assert_array_equal(world.contexts(2, 3), plain.contexts(2, 3))
+    assert (plain.contexts(1, 1) >= 2.0).all()

@@ -36,7 +36,15 @@ MODES: list[dict[str, Any]] = [
     {"reward_mode": "sum", "reward_wait_seconds": 3.0},
     {"default_reward": 0.5, "reward_wait_seconds": 2.0},
     {"algorithm": "anytime", "options": {"memory": 8, "epsilon": 0.3}},
-    {"algorithm": "anytime", "options": {"seasonality": [{"period": 6}], "trend": True}},
+    {
+        "algorithm": "anytime",
+        "options": {
+            "seasonality": [{"period": 6}],
+            "trend": True,
+            "levels": True,
+            "zero_start": False,
+        },
+    },
 ]
 
 

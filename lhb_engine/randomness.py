@@ -26,12 +26,15 @@ class Draw(NamedTuple):
         Round of the trajectory, from 1.
     position : int, optional
         The same round's number in the session; by default `round`. Not hashed.
+    slot : int, optional
+        The slot of time that the round falls into, in a session with a clock. Not hashed.
     """
 
     seed: int
     trajectory: str
     round: int
     position: int | None = None
+    slot: int | None = None
 
     def below(self, n: int, purpose: str = "arm") -> int:
         """Draw a uniform integer in [0, n), without modulo bias (rejection sampling)."""

@@ -57,15 +57,15 @@ def deciding(reader: Reader, session: SessionRow) -> Deciding:
         return "in_use"
     version = (session.key, session.created_at, session.n_estimates, session.changes)
     since, until, known = _decides.get(version, (0, 0, "none"))
-    if since <= session.n_rounds < until:
+    if since <= session.n_begun < until:
         return known
     state = reader.agent_state(session.key) if session.estimate else None
     agent = build_agent(session, state)
-    found = agent.deciding(session.n_rounds)
+    found = agent.deciding(session.n_begun)
     if len(_decides) >= MOST_KNOWN:
         _decides.clear()
-    has_lapsed = session.n_rounds >= agent.used_until
-    _decides[version] = (session.n_rounds, inf if has_lapsed else agent.used_until, found)
+    has_lapsed = session.n_begun >= agent.used_until
+    _decides[version] = (session.n_begun, inf if has_lapsed else agent.used_until, found)
     return found
 
 

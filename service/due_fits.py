@@ -92,13 +92,14 @@ class Schedule:
     after a round that is still to come. `current` is the fit that is due, running
     or not (the due mark). `waiting` holds the due fits that wait for it, or for their next attempt.
     `seen` counts the session's measurements that the last due fit may use; None in sessions from
-    before it was counted.
+    before it was counted. `n_slots` counts the slots that have begun, where there is a clock.
     """
 
     open: list[OpenWindow] = field(default_factory=list)
     current: DueFit | None = None
     waiting: list[DueFit] = field(default_factory=list)
     seen: int | None = 0
+    n_slots: int = 0
 
     def dumps(self) -> str:
         """Return the stored JSON text."""
@@ -108,6 +109,7 @@ class Schedule:
                 "current": None if self.current is None else self.current.to_json(),
                 "waiting": [due.to_json() for due in self.waiting],
                 "seen": self.seen,
+                **({"n_slots": self.n_slots} if self.n_slots else {}),
             },
             separators=(",", ":"),
         )
@@ -125,4 +127,5 @@ class Schedule:
             current=None if data["current"] is None else DueFit.from_json(data["current"]),
             waiting=[DueFit.from_json(due) for due in data["waiting"]],
             seen=data.get("seen"),
+            n_slots=data.get("n_slots", 0),
         )

@@ -68,6 +68,7 @@ class SessionRow:
     n_erased_rounds: Count = 0  # of `n_rounds`: those of erased trajectories
     n_erased_measurements: Count = 0  # of `n_measurements`
     erasing: str | None = None  # the trajectory whose rows are being erased; nobody sees them
+    clock: Text | None = None  # JSON of its `SlotClock`; None: lags count its decisions
 
     @property
     def key(self) -> SessionKey:
@@ -80,12 +81,16 @@ class SessionRow:
         return self.n_trajectories == 1 and self.n_erased_rounds == 0
 
     @property
+    def n_begun(self) -> int:
+        """The rounds that have begun, as lags and fits count them: slots where there is a clock."""
+        return self.n_rounds if self.clock is None else self.schedule.n_slots
+
+    @property
     def n_bytes(self) -> int:
         """About how many bytes of memory the row takes."""
         lists = sum(len(value) for value in self.options.values() if isinstance(value, list))
-        texts = len(self.request) + len(self.names or "") + len(self.trial or "")
-        texts += len(self.changes or "")
-        return ROW_BYTES + texts + NUMBER_BYTES * lists
+        texts = (self.request, self.names, self.trial, self.changes, self.clock)
+        return ROW_BYTES + sum(len(text or "") for text in texts) + NUMBER_BYTES * lists
 
     @property
     def fit_due(self) -> int | None:
@@ -166,9 +171,9 @@ def number_in(event_id: str) -> int | None:
 class MeasurementRow(NamedTuple):
     """One reward: a value measured over rounds first_round to last_round, both included.
 
-    Rows are only appended. `number` counts them within their trajectory, `position` within their
-    session, in the order in which they were committed. A correction `replaces` an earlier row of
-    the same rounds, which stays: of the rows that replace one, the latest is in force.
+    Where there is a clock, its rounds are slots. Rows are only appended. `number` counts them in
+    their trajectory, `position` in their session, in order of commits. A correction `replaces` an
+    earlier row of the same rounds, which stays: of those that replace one, the last is in force.
     """
 
     tenant: str
@@ -191,17 +196,13 @@ class MeasurementRow(NamedTuple):
 
 
 class VoidRow(NamedTuple):
-    """A decision that was never shown: its round stays, as one without action.
-
-    `position` is within the session, in one order with the measurements: a fit whose watermark is
-    before it knows the decision as it was taken.
-    """
+    """A decision that was never shown: its round stays, as one without action."""
 
     tenant: str
     session_id: str
     trajectory: Key
     round: Ordinal
-    position: Ordinal
+    position: Ordinal  # in one order with measurements'; fits that end before know it as taken
     at: Time
 
 
@@ -243,10 +244,7 @@ class EstimateRow(NamedTuple):
 
 
 class KeptSumsRow(NamedTuple):
-    """The moments of a session's past, from which its next fit goes on; see `KeptSums`.
-
-    `settled` and `seen` are what `Moments.to_bytes` makes.
-    """
+    """The moments of a session's past, from which its next fit goes on; see `KeptSums`."""
 
     tenant: str
     session_id: str
@@ -254,7 +252,7 @@ class KeptSumsRow(NamedTuple):
     first_round: int
     last_round: int
     n_settled: int
-    settled: bytes
+    settled: bytes  # like `seen`, what `Moments.to_bytes` makes
     seen: bytes | None
     measured: int  # position of the last measurement that the fit which added them could use
 

@@ -23,6 +23,7 @@ from service.fits.history import read_history
 from service.fits.job import fingerprint
 from service.option_changes import at_revision, changes_of
 from service.records import DecisionRow, EstimateRow, SessionRow
+from service.slot_clock import draw_of
 from service.storage.reader import Reader
 from service.trial import played_again
 
@@ -173,7 +174,8 @@ def _decide_again(
     if decision.arm is None:
         return
     scores = np.frombuffer(decision.scores)
-    draw = Draw(session.seed, decision.trajectory, decision.round, decision.position)
+    place = decision.trajectory, decision.round, decision.position, decision.at
+    draw = draw_of(session, *place)
     if not agent.learns_within_epoch:
         context = np.frombuffer(decision.context)
         score = agent.ranking(context[np.newaxis], draw)[0]
@@ -221,7 +223,9 @@ def _refit(
     known = manifest["measured"], manifest["decided"], manifest["closed_at"]
     due = DueFit(window, *known, manifest["reason"], 0.0)
     history = read_history(reader, session, window, due)
-    n_gone = np.ptp(np.searchsorted(gaps, (window.first, window.last + 1)))
+    n_gone = int(np.ptp(np.searchsorted(gaps, (window.first, window.last + 1))))
+    if session.clock is not None:
+        n_gone = len(gaps)  # of whatever slot they were
     if n_gone and not history.trajectories:
         replay.n_erased += 1
         return

@@ -5,9 +5,9 @@ They are described in /openapi.json; `service/api/response_types.py` has these n
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+from .fit_answers import ClockAnswer, Deciding
 from .problem_codes import ProblemCode
 
-Deciding = Literal["in_use", "lapsed", "exploring", "none"]
 PlayedBy = Literal["agent", "control", "caller", "guard"]
 
 
@@ -93,6 +93,7 @@ class SessionAnswer(TypedDict):
     mode: Literal["live", "shadow"]
     holdout: HoldoutAnswer | None
     keep_contexts: bool
+    clock: ClockAnswer | None
     guard: Literal["off", "armed", "tripped"]
     created_at: str
     archived: bool
@@ -294,5 +295,5 @@ class TrajectoryAnswer(TypedDict):
 
     trajectory: str
     n_rounds: int
-    n_missing: int
+    n_missing: int | None
     last_decision_at: str

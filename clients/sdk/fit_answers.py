@@ -2,8 +2,7 @@
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from .answers import Deciding
-
+Deciding = Literal["in_use", "lapsed", "exploring", "none"]
 FindingCode = Literal[
     "season",
     "trend",
@@ -13,6 +12,15 @@ FindingCode = Literal[
     "horizon_short",
     "lags_change",
 ]
+
+
+class ClockAnswer(TypedDict):
+    """The slots of a session, and how many of them have begun."""
+
+    slot_seconds: int
+    start: str
+    totals: Literal["all", "trajectory"]
+    n_slots: int
 
 
 class WindowAnswer(TypedDict):
@@ -118,6 +126,7 @@ class EstimateAnswer(FitAnswer):
 
     deciding: Literal["in_use"]
     features: NotRequired[list[str] | None]
+    slot_seconds: NotRequired[int | None]
 
 
 class NoEstimateAnswer(TypedDict):

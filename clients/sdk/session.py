@@ -53,7 +53,7 @@ class SessionOperations(SessionChanges):
         covariates : mapping, optional
             Covariates of the session in this round, by name.
         **body
-            Further members of the body.
+            Further members of the body, such as `at` in a session with a clock.
 
         Raises
         ------
@@ -115,7 +115,8 @@ class SessionOperations(SessionChanges):
         round, event_id, first_round with last_round, interval, at
             Exactly one of these says when it was measured: a round, a decision's round, a span, the
             rounds that began in an interval (its end not included), or (in sum mode) the round
-            under way at a time. A time is a datetime with an offset, or RFC 3339.
+            under way at a time. A time is a datetime with an offset, or RFC 3339. With a clock, it
+            is an interval of whole slots.
         reward_id : str, optional
             Idempotency key; in sum mode by default a random one.
         trajectory : str

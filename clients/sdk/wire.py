@@ -64,6 +64,7 @@ class DecisionBody(TypedDict, total=False):
     default_arm: int | str | None
     covariates: Mapping[str, float] | None
     skip: bool
+    at: datetime | str | None
 
 
 class BatchItem(TypedDict, total=False):
@@ -145,6 +146,8 @@ def decision_body(
 ) -> dict[str, Any]:
     """Build a decision's body, with an idempotency key: a retry gets the first answer."""
     asked = {key: value for key, value in body.items() if value not in (None, "", [])}
+    if isinstance(asked.get("at"), datetime):
+        asked["at"] = asked["at"].isoformat()
     if contexts is not None:
         asked["contexts"] = encoded(contexts)
     if riding := [reward_body(reward) for reward in rewards]:

@@ -110,7 +110,8 @@ class Anytime(Agent):
             greedy = Agent(self.dim, self.horizon, self.options)
             greedy.theta = self.candidates[(_position(draw) - 1) % len(self.candidates)]
             return greedy.scores(contexts)
-        begun = (draw.round - 1) // self._held + self._first_turn(draw)
+        round = draw.round if draw.slot is None else draw.slot
+        begun = (round - 1) // self._held + self._first_turn(draw)
         turn, feature = divmod(begun, self.dim)
         up = turn % 2 == 0 if self.theta is None else self.theta[feature] >= 0.0
         return contexts[:, feature] * (1.0 if up else -1.0)
@@ -256,5 +257,7 @@ class Anytime(Agent):
 
 
 def _position(draw: Draw) -> int:
-    """Return the round's number in the session."""
+    """Return the number in the session of the round, or of its slot where there is a clock."""
+    if draw.slot is not None:
+        return draw.slot
     return draw.round if draw.position is None else draw.position

@@ -8,6 +8,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from lhb_engine.evaluation.credit import credit, why_no_credit
+from lhb_engine.history import Ints
 from service.agent_cache import deciding
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
@@ -15,6 +16,7 @@ from service.api.round_types import CreditPage
 from service.api.sessions import read_session
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.records import DecisionRow, SessionRow
+from service.slot_clock import clock_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
@@ -25,7 +27,7 @@ def credit_answers(
     decisions: Sequence[DecisionRow],
     estimate: dict[str, Any] | None,
     reason: str,
-    n_rounds: int,
+    passed: Ints,
 ) -> list[dict[str, Any]]:
     """Compute each decision's expected share in the rewards so far and in future ones.
 
@@ -37,15 +39,14 @@ def credit_answers(
         The estimate that the shares are computed from, as stored.
     reason : str
         Why the shares are unknown, or "". If it is not empty, all shares are None.
-    n_rounds : int
-        Number of rounds of the trajectory so far.
+    passed : (n_decisions,) array
+        How many lags have passed since each of them, its own included.
 
     Returns
     -------
     list of dict
         The members of `CreditAnswer`, in the order of `decisions`.
     """
-    passed = np.array([n_rounds - decision.round + 1 for decision in decisions], dtype=np.int64)
     earned: list[float | None] = [None] * len(decisions)
     to_come = list(earned)
     if estimate is not None and decisions and not reason:
@@ -67,6 +68,14 @@ def credit_answers(
         }
         for i, decision in enumerate(giving_way(decisions))
     ]
+
+
+def _lags_passed(session: SessionRow, decisions: Sequence[DecisionRow], n_rounds: int) -> Ints:
+    clock = clock_of(session.clock)
+    if clock is None:
+        return np.array([n_rounds - decision.round + 1 for decision in decisions], dtype=np.int64)
+    slots = clock.slots.at_each(np.array([decision.at for decision in decisions], dtype=np.float64))
+    return session.n_begun - slots + 1
 
 
 @router.get(
@@ -107,7 +116,8 @@ async def get_credit(
             ends = shown[0].round, shown[-1].round
             void = {one.round for one in reader.voids_of(key, *ends)}
             shown = [one._replace(context=b"") if one.round in void else one for one in shown]
-        items = credit_answers(shown, estimate, reason, n_rounds)
+        passed = _lags_passed(session, shown, n_rounds)
+        items = credit_answers(shown, estimate, reason, passed)
         version = session.model_version
         return {**page(items, following), "model_version": version, "deciding": decides}
 

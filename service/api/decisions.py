@@ -84,6 +84,8 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         service.limits.refuse_arms(len(contexts))
         check_arms(len(contexts), arm_ids, forced, default)
     rewards = read_rewards(asked["rewards"], trajectory) if "rewards" in asked else []
+    given_time = asked.get("at")
+    at = None if given_time is None else given_time.timestamp()
     event_id = asked.get("event_id")
     digest = None
     if event_id is not None:
@@ -91,7 +93,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
             detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
             raise Problem(ProblemCode.INVALID, detail, "event_id")
         beside = asked.get("covariates") or None
-        digest = request_digest(contexts, arm_ids, forced, rewards, default, beside)
+        digest = request_digest(contexts, arm_ids, forced, rewards, default, beside, at)
     return Decide(
         (tenant, session_id),
         trajectory,
@@ -105,6 +107,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
         service.limits,
         default,
         asked.get("covariates"),
+        at,
     )
 
 

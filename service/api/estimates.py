@@ -22,6 +22,7 @@ from service.fits.schedule import MAX_WAITING
 from service.problems import Problem, ProblemCode
 from service.records import EstimateRow, SessionRow
 from service.runtime import service_of, tenant_of
+from service.slot_clock import clock_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
@@ -81,9 +82,12 @@ async def get_estimate(session_id: str, request: Request) -> Response:
         record = reader.estimate(session.key, session.estimate)
         assert record is not None
         found = estimate_answer(session, record, decides == "in_use")
-        shown = {"deciding": decides, "findings": last_findings(reader, session)}
+        shown: dict[str, Any] = {"deciding": decides, "findings": last_findings(reader, session)}
         if decides == "in_use":
-            return {**found, **shown, "features": names_answer(session)["features"]}
+            clock = clock_of(session.clock)
+            seconds = None if clock is None else clock.slots.seconds
+            shown |= {"slot_seconds": seconds, "features": names_answer(session)["features"]}
+            return {**found, **shown}
         return {"status": "lapsed", "last": found, **shown}
 
     return await read_session(request, session_id, answer)
@@ -143,7 +147,7 @@ def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:
     is_last = window is session.schedule.open[-1]
     n_complete = session.n_complete if is_last else window.n_complete
     n = window.window.last - window.window.first + 1
-    reached = session.n_rounds >= window.window.due
+    reached = session.n_begun >= window.window.due
     return {
         "epoch": window.window.epoch,
         "status": "waiting_for_rewards" if reached else "open",

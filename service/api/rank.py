@@ -1,12 +1,12 @@
 """POST /v1/sessions/{id}/rank: score arms without taking a decision."""
 
 from collections.abc import Sequence
+from time import time
 from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
 from service.api.body_parsing import RANK
 from service.api.context_arrays import read_contexts
@@ -17,6 +17,7 @@ from service.api.sessions import read_session
 from service.commands.contexts import arms_of, numbers_of
 from service.records import SessionRow
 from service.runtime import service_of
+from service.slot_clock import draw_of
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
@@ -52,7 +53,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
         agent = build_agent(session, reader.agent_state(session.key))
         found = reader.trajectory((*session.key, trajectory))
         round = 1 if found is None else found.n_rounds + 1
-        draw = Draw(session.seed, trajectory, round, session.n_rounds + 1)
+        draw = draw_of(session, trajectory, round, session.n_rounds + 1, time())
         scores = agent.ranking(contexts, draw)
         arm = agent.choose_by(scores, draw).arm
         if scores[arm] < scores.max():  # drawn for exploration: rank a best arm first instead
@@ -65,7 +66,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
             "ranking": ranking,
             "arm_ids": None if arms is None else [arms[arm] for arm in ranking],
             "model_version": session.model_version,
-            "deciding": agent.deciding(session.n_rounds),
+            "deciding": agent.deciding(session.n_begun),
         }
 
     return await read_session(request, session_id, answer)

@@ -223,6 +223,7 @@ class DecisionBody(TypedDict, total=False):
         GivenCovariates | None,
         Field(description="covariates of the session in this round; no score depends on them"),
     ]
+    at: Annotated[Timestamp | None, Field(description="when, in a session with a clock; or now")]
 
 
 # strict by itself, as a context is

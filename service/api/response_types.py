@@ -6,11 +6,9 @@ from pydantic import BaseModel
 
 from lhb_engine.agents.base import Deciding
 from service.api.fit_types import EffectsAnswer, FindingAnswer, IntervalsAnswer, LevelsAnswer
-from service.api.lift_types import HoldoutAnswer
 from service.due_fits import Asked
-from service.field_types import Refit, RewardMode
 from service.problems import ProblemCode
-from service.trial import Guard, Mode, PlayedBy
+from service.trial import PlayedBy
 
 Item = TypeVar("Item")
 
@@ -64,37 +62,6 @@ class BatchAnswer(BaseModel):
     """Answers in the order of the items."""
 
     items: list[ItemAnswer]
-
-
-class SessionAnswer(BaseModel):
-    """A session."""
-
-    id: str
-    name: str | None
-    algorithm: str
-    dim: int
-    horizon: int
-    seed: int
-    options: dict[str, Any]
-    reward_mode: RewardMode
-    reward_wait_seconds: float
-    default_reward: float | None
-    refit: Refit
-    features: list[str] | None
-    categories: Literal["one_hot", "hashed"]
-    arms: list[str] | None
-    mode: Mode
-    holdout: HoldoutAnswer | None
-    keep_contexts: bool
-    guard: Guard
-    created_at: str
-    archived: bool
-    n_rounds: int
-    n_trajectories: int
-    n_erased_rounds: int
-    model_version: int
-    fit_due: bool
-    deciding: Deciding
 
 
 class HistoryAnswer(BaseModel):
@@ -172,6 +139,7 @@ class EstimateAnswer(FitAnswer):
 
     deciding: Literal["in_use"]
     features: list[str] | None = None
+    slot_seconds: int | None = None
 
 
 class NoEstimateAnswer(BaseModel):
@@ -246,10 +214,6 @@ class Page(BaseModel, Generic[Item]):
 
     items: list[Item]
     next: str | None
-
-
-class SessionPage(Page[SessionAnswer]):
-    """A page of sessions."""
 
 
 class FitPage(Page[FitAnswer]):

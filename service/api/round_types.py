@@ -12,7 +12,7 @@ class TrajectoryAnswer(BaseModel):
 
     trajectory: str
     n_rounds: int
-    n_missing: int
+    n_missing: int | None
     last_decision_at: str
 
 

@@ -103,7 +103,8 @@ async def get_rounds(
         if shown:
             ends = shown[0].round, shown[-1].round
             void = {one.round for one in reader.voids_of(key, *ends)}
-            for one in reader.measurements(key, *ends):
+            # with a clock, values are of slots and not of rounds: GET .../series has them
+            for one in reader.measurements(key, *ends) if session.clock is None else ():
                 measured[one.first_round].append(one)
         items = [round_answer(d, measured[d.round], d.round in void) for d in giving_way(shown)]
         return page(items, following)

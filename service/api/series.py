@@ -17,9 +17,10 @@ from service.agent_cache import build_agent, deciding
 from service.api.documentation import documented
 from service.api.round_types import SeriesAnswer
 from service.api.sessions import read_session
+from service.due_fits import DueFit
 from service.fits.history import read_history
 from service.records import SessionRow
-from service.storage.reader import Reader
+from service.storage.reader import FOR_EVER, Reader
 
 router = APIRouter(tags=["estimates"])
 MOST_EARLIER = (
@@ -46,11 +47,12 @@ async def get_series(
     `reward` is the mean reward of a measured round, `expected` what the estimate in use expects of
     the same rounds, `explored` the share of decisions that were not greedy. A value over a span
     counts in the bin of its last round. `arrivals` says how long the values took to come; one is
-    late if it came after its trajectory's next round had begun.
+    late if it came after its trajectory's next round had begun. Where there is a clock, rounds are
+    slots, and `explored` and `arrivals` are null.
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        last = session.n_rounds
+        last, has_clock = session.n_begun, session.clock is not None
         first = max(1, last - rounds + 1)
         found: dict[str, Any] = {"first_round": first, "last_round": last, "items": []}
         found |= {"alarm": None, "reason": None, "arrivals": None}
@@ -62,10 +64,10 @@ async def get_series(
             if _n_earlier(session, estimate, last - first + 1) > MOST_EARLIER:
                 estimate, found["reason"] = None, TOO_MANY
         edges = np.unique(np.linspace(first, last + 1, bins + 1).astype(np.int64))
-        explored = None if brief else reader.explored(session.key, first, last)
+        explored = None if brief or has_clock else reader.explored(session.key, first, last)
         columns = _measured(reader, session, first, last, estimate)
         found["items"] = _items(edges, columns, explored, has_expected=estimate is not None)
-        if not brief:
+        if not brief and not has_clock:
             found["arrivals"] = _arrivals(reader.arrivals(session.key, first, last))
         return found
 
@@ -85,6 +87,8 @@ def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | No
 
 def _n_earlier(session: SessionRow, estimate: dict[str, Any], n_rounds: int) -> int:
     """Return how many rounds before the window the expectation needs, at most."""
+    if session.clock is not None:
+        return session.n_rounds  # any of them may have been in these slots
     n_before = min(len(estimate["lag_weights"]) - 1, session.n_rounds - n_rounds)
     return min(n_before * min(session.n_trajectories, n_rounds), session.n_rounds - n_rounds)
 
@@ -98,7 +102,10 @@ def _measured(
     """
     n_lags = 1 if estimate is None else len(estimate["lag_weights"])
     as_they_came = replace(session, reward_mode="single", default_reward=None)
-    history = read_history(reader, as_they_came, FitWindow(1, first, last, n_lags, last))
+    window, due = FitWindow(1, first, last, n_lags, last), None
+    if session.clock is not None and estimate is None:  # nobody needs contexts
+        due = DueFit(window, FOR_EVER, 0, 0.0, "never", 0.0)
+    history = read_history(reader, as_they_came, window, due)
     history = build_agent(session, None).covariates.told(history)
     parts: list[Columns] = [(np.zeros(0, np.int64),) * 2 + (np.zeros(0),) * 2]
     for one in history.trajectories.values():

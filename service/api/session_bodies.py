@@ -12,7 +12,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from service.api.request_bodies import ArmIds
+from service.api.request_bodies import ArmIds, Timestamp
 from service.api.unions import strict
 from service.field_types import (
     STRICT,
@@ -28,6 +28,7 @@ from service.field_types import (
     WaitSeconds,
 )
 from service.names import MOST_COLUMNS
+from service.slot_clock import Totals
 from service.trial import Mode, PlannedRounds, Policy, Share
 
 SESSION_DEFAULTS: dict[str, Any] = {
@@ -75,6 +76,29 @@ class HoldoutBody(TypedDict, total=False):
     guard: Annotated[
         bool,
         Field(description="default true: where lift lies below zero, control's policy plays alone"),
+    ]
+
+
+@with_config(STRICT)
+class ClockBody(TypedDict, total=False):
+    """Slots of time as the rounds of the model, and totals of slots as rewards."""
+
+    slot_seconds: Annotated[
+        Required[int], Field(ge=1, le=10**9, description="length of a slot; lags count slots")
+    ]
+    start: Annotated[
+        Timestamp,
+        Field(
+            description="when the first slot begins, a whole second; by default the last multiple "
+            "of slot_seconds since 1970"
+        ),
+    ]
+    totals: Annotated[
+        Totals,
+        Field(
+            description="what a reward is the total of: all trajectories together (the default), "
+            "or its own trajectory"
+        ),
     ]
 
 
@@ -138,6 +162,10 @@ class SessionBody(TypedDict, total=False):
             description="keep the contexts of all arms, so that other agents can be evaluated on "
             "an export; default false"
         ),
+    ]
+    clock: Annotated[
+        ClockBody | None,
+        Field(description="rounds by the clock: any number of decisions a slot of time"),
     ]
 
 

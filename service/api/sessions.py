@@ -12,14 +12,15 @@ from service.agent_cache import deciding
 from service.api.body_parsing import PATCH, SESSION
 from service.api.documentation import documented, takes
 from service.api.paging import LIMIT, cut, page
-from service.api.response_types import SessionAnswer, SessionPage
 from service.api.session_bodies import SESSION_DEFAULTS
+from service.api.session_types import SessionAnswer, SessionPage
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
 from service.names import ONE_HOT, names_of
 from service.records import SessionRow
 from service.runtime import Service, actor_of, service_of, tenant_of
+from service.slot_clock import CLOCK_DEFAULTS, clock_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.trial import HOLDOUT_DEFAULTS, trial_of
@@ -27,7 +28,7 @@ from service.trial import HOLDOUT_DEFAULTS, trial_of
 router = APIRouter(tags=["sessions"])
 # the same body, said or not said; a session from before there were these has none of them
 UNSAID: dict[str, Any] = {"features": None, "categories": ONE_HOT, "arms": None}
-UNSAID |= {"mode": "live", "holdout": None, "keep_contexts": False}
+UNSAID |= {"mode": "live", "holdout": None, "keep_contexts": False, "clock": None}
 NOTHING = object()
 
 
@@ -58,6 +59,7 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
         **names_answer(session),
         **trial_answer(session),
         "keep_contexts": session.keep_contexts,
+        "clock": clock_answer(session),
         "created_at": timestamp(session.created_at),
         "archived": session.archived_at is not None,
         "n_rounds": session.n_rounds,
@@ -76,6 +78,19 @@ def names_answer(session: SessionRow) -> dict[str, Any]:
         "features": None if session.names is None else names.columns,
         "categories": names.categories,
         "arms": names.arms,
+    }
+
+
+def clock_answer(session: SessionRow) -> dict[str, Any] | None:
+    """Return the members of `ClockAnswer`; None for a session without a clock."""
+    clock = clock_of(session.clock)
+    if clock is None:
+        return None
+    return {
+        "slot_seconds": clock.slots.seconds,
+        "start": timestamp(clock.slots.start),
+        "totals": clock.totals,
+        "n_slots": session.n_begun,
     }
 
 
@@ -148,6 +163,10 @@ async def post_session(request: Request) -> Response:
     asked = {name: value for name, value in given.items() if UNSAID.get(name, NOTHING) != value}
     if "holdout" in asked:
         asked["holdout"] = {**HOLDOUT_DEFAULTS, **(given["holdout"] or {})}
+    if "clock" in asked:
+        clock: dict[str, Any] = {**CLOCK_DEFAULTS, **(given["clock"] or {})}
+        start = clock["start"]
+        asked["clock"] = {**clock, "start": None if start is None else start.timestamp()}
     create = CreateSession(
         tenant_of(request),
         {**SESSION_DEFAULTS, **asked},

@@ -86,11 +86,13 @@ async def get_trajectories(
 ) -> Response:
     """List trajectories in order of their keys.
 
-    `n_missing` is the number of rounds without a reward among the trajectory's last 1000 rounds.
+    `n_missing` is the number of rounds without a reward among the trajectory's last 1000 rounds;
+    null where there is a clock, and rewards are of slots.
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        rows = reader.trajectories_from(session.key, cursor, limit + 1)
+        rows = reader.trajectories_from(session.key, cursor, limit + 2)
+        rows = [row for row in rows if row.n_decisions]  # "" may have totals alone
         shown, following = cut_by_rounds(rows, limit)
         measured: dict[str, int] = {}
         if shown:
@@ -101,7 +103,9 @@ async def get_trajectories(
             {
                 "trajectory": row.key,
                 "n_rounds": row.n_rounds,
-                "n_missing": min(row.n_rounds, MISSING_AMONG) - measured[row.key],
+                "n_missing": None
+                if session.clock is not None
+                else min(row.n_rounds, MISSING_AMONG) - measured[row.key],
                 "last_decision_at": timestamp(row.last_at),
             }
             for row in shown

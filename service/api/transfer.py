@@ -18,7 +18,7 @@ from starlette.types import Message, Send
 
 from service.api.body_parsing import COPY
 from service.api.documentation import documented, takes
-from service.api.response_types import SessionAnswer
+from service.api.session_types import SessionAnswer
 from service.api.sessions import (
     found_session,
     json_response,

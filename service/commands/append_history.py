@@ -160,6 +160,9 @@ class AppendSlice(Command[Appended | Appending]):
             session = find_session(uow, log.key)
             if session.erasing is not None:  # a long log, too, notes its rows as hidden
                 refuse_erasing(session, session.erasing)
+            if session.clock is not None:
+                detail = "a log has no times; send its decisions with forced_arm and at"
+                raise Problem(ProblemCode.INVALID, detail, "contexts")
             log.limits.refuse_trajectory(uow, session, log.trajectory_key)
             known = self._known(uow)
             if known is not None:

@@ -34,6 +34,9 @@ class ChangeSession(SessionCommand[SessionRow]):
         """Change the session and return it."""
         session = find_session(uow, self.key)
         trial = changed_trial(session, self.changes.get("mode"), self.changes.get("guard"))
+        if trial is not None and session.clock is not None:
+            detail = "a session with a clock has no shadow mode: its rewards are totals"
+            raise Problem(ProblemCode.BAD_OPTION, detail, "mode")
         changed = self._with_options(session)
         agent = first_agent(changed, allow_oracles=True)
         if self.allowed is not None and changed.options != session.options:
@@ -83,7 +86,15 @@ class ChangeSession(SessionCommand[SessionRow]):
         return changed
 
 
-MODES = ("refit", "reward_wait_seconds", "reward_mode", "default_reward", "algorithm")
+MODES = (
+    "refit",
+    "reward_wait_seconds",
+    "reward_mode",
+    "default_reward",
+    "algorithm",
+    "clock",
+    "options",
+)
 
 
 def _change_options(

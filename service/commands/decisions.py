@@ -16,11 +16,12 @@ from service.commands.reward_rounds import Reward
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
 from service.covariates import covariates_text, in_order
-from service.fits.schedule import after_decision, is_between_boundaries, is_blocked
+from service.fits.schedule import after_decision, begin_slot, is_between_boundaries, is_blocked
 from service.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
 from service.names import Context
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, SessionRow
+from service.slot_clock import clock_of, draw_of, time_of
 from service.storage.ports import Keys
 from service.trial import arm_index, trial_of
 from service.writer.command import Command
@@ -60,6 +61,8 @@ class Decide(Command[Taken | Blocked]):
         Digest of the request's parsed values; present whenever `event_id` is.
     covariates : dict, optional
         The round's covariates by name.
+    at : float, optional
+        When it was taken, in Unix seconds, in a session with a clock; by default now.
     """
 
     key: SessionKey
@@ -74,6 +77,7 @@ class Decide(Command[Taken | Blocked]):
     limits: Limits = NO_LIMITS
     default_arm: int | str | None = None
     covariates: dict[str, float] | None = None
+    at: float | None = None
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
@@ -120,6 +124,7 @@ class Decide(Command[Taken | Blocked]):
             refuse_too_many(session, len(self.contexts))
         if self.covariates is not None:
             covariates_text(session, self.covariates)  # refuses unknown ones
+        self._refuse_time(uow, session)
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not None and contexts is not None:
@@ -148,6 +153,15 @@ class Decide(Command[Taken | Blocked]):
         draw = Draw(session.seed, self.trajectory, round)
         return control_arm(uow, self.agents, (self.key[0], control), self.contexts, draw)
 
+    def _refuse_time(self, uow: UnitOfWork, session: SessionRow) -> None:
+        """Raise a 422 where `at` is none that the session takes."""
+        clock = clock_of(session.clock)
+        if clock is not None:
+            time_of(clock, self.at, uow.now)
+        elif self.at is not None:
+            detail = "a decision names its time only in a session with a clock"
+            raise Problem(ProblemCode.INVALID, detail, "at")
+
     def _again(self, known: DecisionRow) -> Taken:
         if known.digest != self.digest:
             detail = f"event {self.event_id!r} was used before, with another body"
@@ -170,12 +184,16 @@ class Decide(Command[Taken | Blocked]):
         trajectory.n_decisions += 1
         trajectory.n_rounds += 1
         session.n_rounds += 1
-        at = trajectory.last_at = max(uow.now, trajectory.last_at)
+        agent, clock = self.agents.get(uow, session), clock_of(session.clock)
+        at = max(uow.now, trajectory.last_at)
+        if clock is not None:
+            at = time_of(clock, self.at, uow.now)
+            begin_slot(uow, session, agent, clock.slots.at(at), uow.now)
+        trajectory.last_at = max(at, trajectory.last_at)
         round = trajectory.n_rounds
-        agent = self.agents.get(uow, session)
         arm, scores, propensity, explored, context = None, b"", None, False, b""
         played_by, agent_arm, drawn = None, None, None
-        draw = Draw(session.seed, self.trajectory, round, session.n_rounds)
+        draw = draw_of(session, self.trajectory, round, session.n_rounds, at)
         if session.trial is not None:
             n_arms = 0 if contexts is None else len(contexts)
             trial = trial_of(session.trial)
@@ -189,6 +207,9 @@ class Decide(Command[Taken | Blocked]):
         windows = session.schedule.open
         window = windows[-1].window if windows else None
         ahead = window is not None and window.due >= session.n_rounds
+        if clock is not None:
+            window = agent.next_fit(clock.slots.at(at) - 1)
+            ahead = window is not None
         decision = DecisionRow(
             *self.key,
             self.trajectory,
@@ -217,7 +238,8 @@ class Decide(Command[Taken | Blocked]):
         count_one(uow.effects.n_decisions, session.tenant)
         uow.count(session)
         uow.save_trajectory(trajectory)
-        after_decision(uow, session, agent, at)
+        if clock is None:
+            after_decision(uow, session, agent, at)
         return decision
 
 
@@ -233,12 +255,15 @@ def request_digest(
     rewards: list[Reward],
     default_arm: int | str | None = None,
     covariates: Mapping[str, float] | None = None,
+    at: float | None = None,
 ) -> bytes:
     """Digest a decision's body as parsed: equal values have equal digests."""
     # a body without what came later keeps the digest that it had before there was that
     later: tuple[object, ...] = () if default_arm is None else (default_arm,)
     if covariates is not None:
         later = (default_arm, in_order(covariates))
+    if at is not None:
+        later += (("at", at),)
     asked = [reward.asked() for reward in rewards]
     return body_digest(contexts, arm_ids, forced_arm, asked, *later)
 

@@ -10,7 +10,9 @@ from service.commands.sessions import find_session
 from service.commands.sweep import sweep
 from service.lift.steps import NOTHING
 from service.lift.sums import LiftSums
+from service.problems import Problem, ProblemCode
 from service.records import COMMAND_LINE, Actor, HiddenRows, SessionKey, SessionRow
+from service.slot_clock import clock_of
 from service.storage.ports import Changes, Keys
 from service.trial import block_of, block_rounds, trial_of
 from service.trial_records import LiftSumsRow
@@ -43,14 +45,18 @@ class EraseTrajectory(Command[bool]):
         Raises
         ------
         Problem
-            404 unknown_session; 503 history_pending; 503 erasure_pending: another trajectory of the
-            session is being erased.
+            404 unknown_session; 422 where totals are stored under the key; 503 history_pending; 503
+            erasure_pending: another trajectory of the session is being erased.
         """
         session = find_session(uow, self.key)
         if session.erasing is not None and session.erasing != self.trajectory:
             refuse_erasing(session, session.erasing)
         if session.erasing is not None:
             return True
+        clock = clock_of(session.clock)
+        if clock is not None and clock.totals == "all" and not self.trajectory:
+            detail = "the totals of all trajectories are stored under this key"
+            raise Problem(ProblemCode.INVALID, detail, "key")
         key = (*self.key, self.trajectory)
         found = uow.trajectory(key)
         if found.n_decisions == 0:

@@ -11,6 +11,7 @@ from math import inf, nextafter
 from service.covariates import in_order
 from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
+from service.slot_clock import SlotClock, clock_of, slots_between
 from service.storage.ports import Keys
 from service.writer.unit_of_work import UnitOfWork
 
@@ -88,6 +89,9 @@ def rounds_of(
         session's reward mode has no such reward. The name of the field begins with `prefix`.
     """
     key = (*session.key, reward.trajectory)
+    clock = clock_of(session.clock)
+    if clock is not None:
+        return _slots_of(clock, trajectory, reward, uow.now, prefix)
     if session.reward_mode == "sum":
         if reward.reward_id is None:
             detail = (
@@ -125,6 +129,23 @@ def rounds_of(
         detail = f"last_round {reward.last_round} is before first_round {reward.first_round}"
         raise Problem(ProblemCode.LAST_BEFORE_FIRST, detail, f"{prefix}last_round")
     return reward.first_round, reward.last_round
+
+
+def _slots_of(
+    clock: SlotClock, trajectory: TrajectoryRow, reward: Reward, now: float, prefix: str
+) -> tuple[int, int]:
+    """Return the first and the last slot of a total, in a session with a clock."""
+    if reward.since is None:
+        detail = "in a session with a clock a reward is a total of slots: give from and to"
+        field = "at" if reward.at is not None else field_of_rounds(reward)
+        raise Problem(ProblemCode.INVALID, detail, prefix + field)
+    if clock.totals == "all" and reward.trajectory:
+        detail = 'its rewards are totals over all trajectories (clock.totals is "all")'
+        raise Problem(ProblemCode.INVALID, detail, f"{prefix}trajectory")
+    if clock.totals == "trajectory" and trajectory.n_decisions == 0:
+        detail = f"no decision was taken{of_trajectory(reward.trajectory) or ' yet'}"
+        raise Problem(ProblemCode.FUTURE_ROUND, detail, f"{prefix}trajectory")
+    return slots_between(clock, *interval_of(reward, now, prefix), prefix)
 
 
 def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:

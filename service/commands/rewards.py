@@ -18,7 +18,7 @@ from service.commands.reward_rounds import Reward, field_of_rounds, of_trajector
 from service.commands.sessions import find_session, refuse_archived
 from service.covariates import covariates_text
 from service.fits.out_of_turn import fit_now, is_stale
-from service.fits.schedule import after_measurement, is_between_boundaries
+from service.fits.schedule import after_measurement, begin_slot, is_between_boundaries
 from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
 from service.storage.ports import Keys
@@ -150,7 +150,7 @@ def apply_rewards(
         trajectory.n_measurements += 1
         session.n_measurements += 1
         count_one(uow.effects.n_rewards, session.tenant)
-        if last < trajectory.n_rounds and new.replaces is None:
+        if last < trajectory.n_rounds and new.replaces is None and session.clock is None:
             count_one(uow.effects.n_late, session.tenant)
         trajectory.measured_through = max(trajectory.measured_through, last)
         uow.add_measurement(
@@ -169,6 +169,9 @@ def apply_rewards(
     if planned:
         uow.count(session)
         after_measurement(uow, session, positions, now)
+        if session.clock is not None:  # a total is of slots that are over
+            last = max(value.last for _, value, _ in planned)
+            begin_slot(uow, session, agents.get(uow, session), last + 1, uow.now)
         if is_stale(session):
             fit_now(uow, session, agents.get(uow, session), "stale", now)
 
@@ -249,7 +252,7 @@ def _positions(
     uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, first: int, last: int
 ) -> list[tuple[int, int]]:
     """Return the rounds' positions in the session as ranges, both ends included."""
-    if session.reward_mode == "sum" or not session.schedule.open:
+    if session.reward_mode == "sum" or session.clock is not None or not session.schedule.open:
         return []
     if session.is_one_sequence:
         return [(first, last)]

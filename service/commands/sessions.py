@@ -20,6 +20,7 @@ from service.names import ONE_HOT, Names, check_names
 from service.problems import Problem, ProblemCode
 from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session_ids import has_form_of_id, new_id
+from service.slot_clock import new_clock
 from service.trial import new_trial
 from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork
@@ -139,6 +140,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             names=first_names(asked),
             trial=new_trial(asked.get("mode", "live"), holdout),
             keep_contexts=asked.get("keep_contexts", False),
+            clock=new_clock(asked.get("clock"), uow.now),
         )
 
 
@@ -171,11 +173,30 @@ def check_modes(asked: Mapping[str, Any]) -> None:
         )
         raise Problem(ProblemCode.BAD_OPTION, detail, "default_reward")
     kind = ALGORITHMS.get(asked["algorithm"])
+    if asked.get("clock") is not None:
+        _check_clock(asked, kind is not None and kind.learns_within_epoch)
     if asked["reward_mode"] == "sum" and kind is not None and kind.learns_within_epoch:
         detail = (
             'this algorithm learns from every reward as it comes, which excludes reward_mode "sum"'
         )
         raise Problem(ProblemCode.BAD_OPTION, detail, "reward_mode")
+
+
+def _check_clock(asked: Mapping[str, Any], learns_within_epoch: bool) -> None:
+    """Raise a 422 if a session cannot have a clock beside what else is asked for."""
+    excluded = {
+        "options.covariates": bool(asked.get("options", {}).get("covariates")),
+        "reward_mode": asked["reward_mode"] == "sum",
+        "default_reward": asked["default_reward"] is not None,
+        "refit": asked["refit"] == "blocking",
+        "algorithm": learns_within_epoch,
+        "holdout": asked.get("holdout") is not None,
+        "mode": asked.get("mode", "live") != "live",
+    }
+    for field, is_given in excluded.items():
+        if is_given:
+            detail = f"{field} is excluded by a clock: rewards are totals of slots"
+            raise Problem(ProblemCode.BAD_OPTION, detail, field)
 
 
 def first_names(asked: Mapping[str, Any]) -> str | None:

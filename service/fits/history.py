@@ -39,7 +39,8 @@ def read_history(
     session : SessionRow
         The session; it gives the dimension, the reward mode and the default reward.
     window : FitWindow
-        The rounds to fit, by position. Contexts also cover the ``n_lags - 1`` rounds before.
+        The rounds to fit, by position; slots where there is a clock. Contexts also cover the
+        ``n_lags - 1`` rounds before.
     due : DueFit, optional
         The fit's manifest. Later measurements are left out. Each closed round gets the sum of its
         rewards in sum mode, and otherwise the default reward if nothing measures it. Without it,
@@ -50,10 +51,14 @@ def read_history(
     History
         Contexts and measurements of each trajectory.
     """
+    if session.clock is not None:
+        from service.fits.slot_history import read_slots
+
+        return read_slots(reader, session, window, due)
     place = (session.key, window.first, window.last)
     n_before, default = window.n_lags - 1, session.default_reward
     measured = FOR_EVER if due is None else due.measured
-    values = _measured(reader.window_measurements(*place, n_before, measured), session)
+    values = stored_measurements(reader.window_measurements(*place, n_before, measured), session)
     is_plain = session.reward_mode != "sum" and default is None
     closed: dict[str, int] = {}
     if due is not None and not is_plain:
@@ -98,8 +103,8 @@ def read_recent(
     key, known = session.key, due.measured
     first = window.last - LATEST + 1
     wanted = [
-        _measured(reader.measurements_after(key, n_settled, known), session),
-        _measured(reader.window_measurements(key, first, window.last, 0, known), session),
+        stored_measurements(reader.measurements_after(key, n_settled, known), session),
+        stored_measurements(reader.window_measurements(key, first, window.last, 0, known), session),
     ]
     spans = reader.window_spans(key, first, window.last)
     latest = {name: rounds for name, *rounds in spans if name != session.erasing}
@@ -108,7 +113,7 @@ def read_recent(
         for name in sorted(wanted[0].keys() | wanted[1].keys() | latest.keys())
         for rounds in _needed(name, wanted, latest.get(name), 2 * session.horizon, window.n_lags)
     ]
-    values = _measured(reader.measurements_in(key, ranges, known), session)
+    values = stored_measurements(reader.measurements_in(key, ranges, known), session)
     parts: dict[str, Trajectory] = {}
     rounds, voids = reader.rounds_in(key, ranges, window.last), reader.voids(key, 0, known)
     for name, (start, contexts, positions) in _rounds(rounds, session, voids):
@@ -169,7 +174,9 @@ def _needed(
     return joined(found)
 
 
-def _measured(rows: Iterable[MeasuredRow], session: SessionRow) -> dict[str, Measurements]:
+def stored_measurements(
+    rows: Iterable[MeasuredRow], session: SessionRow
+) -> dict[str, Measurements]:
     """Return the measurements of each trajectory, given in order of trajectories.
 
     What another row replaces is left out, and so is a trajectory that is being erased.

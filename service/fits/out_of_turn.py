@@ -43,7 +43,7 @@ def fit_now(
 
     A window that ends with the last round, and waits for rewards, is this fit.
     """
-    window = agent.fit_now(session.n_rounds)
+    window = agent.fit_now(session.n_begun)
     if window is None:
         return False
     schedule = session.schedule
@@ -82,7 +82,7 @@ class AskFit(SessionCommand[AskedFit]):
         if due is not None:
             return AskedFit("due", due)
         agent = self.agents.get(uow, session)
-        if session.n_rounds and agent.fit_now(session.n_rounds) is None:
+        if session.n_begun and agent.fit_now(session.n_begun) is None:
             detail = f"{session.algorithm} fits at the ends of its epochs, and at no other time"
             raise Problem(ProblemCode.FITS_BY_EPOCHS, detail)
         if not self._is_new(uow, session):
@@ -92,7 +92,7 @@ class AskFit(SessionCommand[AskedFit]):
 
     def _is_new(self, uow: UnitOfWork, session: SessionRow) -> bool:
         """Whether a fit would read anything that the last one could not."""
-        if session.n_rounds == 0 or session.n_measurements == 0:
+        if session.n_begun == 0 or session.n_measurements == 0:
             return False
         if session.reward_mode == "sum" or session.default_reward is not None:
             return True  # time may have closed rounds

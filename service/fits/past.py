@@ -33,6 +33,8 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
         return None
     if session.reward_mode == "sum" or session.default_reward is not None:
         return None
+    if session.clock is not None:
+        return None  # a late decision changes the rows of its slot
     row = reader.kept_sums(session.key)
     first = 1 if agent.prediction is None else agent.prediction.since_round
     if row is None or (row.estimate, row.first_round) != (session.estimate, first):

@@ -32,6 +32,8 @@ def open_schedule(session: SessionRow, agent: Agent) -> None:
 def is_between_boundaries(session: SessionRow) -> bool:
     """Return whether one more decision or reward is sure to reach no boundary."""
     windows = session.schedule.open
+    if session.clock is not None:
+        return False  # time alone may have passed one
     return not windows or session.n_rounds + 1 < windows[0].window.due
 
 
@@ -52,17 +54,21 @@ def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float
         Unix seconds of the decision.
     """
     windows = session.schedule.open
-    if not windows or session.n_rounds < windows[0].window.due:
+    if not windows or session.n_begun < windows[0].window.due:
         return
     for window in windows:
-        if window.overdue_at is None and session.n_rounds > window.window.due:
+        if window.overdue_at is None and session.n_begun > window.window.due:
             window.overdue_at = at + session.reward_wait_seconds
             _set_timer(uow, session)
             uow.save(session)
-        if session.n_rounds == window.window.due:
+        if session.n_begun == window.window.due:
             _close_by_default(uow, session, window)
-    while session.n_rounds >= windows[-1].window.due:
-        following = agent.next_fit(windows[-1].window.due)
+    while session.n_begun >= windows[-1].window.due:
+        last = windows[-1].window.due
+        # of the boundaries that pass while nothing happens, there is one fit
+        if session.clock is not None:
+            last = max(last, session.n_begun - 1)
+        following = agent.next_fit(last)
         if following is None:
             break
         windows[-1].n_complete = session.n_complete
@@ -71,6 +77,19 @@ def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float
         uow.save(session)
     mark_due(uow, session, at)
     _give_up_oldest(uow, session)
+
+
+def begin_slot(uow: UnitOfWork, session: SessionRow, agent: Agent, slot: int, at: float) -> None:
+    """Update the schedule of a session with a clock: a slot has begun, and those before are over.
+
+    A fit at a boundary becomes due `reward_wait_seconds` after the first sign of a later slot, a
+    decision in it or a total of all before it. No window is ever complete: totals may come for
+    slots long past, and many of them make a fit due out of turn (`most_stale`).
+    """
+    if slot > session.schedule.n_slots:
+        session.schedule.n_slots = slot
+        uow.save(session)
+        after_decision(uow, session, agent, at)
 
 
 def after_measurement(
@@ -88,7 +107,7 @@ def after_measurement(
         Unix seconds.
     """
     windows = session.schedule.open
-    if not windows or session.reward_mode == "sum":
+    if not windows or session.reward_mode == "sum" or session.clock is not None:
         return
     for window in windows:
         lo, hi = window.window.first, window.window.last
@@ -110,7 +129,7 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
     schedule = session.schedule
     ready: list[tuple[OpenWindow, DueReason]] = []
     for window in schedule.open:
-        if session.n_rounds < window.window.due:
+        if session.n_begun < window.window.due:
             break
         if _is_complete(session, window):
             ready.append((window, "complete"))
@@ -139,11 +158,11 @@ def reopen_schedule(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
 
     Windows past their boundary stay, and so does a fit that is due: its window is in its manifest.
     """
-    windows, following = session.schedule.open, agent.next_fit(session.n_rounds)
-    if not windows or following is None or windows[-1].window.due <= session.n_rounds:
+    windows, following = session.schedule.open, agent.next_fit(session.n_begun)
+    if not windows or following is None or windows[-1].window.due <= session.n_begun:
         return
     n = 0
-    if session.reward_mode != "sum" and following.first <= session.n_rounds:
+    if _is_counted(session) and following.first <= session.n_rounds:
         n = uow.stored.count_measured(session.key, following.first, following.last)
     windows[-1], session.n_complete = OpenWindow(following), n
 
@@ -215,11 +234,16 @@ def is_blocked(session: SessionRow) -> bool:
 
 
 def _is_complete(session: SessionRow, window: OpenWindow) -> bool:
-    if session.reward_mode == "sum":
+    if not _is_counted(session):
         return False  # more values may always come; only time closes a round
     is_last = window is session.schedule.open[-1]
     n_complete = session.n_complete if is_last else window.n_complete
     return n_complete >= window.window.last - window.window.first + 1
+
+
+def _is_counted(session: SessionRow) -> bool:
+    """Whether rounds are complete when their reward is in; else only time closes them."""
+    return session.reward_mode != "sum" and session.clock is None
 
 
 def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) -> None:
@@ -243,7 +267,7 @@ def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) 
 
 def _count(uow: UnitOfWork, session: SessionRow, before: FitWindow, window: FitWindow) -> int:
     """Return the number of complete rounds of a window that follows the window `before`."""
-    if session.reward_mode == "sum" or window.first > session.n_rounds:
+    if not _is_counted(session) or window.first > session.n_rounds:
         return 0
     if window.first == before.first and session.n_rounds <= min(before.last, window.last):
         return session.n_complete  # so far they have the same rounds

@@ -59,6 +59,18 @@ class HistoryReader(ABC):
             return self._each("rounds_until", *key, last)
         return self._each(*self._window("rounds", key, first, last, n_before))
 
+    def timed_decisions(
+        self, key: SessionKey, decided: int, since: float
+    ) -> Iterator[tuple[str, int, float, bytes]]:
+        """Iterate over the decisions with positions up to `decided`, taken from `since` on.
+
+        Yields
+        ------
+        trajectory, round, time, selected context (bytes)
+            In order of trajectory and round.
+        """
+        return self._each("timed_decisions", *key, decided, since)
+
     def window_measurements(
         self, key: SessionKey, first: int, last: int, n_before: int, known: int
     ) -> Iterator[MeasuredRow]:

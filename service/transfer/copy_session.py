@@ -14,7 +14,6 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow
-from lhb_engine.randomness import Draw
 from service.commands.sessions import check_modes, first_agent
 from service.covariates import names_of_covariates
 from service.due_fits import DueFit, Schedule
@@ -22,11 +21,20 @@ from service.fits.cost import refuse_costly
 from service.option_changes import OptionChanges
 from service.problems import Problem, ProblemCode
 from service.records import SessionRow
+from service.slot_clock import draw_of
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
 
 NOT_COPIED = ("agent", "estimate")  # records
-MODES = ("refit", "reward_wait_seconds", "reward_mode", "default_reward", "algorithm")
+MODES = (
+    "refit",
+    "reward_wait_seconds",
+    "reward_mode",
+    "default_reward",
+    "algorithm",
+    "clock",
+    "options",
+)
 
 
 def copied_session(
@@ -67,11 +75,11 @@ def copied_session(
 
 def _fit_of_all(copy: SessionRow, agent: Agent, now: float) -> DueFit | None:
     """Return the fit that is due at once; None if there is nothing to fit."""
-    if copy.n_rounds == 0 or copy.n_measurements == 0:
+    if copy.n_begun == 0 or copy.n_measurements == 0:
         return None
-    window, reason = agent.fit_now(copy.n_rounds), "asked"
+    window, reason = agent.fit_now(copy.n_begun), "asked"
     if window is None:
-        window, reason = _last_window(agent, copy.n_rounds), "overdue"
+        window, reason = _last_window(agent, copy.n_begun), "overdue"
     if window is None:
         return None
     known = copy.n_measurements, copy.n_rounds, now - copy.reward_wait_seconds
@@ -118,7 +126,7 @@ def _as_forced(record: dict[str, Any], copy: SessionRow, agent: Agent) -> dict[s
     arm = record["arm"]
     if arm is None:
         return given
-    draw = Draw(copy.seed, record["trajectory"], record["round"], record["position"])
+    draw = draw_of(copy, *(record[n] for n in ("trajectory", "round", "position", "at")))
     scores = [0.0] * len(record["scores"])
     scores[arm] = float(agent.ranking(np.array([record["context"]]), draw)[0])
     return {**given, "forced": True, "scores": scores}

@@ -56,7 +56,7 @@ def written(given: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[dict[str, Any]]:
     """Yield the records of a session's file; the header is about `about`."""
     header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
-    for name in ("names", "trial", "changes"):
+    for name in ("names", "trial", "changes", "clock"):
         if header[name] is None:
             del header[name]  # a release from before there was such a thing reads the file
     if not about.keep_contexts:
@@ -66,6 +66,7 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
             del header[name]  # the same
     header["schedule"] = json.loads(about.schedule.dumps())
     del header["schedule"]["seen"]  # an import works it out
+    header["schedule"].pop("n_slots", None)  # and this
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
         values = asdict(trajectory)

@@ -23,6 +23,7 @@ from service.transfer.import_choice import check_choice
 from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Rounds, Windows, in_order, open_window
+from service.transfer.import_slots import check_clock, check_rounds, count_slot
 from service.trial import check_stored_trial, trial_of
 
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
@@ -109,6 +110,7 @@ class ImportCheck:
             if self._session.trial is not None:
                 check_stored_trial(self._session.trial)
             check_modes(given)
+            check_clock(self._session)
             self._agent = first_agent(self._session, self._allow_oracles)
             for before in earlier_sessions(self._session):
                 first_agent(before, self._allow_oracles)
@@ -124,7 +126,9 @@ class ImportCheck:
         n, version = len(trajectory.positions), record["model_version"]
         check(record["round"] == n + 1, "round", f"after round {n} comes {n + 1}")
         check(n == 0 or trajectory.positions[-1] < record["position"], "position", "out of order")
-        check(trajectory.row.last_at <= record["at"], "at", "time goes back")
+        is_in_order = trajectory.row.last_at <= record["at"] or self._session.clock is not None
+        check(is_in_order, "at", "time goes back")
+        count_slot(self._session, record["at"])
         check(trajectory.model_version <= version, "model_version", "versions go back")
         event_id = record["client_event_id"]
         check(event_id not in trajectory.event_ids, "client_event_id", "it stands twice")
@@ -136,7 +140,7 @@ class ImportCheck:
         trajectory.times.append(record["at"])
         trajectory.measured.append(0)
         trajectory.row.n_decisions = trajectory.row.n_rounds = n + 1
-        trajectory.row.last_at = record["at"]
+        trajectory.row.last_at = max(trajectory.row.last_at, record["at"])
         trajectory.model_version = version
         if event_id is not None:
             trajectory.event_ids.add(event_id)
@@ -144,23 +148,18 @@ class ImportCheck:
         self._newest = max(self._newest, (version, self.line))
 
     def _measurement_record(self, record: dict[str, Any]) -> None:
-        trajectory = self._trajectories.get(record["trajectory"])
+        name = record["trajectory"]
+        trajectory = self._trajectories.get(name)
+        if trajectory is None and name == "" and self._session.clock is not None:  # totals of all
+            trajectory = self._trajectories[""] = TrajectoryRecords(TrajectoryRow("", "", ""))
         if trajectory is None:
             raise InvalidRecord("trajectory", "no decision was taken in it")
-        first, last, reward_id = record["first_round"], record["last_round"], record["reward_id"]
-        check(first <= last, "last_round", "it is before first_round")
+        last, reward_id = record["last_round"], record["reward_id"]
         self._check_covariates(record)
-        check(last <= len(trajectory.positions), "last_round", "that round has not been decided")
         check(reward_id not in trajectory.reward_ids, "reward_id", "it stands twice")
         if "replaces" in record:
             self._manifests.refuse_corrections(self._agent)
-        elif self._session.reward_mode == "sum":
-            check(first == last, "last_round", "in sum mode values belong to one round")
-            check(reward_id is not None, "reward_id", "sum mode needs one")
-        else:
-            is_new = 1 not in trajectory.measured[first - 1 : last]
-            check(is_new, "first_round", "it overlaps another measurement")
-        trajectory.measured[first - 1 : last] = b"\1" * (last - first + 1)
+        check_rounds(self._session, trajectory, record)
         has_position = not self._manifests.are_old
         check(("position" in record) == has_position, "position", "not as in the file's version")
         if has_position:
@@ -183,7 +182,7 @@ class ImportCheck:
     def _estimate_record(self, record: dict[str, Any]) -> None:
         found, status, manifest = record["estimate"], record["status"], record["manifest"]
         window, session = FitWindow(**manifest["window"]), self._session
-        inside = window.first <= window.last <= window.due <= session.n_rounds
+        inside = window.first <= window.last <= window.due <= session.n_begun
         inside = inside and window.n_lags <= session.horizon
         check(inside, "manifest.window", "not a window of this session")
         is_again = window.due in self._done and manifest["reason"] not in OUT_OF_TURN
@@ -235,13 +234,15 @@ class ImportCheck:
         check(begun, "session.trial", "its comparison begins after the last round or reward")
         self.line, self.kind = self._agent_line, "agent"
         rows, learned = [part.row for part in parts], self._learned()
-        session = replace(self._session, n_trajectories=len(rows))
+        n_trajectories = sum(row.n_decisions > 0 for row in rows)
+        session = replace(self._session, n_trajectories=n_trajectories)
         return ImportedSession(session, rows, windows, learned, arrivals, self._manifests.as_new)
 
     def _schedule(self, rounds: Rounds) -> Windows:
         """Check the pending fits, and open the other windows that are not done."""
-        session = self._session
+        session, n_slots = self._session, self._session.schedule.n_slots
         schedule = session.schedule = self._manifests.schedule(self._pending)
+        schedule.n_slots = n_slots
         windows = Windows(session)
         pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
         if schedule.current is None:
@@ -255,11 +256,11 @@ class ImportCheck:
             beside = due.reason in OUT_OF_TURN
             is_done = due.key <= self._installed_due - beside
             is_done = is_done or (not beside and due.key in self._done)
-            is_known = windows.knows(due) and due.key <= session.n_rounds
+            is_known = windows.knows(due) and due.key <= session.n_begun
             check(is_known, f"{where}.window", "not a window of this schedule")
             check(not is_done, f"{where}.window", "that fit is done")
             self._done.add(due.key)
-        left = [w for w in windows.of_today if w.due > self._installed_due]
+        left = [w for w in windows.ahead_of(session) if w.due > self._installed_due]
         left = [w for w in left if w.due not in self._done | self._failed]
         schedule.open = [open_window(session, rounds, window) for window in left]
         if schedule.open:

@@ -177,7 +177,7 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
         if "covariates" in record:
             record["covariates"] = covariates_text(session, record["covariates"])
         if kind == "decision":
-            ahead = imported.windows.ahead(record["position"])
+            ahead = imported.windows.ahead(record["position"], record["at"])
             record["number"] = record["round"]
             record["epoch"] = ahead.epoch if ahead is not None else 1
             record["next_fit_round"] = None if ahead is None else ahead.due

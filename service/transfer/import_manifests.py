@@ -16,6 +16,7 @@ from service.records import SessionRow, TrajectoryRow
 from service.storage.watermarks import arrival_order, as_watermark, is_old
 from service.transfer.import_records import check
 from service.transfer.import_schedule import are_positions
+from service.writer.pending_spans import Spans
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class TrajectoryRecords:
     arrived_at: "array[float]" = field(default_factory=lambda: array("d"))
     first_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     last_rounds: "array[int]" = field(default_factory=lambda: array("q"))
+    totals: Spans[None] = field(default_factory=Spans)  # the slots that have one, with a clock
 
     def add_measurement(self, record: dict[str, Any]) -> None:
         """Take note of a measurement with a position, and check that it is in order.

@@ -82,6 +82,7 @@ SESSION = _record_of(
     trial=NotRequired[Text | None],
     keep_contexts=NotRequired[bool],
     changes=NotRequired[Text | None],
+    clock=NotRequired[Text | None],
     **dict.fromkeys(ERASED, NotRequired[Count]),
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]

@@ -13,6 +13,7 @@ from service.agent_cache import build_agent
 from service.due_fits import OUT_OF_TURN, DueFit, OpenWindow
 from service.option_changes import at_revision, changes_of
 from service.records import SessionRow
+from service.slot_clock import clock_of
 from service.transfer.import_records import check
 
 
@@ -98,26 +99,39 @@ class Windows:
         check(self._changes.last <= most, "session.changes", f"there are {most} rounds")
         revisions = range(len(self._changes.changes) + 1)
         self._agents = [build_agent(at_revision(session, r), None) for r in revisions]
-        self._windows = [windows_until(agent, session.n_rounds) for agent in self._agents]
+        self._clock = clock_of(session.clock)
+        self._windows: list[list[FitWindow]] = []
+        if self._clock is None:  # else there may be more of them than decisions
+            self._windows = [windows_until(agent, session.n_rounds) for agent in self._agents]
         self._dues = [[window.due for window in part] for part in self._windows]
 
-    def ahead(self, position: int) -> FitWindow | None:
-        """Return the window that the decision at a position was taken in."""
+    def ahead(self, position: int, at: float) -> FitWindow | None:
+        """Return the window that a decision was taken in, by its position, or its slot."""
         revision = self._changes.revision_of(position)
+        if self._clock is not None:
+            return self._agents[revision].next_fit(self._clock.slots.at(at) - 1)
         i = bisect_left(self._dues[revision], position)
         return self._windows[revision][i] if i < len(self._windows[revision]) else None
 
     def knows(self, due: DueFit) -> bool:
         """Return whether the options that the fit has give it this window."""
-        if due.revision >= len(self._windows):
+        if due.revision >= len(self._agents):
             return False
         if due.reason in OUT_OF_TURN:
             return due.window == self._agents[due.revision].fit_now(due.key)
+        if self._clock is not None:
+            return due.window == self._agents[due.revision].next_fit(due.key - 1)
         return due.window in self._windows[due.revision]
 
-    @property
-    def of_today(self) -> list[FitWindow]:
-        """The windows that the present options have opened, up to the first that is not due yet."""
+    def ahead_of(self, session: SessionRow) -> list[FitWindow]:
+        """Return the windows that the present options have opened, until one that is not due yet.
+
+        With a clock, a window that was passed without a fit is left to the next one.
+        """
+        if self._clock is not None:
+            following = (self._agents[-1].next_fit(session.n_begun - after) for after in (1, 0))
+            found = {window.due: window for window in following if window is not None}
+            return [*found.values()]
         return [window for window in self._windows[-1] if window.due > self._changes.last]
 
 
@@ -141,12 +155,13 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
     )
     is_measured = rounds.is_measured[begin:end]
     n_there = min(window.last, session.n_rounds) - window.first + 1
-    if session.reward_mode == "sum":
-        is_measured = np.zeros_like(is_measured)  # in sum mode only time completes a round
+    if session.reward_mode == "sum" or session.clock is not None:
+        is_measured = np.zeros_like(is_measured)  # only time completes a round
     times = rounds.at[after : after + 1].tolist()
     if session.default_reward is not None or (len(is_measured) >= n_there and is_measured.all()):
         followed_at = rounds.followed_at[begin:end]
         times.append(followed_at[~is_measured].max(initial=0.0))
     overdue_at = min(times, default=np.inf) + session.reward_wait_seconds
-    is_known = window.due <= session.n_rounds and np.isfinite(overdue_at)
+    is_known = session.clock is None and window.due <= session.n_rounds
+    is_known = is_known and np.isfinite(overdue_at)
     return OpenWindow(window, int(is_measured.sum()), float(overdue_at) if is_known else None)

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from clients.sdk import answers, fit_answers
 from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
 from lhb_engine.estimate import Estimate
-from service.api import lift_types, request_bodies, response_types, round_types
+from service.api import lift_types, request_bodies, response_types, round_types, session_types
 from service.api.response_types import DecisionAnswer, FitAnswer
 from service.records import DecisionRow
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
@@ -79,7 +79,7 @@ def test_an_estimate_is_answered_with_all_its_fields() -> None:
     assert {f.name for f in fields(Estimate)} <= set(FitAnswer.model_fields)
 
 
-SERVED = (response_types, round_types, lift_types)
+SERVED = (response_types, session_types, round_types, lift_types)
 READ = {**vars(answers), **vars(fit_answers)}
 ANSWERS = [name for name in READ if name.endswith("Answer")]
 

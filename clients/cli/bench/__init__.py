@@ -2,7 +2,7 @@
 
 import typer
 
-from clients.cli.bench.agents import certainty, coverage, decide, findings, lift
+from clients.cli.bench.agents import certainty, clock, coverage, decide, findings, lift
 from clients.cli.bench.fits import fit
 from clients.cli.bench.logs import logs
 from clients.cli.bench.server import dashboard, neighbours, overload, serve, soak, start, users
@@ -22,6 +22,7 @@ for command in (
     users,
     dashboard,
     decide,
+    clock,
     certainty,
     findings,
     coverage,

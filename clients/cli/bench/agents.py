@@ -1,4 +1,4 @@
-"""`lhb bench decide`, `certainty`, `coverage` and `lift`: regret and honest uncertainty."""
+"""`lhb bench decide`, `clock`, `certainty`, `coverage`, `lift`: regret and honest uncertainty."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -78,6 +78,30 @@ def _board_lines(result: dict[str, Any], names: list[str]) -> Iterator[str]:
             if "less_anytime" in found:
                 less, by = found["less_anytime"]
                 yield f"{row['world']}: {name} less anytime {less:+.1f} ± {by:.1f}"
+
+
+def clock(
+    decisions: Annotated[
+        list[float] | None, typer.Option(help="Mean number of decisions a slot; repeatable.")
+    ] = None,
+    slots: Annotated[int, typer.Option(help="Number of slots.", min=10)] = 1000,
+    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 20,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what is learned from totals of slots of time, with many decisions a slot.
+
+    Example: lhb bench clock --seeds 2 --slots 200
+    """
+    from clients.bench import clock as table
+
+    if not as_json:
+        typer.echo(table.HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = table.run(
+        decisions or (1, 10, 50), range(first_seed, first_seed + seeds), progress, slots
+    )
+    show({"slots": slots, "first_seed": first_seed, "clocks": rows}, as_json, ())
 
 
 def certainty(

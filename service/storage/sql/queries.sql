@@ -38,7 +38,8 @@ group by tenant
 
 -- name: due_by_tenant
 -- the first condition is that of the index
-select tenant, count(*), max(n_rounds - fit_due), min({fit_due_at}) from {all_of_sessions}
+-- where there is a clock, a fit is due after a slot, not after so many rounds
+select tenant, count(*), max(case when clock is null then n_rounds - fit_due else 0 end), min({fit_due_at}) from {all_of_sessions}
 where (fit_due is not null or wake_at is not null) and fit_due is not null group by tenant
 
 -- name: agent_state
@@ -126,6 +127,12 @@ where tenant = $1 and session_id = $2 and trajectory = $3 order by number
 -- the decisions up to a position; in key order, because a fit sums in the order of its history
 select trajectory, round, position, context from decisions
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, round, number
+
+-- name: timed_decisions
+-- with positions up to $3, taken from $4 on; in key order, as a fit sums in it
+select trajectory, round, at, context from decisions
+where tenant = $1 and session_id = $2 and position <= $3 and at >= $4
+order by trajectory, round, number
 
 -- name: measurements_until
 select trajectory, first_round, last_round, value, position, replaces from measurements

@@ -1,0 +1,132 @@
+"""A session's clock: its rounds, for the model, are slots of time.
+
+Decisions are stored as in any session, each with its own `round` and position; their slot follows
+from their time. Measurements of such a session are over slots. Fits, and the schedule of fits,
+count slots.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from lhb_engine.randomness import Draw
+from lhb_engine.slots import Slots
+from service.problems import Problem, ProblemCode
+from service.records import SessionRow
+
+# all: a reward is a total over all trajectories together. trajectory: it is one of its trajectory
+Totals = Literal["all", "trajectory"]
+CLOCK_DEFAULTS: dict[str, Any] = {"start": None, "totals": "all"}
+MOST_SLOTS = 2**31  # since the start
+MOST_AT_FIRST = 2**24  # since the start of a new session: a fit reads all of them
+AHEAD_SECONDS = 60.0  # by which a client's clock may be ahead of the server's
+
+
+@dataclass(frozen=True, slots=True)
+class SlotClock:
+    """The slots of a session, and what its rewards are totals of."""
+
+    slots: Slots
+    totals: Totals = "all"
+
+    def dumps(self) -> str:
+        """Return the stored JSON text."""
+        found = {"slot_seconds": self.slots.seconds, "start": self.slots.start}
+        return json.dumps({**found, "totals": self.totals})
+
+
+@lru_cache(maxsize=256)
+def clock_of(text: str | None) -> SlotClock | None:
+    """Return the clock of a session from its stored text; None if it has none."""
+    if text is None:
+        return None
+    data = json.loads(text)
+    return SlotClock(Slots(data["slot_seconds"], data["start"]), data["totals"])
+
+
+def new_clock(asked: Mapping[str, Any] | None, now: float) -> str | None:
+    """Return the clock of a new session, as stored; None if it is given none.
+
+    Slots are counted from `start`, by default from the last multiple of `slot_seconds` since 1970.
+
+    Raises
+    ------
+    Problem
+        422 naming the field.
+    """
+    if asked is None:
+        return None
+    seconds, given = asked["slot_seconds"], asked["start"]
+    start = now // seconds * seconds if given is None else given
+    if start != int(start) or not 0 <= start <= now:
+        detail = "slots start at a whole second, and not ahead of now"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "clock.start")
+    slots = Slots(seconds, int(start))
+    if slots.at(now) > MOST_AT_FIRST:
+        detail = f"there were more than {MOST_AT_FIRST} slots since the start"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "clock.slot_seconds")
+    return SlotClock(slots, asked["totals"]).dumps()
+
+
+def check_stored_clock(text: str) -> None:
+    """Raise ValueError unless a stored text is a clock's."""
+    data = json.loads(text)
+    fits = isinstance(data, dict) and data.keys() == {"slot_seconds", "start", "totals"}
+    fits = fits and type(data["slot_seconds"]) is int and type(data["start"]) is int
+    fits = fits and data["slot_seconds"] >= 1 and 0 <= data["start"] <= 10**11
+    if not fits or data["totals"] not in ("all", "trajectory"):
+        raise ValueError("clock: not one that the service writes")
+
+
+def time_of(clock: SlotClock, at: float | None, now: float) -> float:
+    """Return when a decision was taken: when the client says, or now.
+
+    Raises
+    ------
+    Problem
+        422: it is before the first slot, or ahead.
+    """
+    if at is None:
+        return max(now, clock.slots.start)
+    if clock.slots.at(at) < 1:
+        raise Problem(ProblemCode.OUT_OF_RANGE, "it is before the session's first slot", "at")
+    if at > now + AHEAD_SECONDS:
+        raise Problem(ProblemCode.OUT_OF_RANGE, "it is ahead of the server's clock", "at")
+    return min(at, now)
+
+
+def slots_between(clock: SlotClock, since: float, until: float, prefix: str) -> tuple[int, int]:
+    """Return the first and the last slot of an interval.
+
+    Raises
+    ------
+    Problem
+        422 out_of_range: the interval cuts a slot in two, or begins before the first.
+    """
+    found = clock.slots.between(since, until)
+    if found is None:
+        ends = zip(("from", "to"), (since, until), strict=True)
+        cut = (name for name, end in ends if (end - clock.slots.start) % clock.slots.seconds)
+        detail = f"an interval begins and ends with a slot, of {clock.slots.seconds} s"
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, prefix + next(cut))
+    if found[0] < 1:
+        detail = "it is before the session's first slot"
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"{prefix}from")
+    return found
+
+
+def draw_of(session: SessionRow, trajectory: str, round: int, position: int, at: float) -> Draw:
+    """Return the randomness of a decision.
+
+    Where a reward is a total over all trajectories, they are one for the agent: they explore in
+    step, as their contexts add up.
+    """
+    clock = clock_of(session.clock)
+    if clock is None:
+        return Draw(session.seed, trajectory, round, position)
+    slot = clock.slots.at(at)
+    if clock.totals == "all":
+        return Draw(session.seed, "", position, position, slot)
+    return Draw(session.seed, trajectory, round, position, slot)

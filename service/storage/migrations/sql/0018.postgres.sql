@@ -1,0 +1,2 @@
+-- 0018.sqlite.sql describes the column
+alter table sessions add column clock text collate "C";

@@ -1,0 +1,73 @@
+"""Checks of which rounds, or slots of time, the records of an imported session name."""
+
+from typing import Any
+
+from service.problems import Problem
+from service.records import SessionRow
+from service.slot_clock import MOST_SLOTS, check_stored_clock, clock_of, time_of
+from service.transfer.import_manifests import TrajectoryRecords
+from service.transfer.import_records import check
+
+
+def check_clock(session: SessionRow) -> None:
+    """Raise ValueError if the header's clock is none, or stands beside what excludes it."""
+    if session.clock is None:
+        return
+    check_stored_clock(session.clock)
+    if session.trial is not None:
+        raise ValueError("clock: not in a session with a trial")
+
+
+def count_slot(session: SessionRow, at: float) -> None:
+    """Take note of a decision's slot.
+
+    Raises
+    ------
+    InvalidRecord
+        It is before the first.
+    """
+    clock = clock_of(session.clock)
+    if clock is None:
+        return
+    try:
+        slot = clock.slots.at(time_of(clock, at, at))
+    except Problem:
+        slot = 0
+    check(1 <= slot <= MOST_SLOTS, "at", "before the session's first slot")
+    session.schedule.n_slots = max(session.schedule.n_slots, slot)
+
+
+def check_rounds(session: SessionRow, part: TrajectoryRecords, record: dict[str, Any]) -> None:
+    """Check the rounds of a measurement, slots where there is a clock, and take note of them.
+
+    Raises
+    ------
+    InvalidRecord
+        There are no such rounds, or they have another measurement.
+    """
+    first, last = record["first_round"], record["last_round"]
+    check(first <= last, "last_round", "it is before first_round")
+    if session.clock is not None:
+        _check_total(session, part, record)
+        return
+    check(last <= len(part.positions), "last_round", "that round has not been decided")
+    if "replaces" not in record and session.reward_mode == "sum":
+        check(first == last, "last_round", "in sum mode values belong to one round")
+        check(record["reward_id"] is not None, "reward_id", "sum mode needs one")
+    elif "replaces" not in record:
+        is_new = 1 not in part.measured[first - 1 : last]
+        check(is_new, "first_round", "it overlaps another measurement")
+    part.measured[first - 1 : last] = b"\1" * (last - first + 1)
+
+
+def _check_total(session: SessionRow, part: TrajectoryRecords, record: dict[str, Any]) -> None:
+    clock, first, last = clock_of(session.clock), record["first_round"], record["last_round"]
+    assert clock is not None
+    is_over = last <= MOST_SLOTS and clock.slots.begin(last + 1) <= record["at"]
+    check(is_over, "last_round", "that slot was not over")
+    is_whose = clock.totals == "trajectory" or record["trajectory"] == ""
+    check(is_whose, "trajectory", "totals are of all trajectories together")
+    if "replaces" not in record:
+        check(part.totals.over(first, last) is None, "first_round", "it overlaps another total")
+        part.totals.add(first, last, None)
+    session.schedule.n_slots = max(session.schedule.n_slots, last + 1)

@@ -1,0 +1,13 @@
+"""`lhb bench clock`."""
+
+import pytest
+
+from clients.cli.bench.agents import clock
+
+
+def test_theta_is_found_from_totals_of_slots(capsys: pytest.CaptureFixture[str]) -> None:
+    clock(decisions=[3.0], slots=200, seeds=1)
+    row = [cell.strip() for cell in capsys.readouterr().out.splitlines()[2].split("|")]
+    assert row[1] == "3"
+    assert float(row[2]) < 0.01
+    assert float(row[5]) < 0.2 * float(row[4])

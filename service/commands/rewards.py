@@ -211,7 +211,8 @@ def _corrected(
         trajectory = uow.trajectory((*session.key, reward.trajectory))
         rounds = rounds_of(uow, session, trajectory, reward, prefix)
         new = KnownValue(*rounds, reward.value, position)
-        target = spans.over(*rounds) or _measured(uow, trajectory, new)
+        stored = uow.measurement_over(trajectory, *rounds)
+        target = spans.over(*rounds) or (None if stored is None else known_value(stored))
         if target is not None and target.rounds != rounds:
             raise _conflict(target, reward, new, prefix)
     if target is None:

@@ -144,8 +144,10 @@ def test_a_correction_keeps_covariates_or_replaces_them(harness: ServiceHarness)
     assert harness.reward(2.0, **other).accepted == 1
     for again in (kept, other):  # each retry is one, also after the other correction
         assert harness.reward(2.0, **again).repeated == 1
-    found = [measured(harness, n)[1] for n in (1, 2, 3)]
-    np.testing.assert_equal(found, [[5.0, NAN], [5.0, NAN], [NAN, 6.0]])
+    # back to the first value: the covariates stay those in force
+    assert harness.reward(1.0, round=1, correct=True, reward_id="back").accepted == 1
+    found = [measured(harness, n)[1] for n in (1, 2, 3, 4)]
+    np.testing.assert_equal(found, [[5.0, NAN], [5.0, NAN], [NAN, 6.0], [NAN, 6.0]])
 
 
 def test_in_sum_mode_the_last_reward_of_a_round_says_it(harness: ServiceHarness) -> None:

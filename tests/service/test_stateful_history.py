@@ -1,0 +1,230 @@
+"""Random operations on what a fit reads: covariates, corrections, voids, copies, erased people."""
+
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from lhb_engine.agents.fit_cost import FitCost
+from lhb_engine.history import FitWindow, Trajectory
+from service.commands.change_session import ChangeSession
+from service.commands.erase_trajectory import erase_trajectory
+from service.commands.void_decision import VoidDecision
+from service.due_fits import DueFit
+from service.fits.history import read_history
+from service.problems import Problem
+from service.transfer.copy_session import copied_session, copy_session
+from service.transfer.file_format import export_session
+from tests.service.service_harness import CONTEXTS, ServiceHarness
+
+NAMES = st.sampled_from(["", "b"])
+VALUES = st.sampled_from([0.0, 1.5])
+TOLD = st.dictionaries(
+    st.sampled_from(["rain", "sun", "snow"]), st.sampled_from([0.0, 2.5, -1.0]), max_size=2
+)
+KNOWN = ("rain", "sun")
+LARGE = FitCost(1e9, 1e9)
+Said = tuple[float, tuple[tuple[str, float], ...]]  # a value, and the covariates with it
+
+
+@dataclass
+class Rounds:
+    """A trajectory as it was told to the service."""
+
+    contexts: list[Any] = field(default_factory=list)
+    told: list[dict[str, float]] = field(default_factory=list)
+    said: dict[tuple[int, int], list[Said]] = field(default_factory=dict)  # the last is in force
+
+    def over(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The spans that overlap these rounds."""
+        return [span for span in self.said if span[0] <= last and span[1] >= first]
+
+
+def in_order(told: dict[str, float]) -> tuple[tuple[str, float], ...]:
+    return tuple(sorted(told.items()))
+
+
+class Machine(RuleBasedStateMachine):
+    """Every rule does the same to both, and compares what they say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name)
+        self.harness = ServiceHarness(self.path)
+        options = {"covariates": list(KNOWN)}
+        self.harness.create(algorithm="anytime", options=options)
+        self.model: defaultdict[str, Rounds] = defaultdict(Rounds)
+        self.n = 0  # makes ids
+
+    def says(self, what: Any, *given: Any, **named: Any) -> str:
+        """The code of the problem, or whether something was stored."""
+        try:
+            found = what(*given, **named)
+        except Problem as problem:
+            return str(problem.code)
+        return "accepted" if getattr(found, "accepted", 1) else "repeated"
+
+    @rule(name=NAMES, told=TOLD, skips=st.booleans())
+    def decide(self, name: str, told: dict[str, float], skips: bool) -> None:
+        given = {"contexts": None} if skips else {}
+        said = self.says(self.harness.decide, name, covariates=told, **given)
+        assert said == ("unknown_field" if "snow" in told else "accepted")
+        if said == "accepted":
+            with self.harness.store.reader() as reader:
+                key = (*self.harness.key, name)
+                [row] = reader.decisions(key, len(self.model[name].contexts), 2)
+            found = self.model[name]
+            found.contexts.append(np.frombuffer(row.context) if row.context else np.zeros(2))
+            assert skips or row.context in [arm.tobytes() for arm in CONTEXTS]
+            found.told.append(told)
+
+    @rule(name=NAMES, first=st.integers(1, 6), length=st.integers(0, 2), value=VALUES, told=TOLD)
+    def reward(
+        self, name: str, first: int, length: int, value: float, told: dict[str, float]
+    ) -> None:
+        last = first + length
+        when = {"first_round": first, "last_round": last} if length else {"round": first}
+        said = self.says(self.harness.reward, value, name, covariates=told, **when)
+        found, new = self.model[name], (value, in_order(told))
+        spans = found.over(first, last)
+        if last > len(found.contexts):
+            assert said == "future_round"
+        elif "snow" in told:
+            assert said == "unknown_field"
+        elif not spans:
+            assert said == "accepted"
+            found.said[first, last] = [new]
+        else:
+            is_same = spans == [(first, last)] and new in found.said[first, last]
+            assert said == ("repeated" if is_same else "reward_conflict")
+
+    @rule(name=NAMES, first=st.integers(1, 6), length=st.integers(0, 2), value=VALUES, told=TOLD)
+    def correct(
+        self, name: str, first: int, length: int, value: float, told: dict[str, float]
+    ) -> None:
+        last, self.n = first + length, self.n + 1
+        when: dict[str, Any] = {"round": first}
+        if length:
+            when = {"first_round": first, "last_round": last}
+        named = {**when, "correct": True, "reward_id": f"c{self.n}", "covariates": told or None}
+        said = self.says(self.harness.reward, value, name, **named)
+        found = self.model[name]
+        spans = found.over(first, last)
+        if "snow" in told:
+            assert said == "unknown_field"
+        elif last > len(found.contexts):
+            assert said == "future_round"
+        elif not spans:
+            assert said == "unknown_reward"
+        elif spans != [(first, last)]:
+            assert said == "reward_conflict"
+        else:
+            assert said == "accepted"
+            chain = found.said[first, last]
+            chain.append((value, in_order(told) if told else chain[-1][1]))
+
+    @rule(name=NAMES, round=st.integers(1, 6))
+    def void(self, name: str, round: int) -> None:
+        found = self.model[name]
+        event = f"~{round}"
+        said = self.says(
+            self.harness.run, VoidDecision(self.harness.key, name, event, self.harness.agents)
+        )
+        if round > len(found.contexts):
+            assert said == "unknown_event"
+            return
+        assert said == "accepted"
+        found.contexts[round - 1] = np.zeros(2)
+
+    @rule(share=st.sampled_from([0.0, 0.25]))
+    def change(self, share: float) -> None:
+        self.harness.run(ChangeSession(self.harness.key, {"options": {"epsilon": share}}))
+        assert self.harness.session.options["epsilon"] == share
+
+    @rule(name=NAMES)
+    def erase(self, name: str) -> None:
+        def abandon(*left: Any) -> None:
+            raise AssertionError(left)
+
+        self.harness.run_large(erase_trajectory(self.harness.key, name))
+        self.model.pop(name, None)
+
+    @rule()
+    def copy(self) -> None:
+        """The copy is meant from now on; its event ids are its source's."""
+        source = self.harness.session
+        copy, agent = copied_session(source, {}, False, LARGE, self.harness.now)
+        with self.harness.store.reader() as reader:
+            content = b"".join(copy_session(reader, source, copy, agent))
+        self._import(content)
+
+    @rule()
+    def move(self) -> None:
+        with self.harness.store.reader() as reader:
+            content = b"".join(export_session(reader, self.harness.session))
+        self._import(content)
+
+    def _import(self, content: bytes) -> None:
+        made, is_new = self.harness.import_file(self.path, content)
+        assert is_new
+        self.harness.key = made.key
+
+    @rule()
+    def restart(self) -> None:
+        key = self.harness.key
+        self.harness.close()
+        self.harness = ServiceHarness(self.path)
+        self.harness.key = key
+
+    @rule()
+    def a_fit_reads_what_was_said(self) -> None:
+        session = self.harness.session
+        if not session.n_rounds:
+            return
+        window = FitWindow(1, 1, session.n_rounds, 4, session.n_rounds)
+        due = DueFit(window, 10**6, 10**6, 0.0, "", 0.0)
+        with self.harness.store.reader() as reader:
+            history = read_history(reader, session, window, due)
+        lived = {name: found for name, found in self.model.items() if found.contexts}
+        assert history.trajectories.keys() == lived.keys()
+        assert history.groups == (1, 1)
+        for name, found in lived.items():
+            check(history.trajectories[name], found)
+
+    def teardown(self) -> None:
+        """It does so at the end, too."""
+        self.a_fit_reads_what_was_said()
+        self.harness.close()
+        self.folder.cleanup()
+
+
+def check(part: Trajectory, found: Rounds) -> None:
+    np.testing.assert_array_equal(part.contexts, found.contexts)
+    told = [[one.get(name, 0.0) for name in KNOWN] for one in found.told]
+    np.testing.assert_array_equal(part.covariates, told)
+    rows, expected = part.measurements, sorted(found.said.items())
+    assert list(zip(rows.first, rows.last, strict=True)) == [span for span, _ in expected]
+    in_force = [chain[-1] for _, chain in expected]
+    assert rows.value.tolist() == [value for value, _ in in_force]
+    nothing = float("nan")
+    beside = [[dict(said).get(name, nothing) for name in KNOWN] for _, said in in_force]
+    if rows.covariates is None:
+        assert np.isnan(beside).all()
+    else:
+        np.testing.assert_array_equal(rows.covariates, beside)
+
+
+TestHistory = Machine.TestCase
+TestHistory.settings = settings(
+    max_examples=20,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

@@ -80,9 +80,10 @@ def _beside(
             code = f"import sys; sys.path[0] = {str(checkout)!r}; {SERVE}"
             headers: dict[str, dict[str, str]] = {QUIET: {}, FLOODING: {}}
         else:
-            headers = {
-                who: key_of(environment["LHB_DATABASE_URL"], who) for who in (QUIET, FLOODING)
-            }
+            where = environment["LHB_DATABASE_URL"]
+            headers = {who: key_of(where, who) for who in (QUIET, FLOODING)}
+            if name == "deletions":
+                _store_large(where, rounds)
         log = folder / "stalls"
         [(url, pid)] = stack.enter_context(servers(1, code, **environment, **{LOG: str(log)}))
         if database is not None:

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-LATEST = 2**15  # rounds of the session that a fit has as rows, and its checks look at
+# rounds of the session that a fit has as rows beside its sums; its checks look at no others, so
+# they find the same with sums and without
+LATEST = 2**15
 Flags = NDArray[np.bool_]
 MANY = 32  # measurements from which numpy joins ranges faster than a loop
 

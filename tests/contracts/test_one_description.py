@@ -81,7 +81,7 @@ def test_an_estimate_is_answered_with_all_its_fields() -> None:
 
 SERVED = (response_types, session_types, round_types, lift_types)
 READ = {**vars(answers), **vars(fit_answers)}
-ANSWERS = [name for name in READ if name.endswith("Answer")]
+ANSWERS = [name for name, kind in READ.items() if is_typeddict(kind)]
 
 
 def shape(kind: Any, *, may_be_null: bool = True) -> Any:
@@ -124,7 +124,7 @@ def test_every_answer_of_the_service_has_a_type_in_the_client() -> None:
     }
     # the client does not hand these out
     elsewhere = {"BatchAnswer", "AliveAnswer", "ReadyAnswer"}
-    assert served - elsewhere == set(ANSWERS)
+    assert served - elsewhere == {name for name in ANSWERS if name.endswith("Answer")}
 
 
 @pytest.mark.parametrize("body", [RewardItem, DecisionBody, BatchItem])

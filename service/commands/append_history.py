@@ -19,7 +19,7 @@ from service.commands.sessions import (
     unknown_session,
 )
 from service.commands.sweep import sweep
-from service.covariates import covariates_text
+from service.covariates import covariates_of_round
 from service.names import Context
 from service.problems import Problem, ProblemCode
 from service.records import SessionKey, SessionRow, TrajectoryKey
@@ -168,7 +168,7 @@ class AppendSlice(Command[Appended | Appending]):
             if known is not None:
                 return known
             refuse_archived(session)
-            covariates_text(session, dict.fromkeys(log.covariates, 0.0))  # refuses unknown ones
+            covariates_of_round(session, dict.fromkeys(log.covariates, 0.0))  # refuses unknown ones
             contexts, names = numbers_of(session, log.contexts)
             assert contexts is not None
             first, n = uow.trajectory(log.trajectory_key).n_rounds + 1, 0

@@ -15,7 +15,7 @@ from service.commands.limits import NO_LIMITS, Limits
 from service.commands.reward_rounds import Reward
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
-from service.covariates import covariates_text, in_order
+from service.covariates import covariates_of_round, covariates_text, in_order
 from service.fits.schedule import after_decision, begin_slot, is_between_boundaries, is_blocked
 from service.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
 from service.names import Context
@@ -123,7 +123,7 @@ class Decide(Command[Taken | Blocked]):
         if self.contexts is not None and session.keep_contexts:
             refuse_too_many(session, len(self.contexts))
         if self.covariates is not None:
-            covariates_text(session, self.covariates)  # refuses unknown ones
+            covariates_of_round(session, self.covariates)  # refuses unknown ones
         self._refuse_time(uow, session)
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids

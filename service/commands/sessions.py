@@ -185,7 +185,6 @@ def check_modes(asked: Mapping[str, Any]) -> None:
 def _check_clock(asked: Mapping[str, Any], learns_within_epoch: bool) -> None:
     """Raise a 422 if a session cannot have a clock beside what else is asked for."""
     excluded = {
-        "options.covariates": bool(asked.get("options", {}).get("covariates")),
         "reward_mode": asked["reward_mode"] == "sum",
         "default_reward": asked["default_reward"] is not None,
         "refit": asked["refit"] == "blocking",

@@ -9,6 +9,7 @@ from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, T
 from lhb_engine.slots import slot_sums
 from service.due_fits import DueFit
 from service.fits.history import stored_measurements
+from service.fits.told import with_covariates
 from service.records import SessionRow
 from service.slot_clock import SlotClock, clock_of
 from service.storage.reader import FOR_EVER, Reader
@@ -52,7 +53,7 @@ def read_slots(
         none = Measurements(*(np.zeros(0, np.int64),) * 2, np.zeros(0), np.zeros(0, np.int64))
         empty = np.zeros((window.last - first + 1, session.dim))
         trajectories[""] = Trajectory(empty, none, first)
-    return History(session.dim, trajectories, window)
+    return with_covariates(reader, session, History(session.dim, trajectories, window), measured)
 
 
 def _contexts(

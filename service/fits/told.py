@@ -36,7 +36,8 @@ def with_covariates(reader: Reader, session: SessionRow, history: History, known
         (owners[key], part.first_round, part.last_round)
         for key, part in history.trajectories.items()
     ]
-    given = reader.covariates_in(session.key, ranges)
+    # with a clock, rounds are slots and have many decisions
+    given = reader.covariates_in(session.key, ranges) if session.clock is None else ()
     of_rounds = _read(((name, round, 0, text) for name, round, text in given), names)
     measured = _read(reader.measured_covariates_in(session.key, ranges, known), names)
     parts = {

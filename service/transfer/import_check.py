@@ -175,6 +175,8 @@ class ImportCheck:
         given = record.get("covariates", {})
         are_known = set(given) <= {*names_of_covariates(self._session)}
         check(are_known, "covariates", "the session has no such covariate")
+        is_fit = not given or self._session.clock is None or record["record"] != "decision"
+        check(is_fit, "covariates", "with a clock they come with rewards")
 
     def _void_record(self, record: dict[str, Any]) -> None:
         self._manifests.void(record, self._agent)

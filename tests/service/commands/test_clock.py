@@ -194,7 +194,6 @@ def test_a_void_decision_leaves_its_slot(harness: ServiceHarness) -> None:
 
 EXCLUDED: list[tuple[dict[str, Any], str]] = [
     ({"reward_mode": "sum"}, "reward_mode"),
-    ({"options": {"covariates": ["rain"]}}, "options.covariates"),
     ({"default_reward": 0.0}, "default_reward"),
     ({"refit": "blocking"}, "refit"),
     ({"holdout": {"share": 0.2}}, "holdout"),
@@ -245,3 +244,24 @@ def test_an_export_is_imported_with_its_clock(harness: ServiceHarness, tmp_path:
     assert [line for line in again.splitlines() if not any(s in line for s in skipped)] == [
         line for line in content.splitlines() if not any(s in line for s in skipped)
     ]
+
+
+def test_covariates_come_with_totals_alone(harness: ServiceHarness) -> None:
+    """A slot has many decisions, and which of them said it right nobody knows."""
+    begin(harness, options={"covariates": ["rain", "sun"]})
+    taken(harness, ("a", 1000.0), ("b", 1019.0))
+    with pytest.raises(Problem) as caught:
+        harness.decide("a", covariates={"rain": 1.0})
+    assert (caught.value.code, caught.value.field) == (ProblemCode.INVALID, "covariates")
+    assert harness.session.n_rounds == 2
+    harness.now = 1300.0
+    harness.reward(2.5, **between(960, 1080), covariates={"sun": 3.0})
+    slot_totals(harness, 3, 4)
+    found = history_of(harness, 5)
+    assert found.groups == (1, 1)
+    part = found.trajectories[""]
+    assert part.covariates is not None
+    assert not part.covariates.any()
+    told = part.measurements.covariates
+    assert told is not None
+    assert str(told.tolist()) == "[[nan, 3.0], [nan, nan], [nan, nan]]"

@@ -38,7 +38,8 @@ test("a loop of decisions and rewards", async () => {
   await session.rewards([{ first_round: second.round, last_round: 3, value: 1.5 }]);
   const log = await listed(session.rounds({ limit: 2 })); // two pages
   assert.deepEqual(log.map((one) => one.reward), [0.5, null, null]);
-  assert.deepEqual(log[1]?.spans, [{ first_round: 2, last_round: 3, value: 1.5 }]);
+  const span = { first_round: 2, last_round: 3, value: 1.5, covariates: null };
+  assert.deepEqual(log[1]?.spans, [span]);
   assert.equal((await session.read()).n_rounds, 3);
   assert.equal(session.info.n_rounds, 3);
   await session.delete();

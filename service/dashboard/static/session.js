@@ -37,6 +37,14 @@ export async function showSession(main, id, signal) {
   watch(`${path}/changes`, onChange, page.say, signal)
 }
 
+const UNITS = new Map([[1, "seconds"], [60, "minutes"], [3600, "hours"], [86400, "days"], [604800, "weeks"]])
+
+// what a lag counts: rounds, or slots of time where there is a clock
+function ago(clock) {
+  if (!clock) return "rounds ago"
+  return `${UNITS.get(clock.slot_seconds) ?? `slots of ${number(clock.slot_seconds)} s`} ago`
+}
+
 function layout(session) {
   const name = session.name || session.id
   const title = make("h1", {}, name)
@@ -49,7 +57,7 @@ function layout(session) {
   const explored = plotCard("Share of decisions that explored", `${name} explored`, ["round", "explored"],
     lines("round", "share", [{ label: "explored", color: "--one" }]))
   const lags = plotCard("Lag weights: which past rounds pay", `${name} lag weights`, ["lag", "weight", "low", "high"],
-    barsOver("rounds ago", "weight"))
+    barsOver(ago(session.clock), "weight"))
   const theta = plotCard("Theta: what makes a choice good", `${name} theta`, ["feature", "value", "low", "high"],
     barsOver("feature", "value"))
   const history = make("input", { type: "range", min: 1, value: 1, id: "fit", "aria-label": "Fit to show" })

@@ -36,6 +36,7 @@ class UserSettings(SimulationSettings):
     lengths: str = "fixed"
     arriving: float = 1.0
     spread: float = 0.0
+    levels: float = 0.0
     transport: Transport = field(default_factory=Transport)
 
     def __post_init__(self) -> None:
@@ -44,6 +45,8 @@ class UserSettings(SimulationSettings):
         Visits.draw(min(self.users, 1), self.rounds, self.lengths, arriving=self.arriving)
         if not self.spread >= 0.0:
             raise ValueError("spread: must not be negative")
+        if not self.levels >= 0.0:
+            raise ValueError("levels: must not be negative")
 
     @property
     def n_rounds(self) -> int:
@@ -60,7 +63,7 @@ class UserSettings(SimulationSettings):
         visits = Visits.draw(
             self.users, self.rounds, self.lengths, arriving=self.arriving, seed=seed
         )
-        return UserEnvironment(self.world(seed), visits, spread=self.spread)
+        return UserEnvironment(self.world(seed), visits, spread=self.spread, levels=self.levels)
 
 
 def play_users_in_process(

@@ -57,6 +57,10 @@ def simulate(
     spread: Annotated[
         float, typer.Option(help="How far the users' thetas are apart: tangent of the angle", min=0)
     ] = 0.0,
+    levels: Annotated[
+        float,
+        typer.Option(help="Standard deviation of the users' levels, in units of reward", min=0),
+    ] = 0.0,
     delay: Annotated[
         float, typer.Option(help="Mean delay of a reward; 1: between two rounds of a user", min=0)
     ] = 0.0,
@@ -83,7 +87,12 @@ def simulate(
     from lhb_engine.simulation.transport import Transport
 
     algorithms = algorithm or [DEFAULT_ALGORITHM]
-    of_users: dict[str, Any] = {"lengths": lengths, "arriving": arriving, "spread": spread}
+    of_users: dict[str, Any] = {
+        "lengths": lengths,
+        "arriving": arriving,
+        "spread": spread,
+        "levels": levels,
+    }
     on_the_way = {"delay": delay, "lost": lost, "doubled": doubled, "reordered": reordered}
     world: dict[str, Any] = {
         "algorithms": tuple(algorithms),

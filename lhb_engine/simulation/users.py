@@ -201,9 +201,13 @@ class UserEnvironment:
         noise = _gathered(self.world.errors, self.visits.number[first - 1 : last])
         if self.levels == 0.0:
             return noise
+        return noise + self.levels * self._levels[self.visits.user[first - 1 : last]]
+
+    @cached_property
+    def _levels(self) -> Floats:
+        """(n_users,) level of each user, over their standard deviation."""
         rng = np.random.default_rng(np.random.SeedSequence(self.world.seed, spawn_key=(_LEVELS,)))
-        drawn = rng.standard_normal(len(self.visits.lengths))
-        return noise + self.levels * drawn[self.visits.user[first - 1 : last]]
+        return rng.standard_normal(len(self.visits.lengths))
 
     def expected_rewards(self, signals: Floats, first: int, last: int) -> Floats:
         """Compute the rewards of rounds first..last without noise.

@@ -83,8 +83,8 @@ def test_a_reward_is_delivered_after_its_round_and_before_the_next_that_comes_la
 
 def test_impossible_users_are_refused() -> None:
     for wrong in ({"users": 0}, {"rounds": 0}, {"lengths": "normal"}, {"arriving": 0.0},
-                  {"spread": -1.0}, {"weights": "none"}):  # fmt: skip
-        with pytest.raises(ValueError, match=r"users|user has|lengths|spread|weights"):
+                  {"spread": -1.0}, {"levels": -1.0}, {"weights": "none"}):  # fmt: skip
+        with pytest.raises(ValueError, match=r"users|user has|lengths|spread|levels|weights"):
             replace(SMALL, **wrong)
 
 

@@ -91,6 +91,17 @@ def test_a_user_alone_has_the_contexts_that_it_has_among_others() -> None:
     np.testing.assert_array_equal(only.errors(1, len(rows)), env.errors(1, len(env.visits))[rows])
 
 
+def test_all_rewards_of_a_user_have_its_level() -> None:
+    visits = Visits.draw(400, 3, seed=1)
+    plain, levelled = (UserEnvironment(world(1), visits, levels=sd) for sd in (0.0, 2.0))
+    added = levelled.errors(1, len(visits)) - plain.errors(1, len(visits))
+    levels = np.array([added[visits.user == user] for user in range(400)])
+    assert np.ptp(levels, axis=1).max() < 1e-12
+    assert 1.8 < levels[:, 0].std() < 2.2
+    one = levelled.only([7])
+    np.testing.assert_allclose(one.errors(1, 3), levelled.errors(1, len(visits))[visits.user == 7])
+
+
 def test_a_doubled_reward_is_learned_from_once() -> None:
     plain = simulate_users("lin_ucb", users(), seed=1)
     doubled = simulate_users("lin_ucb", users(), seed=1, transport=Transport(doubled=1.0))
@@ -159,6 +170,8 @@ def test_impossible_users_are_refused() -> None:
             Visits.draw(*wrong[:2], arriving=wrong[2])
     with pytest.raises(ValueError, match="spread"):
         users(spread=-0.1)
+    with pytest.raises(ValueError, match="levels"):
+        UserEnvironment(world(), Visits.draw(2, 3), levels=-0.1)
 
 
 def test_many_short_users_teach_what_one_long_user_does() -> None:

@@ -147,6 +147,11 @@ async def test_a_session_that_cannot_be_summed_keeps_no_other_from_it(
         with capture_logs() as logs:
             looks = watch.LiftWatch(client.service)
             looks.start()
+
+            async def told() -> bool:
+                return any(line["event"] == "lift_not_summed" for line in logs)
+
+            await until(told)
             await until(summed)
             await looks.close()
         assert {line["session"] for line in logs if line["event"] == "lift_not_summed"} == {broken}

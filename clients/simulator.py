@@ -25,6 +25,7 @@ from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.lag_patterns import PATTERNS
 from lhb_engine.simulation.play import simulate
 from lhb_engine.simulation.regret import cumulative_regret, regret_gaps
+from lhb_engine.simulation.told_environments import with_weather
 
 FIT_PATIENCE_SECONDS = 120.0  # for the fit that the last reward makes due
 BLOCK_ROUNDS = 1024  # contexts drawn at once
@@ -45,6 +46,7 @@ class SimulationSettings:
     seeds: int = 5
     first_seed: int = 0
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    weather: float = 0.0  # effect of a number that comes with each round; 0: there is none
 
     def __post_init__(self) -> None:
         if self.weights not in PATTERNS:
@@ -82,7 +84,8 @@ class SimulationSettings:
 
     def world(self, seed: int) -> LongHorizonEnvironment:
         """Draw the world of one seed, at its first round."""
-        return LongHorizonEnvironment.draw(
+        kind = with_weather(self.weather) if self.weather else LongHorizonEnvironment
+        return kind.draw(
             dim=self.dim,
             horizon=self.horizon,
             n_arms=self.arms,
@@ -95,9 +98,11 @@ class SimulationSettings:
     def agent_options(self, algorithm: str, world: LongHorizonEnvironment) -> dict[str, Any]:
         """Return the options of an algorithm, with the truth for one that declares to need it."""
         options = dict(self.options.get(algorithm, {}))
+        wanted = ALGORITHMS[algorithm].options_type.__dataclass_fields__
+        if self.weather and "covariates" in wanted:
+            options.setdefault("covariates", ["weather"])
         if ALGORITHMS[algorithm].needs_truth:
             truth = {"theta": world.theta.tolist(), "weights": world.weights.tolist()}
-            wanted = ALGORITHMS[algorithm].options_type.__dataclass_fields__
             options |= {name: value for name, value in truth.items() if name in wanted}
         return options
 
@@ -182,10 +187,16 @@ def play_session(
     chosen = np.zeros(n_rounds)  # <xi_t, theta>
     gaps = np.zeros(n_rounds)
     late: list[dict[str, Any]] = []
+    names = session.info["options"].get("covariates", ())
     for first in range(1, n_rounds + 1, BLOCK_ROUNDS):
         last = min(n_rounds, first + BLOCK_ROUNDS - 1)
+        told = world.covariates(first, last)
         for t, contexts in enumerate(world.contexts(first, last), first):
-            decision = session.decide(contexts, rewards=late, event_id=f"round-{t}")
+            beside = None
+            if names and told is not None:
+                beside = dict(zip(names, told[t - first].tolist(), strict=True))
+            event = f"round-{t}"
+            decision = session.decide(contexts, rewards=late, event_id=event, covariates=beside)
             if decision.round != t:
                 raise RuntimeError(f"round {t} was answered as round {decision.round}")
             signals = world.signals(contexts[None], t)[0]

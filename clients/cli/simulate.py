@@ -35,6 +35,10 @@ def simulate(
         ),
     ] = "flat",
     sparsity: Annotated[int, typer.Option(help="s: nonzero lag weights", min=1)] = 5,
+    weather: Annotated[
+        float,
+        typer.Option(help="Effect of a number that comes with each round, told to anytime", min=0),
+    ] = 0.0,
     seeds: Annotated[int, typer.Option(help="Number of worlds.", min=1)] = 5,
     first_seed: Annotated[int, typer.Option(help="Seed of the first world.", min=0)] = 0,
     option: Annotated[
@@ -102,6 +106,7 @@ def simulate(
         "noise": noise,
         "weights": weights,
         "sparsity": sparsity,
+        "weather": weather,
         "seeds": seeds,
         "first_seed": first_seed,
         "options": read_options(option or [], algorithms),
@@ -112,6 +117,8 @@ def simulate(
             _refuse_without_users(of_users | on_the_way)
             settings = SimulationSettings(**world)
         else:
+            if weather:
+                raise ValueError("--weather: users have none")
             way = Transport(**on_the_way)
             settings = UserSettings(**world, **of_users, users=users, transport=way)
             player = play_users_in_process if url is None else users_over_http(url, clients)

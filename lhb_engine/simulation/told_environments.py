@@ -29,6 +29,11 @@ class Weather(LongHorizonEnvironment):
         return np.asarray(super().rewards(signals, first) + self.effect * told)
 
 
+def with_weather(effect: float) -> type[Weather]:
+    """Return the kind of world whose weather has this effect."""
+    return type("Weather", (Weather,), {"effect": effect})
+
+
 class WeatherOfThree(Weather):
     """The weather moves rewards three times as far as an arm can."""
 

@@ -44,6 +44,20 @@ def test_over_http_equals_in_process(settings: SimulationSettings, url: str) -> 
     assert_same(settings, url)
 
 
+def test_weather_is_told_over_http_as_in_process(url: str) -> None:
+    """What the service reads of covariates is what the engine was told, to the last bit."""
+    settings = replace(SMALL, algorithms=("anytime",), rounds=60, horizon=8, weather=3.0, seeds=1)
+    [mine], [theirs] = (simulate_all(settings, *at)["anytime"] for at in ((), (url,)))
+    np.testing.assert_array_equal(mine.arms, theirs.arms)
+    np.testing.assert_array_equal(mine.rewards, theirs.rewards)
+    assert mine.estimates[-1].effects is not None
+    for one, other in zip(mine.estimates, theirs.estimates, strict=True):
+        np.testing.assert_array_equal(one.lag_weights, other.lag_weights)
+        assert (one.effects is None) == (other.effects is None)
+        if one.effects is not None and other.effects is not None:  # the service adds their names
+            assert one.effects == {name: other.effects[name] for name in one.effects}
+
+
 def test_a_differenced_phase_in_ten_dims(url: str) -> None:
     settings = replace(SMALL, horizon=400, dim=10, arms=10, rounds=420, seeds=1)
     assert_same(settings, url)

@@ -5,7 +5,7 @@ Like the rows, this module uses no database, HTTP or clock.
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from lhb_engine.history import FitWindow
 
@@ -77,6 +77,14 @@ class DueFit:
     def from_json(cls, data: dict[str, Any]) -> "DueFit":
         """Invert `to_json`."""
         return cls(**{**data, "window": FitWindow(**data["window"])})
+
+
+class FitQueue(NamedTuple):
+    """Number of fits due, since when the oldest of them is due, and number of workers."""
+
+    n_due: int
+    oldest_at: float | None
+    n_workers: int
 
 
 def window_to_json(window: FitWindow) -> dict[str, int]:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from lhb_engine.history import LATEST
 from lhb_engine.randomness import SEED_LIMIT
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -42,6 +43,19 @@ Refit = Annotated[
 ]
 WaitSeconds = Annotated[
     float, Field(ge=0, le=1e9, description="how long a fit waits for missing rewards, in seconds")
+]
+
+KeepRounds = Annotated[
+    int,
+    Field(
+        ge=LATEST,
+        le=2**53,
+        description="rows of earlier rounds go, once a fit has learned from them; null: all stay",
+    ),
+]
+KeepDays = Annotated[
+    float,
+    Field(ge=1 / 24, le=36_500, description="the same of rounds that began longer ago than this"),
 ]
 
 

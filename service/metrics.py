@@ -24,6 +24,7 @@ COUNTED = {  # by tenant
     "lhb_decisions_total": "New decisions committed, of histories and imports none",
     "lhb_rewards_total": "New rewards committed, of histories and imports none",
     "lhb_late_rewards_total": "Rewards that came after their trajectory's next round had begun",
+    "lhb_rounds_dropped_total": "Rounds whose rows went, by keep_rounds or keep_days",
     "lhb_alarms_total": "Fits whose estimate predicts later rounds badly",
     "lhb_missing_rewards_total": "Rounds without a reward among those that fits have read",
 }
@@ -102,6 +103,7 @@ class Metrics:
             ("lhb_decisions_total", effects.n_decisions),
             ("lhb_rewards_total", effects.n_rewards),
             ("lhb_late_rewards_total", effects.n_late),
+            ("lhb_rounds_dropped_total", effects.n_dropped),
         ):
             for tenant, n in counts.items():
                 self._by_tenant[name][self._shown(tenant)] += n

@@ -1,7 +1,7 @@
 """Errors of requests, as RFC 9457 problem details with a stable code and the offending field.
 
-`ProblemCode` lists every code with its HTTP status and its meaning; the OpenAPI schema and
-docs/problem-codes.md are generated from it. Commands and parsers raise `Problem`.
+`ProblemCode` lists every code with its status and meaning; the OpenAPI schema and
+docs/problem-codes.md are made from it. Commands and parsers raise `Problem`.
 """
 
 from enum import StrEnum
@@ -77,7 +77,8 @@ class ProblemCode(StrEnum):
         409,
         "The round, or the reward_id, already has another value.",
     )
-    NO_CORRECTIONS = "no_corrections", 409, "The algorithm cannot take a reward back."
+    NO_CORRECTIONS = "no_corrections", 409, "What was learned from it cannot be taken back."
+    ROUND_DROPPED = "round_dropped", 409, "The session keeps rows of later rounds only."
     FITS_BY_EPOCHS = "fits_by_epochs", 409, "The algorithm fits at the ends of its epochs only."
     DUPLICATE_ARM_IDS = "duplicate_arm_ids", 409, "Two arms of one decision have the same id."
     FOREIGN_HOST = (
@@ -90,11 +91,7 @@ class ProblemCode(StrEnum):
         403,
         "A server without keys refuses requests from pages of other sites.",
     )
-    UNSUPPORTED_MEDIA_TYPE = (
-        "unsupported_media_type",
-        415,
-        "The content type of a body is not application/json.",
-    )
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "A body is not application/json."
     BODY_TOO_LARGE = "body_too_large", 413, "The body is larger than LHB_MAX_BODY_BYTES."
     INVALID = "invalid", 422, "A value has the wrong type or form."
     MISSING = "missing", 422, "A required field is missing."

@@ -14,6 +14,8 @@ from service.field_types import (
     Dim,
     EventId,
     Horizon,
+    KeepDays,
+    KeepRounds,
     Key,
     Name,
     Number,
@@ -69,6 +71,13 @@ class SessionRow:
     n_erased_measurements: Count = 0  # of `n_measurements`
     erasing: str | None = None  # the trajectory whose rows are being erased; nobody sees them
     clock: Text | None = None  # JSON of its `SlotClock`; None: lags count its decisions
+    keep_rounds: KeepRounds | None = None  # rows of earlier rounds go; None: all stay
+    keep_days: KeepDays | None = None  # the same, by the time of their decisions
+    dropped_to: Count = 0  # rounds up to this position take no rewards; rows that none needs go
+    swept_to: Count = 0  # `dropped_to` of the last pass over all rows
+    n_dropped_rounds: Count = 0  # of `n_rounds`: those whose rows are gone
+    n_dropped_measurements: Count = 0  # of `n_measurements`, with voids
+    n_dropped_complete: Count = 0  # of the dropped rounds: those that a measurement covered
 
     @property
     def key(self) -> SessionKey:
@@ -215,14 +224,6 @@ class HiddenRows(NamedTuple):
     after_round: int  # only rounds after this one
     writer: str | None  # token of the write under way; None: a sweep deletes the rows
     sweep_at: float  # when the rows stop being the writer's; every slice puts it off
-
-
-class FitQueue(NamedTuple):
-    """Number of fits due, since when the oldest of them is due, and number of workers."""
-
-    n_due: int
-    oldest_at: float | None
-    n_workers: int
 
 
 class EstimateRow(NamedTuple):

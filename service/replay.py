@@ -23,6 +23,7 @@ from service.fits.history import read_history
 from service.fits.job import fingerprint
 from service.option_changes import at_revision, changes_of
 from service.records import DecisionRow, EstimateRow, SessionRow
+from service.retention import no_fit_from_rows
 from service.slot_clock import draw_of
 from service.storage.reader import Reader
 from service.trial import played_again
@@ -46,6 +47,10 @@ class SessionReplay:
         Estimates with another fingerprint, which are compared within the tolerance.
     n_erased : int
         Estimates that cannot be computed again: rows of theirs were erased since.
+    n_dropped : int
+        Estimates that cannot be computed again: the session has dropped rows of theirs.
+    dropped_to : int
+        The session's rounds up to this position are dropped, or about to be.
     differences : list of str
         One sentence per difference; empty if everything is equal.
     """
@@ -55,6 +60,8 @@ class SessionReplay:
     n_estimates: int = 0
     n_elsewhere: int = 0
     n_erased: int = 0
+    n_dropped: int = 0
+    dropped_to: int = 0
     differences: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -65,6 +72,8 @@ class SessionReplay:
             "estimates": self.n_estimates,
             "estimates_from_elsewhere": self.n_elsewhere,
             "estimates_erased": self.n_erased,
+            "estimates_dropped": self.n_dropped,
+            "dropped_to": self.dropped_to,
             "equal": not self.differences,
             "differences": self.differences[:100],
         }
@@ -85,7 +94,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     SessionReplay
         Counts and differences.
     """
-    replay = SessionReplay(session.id)
+    replay = SessionReplay(session.id, dropped_to=session.dropped_to)
     agent, gaps = build_agent(session, None), _gaps(reader, session)
     states = {0: agent.state()}
     before: int | None = None  # measurements that the installed estimate's fit could use
@@ -102,8 +111,11 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     agents = _Agents(session, states)
     last = 0
     for trajectory in reader.trajectories(session.key):
-        rounds = 0
-        version = 0
+        version = n_gone = 0
+        if session.dropped_to:
+            first = reader.first_left((*session.key, trajectory.key))
+            n_gone = trajectory.n_rounds if first is None else first - 1
+        rounds = n_gone
         for decision in _decisions(reader, session, trajectory.key):
             rounds += 1
             if decision.round != rounds or decision.model_version < version:
@@ -112,8 +124,8 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
             _decide_again(session, agents, decision, replay)
         if rounds != trajectory.n_rounds:
             replay.differences.append(f"trajectory {trajectory.key!r}: rounds are missing")
-        last += rounds
-    if last + session.n_erased_rounds != session.n_rounds:
+        last += rounds - n_gone
+    if last + session.n_erased_rounds + session.n_dropped_rounds != session.n_rounds:
         replay.differences.append("the session's rounds are not those of its trajectories")
     return replay
 
@@ -222,6 +234,9 @@ def _refit(
     window = FitWindow(**manifest["window"])
     known = manifest["measured"], manifest["decided"], manifest["closed_at"]
     due = DueFit(window, *known, manifest["reason"], 0.0)
+    if no_fit_from_rows(session, agent) is not None:
+        replay.n_dropped += 1
+        return
     history = read_history(reader, session, window, due)
     n_gone = int(np.ptp(np.searchsorted(gaps, (window.first, window.last + 1))))
     if session.clock is not None:

@@ -11,10 +11,11 @@ from starlette.requests import Request
 
 from service.agent_cache import Agents
 from service.commands.limits import Limits
+from service.due_fits import FitQueue
 from service.metrics import Metrics
 from service.parsing_processes import ParsingProcesses
 from service.playground import Playground
-from service.records import Actor, FitQueue, SessionKey
+from service.records import Actor, SessionKey
 from service.settings import Settings
 from service.storage.giving_way import read_giving_way
 from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store

@@ -1,4 +1,4 @@
-"""The sweeper: erases rows that no reader sees, and old entries of the audit log."""
+"""The sweeper: erases rows that no reader sees, rows that retention drops, and old audits."""
 
 from functools import partial
 from time import monotonic
@@ -6,15 +6,19 @@ from time import monotonic
 import structlog
 
 from service.commands.audit import MOST_FORGOTTEN, ForgetAudit
+from service.commands.drop_rounds import GiveUpRounds, drop_rounds
 from service.commands.sweep import sweep
-from service.records import SessionKey
+from service.records import SessionKey, SessionRow
 from service.recurring import Recurring
+from service.retention import Plan, plan
 from service.runtime import Service
+from service.storage.giving_way import giving_way
 from service.storage.ports import Store
 from service.writer.effects import Effects
 
 log = structlog.get_logger()
 LOOK_SECONDS = 5.0  # between two looks for rows whose writer has died
+AT_ONCE = 100  # sessions that are looked at in one read
 AUDIT_SECONDS = 3600.0  # between two looks for entries of the audit log that are too old
 
 
@@ -53,6 +57,7 @@ class Sweeper:
     async def _look(self, service: Service) -> None:
         """Sweep; where that fails, e.g. the disk is full, hidden rows harm nobody meanwhile."""
         await self._sweep(service)
+        await self._drop(service)
         await self._forget_audit(service)
 
     async def _sweep(self, service: Service) -> None:
@@ -68,6 +73,22 @@ class Sweeper:
             if self._abandoned.get(key) == writer:
                 self._abandoned.pop(key, None)
 
+    async def _drop(self, service: Service) -> None:
+        after: SessionKey = ("", "")
+        while True:
+            sessions = await service.read(partial(_with_retention, service, after))
+            for session, found in sessions:
+                if found is not None and await service.writer.submit(
+                    GiveUpRounds(session.key, found)
+                ):
+                    log.info("rounds_given_up", session_id=session.id, to=found.dropped_to)
+                    await service.slices.run(drop_rounds(session.key, found.dropped_to))
+                elif session.swept_to < session.dropped_to:
+                    await service.slices.run(drop_rounds(session.key, session.dropped_to))
+                after = session.key
+            if len(sessions) < AT_ONCE:
+                return
+
     async def _forget_audit(self, service: Service) -> None:
         seconds = service.settings.audit_days * 86_400
         if not seconds or monotonic() - self._audited_at < AUDIT_SECONDS:
@@ -79,6 +100,17 @@ class Sweeper:
         if n_gone:
             log.info("audit_forgotten", entries=n_gone)
         self._audited_at = monotonic()
+
+
+def _with_retention(service: Service, after: SessionKey) -> list[tuple[SessionRow, Plan | None]]:
+    """Return sessions that drop rounds, each with what it may give up now."""
+    now = service.writer.clock()
+    with service.store.reader() as reader:
+        sessions = reader.with_retention(after, AT_ONCE)
+        return [
+            (one, plan(reader, one, now) if one.swept_to == one.dropped_to else None)
+            for one in giving_way(sessions)
+        ]
 
 
 def dead_writers(store: Store) -> dict[SessionKey, str]:

@@ -49,4 +49,7 @@ def _lines(reports: list[dict[str, Any]]) -> Iterator[str]:
         if report["estimates_erased"]:
             n = report["estimates_erased"]
             yield f"{report['session_id']}: erased: rows of {n} estimates"
+        if report["dropped_to"]:
+            n, to = report["estimates_dropped"], report["dropped_to"]
+            yield f"{report['session_id']}: begins after position {to}: rows of {n} estimates went"
         yield from (f"{report['session_id']}: {one}" for one in report["differences"])

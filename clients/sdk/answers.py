@@ -1,7 +1,4 @@
-"""What the service answers, as types of dictionaries. The service's own types are the same.
-
-They are described in /openapi.json; `service/api/response_types.py` has these names.
-"""
+"""What the service answers, as types of dictionaries; /openapi.json describes them."""
 
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -95,11 +92,15 @@ class SessionAnswer(TypedDict):
     keep_contexts: bool
     clock: ClockAnswer | None
     guard: Literal["off", "armed", "tripped"]
+    keep_rounds: int | None
+    keep_days: float | None
     created_at: str
     archived: bool
     n_rounds: int
     n_trajectories: int
     n_erased_rounds: int
+    n_dropped_rounds: int
+    dropped_to: int
     model_version: int
     fit_due: bool
     deciding: Deciding

@@ -25,6 +25,7 @@ ProblemCode = Literal[
     "event_conflict",
     "reward_conflict",
     "no_corrections",
+    "round_dropped",
     "fits_by_epochs",
     "duplicate_arm_ids",
     "foreign_host",

@@ -23,13 +23,20 @@ class SessionChanges(SessionReads):
         guard: Literal["armed", "off"] | None = None,
         options: Mapping[str, Any] | None = None,
         reward_wait_seconds: float | None = None,
+        keep_rounds: int | None = None,
+        keep_days: float | None = None,
+        keep_all: bool = False,
     ) -> Steps[SessionAnswer]:
-        """Rename or archive the session, change its mode or options, or arm its guard.
+        """Rename or archive the session, change its mode, options or retention, or arm its guard.
 
         Options may change that mean no new model, such as `memory`; what was learned stays.
+        `keep_rounds` and `keep_days` drop the rows of earlier rounds; after `keep_all` no more go.
         """
         changes = given({"name": name, "archived": archived, "mode": mode, "options": options})
         changes |= given({"reward_wait_seconds": reward_wait_seconds, "guard": guard})
+        changes |= given({"keep_rounds": keep_rounds, "keep_days": keep_days})
+        if keep_all:
+            changes |= {"keep_rounds": None, "keep_days": None}
         info: SessionAnswer
         info = yield from self._connection.call("PATCH", self._path, json=changes)
         self._info = info

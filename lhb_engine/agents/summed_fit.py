@@ -8,8 +8,8 @@ import numpy as np
 from lhb_engine.agents.anytime_fit import AnytimeFit
 from lhb_engine.agents.fit_part import Part, too_little
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.design.lessened_sums import less
 from lhb_engine.design.moment_sums import moments_of
-from lhb_engine.design.moments import Moments
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.design.session_sums import (
     KeptSums,
@@ -113,7 +113,7 @@ class SummedFit(AnytimeFit):
         cut = last - (last - max(self.prediction.last_round, begin - 1)) // 2
         later = np.flatnonzero(self.rows.number > cut)
         parts: dict[int, FitData] = {
-            self.first: MomentData(_less(self.total, moments_of(self.rows, later)))
+            self.first: MomentData(less(self.total, moments_of(self.rows, later)))
         }
         back = cut - begin
         starts = []
@@ -130,11 +130,6 @@ class SummedFit(AnytimeFit):
         """Return the rows that the installed estimate's fit used."""
         assert self._used is not None
         return MomentData(self._used)
-
-
-def _less(total: Moments, part: Moments) -> Moments:
-    n_lags = max(total.n_lags, part.n_lags)
-    return total.widened(n_lags) - part.widened(n_lags)
 
 
 def sums_of(

@@ -192,23 +192,6 @@ class AlgorithmAnswer(BaseModel):
     options: dict[str, Any]
 
 
-class AliveAnswer(BaseModel):
-    """The process answers."""
-
-    status: Literal["ok"]
-
-
-class ReadyAnswer(AliveAnswer):
-    """The database answers. If there are keys, the other members are shown to key holders only."""
-
-    database: Literal["ok"] | None = None
-    commands_waiting: int | None = None
-    fits: Literal["ok", "late"] | None = None
-    fits_due: int | None = None
-    oldest_due_fit_at: str | None = None
-    workers: int | None = None
-
-
 class Page(BaseModel, Generic[Item]):
     """One page of a listing; `next` is the cursor of the following page, or null."""
 

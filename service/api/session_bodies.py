@@ -19,6 +19,8 @@ from service.field_types import (
     Dim,
     Feature,
     Horizon,
+    KeepDays,
+    KeepRounds,
     Key,
     Name,
     Number,
@@ -167,6 +169,8 @@ class SessionBody(TypedDict, total=False):
         ClockBody | None,
         Field(description="rounds by the clock: any number of decisions a slot of time"),
     ]
+    keep_rounds: KeepRounds | None
+    keep_days: KeepDays | None
 
 
 @with_config(strict({"archived": True}))
@@ -187,6 +191,8 @@ class SessionPatch(TypedDict, total=False):
         Literal["armed", "off"],
         Field(description="armed: the agent plays again, and a new comparison begins"),
     ]
+    keep_rounds: KeepRounds | None
+    keep_days: KeepDays | None
 
 
 @with_config(strict({"name": "shop with a season", "options": {"seasonality": [{"period": 24}]}}))
@@ -208,3 +214,5 @@ class SessionCopy(TypedDict, total=False):
         Number | None, Field(description="reward of a round that has none after the wait")
     ]
     refit: Refit
+    keep_rounds: KeepRounds | None
+    keep_days: KeepDays | None

@@ -43,11 +43,15 @@ class SessionAnswer(BaseModel):
     keep_contexts: bool
     clock: ClockAnswer | None
     guard: Guard
+    keep_rounds: int | None
+    keep_days: float | None
     created_at: str
     archived: bool
     n_rounds: int
     n_trajectories: int
     n_erased_rounds: int
+    n_dropped_rounds: int
+    dropped_to: int
     model_version: int
     fit_due: bool
     deciding: Deciding

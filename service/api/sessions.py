@@ -29,6 +29,7 @@ router = APIRouter(tags=["sessions"])
 # the same body, said or not said; a session from before there were these has none of them
 UNSAID: dict[str, Any] = {"features": None, "categories": ONE_HOT, "arms": None}
 UNSAID |= {"mode": "live", "holdout": None, "keep_contexts": False, "clock": None}
+UNSAID |= {"keep_rounds": None, "keep_days": None}
 NOTHING = object()
 
 
@@ -60,11 +61,15 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
         **trial_answer(session),
         "keep_contexts": session.keep_contexts,
         "clock": clock_answer(session),
+        "keep_rounds": session.keep_rounds,
+        "keep_days": session.keep_days,
         "created_at": timestamp(session.created_at),
         "archived": session.archived_at is not None,
         "n_rounds": session.n_rounds,
         "n_trajectories": session.n_trajectories,
         "n_erased_rounds": session.n_erased_rounds,
+        "n_dropped_rounds": session.n_dropped_rounds,
+        "dropped_to": session.dropped_to,
         "model_version": session.model_version,
         "fit_due": session.fit_due is not None,
         "deciding": deciding,

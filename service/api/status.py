@@ -3,19 +3,19 @@
 import asyncio
 from dataclasses import MISSING, fields
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 from fastapi import APIRouter, Request, Response
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from starlette.responses import HTMLResponse, PlainTextResponse
 
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.documentation import documented
-from service.api.response_types import AlgorithmPage, AliveAnswer, ReadyAnswer
+from service.api.response_types import AlgorithmPage
 from service.api.sessions import json_response, timestamp
+from service.due_fits import FitQueue
 from service.problems import ProblemCode, Unavailable
-from service.records import FitQueue
 from service.runtime import Service, service_of, tenant_of
 from service.web.api_keys import STRANGER
 
@@ -23,6 +23,23 @@ router = APIRouter(tags=["server"])
 ANSWER_SECONDS = 5.0  # the database's, to readiness
 STALL_SECONDS = 10.0  # a commit that takes longer makes the server not ready
 log = structlog.get_logger()
+
+
+class AliveAnswer(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadyAnswer(AliveAnswer):
+    """The database answers. If there are keys, the other members are shown to key holders only."""
+
+    database: Literal["ok"] | None = None
+    commands_waiting: int | None = None
+    fits: Literal["ok", "late"] | None = None
+    fits_due: int | None = None
+    oldest_due_fit_at: str | None = None
+    workers: int | None = None
 
 
 def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from service.fits.schedule import reopen_schedule, wait_longer
 from service.option_changes import MOST_CHANGES, changes_of
 from service.problems import Problem, ProblemCode
 from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
+from service.retention import refuse_retention
 from service.trial import changed_trial
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
@@ -39,6 +40,7 @@ class ChangeSession(SessionCommand[SessionRow]):
             raise Problem(ProblemCode.BAD_OPTION, detail, "mode")
         changed = self._with_options(session)
         agent = first_agent(changed, allow_oracles=True)
+        refuse_retention(changed, agent)
         if self.allowed is not None and changed.options != session.options:
             refuse_costly(changed, self.allowed)
         name = self.changes.get("name")
@@ -54,6 +56,7 @@ class ChangeSession(SessionCommand[SessionRow]):
             session.archived_at = None
             uow.effects.timed[session.key] = uow.now
         session.trial = trial
+        session.keep_rounds, session.keep_days = changed.keep_rounds, changed.keep_days
         _change_options(uow, session, changed, agent)
         uow.save(session)
         note(uow, session.tenant, self.by, "session_changed", session.id, **self.changes)
@@ -78,7 +81,8 @@ class ChangeSession(SessionCommand[SessionRow]):
                 raise Problem(ProblemCode.BAD_OPTION, detail, f"options.{option}")
         seconds = self.changes.get("reward_wait_seconds", session.reward_wait_seconds) + 0.0
         options = {**session.options, **given}
-        changed = replace(session, options=options, reward_wait_seconds=seconds)
+        kept = {name: self.changes.get(name, getattr(session, name)) for name in KEEP}
+        changed = replace(session, options=options, reward_wait_seconds=seconds, **kept)
         check_modes({name: getattr(changed, name) for name in MODES})
         if len(changes_of(session.changes).changes) == MOST_CHANGES and options != session.options:
             detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
@@ -86,6 +90,7 @@ class ChangeSession(SessionCommand[SessionRow]):
         return changed
 
 
+KEEP = ("keep_rounds", "keep_days")
 MODES = (
     "refit",
     "reward_wait_seconds",

@@ -10,6 +10,7 @@ from lhb_engine.agents import ALGORITHMS
 from service.commands.reward_rounds import Reward, of_trajectory
 from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionRow
+from service.retention import used_by_fits
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -76,6 +77,19 @@ def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None
             "say by `replaces` which one is corrected: it is a reward_id"
         )
         raise Problem(ProblemCode.MISSING, detail, f"{prefix}replaces")
+
+
+def refuse_used(session: SessionRow, root: int, field: str) -> None:
+    """Raise a 409 if a fit has used a value, and its session could not add up all rows again.
+
+    Raises
+    ------
+    Problem
+        no_corrections.
+    """
+    if session.dropped_to and root <= used_by_fits(session):
+        detail = "a fit has learned from the value, and the session drops rows: it cannot forget it"
+        raise Problem(ProblemCode.NO_CORRECTIONS, detail, field)
 
 
 def no_such_reward(reward: Reward, prefix: str) -> Problem:

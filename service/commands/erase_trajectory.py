@@ -11,9 +11,10 @@ from service.commands.sweep import sweep
 from service.lift.steps import NOTHING
 from service.lift.sums import LiftSums
 from service.problems import Problem, ProblemCode
-from service.records import COMMAND_LINE, Actor, HiddenRows, SessionKey, SessionRow
+from service.records import COMMAND_LINE, Actor, HiddenRows, KeptSumsRow, SessionKey, SessionRow
 from service.slot_clock import clock_of
 from service.storage.ports import Changes, Keys
+from service.storage.reader import Reader
 from service.trial import block_of, block_rounds, trial_of
 from service.trial_records import LiftSumsRow
 from service.writer.command import Command
@@ -26,7 +27,8 @@ class EraseTrajectory(Command[bool]):
 
     The session's counters keep counting its rounds and measurements, because positions are not
     given twice. The sums of the session's past go, and the next fit adds up the rows that are
-    left: so its estimate is equal to the bit to one of a session without these rows. The
+    left: so its estimate is equal to the bit to one of a session without these rows. Where the
+    session has dropped rows, what is left of the trajectory is taken out of the sums. The
     trajectory's units leave the sums of lift.
     """
 
@@ -61,17 +63,27 @@ class EraseTrajectory(Command[bool]):
         found = uow.trajectory(key)
         if found.n_decisions == 0:
             return False
-        n_voids = len(uow.stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
+        stored = uow.stored
+        n_voids = len(stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
+        n_rounds, n_measurements = found.n_rounds, found.n_measurements
+        changes = Changes(dropped_sums=[self.key])
+        if session.dropped_to:  # the other dropped rows are in no place but the sums
+            sums = _sums_without(stored, session, self.trajectory)
+            changes = Changes(sums=[] if sums is None else [sums])
+            first = stored.first_left(key)
+            n_rounds = 0 if first is None else n_rounds - first + 1
+            n_measurements = sum(1 for _ in stored.measurement_log(key))
         session.erasing = self.trajectory
         session.n_trajectories -= 1
-        session.n_erased_rounds += found.n_rounds
-        session.n_erased_measurements += found.n_measurements + n_voids
+        session.n_erased_rounds += n_rounds
+        session.n_erased_measurements += n_measurements + n_voids
         uow.save(session)
-        lift_sums = [] if session.trial is None else self._lift_sums(uow, session, found.n_rounds)
-        uow.write_rows(Changes(dropped_sums=[self.key], lift_sums=lift_sums))
+        if session.trial is not None:
+            changes.lift_sums += self._lift_sums(uow, session, found.n_rounds)
+        uow.write_rows(changes)
         uow.hide(HiddenRows(*self.key, self.trajectory, 0, None, uow.now))
         # the key may say who it was: the entry does not hold it
-        about = {"rounds": found.n_rounds, "measurements": found.n_measurements}
+        about = {"rounds": n_rounds, "measurements": n_measurements}
         note(uow, session.tenant, self.by, "trajectory_erased", session.id, **about)
         return True
 
@@ -89,6 +101,14 @@ class EraseTrajectory(Command[bool]):
             is_control = trial.is_control(session.seed, self.trajectory, round, horizon)
             sums.move("control" if is_control else "agent", totals, NOTHING)
         return [row._replace(sums=sums.dumps())]
+
+
+def _sums_without(
+    reader: Reader, session: SessionRow, trajectory: str
+) -> KeptSumsRow | None:  # a server starts without what only fits need
+    from service.fits.past import sums_without
+
+    return sums_without(reader, session, trajectory)
 
 
 def erase_trajectory(

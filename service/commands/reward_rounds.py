@@ -10,7 +10,15 @@ from math import inf, nextafter
 
 from service.covariates import in_order
 from service.problems import Problem, ProblemCode
-from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
+from service.records import (
+    MeasurementRow,
+    SessionKey,
+    SessionRow,
+    TrajectoryKey,
+    TrajectoryRow,
+    number_in,
+)
+from service.retention import refuse_dropped
 from service.slot_clock import SlotClock, clock_of, slots_between
 from service.storage.ports import Keys
 from service.writer.unit_of_work import UnitOfWork
@@ -109,9 +117,10 @@ def rounds_of(
     if reward.event_id is not None:
         decision = uow.decision_by_event(key, reward.event_id)
         if decision is None:
-            detail = (
-                f"no decision{of_trajectory(reward.trajectory)} has event id {reward.event_id!r}"
-            )
+            number = number_in(reward.event_id)
+            if number is not None and 1 <= number <= trajectory.n_decisions:
+                refuse_dropped(session, None, f"round {number}", f"{prefix}event_id")
+            detail = no_event(session, reward.trajectory, reward.event_id)
             raise Problem(ProblemCode.UNKNOWN_EVENT, detail, f"{prefix}event_id")
         return decision.round, decision.round
     if reward.at is not None:
@@ -230,6 +239,28 @@ def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, a
 def of_trajectory(key: str) -> str:
     """Return the words that name a trajectory in a message; none for the one without a key."""
     return f" of trajectory {key!r}" if key else ""
+
+
+def no_event(session: SessionRow, trajectory: str, event_id: str) -> str:
+    """Return the sentence that no decision has an event id."""
+    said = f"no decision{of_trajectory(trajectory)} has event id {event_id!r}"
+    return said + (", of those that are not dropped" if session.dropped_to else "")
+
+
+def refuse_given_up(
+    uow: UnitOfWork, session: SessionRow, trajectory: str, first: int, field: str
+) -> None:
+    """Raise a 409 if a value's first round is one that the session has given up.
+
+    Raises
+    ------
+    Problem
+        round_dropped.
+    """
+    if session.dropped_to:
+        decision = uow.decision_by_round((*session.key, trajectory), first)
+        position = None if decision is None else decision.position
+        refuse_dropped(session, position, f"round {first}{of_trajectory(trajectory)}", field)
 
 
 def field_of_rounds(reward: Reward) -> str:

@@ -11,10 +11,17 @@ from service.commands.corrections import (
     known_value,
     no_such_reward,
     refuse_corrections,
+    refuse_used,
     value_by_id,
 )
 from service.commands.hidden_write import refuse_erasing
-from service.commands.reward_rounds import Reward, field_of_rounds, of_trajectory, rounds_of
+from service.commands.reward_rounds import (
+    Reward,
+    field_of_rounds,
+    of_trajectory,
+    refuse_given_up,
+    rounds_of,
+)
 from service.commands.sessions import find_session, refuse_archived
 from service.covariates import covariates_text
 from service.fits.out_of_turn import fit_now, is_stale
@@ -133,6 +140,10 @@ def plan_rewards(
             if known is not None and not known.is_repeated_by(new):
                 raise _conflict(known, reward, new, prefix)
         if known is None:
+            place = prefix + ("replaces" if reward.replaces else field_of_rounds(reward))
+            refuse_given_up(uow, session, reward.trajectory, new.first, place)
+            if reward.is_correction:
+                refuse_used(session, new.root, place)
             planned.append(PlannedReward(trajectory, new, reward.reward_id))
             own.add(*new.rounds, new)
     return planned
@@ -216,6 +227,9 @@ def _corrected(
         if target is not None and target.rounds != rounds:
             raise _conflict(target, reward, new, prefix)
     if target is None:
+        if reward.replaces is None:
+            field = prefix + field_of_rounds(reward)
+            refuse_given_up(uow, session, reward.trajectory, rounds[0], field)
         raise no_such_reward(reward, prefix)
     told = target.covariates if reward.covariates is None else told
     return KnownValue(*target.rounds, reward.value, position, target.root, told)

@@ -19,6 +19,7 @@ from service.fits.schedule import open_schedule
 from service.names import ONE_HOT, Names, check_names
 from service.problems import Problem, ProblemCode
 from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
+from service.retention import refuse_retention
 from service.session_ids import has_form_of_id, new_id
 from service.slot_clock import new_clock
 from service.trial import new_trial
@@ -86,6 +87,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
         session = self._session(uow, request)
         self.limits.refuse_session(uow, session)
         agent = first_agent(session, self.allow_oracles)
+        refuse_retention(session, agent)
         if self.allowed is not None:
             refuse_costly(session, self.allowed)
         open_schedule(session, agent)
@@ -141,6 +143,8 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             trial=new_trial(asked.get("mode", "live"), holdout),
             keep_contexts=asked.get("keep_contexts", False),
             clock=new_clock(asked.get("clock"), uow.now),
+            keep_rounds=asked.get("keep_rounds"),
+            keep_days=asked.get("keep_days"),
         )
 
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from lhb_engine.agents import ALGORITHMS
 from service.agent_cache import Agents
-from service.commands.reward_rounds import of_trajectory
+from service.commands.reward_rounds import no_event
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.out_of_turn import fit_now, is_stale
 from service.problems import Problem, ProblemCode
-from service.records import DecisionRow, SessionKey, VoidRow
+from service.records import DecisionRow, SessionKey, VoidRow, number_in
+from service.retention import refuse_dropped
 from service.storage.ports import Changes, Keys
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
@@ -45,7 +46,10 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
         session, key = find_session(uow, self.key), (*self.key, self.trajectory)
         decision = uow.decision_by_event(key, self.event_id)
         if decision is None:
-            detail = f"no decision{of_trajectory(self.trajectory)} has event id {self.event_id!r}"
+            number = number_in(self.event_id)
+            if number is not None and 1 <= number <= uow.trajectory(key).n_decisions:
+                refuse_dropped(session, None, f"round {number}", "event_id")
+            detail = no_event(session, self.trajectory, self.event_id)
             raise Problem(ProblemCode.UNKNOWN_EVENT, detail, "event_id")
         known = uow.stored.voids_of(key, decision.round, decision.round)
         if known:
@@ -53,6 +57,10 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
         refuse_archived(session)
         if ALGORITHMS[session.algorithm].learns_within_epoch:
             detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
+            raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
+        refuse_dropped(session, decision.position, f"round {decision.round}", "event_id")
+        if session.dropped_to:
+            detail = "the session drops rows: what fits have learned stays as it is"
             raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
         session.n_measurements += 1
         void = VoidRow(*key, decision.round, session.n_measurements, uow.now)

@@ -6,12 +6,13 @@ import time
 import structlog
 
 from service.agent_cache import Agents
+from service.due_fits import FitQueue
 from service.fits.cost import session_cost
 from service.fits.job import run_fit
 from service.fits.processes import FitProcesses, Job
 from service.fits.schedule import Tick
 from service.fits.slots import Slot
-from service.records import FitQueue, SessionKey
+from service.records import SessionKey
 from service.settings import Settings
 from service.storage.ports import Store
 from service.writer.effects import Effects

@@ -18,12 +18,12 @@ from lhb_engine.history import (
     joined,
 )
 from service.due_fits import DueFit
+from service.fits.closed_rounds import completed
 from service.fits.told import with_covariates
 from service.records import SessionRow, VoidRow
 from service.storage.history_reader import MeasuredRow
 from service.storage.reader import FOR_EVER, Reader
 
-Value = tuple[int, int, float]  # first round, last round and value of a measurement
 Rounds = tuple[int, Floats, Ints]  # first round; contexts and positions of it and the next ones
 
 
@@ -69,10 +69,10 @@ def read_history(
     for name, (start, contexts, positions) in _rounds(rounds, session, voids):
         first = start + int(np.searchsorted(positions, window.first))
         last = start + len(positions) - 1
-        rows = values.get(name, _NONE)
+        rows = values[name] = _with_lags(values.get(name, _NONE), start, window.n_lags, session)
         if not is_plain:
             until = min(last, closed.get(name, 0))
-            rows = _completed(rows, first, until, session.reward_mode, default)
+            rows = completed(rows, first, until, session.reward_mode, default)
         trajectories[name] = Trajectory(contexts, rows.between(first, last), start, positions)
     unsettled = None
     if due is not None and is_plain:
@@ -116,13 +116,49 @@ def read_recent(
     values = stored_measurements(reader.measurements_in(key, ranges, known), session)
     parts: dict[str, Trajectory] = {}
     rounds, voids = reader.rounds_in(key, ranges, window.last), reader.voids(key, 0, known)
+    asked = {name: first for name, first, _ in reversed(ranges)}
     for name, (start, contexts, positions) in _rounds(rounds, session, voids):
-        rows = values.get(name, _NONE).between(start, start + len(positions) - 1)
+        rows = values.get(name, _NONE)
+        if start > asked.pop(name, start):  # earlier rounds are dropped
+            rows = values[name] = _with_lags(rows, start, window.n_lags, session)
+            fresh = wanted[0].get(name, _NONE)
+            wanted[0][name] = _with_lags(fresh, start, window.n_lags, session)
+        rows = rows.between(start, start + len(positions) - 1)
         # the order of the names is that of the trajectories: no key holds a zero byte
         parts[f"{name}\0{start:020}"] = Trajectory(contexts, rows, start, positions)
     unsettled = _first_not_used(wanted[0], parts, n_settled, known)
     history = History(session.dim, parts, window, unsettled=unsettled)
     return with_covariates(reader, session, history, known)
+
+
+def _with_lags(rows: Measurements, start: int, n_lags: int, session: SessionRow) -> Measurements:
+    """Return the measurements of a trajectory whose lags are there, from round `start` on.
+
+    Where rounds before it are dropped, a trajectory that goes on after a long time has rounds whose
+    lags are gone. They are no rows of a fit.
+    """
+    if start == 1 or not session.dropped_to:
+        return rows
+    return rows.chosen(rows.first >= start + n_lags - 1)
+
+
+def read_trajectory(
+    reader: Reader, session: SessionRow, name: str, last: int, measured: int
+) -> History:
+    """Build the history of what is left of a trajectory, up to round `last` of the session.
+
+    Measurements beyond position `measured` are left out.
+    """
+    key, window = session.key, FitWindow(1, 1, last, session.horizon, last)
+    ranges = [(name, 1, FOR_EVER)]
+    values = stored_measurements(reader.measurements_in(key, ranges, measured), session)
+    rounds, voids = reader.rounds_in(key, ranges, last), reader.voids(key, 0, measured)
+    parts = {}
+    for _, (start, contexts, positions) in _rounds(rounds, session, voids):
+        rows = _with_lags(values.get(name, _NONE), start, session.horizon, session)
+        rows = rows.between(start, start + len(positions) - 1)
+        parts[name] = Trajectory(contexts, rows, start, positions)
+    return with_covariates(reader, session, History(session.dim, parts, window), measured)
 
 
 def _first_not_used(
@@ -260,39 +296,3 @@ def _together(rounds: Ints, contexts: Floats, positions: Ints) -> Rounds:
         starts = np.searchsorted(rounds, np.arange(first, first + n))
         contexts, positions = np.add.reduceat(contexts, starts), positions[starts]
     return first, contexts, positions
-
-
-def _completed(
-    rows: Measurements, first: int, closed: int, reward_mode: str, default: float | None
-) -> Measurements:
-    """Return the rows of a session in which time closes rounds, rounds first..closed of them."""
-    given = list(zip(rows.first.tolist(), rows.last.tolist(), rows.value.tolist(), strict=True))
-    if reward_mode == "sum":
-        given = _sums(given, first, closed)
-    elif default is not None:
-        given = _filled(given, first, closed, default)
-    starts, lasts, values = zip(*given, strict=True) if given else ((), (), ())
-    return Measurements(
-        np.array(starts, np.int64), np.array(lasts, np.int64), np.array(values, np.float64)
-    )
-
-
-def _sums(rows: list[Value], first: int, closed: int) -> list[Value]:
-    """Return one row for each closed round, with the sum of its rewards (0 if none)."""
-    sums = dict.fromkeys(range(first, closed + 1), 0.0)
-    for start, _, value in rows:
-        if start in sums:
-            sums[start] += value
-    return [(round, round, value) for round, value in sums.items()]
-
-
-def _filled(rows: list[Value], first: int, closed: int, default: float) -> list[Value]:
-    """Add a row with the default reward for every closed round that nothing measures.
-
-    Measurements that cross an edge of the window are no rows of the fit, but their rounds are
-    measured.
-    """
-    spans = ((start, last) for start, last, _ in rows)
-    measured = {r for start, last in spans for r in range(max(first, start), min(closed, last) + 1)}
-    absent = [r for r in range(first, closed + 1) if r not in measured]
-    return sorted([*rows, *((r, r, default) for r in absent)])

@@ -54,7 +54,10 @@ class FinishFit(SessionCommand[str | None]):
         assert due is not None
         session.schedule.current = None
         if self.fitted.estimate is None:
-            status = self._fail(uow, session, due)
+            status = self._fail(uow, session, due, self.fitted.reason)
+        elif self._has_erased_rows(session):
+            reason = "a trajectory was erased meanwhile, and the fit has used its rows"
+            status = self._fail(uow, session, due, reason)
         else:
             status = self._install(uow, session, due)
         start_next(uow, session, uow.now)
@@ -62,13 +65,20 @@ class FinishFit(SessionCommand[str | None]):
         uow.effects.installed.add(session.key)
         return status
 
-    def _fail(self, uow: UnitOfWork, session: SessionRow, due: DueFit) -> str:
+    def _has_erased_rows(self, session: SessionRow) -> bool:
+        """Return whether its sums are of no use, where the next fit could not do without."""
+        sums = self.fitted.sums
+        if not session.dropped_to or sums is None:
+            return False
+        return sums.n_erased != session.n_erased_measurements
+
+    def _fail(self, uow: UnitOfWork, session: SessionRow, due: DueFit, reason: str | None) -> str:
         due.attempts += 1
         if due.attempts < self.retry.attempts and not self.fitted.is_final:
             due.retry_at = uow.now + self.retry.seconds * 2 ** (due.attempts - 1)
             session.schedule.waiting.append(due)
         self.agents.get(uow, session)
-        record_fit(uow, session, due, "failed", self.fitted.reason)
+        record_fit(uow, session, due, "failed", reason)
         return "failed"
 
     def _install(self, uow: UnitOfWork, session: SessionRow, due: DueFit) -> str:
@@ -82,7 +92,7 @@ class FinishFit(SessionCommand[str | None]):
             session.estimate = session.n_estimates + 1
         record_fit(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
         self._keep_sums(uow, session, estimate)
-        if estimate.theta is not None:
+        if estimate.theta is not None or session.dropped_to:
             _skip_before(uow, session, due)
         uow.save_agent(session.key)
         return estimate.status
@@ -97,7 +107,10 @@ class FinishFit(SessionCommand[str | None]):
 
 
 def _skip_before(uow: UnitOfWork, session: SessionRow, installed: DueFit) -> None:
-    """Record older fits as skipped: an installed estimate is never replaced by an older one."""
+    """Record older fits as skipped: an installed estimate is never replaced by an older one.
+
+    Where rows are dropped, an older fit finds the sums of the past beyond its window.
+    """
     schedule = session.schedule
     reason = f"overtaken by the fit of epoch {installed.window.epoch}"
     for due in sorted(schedule.waiting, key=lambda due: due.key):

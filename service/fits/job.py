@@ -26,6 +26,7 @@ from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take
 from service.fits.sums import FitAnswer
 from service.option_changes import at_revision
 from service.records import SessionKey
+from service.retention import no_fit_from_rows
 from service.storage.database_url import open_reader
 
 if TYPE_CHECKING:
@@ -84,6 +85,12 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
         session = at_revision(session, current.revision)
         agent = build_agent(session, reader.agent_state(key))
         kept = usable_sums(reader, session, agent, current)
+        if kept is None and session.dropped_to:
+            reason = no_fit_from_rows(session, agent)
+            if reason is not None:
+                name = session.name
+                made = {"reason": reason, "is_final": True, "session_name": name}
+                return FitAnswer(json.dumps(made))
         if kept is None:
             history = read_history(reader, session, current.window, current)
         else:

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from service.records import FitQueue, SessionKey
+from service.due_fits import FitQueue
+from service.records import SessionKey
 from service.recurring import Recurring
 from service.storage.ports import Store
 from service.storage.postgres.deadlines import ANSWER_SECONDS

@@ -1,18 +1,22 @@
 """The moments of a session's past that a fit goes on from.
 
-They follow from the rows, so nothing is lost where they are: a fit without them reads all rows.
+They follow from the rows: a fit without them reads all rows. A session that drops rows needs them.
 """
 
 import json
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
+from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.lessened_sums import lessened
 from lhb_engine.design.moments import Moments
-from lhb_engine.design.session_sums import KeptSums, SessionSums
+from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
 from lhb_engine.history import LATEST
+from service.agent_cache import build_agent
 from service.due_fits import DueFit
+from service.fits.history import read_trajectory
 from service.fits.sums import FitSums
-from service.records import SessionRow
+from service.records import KeptSumsRow, SessionRow
 from service.storage.reader import Reader
 
 
@@ -49,11 +53,33 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
         return None
     if reader.voids(session.key, row.measured, due.measured):
         return None
-    settled, seen = (
-        None if data is None else Moments.from_bytes(data, agent.covariates.groups)
-        for data in (row.settled, row.seen)
-    )
-    assert settled is not None
+    return _kept(row, agent)
+
+
+def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSumsRow | None:
+    """Return the kept sums less what is left of a trajectory, or None where there are none.
+
+    Rows that are dropped, or whose lags are, cannot be added up again: they stay in the sums.
+    """
+    agent = build_agent(session, reader.agent_state(session.key))
+    row = reader.kept_sums(session.key)
+    if row is None or not isinstance(agent, Anytime):
+        return row
+    history = read_trajectory(reader, session, trajectory, row.last_round, row.measured)
+    if not history.trajectories:
+        return row
+    known = agent.prediction
+    seen = None if known is None else Seen(measured_before(reader, session), known.last_round)
+    found = lessened(_kept(row, agent), align(agent.covariates.told(history)), seen)
+    rest = None if found.seen is None else found.seen.to_bytes()
+    return row._replace(settled=found.settled.to_bytes(), seen=rest)
+
+
+def _kept(row: KeptSumsRow, agent: Anytime) -> KeptSums:
+    """Return stored sums as a fit takes them."""
+    groups = agent.covariates.groups
+    seen = None if row.seen is None else Moments.from_bytes(row.seen, groups)
+    settled = Moments.from_bytes(row.settled, groups)
     return KeptSums(row.first_round, row.last_round, row.n_settled, settled, seen)
 
 

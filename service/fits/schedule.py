@@ -163,7 +163,7 @@ def reopen_schedule(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
         return
     n = 0
     if _is_counted(session) and following.first <= session.n_rounds:
-        n = uow.stored.count_measured(session.key, following.first, following.last)
+        n = _count_stored(uow, session, following)
     windows[-1], session.n_complete = OpenWindow(following), n
 
 
@@ -271,7 +271,16 @@ def _count(uow: UnitOfWork, session: SessionRow, before: FitWindow, window: FitW
         return 0
     if window.first == before.first and session.n_rounds <= min(before.last, window.last):
         return session.n_complete  # so far they have the same rounds
-    return uow.stored.count_measured(session.key, window.first, window.last)
+    return _count_stored(uow, session, window)
+
+
+def _count_stored(uow: UnitOfWork, session: SessionRow, window: FitWindow) -> int:
+    """Return how many rounds of a window are measured, dropped ones included.
+
+    A window begins with the session where rounds are dropped.
+    """
+    n = uow.stored.count_measured(session.key, window.first, window.last)
+    return n + (session.n_dropped_complete if window.first == 1 else 0)
 
 
 def _give_up_oldest(uow: UnitOfWork, session: SessionRow) -> None:

@@ -3,7 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.records import (
     KeptSumsRow,
@@ -17,6 +17,16 @@ from service.trial_records import LiftSumsRow, PlayedRound
 Range = tuple[str, int, int]  # a trajectory, and its first and last round
 # trajectory, first and last round, value, position, and of a correction the first value's position
 MeasuredRow = tuple[str, int, int, float, int, int | None]
+
+
+class SumsPlace(NamedTuple):
+    """What kept sums are of: see `KeptSumsRow`."""
+
+    estimate: int
+    first_round: int
+    last_round: int
+    n_settled: int
+    measured: int
 
 
 class HistoryReader(ABC):
@@ -155,6 +165,34 @@ class HistoryReader(ABC):
         """Return the moments of a session's past, or None if none have been stored."""
         row = self._one("kept_sums", *key)
         return None if row is None else KeptSumsRow(*row)
+
+    def sums_place(self, key: SessionKey) -> SumsPlace | None:
+        """Return what the kept sums of a session are of, if they go on from an estimate."""
+        row = self._one("sums_place", *key)
+        return None if row is None else SumsPlace(*row)
+
+    def oldest_measured(self, key: SessionKey, after: int, until: int) -> int | None:
+        """Return the least position of a first round of measurements `after` + 1 to `until`."""
+        found: int | None = self._one("oldest_measured", *key, after, until)[0]
+        return found
+
+    def began_from(self, key: SessionKey, position: int, n_named: int) -> float | None:
+        """Return when the first round from a position on began.
+
+        `n_named` rounds are of trajectories with a key, or erased.
+        """
+        row = self._one("began_from", *key, position, n_named)
+        return None if row is None else float(row[0])
+
+    def time_of_round(self, key: TrajectoryKey, round: int) -> float | None:
+        """Return when a round of a trajectory began; None if its row is not there."""
+        row = self._one("time_of_round", *key, round)
+        return None if row is None else float(row[0])
+
+    def first_left(self, key: TrajectoryKey) -> int | None:
+        """Return the first round of a trajectory whose row is there, or None."""
+        found: int | None = self._one("first_left", *key)[0]
+        return found
 
     def played(self, key: SessionKey, first: int, last: int) -> list[PlayedRound]:
         """Return the rounds of a trial at positions first..last, in order of position."""

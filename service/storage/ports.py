@@ -9,7 +9,7 @@ makes the changes durable. Adapters translate the errors of their driver to `Una
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from service.records import (
     ApiKey,
@@ -24,115 +24,14 @@ from service.records import (
     TrajectoryKey,
     TrajectoryRow,
     VoidRow,
-    number_in,
 )
+from service.storage.known_rows import Keys as Keys
+from service.storage.known_rows import KnownRows as KnownRows
 from service.storage.reader import Reader
 from service.trial_records import LiftSumsRow, LiftUnitRow
 
-EventKey = tuple[TrajectoryKey, str]  # a trajectory, and a client's event id or reward id
 EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
-NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and the number or the round of a decision
-
-
-@dataclass(slots=True)
-class Keys:
-    """Keys of the rows to fetch, by kind.
-
-    A batch announces its keys before it runs. They are a hint: commands may read fewer rows, or
-    others.
-
-    Attributes
-    ----------
-    sessions, trajectories : set
-        Sessions and trajectories to lock and read.
-    events, numbers, rounds : set
-        Decisions by the client's event id, by number, and the first decision of a round.
-    rewards : set
-        Measurements by reward id.
-    measured : set
-        Rounds whose covering measurement is wanted.
-    """
-
-    sessions: set[SessionKey] = field(default_factory=set)
-    trajectories: set[TrajectoryKey] = field(default_factory=set)
-    events: set[EventKey] = field(default_factory=set)
-    numbers: set[NumberKey] = field(default_factory=set)
-    rounds: set[NumberKey] = field(default_factory=set)
-    rewards: set[EventKey] = field(default_factory=set)
-    measured: set[NumberKey] = field(default_factory=set)
-
-    def add_event(self, trajectory: TrajectoryKey, event_id: str) -> None:
-        """Add the key of a decision, given the client's or the server's event id."""
-        number = number_in(event_id)
-        if number is None:
-            self.events.add((trajectory, event_id))
-        else:
-            self.numbers.add((trajectory, number))
-
-
-@dataclass(slots=True)
-class KnownRows:
-    """Rows that a batch has fetched or added. None means that there is no such row.
-
-    Attributes
-    ----------
-    sessions, trajectories : dict
-        Sessions and trajectories by key.
-    events, numbers, rounds : dict
-        Decisions by the client's event id, by number, and the first decision of a round.
-    rewards : dict
-        Measurements by reward id.
-    measured : dict
-        Stored measurements by a round that they cover.
-    """
-
-    sessions: dict[SessionKey, SessionRow | None] = field(default_factory=dict)
-    trajectories: dict[TrajectoryKey, TrajectoryRow | None] = field(default_factory=dict)
-    events: dict[EventKey, DecisionRow | None] = field(default_factory=dict)
-    numbers: dict[NumberKey, DecisionRow | None] = field(default_factory=dict)
-    rounds: dict[NumberKey, DecisionRow | None] = field(default_factory=dict)
-    rewards: dict[EventKey, MeasurementRow | None] = field(default_factory=dict)
-    measured: dict[NumberKey, MeasurementRow | None] = field(default_factory=dict)
-
-    def expect(self, keys: Keys) -> None:
-        """Enter None for each of these keys that is not known yet; rows found later replace it."""
-        kinds: tuple[tuple[dict[Any, Any], set[Any]], ...] = (  # not by getattr: every batch asks
-            (self.sessions, keys.sessions),
-            (self.trajectories, keys.trajectories),
-            (self.events, keys.events),
-            (self.numbers, keys.numbers),
-            (self.rounds, keys.rounds),
-            (self.rewards, keys.rewards),
-            (self.measured, keys.measured),
-        )
-        for rows, wanted in kinds:
-            for key in wanted:
-                rows.setdefault(key, None)
-
-    def add_decision(self, decision: DecisionRow) -> None:
-        """Enter a decision under its event id, its number and its round."""
-        key = decision[:3]
-        if decision.client_event_id is not None:
-            self.events[key, decision.client_event_id] = decision
-        self.numbers[key, decision.number] = decision
-        if self.rounds.get((key, decision.round)) is None:
-            self.rounds[key, decision.round] = decision
-
-    def forget_trajectory(self, trajectory: TrajectoryKey) -> None:
-        """Remove all rows of an erased trajectory."""
-        self.trajectories[trajectory] = None
-        for kind in self.__slots__[2:]:
-            rows = getattr(self, kind)
-            for key in [key for key in rows if key[0] == trajectory]:
-                rows[key] = None
-
-    def forget(self, session: SessionKey) -> None:
-        """Remove all rows of a deleted session."""
-        self.sessions[session] = None
-        for kind in self.__slots__[1:]:
-            rows = getattr(self, kind)
-            for key in [k for k in rows if (k if kind == "trajectories" else k[0])[:2] == session]:
-                del rows[key]
+DropCursor = tuple[str, int]  # a trajectory, and the last of its rounds that is done
 
 
 @dataclass(slots=True)
@@ -167,6 +66,19 @@ class Changes:
     used_keys: list[tuple[str, str, float]] = field(default_factory=list)
     audit: list[AuditRow] = field(default_factory=list)
     audit_gone: str | None = None
+
+
+class Dropped(NamedTuple):
+    """What one call of `Transaction.drop` deleted.
+
+    Rounds, measurements together with voids, and how many of the rounds were measured. `cursor`
+    says where to go on; None if no row is left to go.
+    """
+
+    cursor: DropCursor | None
+    n_rounds: int = 0
+    n_measurements: int = 0
+    n_complete: int = 0
 
 
 MAX_READS = 4  # concurrent reads in a process; each has a thread
@@ -247,6 +159,20 @@ class Transaction(Protocol):
         -------
         EraseCursor or None
             None if no row is left.
+        """
+
+    def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
+        """Delete some rows of rounds that a session has given up; it may block.
+
+        Parameters
+        ----------
+        key : SessionKey
+        to : int
+            Rounds up to this position are given up.
+        n_kept : int
+            Such rounds stay if the one that many rounds later in their trajectory is not given up.
+        cursor : DropCursor or None
+            That of the last call; None begins anew.
         """
 
     def write(self, changes: Changes) -> Steps:

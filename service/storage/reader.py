@@ -66,6 +66,10 @@ class Reader(HistoryReader, TenantReader):
         """Return sessions with ids greater than `after`, in order of creation."""
         return [session_of(row) for row in self._all("sessions", tenant, after, archived, limit)]
 
+    def with_retention(self, after: SessionKey, limit: int) -> list[SessionRow]:
+        """Return sessions that drop old rounds, in order of keys, from the one after `after` on."""
+        return [session_of(row) for row in self._all("with_retention", *after, limit)]
+
     def unfinished(self) -> list[tuple[SessionKey, int | None, float | None]]:
         """Return sessions with a due fit or a wake-up time: key, due round and time of each."""
         return [((tenant, id), due, at) for tenant, id, due, at in self._all("unfinished")]

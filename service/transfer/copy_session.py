@@ -21,6 +21,7 @@ from service.fits.cost import refuse_costly
 from service.option_changes import OptionChanges
 from service.problems import Problem, ProblemCode
 from service.records import SessionRow
+from service.retention import refuse_retention
 from service.slot_clock import draw_of
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
@@ -57,6 +58,12 @@ def copied_session(
     Problem
         422 naming the field.
     """
+    if source.dropped_to:
+        detail = (
+            "the session has dropped rounds, of which a copy would learn nothing; "
+            "an export and its import go on with what was learned"
+        )
+        raise Problem(ProblemCode.ROUND_DROPPED, detail)
     settings = {name: value for name, value in asked.items() if name != "name"}
     request = {**json.loads(source.request), **settings, "name": asked.get("name")}
     copy = replace(source, **settings, name=asked.get("name"), request=json.dumps(request))
@@ -65,6 +72,7 @@ def copied_session(
     if agent.learns_within_epoch:
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
         raise Problem(ProblemCode.BAD_OPTION, detail, "algorithm")
+    refuse_retention(copy, agent)
     refuse_costly(copy, allowed)
     # its rounds come before its options: no window of theirs is to be fitted one by one
     changes = OptionChanges().with_one(copy.n_rounds, copy.options) if copy.n_rounds else None

@@ -7,6 +7,7 @@ lines before the end, newlines included. A truncated or changed file is refused.
 """
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from hashlib import blake2b
@@ -16,7 +17,15 @@ import numpy as np
 from pydantic_core import to_json
 
 from service.kept_contexts import unpack
-from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow, VoidRow
+from service.records import (
+    DecisionRow,
+    EstimateRow,
+    KeptSumsRow,
+    MeasurementRow,
+    SessionRow,
+    VoidRow,
+)
+from service.retention import keeps_everything
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
 
@@ -26,6 +35,11 @@ PAGE = 1000
 # of a session; this server's own
 NOT_EXPORTED = ("tenant", "created_as", "append_token", "erasing")
 ERASED = ("n_erased_rounds", "n_erased_measurements")
+# of a session that drops rows
+RETENTION = (
+    *("keep_rounds", "keep_days", "dropped_to", "swept_to"),
+    *("n_dropped_rounds", "n_dropped_measurements", "n_dropped_complete"),
+)
 ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
 
 
@@ -64,6 +78,8 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
     if about.n_erased_rounds == 0:
         for name in ERASED:
             del header[name]  # the same
+    for name in RETENTION if keeps_everything(about) and not about.dropped_to else ():
+        del header[name]  # the same
     header["schedule"] = json.loads(about.schedule.dumps())
     del header["schedule"]["seen"]  # an import works it out
     header["schedule"].pop("n_slots", None)  # and this
@@ -89,9 +105,21 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
                 values[name] = None if values[name] is None else json.loads(values[name])
             yield {"record": "estimate", **values}
         number = estimates[-1].number
+    if session.dropped_to:
+        sums = reader.kept_sums(session.key)
+        if sums is not None:
+            yield sums_record(sums)
     state = reader.agent_state(session.key)
     if state is not None:
         yield {"record": "agent", "state": json.loads(state)}
+
+
+def sums_record(sums: KeptSumsRow) -> dict[str, Any]:
+    """Return the record of sums that no row can give again."""
+    values = {name: value for name, value in sums._asdict().items() if name not in ROW_OWNER}
+    for name in ("settled", "seen"):
+        values[name] = None if values[name] is None else b64encode(values[name]).decode()
+    return {"record": "sums", **values}
 
 
 def measurement_record(measurement: MeasurementRow) -> dict[str, Any]:

@@ -4,13 +4,12 @@ Counters, versions, parents and windows are derived from the records. Everything
 that a file can only describe a session that the service could have written.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Ints
+from lhb_engine.history import FitWindow
 from service.agent_cache import build_agent
 from service.commands.sessions import check_modes, first_agent
 from service.covariates import names_of_covariates
@@ -19,41 +18,17 @@ from service.names import check_stored_names
 from service.option_changes import earlier_sessions
 from service.problems import Problem
 from service.records import SessionRow, TrajectoryRow
+from service.retention import refuse_retention
 from service.transfer.import_choice import check_choice
+from service.transfer.import_dropped import Dropped
 from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Rounds, Windows, in_order, open_window
 from service.transfer.import_slots import check_clock, check_rounds, count_slot
+from service.transfer.imported_session import ImportedSession
 from service.trial import check_stored_trial, trial_of
 
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
-
-
-class ImportedSession(NamedTuple):
-    """The session that the records of a file describe, before it has an owner and an id.
-
-    Attributes
-    ----------
-    session : SessionRow
-        The session, with derived counters and schedule.
-    trajectories : list of TrajectoryRow
-        Its trajectories.
-    windows : Windows
-        The agent's windows, up to the first that is not due yet.
-    agent : Agent or None
-        The agent; None if there is no state to store.
-    arrivals : dict
-        Positions of the measurements of each trajectory.
-    as_new : callable
-        Makes a watermark of a manifest in the file.
-    """
-
-    session: SessionRow
-    trajectories: list[TrajectoryRow]
-    windows: Windows
-    agent: Agent | None
-    arrivals: dict[str, Ints]
-    as_new: Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class ImportCheck:
@@ -94,15 +69,21 @@ class ImportCheck:
         check_record(record)
         is_header = self.kind == "header"
         check((line == 1) == is_header, "record", "the header is the first line and no other")
-        if self.kind != "trajectory":  # a trajectory record holds only derived values
+        if self.kind == "trajectory":  # it holds only derived values, but for what is dropped
+            self._dropped.trajectory(record)
+        elif self.kind == "sums":
+            self._dropped.take_sums(record, self._agent)
+        else:
             getattr(self, f"_{self.kind}_record")(record)
 
     def _header_record(self, record: dict[str, Any]) -> None:
         given = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
         self._pending = given.pop("schedule")
         self._session = session = SessionRow(tenant="", **given)
-        session.n_rounds = session.n_erased_rounds  # each decision in the file counts one more
-        session.n_measurements = session.n_erased_measurements
+        # each decision in the file counts one more
+        session.n_rounds = session.n_erased_rounds + session.n_dropped_rounds
+        session.n_measurements = session.n_erased_measurements + session.n_dropped_measurements
+        self._dropped = Dropped(session, self._trajectories)
         self._manifests = Manifests(record["version"], self._session, self._trajectories)
         try:
             if self._session.names is not None:
@@ -114,6 +95,7 @@ class ImportCheck:
             self._agent = first_agent(self._session, self._allow_oracles)
             for before in earlier_sessions(self._session):
                 first_agent(before, self._allow_oracles)
+            refuse_retention(session, self._agent)
         except Problem as problem:
             where = f"header.session.{problem.field}"
             raise Problem(problem.code, problem.detail, where) from None
@@ -122,10 +104,13 @@ class ImportCheck:
         name = record["trajectory"]
         trajectory = self._trajectories.get(name)
         if trajectory is None:
-            trajectory = self._trajectories[name] = TrajectoryRecords(TrajectoryRow("", "", name))
-        n, version = len(trajectory.positions), record["model_version"]
+            n = self._dropped.begin(name, record["round"])
+            trajectory = TrajectoryRecords(TrajectoryRow("", "", name, n_rounds=n), n)
+            self._trajectories[name] = trajectory
+        n, version = trajectory.row.n_rounds, record["model_version"]
         check(record["round"] == n + 1, "round", f"after round {n} comes {n + 1}")
-        check(n == 0 or trajectory.positions[-1] < record["position"], "position", "out of order")
+        before = trajectory.positions[-1:]
+        check(not before or before[0] < record["position"], "position", "out of order")
         is_in_order = trajectory.row.last_at <= record["at"] or self._session.clock is not None
         check(is_in_order, "at", "time goes back")
         count_slot(self._session, record["at"])
@@ -222,8 +207,7 @@ class ImportCheck:
         """Check the records as a whole, and return the session that they describe."""
         self.kind = "decision"
         version, self.line = self._newest
-        is_known = version <= self._session.model_version
-        check(is_known, "model_version", "there is no such version")
+        check(version <= self._session.model_version, "model_version", "there is no such version")
         parts, n_rounds = self._trajectories.values(), self._session.n_rounds
         rounds = in_order([(s.positions, s.times, s.measured) for s in parts], n_rounds)
         self.line, self.kind = 1, "header"
@@ -235,10 +219,12 @@ class ImportCheck:
         begun = trial.since <= n_rounds and trial.since_reward <= session.n_measurements
         check(begun, "session.trial", "its comparison begins after the last round or reward")
         self.line, self.kind = self._agent_line, "agent"
-        rows, learned = [part.row for part in parts], self._learned()
+        learned = self._learned()
+        rows = self._dropped.finish()
         n_trajectories = sum(row.n_decisions > 0 for row in rows)
         session = replace(self._session, n_trajectories=n_trajectories)
-        return ImportedSession(session, rows, windows, learned, arrivals, self._manifests.as_new)
+        as_new = self._manifests.as_new
+        return ImportedSession(session, rows, windows, learned, arrivals, as_new, self._dropped)
 
     def _schedule(self, rounds: Rounds) -> Windows:
         """Check the pending fits, and open the other windows that are not done."""

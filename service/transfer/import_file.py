@@ -18,6 +18,7 @@ from service.problems import Problem, ProblemCode
 from service.records import (
     DecisionRow,
     EstimateRow,
+    KeptSumsRow,
     MeasurementRow,
     SessionRow,
     TrajectoryRow,
@@ -25,8 +26,9 @@ from service.records import (
 )
 from service.storage.reader import n_bytes
 from service.transfer.file_format import read_lines
-from service.transfer.import_check import ImportCheck, ImportedSession
+from service.transfer.import_check import ImportCheck
 from service.transfer.import_records import InvalidRecord
+from service.transfer.imported_session import ImportedSession
 
 OpenFile = Callable[[], BinaryIO]
 Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow
@@ -66,12 +68,15 @@ class PreparedImport:
         The agent's state as JSON.
     rows : Path
         A file of slices, one pickled list of rows after the other, which `read_slice` reads.
+    sums : KeptSumsRow or None
+        Of a session that drops rows.
     """
 
     session: SessionRow
     mark: str
     state: str | None
     rows: Path
+    sums: KeptSumsRow | None = None
 
 
 def prepare_import(
@@ -88,7 +93,8 @@ def prepare_import(
         for slice in _slices(_rows(file, found.imported)):
             pickle.dump(slice, out, pickle.HIGHEST_PROTOCOL)
     state = None if agent is None else to_json(agent.state()).decode()
-    return PreparedImport(found.session, found.mark, state, rows)
+    sums = found.imported.dropped.sums
+    return PreparedImport(found.session, found.mark, state, rows, sums)
 
 
 def read_slice(path: Path, offset: int) -> tuple[list[Row], int]:
@@ -190,7 +196,8 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
             yield DecisionRow(*owner, **record)
         elif kind == "measurement":
             n_measurements[record["trajectory"]] += 1
-            n = record["number"] = n_measurements[record["trajectory"]]
+            n = n_measurements[record["trajectory"]]
+            record["number"] = n + imported.dropped.n_measured_before(record["trajectory"])
             record["position"] = int(imported.arrivals[record["trajectory"]][n - 1])
             yield MeasurementRow(*owner, **record)
         elif kind == "void":

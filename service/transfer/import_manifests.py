@@ -28,6 +28,7 @@ class TrajectoryRecords:
     """
 
     row: TrajectoryRow
+    n_before: int = 0  # rounds that are dropped; the arrays begin after them
     positions: "array[int]" = field(default_factory=lambda: array("q"))
     times: "array[float]" = field(default_factory=lambda: array("d"))
     measured: bytearray = field(default_factory=bytearray)  # one byte per round: 1 if measured
@@ -39,6 +40,10 @@ class TrajectoryRecords:
     first_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     last_rounds: "array[int]" = field(default_factory=lambda: array("q"))
     totals: Spans[None] = field(default_factory=Spans)  # the slots that have one, with a clock
+
+    def places(self, first: int, last: int) -> slice:
+        """Return where rounds are in the arrays; dropped ones are not."""
+        return slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
 
     def add_measurement(self, record: dict[str, Any]) -> None:
         """Take note of a measurement with a position, and check that it is in order.
@@ -100,7 +105,7 @@ class Manifests:
         """
         self.refuse_corrections(agent)
         known = self._trajectories.get(record["trajectory"])
-        is_known = known is not None and record["round"] <= len(known.positions)
+        is_known = known is not None and record["round"] <= known.row.n_rounds
         check(is_known, "round", "that round has not been decided")
         place = record["trajectory"], record["round"]
         check(place not in self._voids, "round", "it is void already")

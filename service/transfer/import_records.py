@@ -12,6 +12,8 @@ from service.field_types import (
     STRICT,
     Count,
     GivenCovariates,
+    KeepDays,
+    KeepRounds,
     Key,
     Number,
     Ordinal,
@@ -21,8 +23,15 @@ from service.field_types import (
     Time,
     field_name,
 )
-from service.records import DecisionRow, EstimateRow, MeasurementRow, SessionRow, VoidRow
-from service.transfer.file_format import ERASED, NOT_EXPORTED, ROW_OWNER
+from service.records import (
+    DecisionRow,
+    EstimateRow,
+    KeptSumsRow,
+    MeasurementRow,
+    SessionRow,
+    VoidRow,
+)
+from service.transfer.file_format import ERASED, NOT_EXPORTED, RETENTION, ROW_OWNER
 from service.trial import PlayedBy
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
@@ -72,6 +81,7 @@ MANIFEST_FIELDS = {
     "attempts": Annotated[int, Field(ge=0, le=10**6)],
 }
 DUE: Any = _record("due", **MANIFEST_FIELDS, retry_at=Time | None)
+RETAINED: Any = {"keep_rounds": KeepRounds | None, "keep_days": KeepDays | None}
 SESSION = _record_of(
     "header",
     SessionRow,
@@ -84,6 +94,7 @@ SESSION = _record_of(
     changes=NotRequired[Text | None],
     clock=NotRequired[Text | None],
     **dict.fromkeys(ERASED, NotRequired[Count]),
+    **{name: NotRequired[RETAINED.get(name, Count)] for name in RETENTION},
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
     ),
@@ -111,6 +122,9 @@ MEASUREMENT = _record_of(
     covariates=NotRequired[GivenCovariates],
 )
 
+SUMS = _record_of(
+    "sums", KeptSumsRow, ROW_OWNER, record=Literal["sums"], settled=Text, seen=Text | None
+)
 VOID = _record_of("void", VoidRow, ROW_OWNER, record=Literal["void"])
 
 
@@ -192,6 +206,7 @@ RECORD: Any = (
     | DECISION
     | MEASUREMENT
     | VOID
+    | SUMS
     | ESTIMATE
     | _record("state", record=Literal["agent"], state=STATE)
 )

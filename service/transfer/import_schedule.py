@@ -155,13 +155,17 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
     )
     is_measured = rounds.is_measured[begin:end]
     n_there = min(window.last, session.n_rounds) - window.first + 1
+    n_gone = session.n_dropped_complete if window.first == 1 else 0
     if session.reward_mode == "sum" or session.clock is not None:
         is_measured = np.zeros_like(is_measured)  # only time completes a round
     times = rounds.at[after : after + 1].tolist()
-    if session.default_reward is not None or (len(is_measured) >= n_there and is_measured.all()):
+    if session.default_reward is not None or (
+        len(is_measured) + n_gone >= n_there and is_measured.all()
+    ):
         followed_at = rounds.followed_at[begin:end]
         times.append(followed_at[~is_measured].max(initial=0.0))
     overdue_at = min(times, default=np.inf) + session.reward_wait_seconds
     is_known = session.clock is None and window.due <= session.n_rounds
     is_known = is_known and np.isfinite(overdue_at)
-    return OpenWindow(window, int(is_measured.sum()), float(overdue_at) if is_known else None)
+    n_complete = int(is_measured.sum()) + n_gone
+    return OpenWindow(window, n_complete, float(overdue_at) if is_known else None)

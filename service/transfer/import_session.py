@@ -16,6 +16,7 @@ from service.records import (
     COMMAND_LINE,
     Actor,
     DecisionRow,
+    KeptSumsRow,
     MeasurementRow,
     SessionKey,
     SessionRow,
@@ -140,6 +141,7 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
     writer: str
     state: str | None
     by: Actor
+    sums: KeptSumsRow | None = None
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session and whether it is new; the name may have been given since.
@@ -159,6 +161,8 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
         note(uow, session.tenant, self.by, "session_imported", session.id, **about)
         if self.state is not None:
             uow.save_state(session.key, self.state)
+        if self.sums is not None:
+            uow.keep_sums(self.sums._replace(tenant=session.tenant, session_id=session.id))
         uow.forget_hidden(session.key)
         announce(uow, session)
         if session.wake_at is not None:
@@ -195,7 +199,8 @@ def import_session(
         offset: int | None = 0
         while offset is not None:
             offset = yield WriteSlice(session.key, writer, prepared.rows, offset)
-        found, is_shown = yield FinishImport(session, prepared.mark, writer, prepared.state, by)
+        finish = FinishImport(session, prepared.mark, writer, prepared.state, by, prepared.sums)
+        found, is_shown = yield finish
         return found, is_shown
     finally:
         if not is_shown:

@@ -50,14 +50,15 @@ def check_rounds(session: SessionRow, part: TrajectoryRecords, record: dict[str,
     if session.clock is not None:
         _check_total(session, part, record)
         return
-    check(last <= len(part.positions), "last_round", "that round has not been decided")
+    check(last <= part.row.n_rounds, "last_round", "that round has not been decided")
+    places = part.places(first, last)
     if "replaces" not in record and session.reward_mode == "sum":
         check(first == last, "last_round", "in sum mode values belong to one round")
         check(record["reward_id"] is not None, "reward_id", "sum mode needs one")
     elif "replaces" not in record:
-        is_new = 1 not in part.measured[first - 1 : last]
+        is_new = 1 not in part.measured[places]
         check(is_new, "first_round", "it overlaps another measurement")
-    part.measured[first - 1 : last] = b"\1" * (last - first + 1)
+    part.measured[places] = b"\1" * (places.stop - places.start)
 
 
 def _check_total(session: SessionRow, part: TrajectoryRecords, record: dict[str, Any]) -> None:

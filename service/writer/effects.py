@@ -15,7 +15,8 @@ class Effects:
     Fits that became due (by due round) and the CPU seconds that each is expected to take, sessions
     with a newly installed estimate, sessions with a wake-up time, and deleted sessions.
     `n_decisions`, `n_rewards` and `n_late` count new decisions, rewards, and the rewards that came
-    after their trajectory's next round had begun; `fits` are the recorded ones.
+    after their trajectory's next round had begun; `n_dropped` counts rounds whose rows went.
+    `fits` are the recorded ones.
     """
 
     due: dict[SessionKey, int] = field(default_factory=dict)
@@ -26,12 +27,18 @@ class Effects:
     n_decisions: Counts = field(default_factory=dict)
     n_rewards: Counts = field(default_factory=dict)
     n_late: Counts = field(default_factory=dict)
+    n_dropped: Counts = field(default_factory=dict)
     fits: list[EstimateRow] = field(default_factory=list)
 
 
 def count_one(counts: Counts, tenant: str) -> None:
     """Count one more for a tenant."""
     counts[tenant] = counts.get(tenant, 0) + 1
+
+
+def count_some(counts: Counts, tenant: str, n: int) -> None:
+    """Count so many more for a tenant."""
+    counts[tenant] = counts.get(tenant, 0) + n
 
 
 @dataclass(slots=True)

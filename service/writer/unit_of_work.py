@@ -16,6 +16,8 @@ from service.records import (
 )
 from service.storage.ports import (
     Changes,
+    DropCursor,
+    Dropped,
     EraseCursor,
     Keys,
     KnownRows,
@@ -256,6 +258,15 @@ class UnitOfWork(TenantWrites):
         if following is None and hidden.trajectory is not None and not hidden.after_round:
             self._known.forget_trajectory((*hidden[:2], hidden.trajectory))
         return following
+
+    def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
+        """Delete some rows of rounds that a session has given up; see `Transaction.drop`."""
+        self.flush()
+        self._reader()  # raises where it may not block
+        self.n_writes += 1
+        self._known.forget_rounds(key)
+        self._measured = {k: v for k, v in self._measured.items() if k[:2] != key}
+        return self._transaction.drop(key, to, n_kept, cursor)
 
     def forget_hidden(self, key: SessionKey) -> None:
         """Drop the note of a session's hidden rows: they are erased, or every reader sees them."""

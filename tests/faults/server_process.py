@@ -32,7 +32,8 @@ def assert_replay_equals_live(url: str) -> int:
         for session in all_sessions(reader):
             replay = replay_session(reader, session)
             assert not replay.differences, (session.id, replay.differences[:3])
-            assert replay.n_decisions == session.n_rounds - session.n_erased_rounds
+            n_gone = session.n_erased_rounds + session.n_dropped_rounds
+            assert replay.n_decisions == session.n_rounds - n_gone
             n_decisions += session.n_rounds
     return n_decisions
 

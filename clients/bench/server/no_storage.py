@@ -7,7 +7,16 @@ from typing import Any
 from service.records import HiddenRows, SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.server import run
 from service.settings import Settings
-from service.storage.ports import Changes, EraseCursor, InThread, Keys, KnownRows, Steps
+from service.storage.ports import (
+    Changes,
+    DropCursor,
+    Dropped,
+    EraseCursor,
+    InThread,
+    Keys,
+    KnownRows,
+    Steps,
+)
 
 
 class NothingStored:
@@ -19,6 +28,10 @@ class NothingStored:
 
     def hidden(self) -> list[Any]:
         """Return no hidden rows."""
+        return []
+
+    def with_retention(self, *arguments: Any) -> list[Any]:
+        """Return no session that drops rounds."""
         return []
 
     def api_keys(self) -> list[Any]:
@@ -92,6 +105,10 @@ class ForgetfulTransaction:
 
     def erase(self, hidden: HiddenRows, place: EraseCursor | None) -> None:
         """Do nothing: no row is kept."""
+
+    def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
+        """Do nothing: no row is kept."""
+        return Dropped(None)
 
     def rollback(self) -> None:
         """Do nothing."""

@@ -7,6 +7,7 @@ from clients.cli.bench.fits import fit
 from clients.cli.bench.logs import logs
 from clients.cli.bench.server import dashboard, neighbours, overload, serve, soak, start, users
 from clients.cli.bench.solver import costs, solver
+from clients.cli.bench.storage import dropping
 
 bench = typer.Typer(help="Measure speed, memory and regret.", no_args_is_help=True)
 for command in (
@@ -20,6 +21,7 @@ for command in (
     neighbours,
     overload,
     users,
+    dropping,
     dashboard,
     decide,
     clock,

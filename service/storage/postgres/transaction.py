@@ -19,7 +19,17 @@ from service.records import (
     SessionRow,
     TrajectoryRow,
 )
-from service.storage.ports import Changes, Contended, EraseCursor, InThread, Keys, KnownRows, Steps
+from service.storage.ports import (
+    Changes,
+    Contended,
+    DropCursor,
+    Dropped,
+    EraseCursor,
+    InThread,
+    Keys,
+    KnownRows,
+    Steps,
+)
 from service.storage.postgres.array_literals import columns
 from service.storage.postgres.errors import translated
 from service.storage.postgres.pipeline import Pipeline, Statement
@@ -27,6 +37,7 @@ from service.storage.postgres.reader import PostgresReader
 from service.storage.postgres.statements import SESSION_COLUMNS, SESSION_UPDATES, SQL
 from service.storage.reader import session_of
 from service.storage.sql.columns import COUNTERS, session_values, trajectory_values
+from service.storage.sql.dropping import drop_some
 from service.storage.sql.erasing import erase_some
 
 MOST_SESSION_BYTES = 2**26  # of the cached sessions
@@ -121,6 +132,10 @@ class PostgresTransaction:
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
         """Delete some hidden rows, from `cursor` on; return where to go on, None at the end."""
         return erase_some(self._read, self._execute, hidden, cursor)
+
+    def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
+        """Delete some rows of rounds that a session has given up."""
+        return drop_some(self._read, self._execute, key, to, n_kept, cursor)
 
     def _execute(self, name: str, *values: Any) -> "Cursor[TupleRow]":
         with translated():

@@ -46,6 +46,8 @@ CHANGING = (  # the other columns of a session that may change
     *("schedule", "fit_due", "wake_at", "append_token", "names", "trial"),
     *("options", "reward_wait_seconds", "changes"),
     *("n_erased_rounds", "n_erased_measurements", "erasing"),
+    *("keep_rounds", "keep_days", "dropped_to", "swept_to"),
+    *("n_dropped_rounds", "n_dropped_measurements", "n_dropped_complete"),
 )
 
 

@@ -26,9 +26,9 @@ select count(*) from (select 1 from sessions where tenant = $1 limit $2) s
 -- contexts of all arms are kept, ten arms are assumed. A comparison has 150 bytes a unit, of which
 -- there are as many as trajectories and blocks of the default one at most
 select tenant, sum(n_bytes) from (
-    select tenant, (n_rounds - n_erased_rounds)
+    select tenant, (n_rounds - n_erased_rounds - n_dropped_rounds)
             * (8.0 * dim * case when keep_contexts then 11 else 1 end + 250)
-        + (n_measurements - n_erased_measurements) * 150.0
+        + (n_measurements - n_erased_measurements - n_dropped_measurements) * 150.0
         + case when trial is null then 0 else n_trajectories + n_rounds / (2 * horizon) end * 150.0
         as n_bytes
     from {all_of_sessions}
@@ -41,6 +41,12 @@ group by tenant
 -- where there is a clock, a fit is due after a slot, not after so many rounds
 select tenant, count(*), max(case when clock is null then n_rounds - fit_due else 0 end), min({fit_due_at}) from {all_of_sessions}
 where (fit_due is not null or wake_at is not null) and fit_due is not null group by tenant
+
+-- name: with_retention
+-- the condition is that of the index
+select {sessions} from {all_of_sessions} where (tenant, id) > ($1, $2)
+    and (keep_rounds is not null or keep_days is not null or swept_to < dropped_to)
+order by tenant, id limit $3
 
 -- name: agent_state
 select state from agent_states where tenant = $1 and session_id = $2
@@ -184,6 +190,42 @@ order by m.trajectory, m.position
 -- name: kept_sums
 select {kept_sums} from kept_sums where tenant = $1 and session_id = $2
 
+-- name: sums_place
+-- what the kept sums are of, without the sums
+select estimate, first_round, last_round, n_settled, measured from kept_sums
+where tenant = $1 and session_id = $2 and seen is not null
+
+-- name: oldest_measured
+-- the least position of a first round of measurements with positions $3..$4, the first one left out
+select min(d.position) from measurements m cross join decisions d
+where m.tenant = $1 and m.session_id = $2 and m.position > $3 and m.position <= $4
+    and d.tenant = $1 and d.session_id = $2 and d.trajectory = m.trajectory
+    and d.round = m.first_round
+
+-- name: began_from
+-- the first decision from a position on; in the default trajectory, which has no index by position,
+-- it is after round $3 - $4, where the others have $4 rounds
+select at from (
+    select * from (
+        select position, at from decisions
+        where tenant = $1 and session_id = $2 and trajectory <> '' and position >= $3
+        order by position limit 1) named
+    union all
+    select * from (
+        select position, at from decisions
+        where tenant = $1 and session_id = $2 and trajectory = '' and round >= $3 - $4
+            and position >= $3
+        order by round limit 1) unnamed) d
+order by position limit 1
+
+-- name: time_of_round
+select at from decisions
+where tenant = $1 and session_id = $2 and trajectory = $3 and round = $4 order by number limit 1
+
+-- name: first_left
+-- the first round of a trajectory whose row is there
+select min(round) from decisions where tenant = $1 and session_id = $2 and trajectory = $3
+
 -- name: keep_sums
 insert into kept_sums ({kept_sums}) values ({kept_sums_values})
 on conflict (tenant, session_id) do update set estimate = excluded.estimate,
@@ -245,6 +287,49 @@ with recursive each_since (since) as (
     from each_since where since is not null)
 delete from lift_units where tenant = $1 and session_id = $2 and trajectory = $3
     and since in (select since from each_since where since is not null)
+
+-- name: next_dropped
+-- the next decisions after round $4 of trajectory $3, in key order, each with the position up to
+-- which it is needed: of the round $5 later, or of the last one of a shorter trajectory
+select d.trajectory, d.round, coalesce((
+        select l.position from decisions l
+        where l.tenant = $1 and l.session_id = $2 and l.trajectory = d.trajectory
+            and l.round >= d.round + $5
+        order by l.round, l.number limit 1), (
+        select l.position from decisions l
+        where l.tenant = $1 and l.session_id = $2 and l.trajectory = d.trajectory
+        order by l.round desc, l.number desc limit 1)),
+    length(d.context) + length(d.scores) + coalesce(length(d.contexts), 0)
+from decisions d
+where d.tenant = $1 and d.session_id = $2 and (d.trajectory, d.round) > ($3, $4)
+order by d.trajectory, d.round, d.number limit $6
+
+-- name: dropped_complete
+-- of rounds from $4 of trajectory $3 to $6 of trajectory $5: how many a measurement covers
+select coalesce(sum(
+    case when m.trajectory = $5 then {least}(m.last_round, $6) else m.last_round end
+    - case when m.trajectory = $3 then {greatest}(m.first_round, $4) else m.first_round end + 1), 0)
+from measurements m
+where m.tenant = $1 and m.session_id = $2 and m.replaces is null
+    and (m.trajectory, m.first_round) >= ($3, 0) and (m.trajectory, m.first_round) <= ($5, $6)
+    and (m.trajectory > $3 or m.last_round >= $4)
+
+-- name: drop_measurements
+-- from trajectory $3 to round $5 of trajectory $4; one that goes on in later rounds stays
+delete from measurements
+where tenant = $1 and session_id = $2
+    and (trajectory, first_round) >= ($3, 0) and (trajectory, first_round) <= ($4, $5)
+    and (trajectory < $4 or last_round <= $5)
+
+-- name: drop_voids
+delete from voids
+where tenant = $1 and session_id = $2
+    and (trajectory, round) >= ($3, $4) and (trajectory, round) <= ($5, $6)
+
+-- name: drop_decisions
+delete from decisions
+where tenant = $1 and session_id = $2
+    and (trajectory, round) >= ($3, $4) and (trajectory, round) <= ($5, $6)
 
 -- name: drop_sums
 delete from kept_sums where tenant = $1 and session_id = $2

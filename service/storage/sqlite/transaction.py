@@ -18,8 +18,18 @@ from service.records import (
     TrajectoryKey,
     TrajectoryRow,
 )
-from service.storage.ports import Changes, EraseCursor, InThread, Keys, KnownRows, Steps
+from service.storage.ports import (
+    Changes,
+    DropCursor,
+    Dropped,
+    EraseCursor,
+    InThread,
+    Keys,
+    KnownRows,
+    Steps,
+)
 from service.storage.sql.columns import CHANGING, COUNTERS, session_values, trajectory_values
+from service.storage.sql.dropping import drop_some
 from service.storage.sql.erasing import erase_some
 from service.storage.sqlite.bulk import execute_rows
 from service.storage.sqlite.disk_space import refuse_without_undo
@@ -143,6 +153,11 @@ class SqliteTransaction:
         if following is None and hidden.trajectory is not None:
             self._store.trajectories.pop((*hidden[:2], hidden.trajectory), None)
         return following
+
+    def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
+        """Delete some rows of rounds that a session has given up."""
+        with translated(self._store.path):
+            return drop_some(self._read, self._execute, key, to, n_kept, cursor)
 
     def _execute(self, name: str, *values: Any) -> sqlite3.Cursor:
         return self.connection.execute(SQL[name], values)

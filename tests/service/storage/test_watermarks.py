@@ -18,6 +18,7 @@ from service.storage.database_url import open_store
 from service.storage.migrate import _connected, migrate
 from service.storage.reader import Reader
 from service.storage.watermarks import arrival_order
+from service.transfer.file_format import RETENTION
 from tests.service.service_harness import ServiceHarness
 
 
@@ -84,6 +85,11 @@ def as_0005(url: str) -> None:
                 f"alter table sessions drop column {name}"
                 for name in ("n_erased_rounds", "n_erased_measurements", "erasing")
             ),
+            "alter table sessions drop column clock",
+            "alter table decisions drop column covariates",
+            "alter table measurements drop column covariates",
+            "drop index sessions_with_retention",
+            *(f"alter table sessions drop column {name}" for name in RETENTION),
             "alter table decisions drop column played_by",
             "alter table decisions drop column agent_arm",
             "update alembic_version set version_num = '0005'",

@@ -1,0 +1,43 @@
+"""Kept sums without the rows of somebody who is to be forgotten (docs/model.md 10)."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.moment_sums import moments_of
+from lhb_engine.design.moments import Moments
+from lhb_engine.design.session_sums import KeptSums, Seen
+
+
+def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums:
+    """Return the sums less some rows that are in them, and less the pairs of these.
+
+    They are equal to the sums of the other rows within rounding.
+
+    Parameters
+    ----------
+    kept : KeptSums
+    rows : AlignedRounds
+        The rows to be taken out, and later ones.
+    seen : Seen or None
+        What the installed estimate's fit used.
+    """
+    counts = (rows.number > 0) & (rows.number >= kept.first) & (rows.last <= kept.last)
+    settled = _less(kept.settled, rows, counts & (rows.position <= kept.n_settled))
+    found = kept.seen
+    if found is not None and seen is not None:
+        found = _less(found, rows, counts & seen.of(rows))
+    return replace(kept, settled=settled, seen=found)
+
+
+def _less(total: Moments, rows: AlignedRounds, which: np.ndarray) -> Moments:
+    if not which.any():
+        return total
+    return less(total, moments_of(rows, np.flatnonzero(which)))
+
+
+def less(total: Moments, part: Moments) -> Moments:
+    """Return moments less those of a part of their rows, which may see fewer lags."""
+    n_lags = max(total.n_lags, part.n_lags)
+    return total.widened(n_lags) - part.widened(n_lags)

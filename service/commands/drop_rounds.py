@@ -1,0 +1,78 @@
+"""Dropping the rows of old rounds, in slices (`service.retention`)."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from service.records import SessionKey
+from service.retention import Plan, is_busy, may_begin
+from service.storage.ports import DropCursor
+from service.writer.command import Command, SessionCommand
+from service.writer.effects import count_some
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpRounds(SessionCommand[bool]):
+    """Command: from now on rounds up to a position take no rewards, and their rows may go.
+
+    This is what cannot be undone: from here on fits need the kept sums.
+    """
+
+    key: SessionKey
+    plan: Plan
+
+    def __call__(self, uow: UnitOfWork) -> bool:
+        """Return whether rounds were given up; not if the plan does not hold any more."""
+        session = uow.session(self.key)
+        if session is None or session.swept_to < session.dropped_to:
+            return False
+        if self.plan.dropped_to <= session.dropped_to:
+            return False
+        if not may_begin(uow.stored, session, self.plan):
+            return False
+        session.dropped_to = self.plan.dropped_to
+        uow.save(session)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class DropSlice(SessionCommand[DropCursor | None]):
+    """Command: delete some rows of rounds up to a position, and note the end of a pass.
+
+    Attributes
+    ----------
+    to : int
+        The position. A later pass may have a later one.
+    done : DropCursor or None
+        Where the slice before ended.
+    """
+
+    key: SessionKey
+    to: int
+    done: DropCursor | None = None
+
+    def __call__(self, uow: UnitOfWork) -> DropCursor | None:
+        """Return where to go on; None at the end, or where something else has the rows."""
+        session = uow.session(self.key)
+        if session is None or is_busy(session) or session.swept_to >= self.to:
+            return None
+        found = uow.drop(self.key, self.to, 2 * session.horizon, self.done)
+        session.n_dropped_rounds += found.n_rounds
+        session.n_dropped_measurements += found.n_measurements
+        session.n_dropped_complete += found.n_complete
+        if found.cursor is None:
+            session.swept_to = self.to
+        uow.save(session)
+        count_some(uow.effects.n_dropped, session.tenant, found.n_rounds)
+        return found.cursor
+
+
+def drop_rounds(
+    key: SessionKey, to: int
+) -> Generator[Command[DropCursor | None], DropCursor | None, None]:
+    """Yield the commands of one pass over the rows of a session."""
+    done: DropCursor | None = None
+    while True:
+        done = yield DropSlice(key, to, done)
+        if done is None:
+            return

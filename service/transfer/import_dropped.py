@@ -1,0 +1,128 @@
+"""The records of an imported session that drops rows: its trajectories' counters, and its sums."""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import Agent
+from lhb_engine.agents.anytime import Anytime
+from lhb_engine.design.moments import Moments
+from service.records import KeptSumsRow, SessionRow, TrajectoryRow
+from service.transfer.import_manifests import TrajectoryRecords
+from service.transfer.import_records import check
+
+COUNTS = ("n_rounds", "n_measurements", "measured_through")
+
+
+class Dropped:
+    """Checks the trajectory records and the sums of a file, which other files need not have.
+
+    Parameters
+    ----------
+    session : SessionRow
+        With `dropped_to`, and the counts of what is dropped.
+    trajectories : mapping
+        The records of each trajectory so far.
+    """
+
+    def __init__(self, session: SessionRow, trajectories: Mapping[str, TrajectoryRecords]) -> None:
+        self.sums: KeptSumsRow | None = None
+        self._session, self._trajectories = session, trajectories
+        self._given: dict[str, dict[str, Any]] = {}
+        gone = session.n_dropped_rounds, session.swept_to, session.n_dropped_complete
+        fits = all(n <= session.dropped_to for n in gone)
+        fits = fits and session.n_dropped_complete <= session.n_dropped_rounds
+        check(fits, "session.dropped_to", "more is dropped than that")
+
+    def trajectory(self, record: dict[str, Any]) -> None:
+        """Take note of a trajectory's counters, of which dropped rows tell nothing."""
+        if not self._session.dropped_to:
+            return
+        key, at = record.get("key"), record.get("last_at")
+        check(isinstance(key, str) and key not in self._given, "key", "it stands twice, or not")
+        for name in COUNTS:
+            n = record.get(name)
+            check(type(n) is int and 0 <= n <= 2**53, name, "it is no count")
+        check(isinstance(at, int | float) and 0 <= at <= 1e11, "last_at", "it is no time")
+        self._given[str(key)] = record
+
+    def begin(self, name: str, round: int) -> int:
+        """Return how many rounds of a trajectory come before the first one in the file."""
+        if not self._session.dropped_to:
+            return 0
+        check(name in self._given, "trajectory", "it has no record of its own")
+        return round - 1
+
+    def take_sums(self, record: dict[str, Any], agent: Agent) -> None:
+        """Check the sums, and keep them.
+
+        Raises
+        ------
+        InvalidRecord
+            The session drops no rows, or the sums are not of its size.
+        """
+        session = self._session
+        is_first = bool(session.dropped_to) and self.sums is None
+        check(is_first, "record", "sums are once in a session that drops rows, else never")
+        data = {}
+        for name in ("settled", "seen"):
+            data[name] = None if record[name] is None else _moments(record[name], name, agent)
+        places = record["first_round"], record["last_round"], session.n_rounds
+        check(tuple(sorted(places)) == places, "last_round", "there are no such rounds")
+        most = session.n_measurements
+        in_order = record["n_settled"] <= record["measured"] <= most
+        check(in_order, "n_settled", f"there are {most} measurements")
+        given = {name: v for name, v in record.items() if name != "record"}
+        self.sums = KeptSumsRow("", "", **{**given, **data})
+
+    def finish(self) -> list[TrajectoryRow]:
+        """Return the trajectories, with what is dropped."""
+        session, known = self._session, self._trajectories
+        if not session.dropped_to:
+            return [part.row for part in known.values()]
+        has_sums = self.sums is not None and self.sums.estimate == session.estimate
+        check(has_sums, "session.dropped_to", "there are no sums of the estimate in use")
+        rows, n_gone, n_less = [], 0, 0
+        for name, given in self._given.items():
+            part = known.get(name)
+            row = TrajectoryRow("", "", name) if part is None else part.row
+            n_rounds = given["n_rounds"]
+            check(part is None or row.n_rounds == n_rounds, "n_rounds", "not as many are there")
+            n_gone += n_rounds if part is None else part.n_before
+            more = given["n_measurements"] - row.n_measurements
+            through = given["measured_through"]
+            fits = more >= 0 and row.measured_through <= through <= n_rounds
+            check(fits, "n_measurements", "fewer than there are")
+            n_less += more
+            row.n_decisions = row.n_rounds = n_rounds
+            row.n_measurements += more
+            row.measured_through, row.last_at = through, max(row.last_at, given["last_at"])
+            rows.append(row)
+        check(n_gone == session.n_dropped_rounds, "session.n_dropped_rounds", f"{n_gone} are")
+        fits = n_less <= session.n_dropped_measurements
+        check(fits, "session.n_dropped_measurements", f"{n_less} are")
+        return rows
+
+    def n_measured_before(self, name: str) -> int:
+        """Return how many measurements of a trajectory come before those in the file."""
+        given = self._given.get(name)
+        if given is None:
+            return 0
+        return int(given["n_measurements"]) - len(self._trajectories[name].arrivals)
+
+
+def _moments(text: str, field: str, agent: Agent) -> bytes:
+    """Return the bytes of moments, checked."""
+    try:
+        data = b64decode(text, validate=True)
+        groups = agent.covariates.groups if isinstance(agent, Anytime) else ()
+        found = Moments.from_bytes(data, groups)
+    except (binascii.Error, ValueError) as error:
+        check(False, field, str(error))
+        raise AssertionError from None
+    fits = found.dim == agent.dim and found.n_lags <= agent.horizon
+    check(fits and bool(np.isfinite(found.sums).all()), field, "not sums of this session")
+    return data

@@ -1,0 +1,102 @@
+"""kill -9 in mid-fit, and between the slices of a pass that drops rows; two servers at once."""
+
+import random
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.replay import replay_session
+from service.storage.database_url import open_reader
+from service.without_server import all_sessions
+from tests.faults.server_process import Server, WorkerProcess
+from tests.faults.test_kill import wait_for_fits
+from tests.faults.test_large_writes import until
+
+HORIZON, KEPT = 4, 64
+BODY = {"dim": 2, "horizon": HORIZON, "seed": 1, "keep_rounds": KEPT}
+LIMITS = {"PYTHONPATH": str(Path(__file__).with_name("small_limits"))}
+pytestmark = pytest.mark.slow
+
+
+class Player:
+    """Plays rounds of one session; the reward is that of the round and of the one before."""
+
+    def __init__(self) -> None:
+        self.rng, self.n, self.before = random.Random(4), 0, 0.0
+
+    def play(self, client: httpx.Client, path: str, n: int) -> None:
+        for _ in range(n):
+            arms = [[self.rng.gauss(0, 1), self.rng.gauss(0, 1)] for _ in range(3)]
+            given = {"contexts": arms, "event_id": f"e{self.n + 1}"}
+            answer = client.post(f"{path}/decisions", json=given)
+            assert answer.status_code == 201, answer.text
+            self.n += 1
+            x, y = arms[answer.json()["arm"]]
+            now = 0.8 * x - 0.6 * y
+            value = now + 0.5 * self.before + self.rng.gauss(0, 0.1)
+            self.before = now
+            reward = {"value": value, "event_id": f"e{self.n}"}
+            assert client.post(f"{path}/rewards", json=reward).status_code == 200
+
+
+def state(client: httpx.Client, path: str) -> dict[str, Any]:
+    return dict(client.get(path).json())
+
+
+def is_swept(client: httpx.Client, path: str) -> bool:
+    """Of one trajectory, all rows are gone but those of 2 h rounds before the first that counts."""
+    told = state(client, path)
+    return bool(told["n_dropped_rounds"] == told["dropped_to"] - 2 * HORIZON > 0)
+
+
+def test_nothing_is_lost_and_fits_go_on(database_url: str) -> None:
+    is_shared = database_url.startswith("postgres")
+    server, player = Server(database_url, **LIMITS), Player()
+    worker = WorkerProcess(database_url, **LIMITS)
+    server.leaves_sessions = False  # limits are others here: it is replayed below
+    with ExitStack() as running:
+        running.enter_context(server)
+        if is_shared:
+            running.enter_context(worker)
+            beside = Server(database_url, **LIMITS)
+            beside.leaves_sessions = False
+            running.enter_context(beside)
+        with server.client() as client:
+            path = f"/v1/sessions/{client.post('/v1/sessions', json=BODY).json()['id']}"
+            player.play(client, path, 160)
+            client.post(f"{path}/fits")
+        (worker if is_shared else server).kill()  # a fit with kept sums is due, or runs
+        (worker if is_shared else server).start()
+        with server.client() as client:
+            assert not wait_for_fits(client, path.rpartition("/")[2])["fit_due"]
+            player.play(client, path, 100)
+            client.post(f"{path}/fits")
+            until(lambda: state(client, path)["n_dropped_rounds"] > 0)
+        server.kill()
+        server.start()
+        with server.client() as client:
+            until(lambda: is_swept(client, path))
+            given_up = state(client, path)["dropped_to"]
+            late = client.post(f"{path}/rewards", json={"value": 1.0, "round": 2})
+            assert (late.status_code, late.json()["code"]) == (409, "round_dropped")
+            player.play(client, path, 60)
+            assert not wait_for_fits(client, path.rpartition("/")[2])["fit_due"]
+            client.post(f"{path}/fits")
+            assert not wait_for_fits(client, path.rpartition("/")[2])["fit_due"]
+            until(lambda: is_swept(client, path))
+            assert state(client, path)["n_rounds"] == player.n
+            assert state(client, path)["dropped_to"] >= given_up
+            fits = client.get(f"{path}/estimates?limit=1000").json()["items"]
+            told = [(fit["status"], fit["window"]["last"], fit["reason"]) for fit in fits]
+            assert [one for one in told if one[0] == "failed"] == [], told
+            assert fits[-1]["n_rows"] == fits[-1]["window"]["last"] > given_up + KEPT
+    with open_reader(database_url) as reader:
+        [session] = all_sessions(reader)
+        replay = replay_session(reader, session)
+    wrong = [one for one in replay.differences if not one.startswith("estimate ")]
+    assert wrong == []
+    assert replay.n_decisions == session.n_rounds - session.n_dropped_rounds
+    assert replay.n_dropped > 0

@@ -1,0 +1,210 @@
+"""Sessions that take the same, of which some drop old rows, with limits low enough for a test."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import service.fits.past
+import service.retention
+from lhb_engine.agents import summed_fit
+from lhb_engine.design import moment_sums
+from lhb_engine.diagnostics import findings
+from service.commands.drop_rounds import GiveUpRounds, drop_rounds
+from service.fits import history
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import run_fit
+from service.fits.record import Fitted
+from service.problems import Problem
+from service.records import KeptSumsRow, SessionKey, SessionRow
+from service.retention import plan
+from service.storage.ports import Changes, Store
+from service.storage.sql import dropping
+from service.writer.command import SessionCommand
+from service.writer.unit_of_work import UnitOfWork
+from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.service_harness import ServiceHarness
+
+DIM, HORIZON = 3, 6
+WEIGHTS, THETA = np.array([0.2, 0.0, 0.8]), np.array([0.6, -0.64, 0.48])
+ANYTIME = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON, "reward_wait_seconds": 30}
+
+
+@pytest.fixture(name="harness")
+def small_limits(
+    tmp_path: Path,
+    store: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> ServiceHarness:
+    """Sums from 64 rounds on, and slices of a few rows."""
+    for module in (summed_fit, history, service.fits.past, findings, service.retention):
+        monkeypatch.setattr(module, "LATEST", 64)
+    monkeypatch.setattr(moment_sums, "GRAIN", 16)
+    monkeypatch.setattr(service.retention, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(dropping, "PAGE", 7)
+    monkeypatch.setattr(dropping, "MAX_PAGES", 3)
+    monkeypatch.setattr(dropping, "MAX_ROWS", 11)
+    return ServiceHarness(tmp_path, store)
+
+
+@dataclass(frozen=True, slots=True)
+class LoseSums(SessionCommand[None]):
+    key: SessionKey
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        uow.write_rows(Changes(dropped_sums=[self.key]))
+
+
+class Twins:
+    """Sessions that take the same: the first keeps all rows, the others drop some.
+
+    Rewards come late, in another order, some never, some over two rounds.
+    """
+
+    def __init__(self, harness: ServiceHarness, url: str, *retention: dict[str, Any]) -> None:
+        self.harness, self.url = harness, url
+        self.rng = np.random.default_rng(3)
+        self.keys: list[SessionKey] = []
+        for kept in ({}, *retention):
+            harness.create(**ANYTIME, **kept)
+            self.keys.append(harness.key)
+        self.chosen: dict[str, list[Any]] = {}
+        self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
+        self.n = 0
+
+    def _each(self) -> Iterator[None]:
+        for key in self.keys:
+            self.harness.key = key
+            yield
+
+    def session(self, i: int) -> SessionRow:
+        self.harness.key = self.keys[i]
+        return self.harness.session
+
+    def play(self, n_rounds: int, names: tuple[str, ...], sign: float = 1.0) -> None:
+        for _ in range(n_rounds):
+            self.n += 1
+            self.harness.now += 1.0
+            name = str(self.rng.choice(names))
+            contexts = self.rng.uniform(-1, 1, (4, DIM))
+            taken = [self.harness.decide(name, contexts=contexts) for _ in self._each()]
+            assert len({(t.arm, t.scores, t.propensity, t.model_version) for t in taken}) == 1
+            chosen = self.chosen.setdefault(name, [])
+            chosen.append(contexts[taken[0].arm])
+            value = sign * float(
+                WEIGHTS @ np.array([*chosen[-3:], 0 * THETA, 0 * THETA])[:3] @ THETA
+            )
+            value += 0.05 * float(self.rng.standard_normal())
+            round = len(chosen)
+            when = {"round": round}
+            kind = self.rng.random()
+            if kind < 0.1 and round > 1 and not self._is_measured(name, round - 1):
+                when = {"first_round": round - 1, "last_round": round}
+            if kind < 0.95:
+                delay = float(self.rng.exponential(6.0))
+                self.waiting.append((self.n + delay, value, name, when))
+            for due in sorted((w for w in self.waiting if w[0] <= self.n), key=lambda w: w[0]):
+                self.waiting.remove(due)
+                for _ in self._each():
+                    self.harness.reward(due[1], due[2], **due[3])
+            for _ in self._each():
+                self.harness.tick()
+            self.fit()
+
+    def _is_measured(self, name: str, round: int) -> bool:
+        with self.harness.store.reader() as reader:
+            stored = reader.measurements((*self.keys[0], name), round, round)
+        return bool(stored) or any(w[2] == name and round in w[3].values() for w in self.waiting)
+
+    def fit(self) -> None:
+        """All fits that are due; they find the same, and their sums are the same."""
+        while self.session(0).fit_due is not None:
+            found = []
+            for key in self.keys:
+                self.harness.key = key
+                due = self.harness.session.fit_due
+                assert due is not None
+                answer = run_fit(self.url, *key, due, 0.0)
+                assert answer is not None
+                made = json.loads(answer.text)
+                assert "estimate" in made, made
+                made["estimate"].pop("seconds")
+                found.append((made["estimate"], answer.sums))
+                fitted = Fitted.of(answer)
+                finish = FinishFit(key, due, fitted, self.harness.agents, RetryPolicy())
+                assert self.harness.run(finish) != "failed"
+            assert all(one == found[0] for one in found)
+
+    def drop(self, i: int) -> bool:
+        """What the sweeper does."""
+        session = self.session(i)
+        with self.harness.store.reader() as reader:
+            found = plan(reader, session, self.harness.now)
+        if found is None or not self.harness.run(GiveUpRounds(session.key, found)):
+            return False
+        self.harness.run_large(drop_rounds(session.key, found.dropped_to))
+        return True
+
+    def fit_one(self, i: int) -> dict[str, Any]:
+        """The fit that is due of one session alone."""
+        self.harness.key = key = self.keys[i]
+        due = self.harness.session.fit_due
+        assert due is not None
+        answer = run_fit(self.url, *key, due, 0.0)
+        assert answer is not None
+        made: dict[str, Any] = json.loads(answer.text)
+        assert "estimate" in made, made
+        finish = FinishFit(key, due, Fitted.of(answer), self.harness.agents, RetryPolicy())
+        assert self.harness.run(finish) != "failed"
+        return made
+
+    def play_one_side(self, n_rounds: int, names: tuple[str, ...]) -> None:
+        """Only the last session goes on."""
+        keys, self.keys = self.keys, self.keys[-1:]
+        self.chosen, self.waiting = {}, []
+        for name in names:
+            with self.harness.store.reader() as reader:
+                known = reader.trajectory((*self.keys[0], name))
+            self.chosen[name] = [] if known is None else [0 * THETA] * known.n_rounds
+        self.play(n_rounds, names)
+        self.keys = keys
+
+    def kept(self, i: int) -> KeptSumsRow:
+        with self.harness.store.reader() as reader:
+            row = reader.kept_sums(self.keys[i])
+        assert row is not None
+        return row
+
+    def lose_sums(self, i: int) -> None:
+        """What no command does."""
+        self.harness.run(LoseSums(self.keys[i]))
+
+    def last_estimate(self, i: int) -> dict[str, Any]:
+        self.harness.key = self.keys[i]
+        found = [e.estimate for e in self.harness.estimates if e.estimate is not None]
+        said: dict[str, Any] = json.loads(found[-1])
+        return said
+
+    def n_rows(self, i: int) -> dict[str, int]:
+        return {name: len(rows) for name, rows in self.rows(i).items()}
+
+    def rows(self, i: int) -> dict[str, list[Any]]:
+        """Rows of a session by table, without those that both must have."""
+        found: dict[str, list[Any]] = {"decisions": [], "measurements": []}
+        with self.harness.store.reader() as reader:
+            for one in reader.trajectories(self.keys[i]):
+                key = (*self.keys[i], one.key)
+                found["decisions"] += reader.decisions(key, 0, 10**6)
+                found["measurements"] += reader.measurement_log(key)
+        return found
+
+
+def refused(code: str, run: Any, *args: Any, **more: Any) -> Problem:
+    with pytest.raises(Problem) as caught:
+        run(*args, **more)
+    assert caught.value.code == code, caught.value.detail
+    return caught.value

@@ -1,0 +1,221 @@
+"""A session that drops rows moves house, forgets people, and says what it cannot do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import service.fits.past
+import service.retention
+from lhb_engine.agents import summed_fit
+from lhb_engine.design.moments import Moments
+from lhb_engine.diagnostics import findings
+from service.commands.change_session import ChangeSession
+from service.commands.erase_trajectory import erase_trajectory
+from service.fits import history
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import run_fit
+from service.fits.out_of_turn import AskFit
+from service.fits.record import Fitted
+from service.transfer.file_format import export_session
+from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.fits.retention_twins import (  # noqa: F401
+    ANYTIME,
+    DIM,
+    HORIZON,
+    LoseSums,
+    Twins,
+    refused,
+    small_limits,
+)
+from tests.service.service_harness import ServiceHarness
+
+
+@pytest.mark.slow
+def test_a_session_moves_with_its_sums(
+    harness: ServiceHarness, database_url: str, tmp_path: Path
+) -> None:
+    """Export, import, and go on as the session that keeps everything."""
+    day = 1 / 24
+    twins = Twins(harness, database_url, {"keep_days": day})
+    names = ("", "a")
+    twins.play(30, ("gone", *names))
+    twins.play(270, names)
+    assert not twins.drop(1)  # all are of this hour
+    harness.now += 86_400 * day
+    twins.play(160, names)
+    assert twins.drop(1)
+    session = twins.session(1)
+    assert 200 < session.dropped_to <= 300
+    with harness.store.reader() as reader:
+        file = b"".join(export_session(reader, session))
+    moved, is_new = harness.import_file(tmp_path, file)
+    assert is_new
+    for name in ("dropped_to", "swept_to", "n_dropped_rounds", "n_dropped_measurements"):
+        assert getattr(moved, name) == getattr(session, name), name
+    assert (moved.n_rounds, moved.n_measurements) == (session.n_rounds, session.n_measurements)
+    assert (moved.n_complete, moved.n_trajectories) == (session.n_complete, 3)
+    with harness.store.reader() as reader:
+        ours, theirs = reader.kept_sums(session.key), reader.kept_sums(moved.key)
+        assert ours is not None
+        assert theirs is not None
+        assert ours[2:] == theirs[2:]
+        assert list(reader.trajectories(session.key)) == [
+            type(row)(*session.key, *[getattr(row, f) for f in row.__slots__[2:]])
+            for row in reader.trajectories(moved.key)
+        ]
+        again = b"".join(export_session(reader, moved))
+    assert _without_ids(again) == _without_ids(file)
+    twins.keys.append(moved.key)
+    twins.play(80, names)
+    for old, new in (
+        (b'"n_dropped_rounds":', b'"n_dropped_rounds":1'),
+        (b'"settled":"', b'"settled":"A'),
+    ):
+        changed = _resealed(file.replace(old, new, 1))
+        refused("bad_import", harness.import_file, tmp_path, changed)
+    lines = [line for line in file.splitlines(True) if b'"record":"sums"' not in line]
+    refused("bad_import", harness.import_file, tmp_path, _resealed(b"".join(lines)))
+
+
+@pytest.mark.slow
+def test_somebody_is_forgotten_as_far_as_rows_are_left(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    """Fits equal those from all rows but these, within rounding; dropped rows stay in the sums."""
+    twins = Twins(harness, database_url, {"keep_rounds": 100})
+    twins.play(200, ("", "b"))
+    twins.play(120, ("", "ann", "b"))
+    assert twins.drop(1)
+    with harness.store.reader() as reader:
+        assert reader.first_left((*twins.keys[1], "ann")) == 1  # all of it is there
+    for harness.key in twins.keys:
+        harness.reward(0.1, "b", round=harness.decide("b", contexts=np.eye(DIM)).round)
+        assert harness.run(AskFit(harness.key, harness.agents)).due is not None
+    running = run_fit(database_url, *twins.keys[1], twins.session(1).fit_due or 0, 0.0)
+    sizes = [twins.n_rows(1)]
+    for key in twins.keys:
+        harness.run_large(erase_trajectory(key, "ann"))
+    sizes.append(twins.n_rows(1))
+    assert sizes[0]["decisions"] > sizes[1]["decisions"]
+    session = twins.session(1)
+    n_left = session.n_rounds - session.n_erased_rounds - session.n_dropped_rounds
+    assert n_left == sizes[1]["decisions"]
+    assert session.fit_due is not None
+    assert running is not None
+    fitted = Fitted.of(running)  # it has read the rows that are gone
+    assert fitted.sums is not None
+    policy = RetryPolicy(5, 0.0)
+    finish = FinishFit(session.key, session.fit_due, fitted, harness.agents, policy)
+    assert harness.run(finish) == "failed"
+    found = [twins.fit_one(i)["estimate"] for i in (0, 1)]
+    assert found[0]["n_rows"] == found[1]["n_rows"]
+    kept = [twins.kept(i) for i in (0, 1)]
+    assert kept[0].n_settled == kept[1].n_settled
+    for name in ("settled", "seen"):
+        all_rows, less = (Moments.from_bytes(getattr(row, name)) for row in kept)
+        size = float(np.abs(all_rows.sums).max())
+        np.testing.assert_allclose(less.sums, all_rows.sums, rtol=0, atol=1e-11 * size)
+        assert (less.n_rows, less.n_pairs) == (all_rows.n_rows, all_rows.n_pairs)
+    # dropped rounds of somebody cannot be told from the others' any more
+    n_rows = found[1]["n_rows"]
+    with harness.store.reader() as reader:
+        left = reader.first_left((*session.key, "b"))
+        gone = sum(
+            1 for m in reader.measurement_log((*twins.keys[0], "b")) if m.last_round < (left or 0)
+        )
+    assert gone > 10
+    harness.key = twins.keys[1]
+    harness.run_large(erase_trajectory(twins.keys[1], "b"))
+    for _ in range(3):
+        harness.reward(0.1, round=harness.decide(contexts=np.eye(DIM)).round)
+    harness.run(AskFit(harness.key, harness.agents))
+    found_then = twins.fit_one(1)["estimate"]
+    assert found_then["n_rows"] >= gone
+    assert found_then["n_rows"] < n_rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_after_a_change_of_the_world(
+    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums begin anew from rows that are there; dropping goes on."""
+    for module in (summed_fit, history, service.fits.past, findings, service.retention):
+        monkeypatch.setattr(module, "LATEST", 300)
+    twins = Twins(harness, database_url, {"keep_rounds": 300})
+    twins.play(700, ("",))
+    assert twins.drop(1)
+    twins.play(500, ("",), sign=-1.0)
+    twins.drop(1)
+    twins.play(400, ("",), sign=-1.0)
+    assert twins.kept(1).first_round > 600
+    assert twins.drop(1)
+    twins.play(150, ("",), sign=-1.0)
+
+
+@pytest.mark.slow
+def test_what_needs_dropped_rows_fails_for_good(harness: ServiceHarness, database_url: str) -> None:
+    twins = Twins(harness, database_url, {"keep_rounds": 100})
+    twins.play(300, ("",))
+    assert twins.drop(1)
+    session = twins.session(1)
+    refused("bad_option", harness.run, ChangeSession(session.key, {"options": {"memory": 50}}))
+    harness.run(ChangeSession(session.key, {"keep_rounds": None}))  # no more are dropped
+    assert not twins.drop(1)
+    told = refused(
+        "bad_option", harness.run, ChangeSession(session.key, {"options": {"memory": 50}})
+    )
+    assert "memory" in told.detail
+    with harness.store.reader() as reader:
+        sums = reader.kept_sums(session.key)
+    assert sums is not None
+    twins.lose_sums(1)
+    harness.run(AskFit(harness.key, harness.agents))
+    answer = run_fit(database_url, *session.key, harness.session.fit_due or 0, 0.0)
+    assert answer is not None
+    made = json.loads(answer.text)
+    assert made["is_final"]
+    assert "are dropped" in made["reason"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"algorithm": "ad_lasso"}, "ad_lasso"),
+        ({"options": {"memory": 500}}, "memory"),
+        ({"reward_mode": "sum"}, "sum"),
+        ({"default_reward": 0.0}, "default_reward"),
+        ({"horizon": 1000}, "unknowns"),
+        ({"mode": "shadow"}, "lift"),
+    ],
+)
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_only_where_fits_go_on_from_sums(
+    harness: ServiceHarness, body: dict[str, Any], why: str
+) -> None:
+    for field in ("keep_rounds", "keep_days"):
+        told = refused("bad_option", harness.create, **{**ANYTIME, field: 40_000, **body})
+        assert told.field == field
+        assert why in told.detail
+
+
+def _without_ids(file: bytes) -> list[dict[str, Any]]:
+    """The records of a file, less what an import makes anew."""
+    records = [json.loads(line) for line in file.splitlines()][:-1]
+    for name in ("id", "schedule", "request"):
+        records[0]["session"].pop(name, None)
+    for record in records:
+        if record["record"] == "measurement":
+            del record["number"]  # gaps in these are closed
+    return [r for r in records if r["record"] != "agent"]
+
+
+def _resealed(file: bytes) -> bytes:
+    """A changed file with an end that fits."""
+    from service.transfer.file_format import written
+
+    lines = [json.loads(line) for line in file.splitlines()]
+    return b"".join(written(r for r in lines if r["record"] != "end"))

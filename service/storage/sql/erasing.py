@@ -28,16 +28,19 @@ Execute = Callable[..., Any]  # runs a named statement with values
 def statements() -> dict[str, str]:
     """Return, for each table, a statement that finds the next rows and one that deletes them.
 
-    A range of keys is read from the primary key's index. It begins after the last range, so that
-    PostgreSQL does not read the entries of deleted rows again, which stay until a vacuum.
+    Both read from the primary key's index, from the last range on, so that PostgreSQL does not read
+    the entries of deleted rows again, which stay until a vacuum. Both end at a number of rows: at
+    an upper bound of several columns PostgreSQL goes on to the end of the trajectory.
     """
     found = {}
     for table, (columns, size) in TABLES.items():
         key, n = ", ".join(columns), len(columns)
-        after, until = (", ".join(f"${i + j}" for j in range(n)) for i in (3, 3 + n))
-        where = f"from {table} where tenant = $1 and session_id = $2 and ({key}) > ({after})"
-        found[f"next_{table}"] = f"select {key}, {size} {where} order by {key} limit ${3 + n}"
-        found[f"erase_{table}"] = f"delete {where} and ({key}) <= ({until})"
+        after = ", ".join(f"${3 + j}" for j in range(n))
+        rows = f"from {table} where tenant = $1 and session_id = $2 and ({key}) > ({after})"
+        rows += f" order by {key} limit ${3 + n}"
+        whole = f"tenant, session_id, {key}"
+        found[f"next_{table}"] = f"select {key}, {size} {rows}"
+        found[f"erase_{table}"] = f"delete from {table} where ({whole}) in (select {whole} {rows})"
     return found
 
 
@@ -51,14 +54,14 @@ def erase_some(
     owner, n, n_bytes = (hidden.tenant, hidden.session_id), 0, 0
     for table in tables[tables.index(cursor[0]) if cursor else 0 :]:
         after = cursor[1] if cursor and cursor[0] == table else _before(hidden, table)
-        last = after
+        last, n_before = after, n
         for *key, size in read(f"next_{table}", *owner, *after, MAX_ROWS - n):
             is_outside = hidden.trajectory is not None and key[0] != hidden.trajectory
             if is_outside or n_bytes > MAX_BYTES:
                 break
             last, n, n_bytes = tuple(key), n + 1, n_bytes + size
         if last != after:
-            execute(f"erase_{table}", *owner, *after, *last)
+            execute(f"erase_{table}", *owner, *after, n - n_before)
         if n == MAX_ROWS or n_bytes > MAX_BYTES:
             return table, last
     if hidden.trajectory is not None and not hidden.after_round:

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.anyio
 async def test_a_session_learns_what_was_chosen_before(serve: Serve) -> None:
     rng = np.random.default_rng(0)
     theta, weights = np.array([0.6, 0.8]), np.array([0.3, 0.0, 0.0, 0.0, 0.7])
-    contexts = rng.uniform(2, 4, (125, 2))
-    paid = np.convolve(contexts @ theta, weights)[5:125] + rng.normal(0, 0.1, 120)
+    contexts = rng.uniform(2, 4, (205, 2))
+    paid = np.convolve(contexts @ theta, weights)[5:205] + rng.normal(0, 0.1, 200)
     async with serve() as client:
         shape = {"algorithm": "anytime", "dim": 2, "horizon": 6}
         session = await client.create(**shape, options={"zero_start": False})
@@ -23,7 +23,7 @@ async def test_a_session_learns_what_was_chosen_before(serve: Serve) -> None:
 
         async def learned() -> dict | None:
             found = await client.read(f"/v1/sessions/{session}/estimate")
-            return found if found.get("theta") else None
+            return found if found.get("n_rows", 0) > 100 and found.get("theta") else None
 
         found = await until(learned)
         assert np.array(found["theta"]) @ theta > 0.999

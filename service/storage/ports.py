@@ -31,7 +31,8 @@ from service.storage.reader import Reader
 from service.trial_records import LiftSumsRow, LiftUnitRow
 
 EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
-DropCursor = tuple[str, int]  # a trajectory, and the last of its rounds that is done
+# a trajectory, the last of its rounds that is done, and a round before which no measurement is left
+DropCursor = tuple[str, int, int]
 
 
 @dataclass(slots=True)

@@ -8,10 +8,10 @@ from service.storage.ports import DropCursor, Dropped
 from service.storage.reader import FOR_EVER
 
 PAGE, MAX_PAGES = 64, 16  # rows that are looked at together; such pages of one call
+MAX_RANGES = 32  # trajectories of one call: each takes four statements
 MAX_ROWS, MAX_BYTES = 256, 2**18  # deleted by one call: a commit of a few milliseconds
 Read = Callable[..., list[Any]]  # runs a named statement with values, and returns its rows
 Execute = Callable[..., Any]  # runs a named statement with values, and returns its cursor
-Place = tuple[str, int]  # a trajectory and a round
 
 
 def drop_some(
@@ -23,39 +23,41 @@ def drop_some(
     cursor: DropCursor | None,
 ) -> Dropped:
     """Delete the next rows of rounds up to position `dropped_to`; see `Transaction.drop`."""
-    ranges: list[tuple[Place, Place]] = []
+    ranges: dict[str, list[int]] = {}  # the first and the last round to go, by trajectory
     n = size = 0
-    place, following = cursor or ("", 0), cursor
+    place, following = (cursor or ("", 0))[:2], cursor
     for _ in range(MAX_PAGES):
-        rows = read("next_dropped", *key, place[0], place[1], n_kept, PAGE)
-        is_open, kept_of = False, None
+        rows = read("next_dropped", *key, *place, n_kept, PAGE)
+        kept_of, is_full = None, False
         for name, round, needed_to, n_bytes in rows:
+            is_full = n == MAX_ROWS or size > MAX_BYTES
+            is_full = is_full or (len(ranges) == MAX_RANGES and name not in ranges)
+            if is_full:
+                break
             place = name, round
             if name == kept_of:
                 continue
             if needed_to > dropped_to:
-                is_open, kept_of = False, name
+                kept_of = name
                 continue
-            if is_open:
-                ranges[-1] = ranges[-1][0], place
-            else:
-                ranges.append((place, place))
-                is_open = True
+            ranges.setdefault(name, [round, round])[1] = round
             n, size = n + 1, size + n_bytes
-            if n == MAX_ROWS or size > MAX_BYTES:
-                break
-        if len(rows) < PAGE and place == (rows[-1][:2] if rows else place):
+        if len(rows) < PAGE and not is_full:
             following = None
             break
         if place[0] == kept_of:
-            place = kept_of, FOR_EVER  # later rounds of this trajectory are needed, too
-        following = place
-        if n == MAX_ROWS or size > MAX_BYTES:
+            place = place[0], FOR_EVER  # later rounds of this trajectory are needed, too
+        following = *place, 0
+        if is_full:
             break
     n_measurements = n_complete = 0
-    for first, last in ranges:
-        n_complete += int(read("dropped_complete", *key, *first, *last)[0][0])
-        n_measurements += execute("drop_measurements", *key, first[0], *last).rowcount
-        n_measurements += execute("drop_voids", *key, *first, *last).rowcount
-        execute("drop_decisions", *key, *first, *last)
+    for name, (first, last) in ranges.items():
+        low = cursor[2] if cursor and cursor[0] == name else 0
+        n_complete += int(read("dropped_complete", *key, name, low, first, last)[0][0])
+        n_measurements += execute("drop_measurements", *key, name, low, last).rowcount
+        n_measurements += execute("drop_voids", *key, name, first, last).rowcount
+        execute("drop_decisions", *key, name, first, last)
+        if following is not None and following[:2] == (name, last):
+            low = read("goes_on", *key, name, low, last)[0][0]
+            following = name, last, last + 1 if low is None else low
     return Dropped(following, n, n_measurements, n_complete)

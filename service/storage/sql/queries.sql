@@ -305,31 +305,30 @@ where d.tenant = $1 and d.session_id = $2 and (d.trajectory, d.round) > ($3, $4)
 order by d.trajectory, d.round, d.number limit $6
 
 -- name: dropped_complete
--- of rounds from $4 of trajectory $3 to $6 of trajectory $5: how many a measurement covers
-select coalesce(sum(
-    case when m.trajectory = $5 then {least}(m.last_round, $6) else m.last_round end
-    - case when m.trajectory = $3 then {greatest}(m.first_round, $4) else m.first_round end + 1), 0)
-from measurements m
-where m.tenant = $1 and m.session_id = $2 and m.replaces is null
-    and (m.trajectory, m.first_round) >= ($3, 0) and (m.trajectory, m.first_round) <= ($5, $6)
-    and (m.trajectory > $3 or m.last_round >= $4)
+-- how many of the rounds $5..$6 a measurement covers; none is left that begins before round $4. The
+-- bounds are those of one column: at a bound of several, PostgreSQL goes on to the trajectory's end
+select coalesce(sum({least}(last_round, $6) - {greatest}(first_round, $5) + 1), 0)
+from measurements
+where tenant = $1 and session_id = $2 and trajectory = $3 and first_round between $4 and $6
+    and replaces is null and last_round >= $5
 
 -- name: drop_measurements
--- from trajectory $3 to round $5 of trajectory $4; one that goes on in later rounds stays
+-- one that goes on in later rounds stays
 delete from measurements
-where tenant = $1 and session_id = $2
-    and (trajectory, first_round) >= ($3, 0) and (trajectory, first_round) <= ($4, $5)
-    and (trajectory < $4 or last_round <= $5)
+where tenant = $1 and session_id = $2 and trajectory = $3 and first_round between $4 and $5
+    and last_round <= $5
+
+-- name: goes_on
+select min(first_round) from measurements
+where tenant = $1 and session_id = $2 and trajectory = $3 and first_round between $4 and $5
 
 -- name: drop_voids
 delete from voids
-where tenant = $1 and session_id = $2
-    and (trajectory, round) >= ($3, $4) and (trajectory, round) <= ($5, $6)
+where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
 
 -- name: drop_decisions
 delete from decisions
-where tenant = $1 and session_id = $2
-    and (trajectory, round) >= ($3, $4) and (trajectory, round) <= ($5, $6)
+where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
 
 -- name: drop_sums
 delete from kept_sums where tenant = $1 and session_id = $2

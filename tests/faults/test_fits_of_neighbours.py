@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from service.storage.database_url import is_sqlite
 from tests.faults.server_process import Server, WorkerProcess
@@ -59,6 +60,7 @@ def played(client: httpx.Client, n: int) -> None:
     assert len(items) >= 4
 
 
+@pytest.mark.slow
 def test_long_fits_keep_no_blocking_session_waiting(database_url: str, tmp_path: Path) -> None:
     """Three sessions' fits never end, and there is one process."""
     gate = tmp_path / "gate"

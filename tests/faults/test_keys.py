@@ -23,6 +23,7 @@ class OpenServer(Server):
     code = EVERYWHERE
 
 
+@pytest.mark.slow
 def test_beyond_loopback_needs_a_key_that_is_in_use(tmp_path: Path) -> None:
     database = tmp_path / "lhb.db"
     refused = lhb(database, "serve", "--host", "0.0.0.0", "--port", "0")
@@ -74,6 +75,7 @@ def test_beside_a_server_keys_are_listed_and_not_changed(tmp_path: Path) -> None
     assert b"no such key" not in lhb(database, "keys", "revoke", row["id"]).stderr
 
 
+@pytest.mark.slow
 def test_a_leaked_key_is_replaced_and_revoked_while_its_server_runs(tmp_path: Path) -> None:
     """All of it by the command line through the server, which is not restarted."""
     database = tmp_path / "lhb.db"

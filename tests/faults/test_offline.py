@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.faults.server_process import Server
 from tests.faults.test_kill import wait_for_fits
 
@@ -26,6 +28,7 @@ def lhb(
     )
 
 
+@pytest.mark.slow
 def test_beside_a_server_reading_works_and_writing_says_what_to_do(tmp_path: Path) -> None:
     database = tmp_path / "lhb.db"
     with Server(database) as server, server.client() as client:

@@ -127,6 +127,7 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_worker_without_processes_gives_its_fits_back(postgres_url: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()

@@ -269,6 +269,7 @@ def test_on_sqlite() -> None:
     run(Machine, 40)
 
 
+@pytest.mark.slow
 def test_on_postgres(postgres_url: str) -> None:
     class OnPostgres(Machine):
         url = postgres_url

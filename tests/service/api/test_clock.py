@@ -36,6 +36,7 @@ async def fitted(client: Client, session: str) -> Any:
     raise AssertionError("no fit came")
 
 
+@pytest.mark.slow
 async def test_totals_over_all_trajectories_are_learned_from(serve: Serve) -> None:
     """Three users' decisions, hourly totals of all; late ones; replay, export and import."""
     rng = np.random.default_rng(4)

@@ -30,6 +30,7 @@ async def idle(client: Client, session: str) -> bool:
     return not (await client.read(f"/v1/sessions/{session}"))["fit_due"]
 
 
+@pytest.mark.slow
 async def test_a_direction_found_in_noise_is_history_once_it_has_lapsed(serve: Serve) -> None:
     rng = np.random.default_rng(4)
     seen: dict[str, Any] = {}
@@ -63,6 +64,7 @@ async def test_a_direction_found_in_noise_is_history_once_it_has_lapsed(serve: S
     assert (credit["earned"], credit["to_come"]) == (None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["uniform", "ad_lasso", "lin_ucb", "anytime"])
 async def test_before_the_first_direction_rank_and_decide_agree(
     serve: Serve, algorithm: str

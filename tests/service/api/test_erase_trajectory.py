@@ -51,6 +51,7 @@ def replayed(client: Client, session: str) -> Any:
         return replay_session(reader, found)
 
 
+@pytest.mark.slow
 async def test_nothing_of_a_person_is_left(serve: Serve) -> None:
     async with serve() as client:
         session = await lived(client)

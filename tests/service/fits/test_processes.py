@@ -70,6 +70,7 @@ async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> Non
         assert "died" in item["reason"]
 
 
+@pytest.mark.slow
 async def test_a_process_frozen_while_idle_is_replaced(serve: Serve) -> None:
     async with serve(fit_start_seconds=8.0) as client:
         gate = close_gate(client, gated_fit)

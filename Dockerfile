@@ -1,10 +1,12 @@
 # One image for all: by default the embedded server, its data on the volume /data; with an
 # LHB_DATABASE_URL of PostgreSQL also `lhb migrate`, `lhb serve` and `lhb worker`.
-FROM python:3.11-slim-bookworm AS build
+# Another Python 3.11 on Debian with --build-arg BASE=...; `make image-check` builds on Debian's own.
+ARG BASE=python:3.11-slim-bookworm
+FROM ${BASE} AS build
 WORKDIR /src
 COPY deploy/requirements.txt deploy/requirements.txt
 # by digest (`make pins`); what comes from a registry with another one is refused
-RUN python -m venv /opt/lhb \
+RUN python3 -m venv /opt/lhb \
  && /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check --only-binary :all: --require-hashes -r deploy/requirements.txt
 COPY pyproject.toml setup.py lhb.py README.md LICENSE ./
 COPY lhb_engine lhb_engine
@@ -14,9 +16,13 @@ RUN /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check --no-ind
  && /opt/lhb/bin/pip uninstall --yes --quiet pip setuptools \
  && find /opt/lhb -depth -type d -name tests -exec rm -rf {} +
 
-FROM python:3.11-slim-bookworm
-RUN groupadd --system --gid 10001 lhb \
- && useradd --system --uid 10001 --gid 10001 --home-dir /data --create-home lhb
+FROM ${BASE}
+LABEL org.opencontainers.image.title="long-horizon-bandits" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN groupadd --gid 10001 lhb \
+ && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin lhb \
+ && install --directory --owner lhb --group lhb --mode 700 /data
 COPY --from=build /opt/lhb /opt/lhb
 ENV PATH=/opt/lhb/bin:$PATH \
     PYTHONUNBUFFERED=1 \

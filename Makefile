@@ -3,8 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
+# or each of the servers and processes that tests start compiles all that it imports, once more
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all serve docs lint clean bench-peers pins sbom audit
+.PHONY: demo test test-all serve docs lint answers clean bench-peers pins sbom audit image-check
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -26,12 +28,16 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# the client's types of answers, after a type in service/api has changed
+answers: .venv/installed
+	$(BIN)/python -m tests.contracts.client_answers
+
 # three processes on two cores: much of a test's time is waiting for servers that it started
 WORKERS ?= 3
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=25
 
 test: lint
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not image"
 
 # the tests of `test`, then those that take long
 test-all: test
@@ -65,7 +71,15 @@ sbom: .venv-tools/installed
 
 # asks PyPI whether a pinned version has a known vulnerability; fails also if PyPI does not say
 audit: .venv-tools/installed
-	$(TOOLS)/pip-audit --strict --disable-pip --require-hashes -r deploy/requirements.txt
+	$(TOOLS)/pip-audit --strict --disable-pip --require-hashes -r deploy/requirements.txt || { \
+		echo 'A table above names vulnerabilities. An ERROR above means that PyPI said nothing of that package:' \
+			'then none of them counts as checked.'; exit 1; }
+
+# builds the Dockerfile without a daemon, on Debian's own Python, and runs it: as root, with Debian's
+# buildah and debootstrap; some minutes
+image-check: .venv/installed
+	sh tests/image/build.sh out/image
+	LHB_IMAGE=out/image $(BIN)/pytest -m image
 
 clean:
 	rm -rf .venv .venv-tools build out *.egg-info

@@ -194,20 +194,23 @@ class History:
     dim : int
         Number of features in a context.
     trajectories : mapping from str to Trajectory
-        By trajectory key.
+        By trajectory key. Parts of one trajectory differ after a zero byte.
     window : FitWindow or None
         The window that `over` has cut.
     groups : tuple of int
         Numbers of columns of the groups of covariates: those of a group matter together or not at
         all.
-    levels : bool
-        Whether each trajectory has a level of its own.
+    levels : int
+        For how many rounds a trajectory keeps a level of its own; 0: it has none.
     measured_before : int or None
         How many of the session's measurements the installed estimate's fit could use, in order of
         arrival; None where arrivals are not known.
     unsettled : int or None
         Number of the first measurement of the session, in order of arrival, that is no row of this
-        history and may be one of a later fit; None where arrivals are not known.
+        history and may be one of a later fit; None where arrivals are not known. Where rounds are
+        slots, that is also a row whose contexts may change.
+    settled_round : int or None
+        Last round whose context is sure to stay, where later ones may change; None: all do.
     """
 
     dim: int
@@ -216,7 +219,8 @@ class History:
     groups: tuple[int, ...] = ()
     measured_before: int | None = None
     unsettled: int | None = None
-    levels: bool = False
+    settled_round: int | None = None
+    levels: int = 0
 
     def since(self, round: int) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.
@@ -225,11 +229,11 @@ class History:
         """
         assert self.window is not None
         parts: dict[str, Trajectory] = {}
-        for part in self.trajectories.values():
+        for key, part in self.trajectories.items():
             new = part.measurements.between(part.first_round, part.last_round)
             new = new.chosen(part.numbering[new.first - part.first_round] >= round)
             for first, last in new.needed_rounds(self.window.n_lags) if len(new) else []:
-                parts[str(len(parts))] = part.rounds(first, last, new.between(first, last))
+                parts[f"{key}\0{first}"] = part.rounds(first, last, new.between(first, last))
         return replace(self, trajectories=parts)
 
     def over(self, window: FitWindow) -> "History":

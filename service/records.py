@@ -253,7 +253,7 @@ class KeptSumsRow(NamedTuple):
     first_round: int
     last_round: int
     n_settled: int
-    settled: bytes  # like `seen`, what `Moments.to_bytes` makes
+    settled: bytes  # like `seen`, what `SquareSums.to_bytes` makes
     seen: bytes | None
     measured: int  # position of the last measurement that the fit which added them could use
 

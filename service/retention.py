@@ -61,7 +61,9 @@ def refuse_retention(session: SessionRow, agent: Agent) -> None:
     elif agent.options.memory is not None:
         why = "with the option memory, fits are from rows"
     elif not agent.keeps_sums:
-        why = f"with levels, or at {session.dim} * {session.horizon} unknowns, fits are from rows"
+        why = f"at {session.dim} * {session.horizon} unknowns, fits are from rows"
+    elif agent.stretch:
+        why = "with levels, fits add new rows to older ones of the same trajectory"
     elif session.reward_mode == "sum":
         why = 'with reward_mode "sum", fits are from rows'
     elif session.default_reward is not None:

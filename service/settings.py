@@ -61,7 +61,7 @@ class Settings(BaseSettings):
         default=3600.0,
         gt=0,
         description="maximum duration of a fit; a fit also ends after 20 times the CPU time "
-        "expected from its size, but not before a minute",
+        "expected from its size, but not before a minute of it",
     )
     fit_memory_mb: int = Field(
         default=1024,

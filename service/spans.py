@@ -96,12 +96,12 @@ class Tracing:
         self._traceparent = TraceContextTextMapPropagator()
         self._submitted: deque[tuple[int, SpanContext | None]] = deque()
 
-    def begin(self, scope: Scope) -> RequestSpan | None:
+    def begin(self, scope: Scope, headers: Mapping[bytes, bytes]) -> RequestSpan | None:
         """Begin the span of a request, in the trace that its traceparent names; set its ids.
 
         None if the sampler leaves it out; its log line then has the caller's traceparent alone.
         """
-        given, parent = trace_of(scope), NOBODY
+        given, parent = trace_of(headers), NOBODY
         if given:
             parent = self._traceparent.extract(given, NOBODY)
         elif self._ids.draw() & LOW_BITS >= self._bound:

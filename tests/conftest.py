@@ -23,6 +23,10 @@ def pytest_configure() -> None:
     one_thread()
     # no refusal by waits, which depend on the machine's speed; tests of overload set their own
     os.environ.setdefault("LHB_MAX_WAIT_SECONDS", "0")
+    # fits that others wait for: in idle time they starve for seconds beside the other tests, and
+    # begin anew in a new process; tests of priority set their own
+    os.environ.setdefault("LHB_FIT_IDLE_SECONDS", "0")
+    os.environ.setdefault("LHB_FIT_NICENESS", "0")
 
 
 @pytest.hookimpl(wrapper=True)

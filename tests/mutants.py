@@ -195,7 +195,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="of tests a mutant")
     cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     run = MutantRun(parser.parse_args(sys.argv[1:cut]))
-    flags = ["-n0", "-q", "-s", "--timeout=0", "-p", "no:cacheprovider", "-m", "not slow"]
+    flags = [
+        "-n0",
+        "-q",
+        "-s",
+        "--timeout=0",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not slow and not image",
+    ]
     sys.exit(pytest.main([*flags, *sys.argv[cut + 1 :]], plugins=[run]))
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,16 @@ def test_the_image_owns_its_program_and_the_user_owns_only_the_data() -> None:
     assert not any(word in rest for _, rest in stage for word in ("chown", "chmod", "setcap"))
     names = [name for name, _ in stage]
     assert max(n for n, name in enumerate(names) if name in ("RUN", "COPY")) < names.index("USER")
+
+
+def test_the_image_says_its_version() -> None:
+    """Also that its base may be another: both stages begin with the argument."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    labels = " ".join(rest for name, rest in image_stage() if name == "LABEL")
+    assert f'image.version="{project["version"]}"' in labels
+    assert f'image.licenses="{project["license"]}"' in labels
+    text = (ROOT / "Dockerfile").read_text()
+    assert re.findall(r"^FROM (\S+)", text, re.M) == ["${BASE}"] * 2
 
 
 def user_of(service: dict[str, Any]) -> str:

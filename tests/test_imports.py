@@ -19,6 +19,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     # adapters know the records, the problems and their cache, never a use case
     "service.storage": (
         *("service.storage", "service.records", "service.trial_records", "service.due_fits"),
+        "service.slot_records",
         *("service.problems", "service.byte_bounded", "lhb_engine"),
     ),
     "lhb": ("clients", "lhb_engine"),
@@ -100,8 +101,8 @@ def test_the_rules_catch_a_wrong_arrow(tmp_path: Path) -> None:
 
 
 def test_files_stay_short() -> None:
-    long = {name: n for name, path in modules() if (n := path.read_text().count("\n")) > 300}
-    assert not long
+    long = {name for name, path in modules() if path.read_text().count("\n") > 300}
+    assert long == {"clients.sdk.answers"}  # which `make answers` writes
 
 
 def test_a_server_loads_nothing_that_only_fits_or_migrations_need() -> None:

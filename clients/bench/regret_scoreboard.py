@@ -30,6 +30,7 @@ from lhb_engine.simulation.harder_environments import (
     FixedArms,
     HeavyTails,
     Kind,
+    LastingNoise,
     LevelAndSeason,
     LineOfOne,
     OneHot,
@@ -45,7 +46,7 @@ from lhb_engine.simulation.harder_environments import (
 )
 from lhb_engine.simulation.play import simulate
 from lhb_engine.simulation.play_users import simulate_users
-from lhb_engine.simulation.running_environments import ContextsAbove, Running
+from lhb_engine.simulation.running_environments import ContextsAbove, Running, RunningAboutZero
 from lhb_engine.simulation.told_environments import WeatherOfThree
 from lhb_engine.simulation.users import UserEnvironment, Visits
 
@@ -135,6 +136,8 @@ LIFE = (
     World("past of mean 3", horizon=48, environment=Running, options=FREE),
     World("past of mean 3, not told", horizon=48, environment=Running),
     World("plain, past free", horizon=48, options=FREE),
+    World("past of mean 0", horizon=48, environment=RunningAboutZero, options=FREE),
+    World("past of mean 0, not told", horizon=48, environment=RunningAboutZero),
 )
 DAY: dict[str, Any] = {"seasonality": [{"period": 24}]}
 WEATHER: dict[str, Any] = {"covariates": ["weather"]}
@@ -147,9 +150,12 @@ TOLD = (
     World("plain, all told", horizon=48, options=ALL),
     World("season of 1", horizon=48, environment=SeasonOfOne, options=DAY),
     World("season of 3", horizon=48, environment=SeasonOfThree, options=DAY),
+    World("season of 1, not told", horizon=48, environment=SeasonOfOne),
     World("season of 3, not told", horizon=48, environment=SeasonOfThree),
     World("trend", horizon=48, environment=LineOfOne, options={"trend": True}),
     World("level 5, season of 1", horizon=48, environment=LevelAndSeason, options=DAY),
+    World("AR(1) 0.95", horizon=48, environment=LastingNoise),
+    World("random walk", horizon=48, environment=RandomWalk),
     World("covariate of 3", horizon=48, environment=WeatherOfThree, options=WEATHER),
     World("covariate of 3, not told", horizon=48, environment=WeatherOfThree),
 )

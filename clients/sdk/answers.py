@@ -1,18 +1,159 @@
-"""What the service answers, as types of dictionaries; /openapi.json describes them."""
+"""What the service answers, as types of dictionaries. `make answers` writes this file.
+
+The source is `service/api/*_types.py`; /openapi.json describes the same.
+"""
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from .fit_answers import ClockAnswer, Deciding
-from .problem_codes import ProblemCode
-
+FindingCode = Literal[
+    "season",
+    "trend",
+    "errors_correlated",
+    "features_alike",
+    "known_before",
+    "horizon_short",
+    "lags_change",
+]
+Deciding = Literal["in_use", "lapsed", "exploring", "none"]
+Asked = Literal["begun", "due", "nothing_new"]
+ProblemCode = Literal[
+    "malformed_http",
+    "malformed_json",
+    "duplicate_key",
+    "http_error",
+    "unauthorized",
+    "forbidden",
+    "unknown_route",
+    "unknown_session",
+    "unknown_event",
+    "unknown_reward",
+    "unknown_key",
+    "method_not_allowed",
+    "header_timeout",
+    "body_timeout",
+    "archived",
+    "session_conflict",
+    "in_use",
+    "key_not_in_use",
+    "limit_reached",
+    "event_conflict",
+    "reward_conflict",
+    "no_corrections",
+    "round_dropped",
+    "fits_by_epochs",
+    "duplicate_arm_ids",
+    "foreign_host",
+    "foreign_origin",
+    "unsupported_media_type",
+    "body_too_large",
+    "invalid",
+    "missing",
+    "unknown_field",
+    "unknown_parameter",
+    "ambiguous",
+    "out_of_range",
+    "not_finite",
+    "wrong_shape",
+    "ragged",
+    "no_column",
+    "no_arms",
+    "unknown_algorithm",
+    "oracle_refused",
+    "bad_option",
+    "unknown_round",
+    "trajectory_needed",
+    "fit_too_large",
+    "future_round",
+    "last_before_first",
+    "interval_open",
+    "span_in_sum_mode",
+    "at_in_single_mode",
+    "bad_import",
+    "too_many_requests",
+    "headers_too_large",
+    "internal",
+    "fit_pending",
+    "history_pending",
+    "overloaded",
+    "erasure_pending",
+    "too_many_connections",
+    "too_many_exports",
+    "too_many_streams",
+    "storage_busy",
+    "storage_full",
+    "storage_readonly",
+    "storage_failing",
+    "storage_not_durable",
+    "outcome_unknown",
+    "storage_unreachable",
+]
 PlayedBy = Literal["agent", "control", "caller", "guard"]
+Policy = Literal["default_arm", "uniform"]
+Totals = Literal["all", "trajectory"]
+Guard = Literal["off", "armed", "tripped"]
+Mode = Literal["live", "shadow"]
+
+
+class IntervalsAnswer(TypedDict):
+    """95% intervals, each a lower and an upper bound.
+
+    Those of `lag_weights` belong to `lags`; null where a weight is not clear of 0.
+    """
+
+    theta: list[tuple[float, float]]
+    lags: list[int]
+    lag_weights: list[tuple[float, float] | None]
+    effects: NotRequired[list[tuple[float, float]] | None]
+
+
+class EffectsAnswer(TypedDict):
+    """What covariates, seasons and a trend do.
+
+    `values` is the change of the reward by one unit of each column; `included` the probability
+    that each group of columns has an effect; `share` its share of the rewards' variance; `groups`
+    the groups' names.
+    """
+
+    values: list[float]
+    included: list[float]
+    share: list[float]
+    groups: list[str]
+
+
+class LevelsAnswer(TypedDict):
+    """How far trajectories' levels of their own differ, in units of reward.
+
+    `spread` is their standard deviation, `interval` its 95% interval.
+    """
+
+    spread: float
+    interval: tuple[float, float]
+
+
+class FindingAnswer(TypedDict):
+    """A check of the model that failed on the latest rows: what was seen, and what to do."""
+
+    code: FindingCode
+    message: str
+    period: float | None
+    features: list[int]
+    lags: list[int]
+
+
+class ProblemAnswer(TypedDict):
+    """RFC 9457 problem details."""
+
+    type: str
+    title: str
+    status: int
+    code: ProblemCode
+    detail: str
+    field: str | None
+    errors: NotRequired[list[dict[str, str]] | None]
 
 
 class DecisionAnswer(TypedDict):
-    """One decision; in a session with a holdout or in shadow mode, with who chose `arm`.
-
-    `agent_arm` is what the agent chose there.
-    """
+    """One decision; with a holdout or a shadow, also who chose `arm`, and the agent's choice."""
 
     event_id: str
     round: int
@@ -35,18 +176,6 @@ class AcceptedAnswer(TypedDict):
     repeated: int
 
 
-class ProblemAnswer(TypedDict):
-    """RFC 9457 problem details."""
-
-    type: str
-    title: str
-    status: int
-    code: ProblemCode
-    detail: str
-    field: str | None
-    errors: NotRequired[list[dict[str, str]] | None]
-
-
 class ItemAnswer(TypedDict):
     """One item of a batch: its status, and the answer that its own route would give."""
 
@@ -54,56 +183,6 @@ class ItemAnswer(TypedDict):
     decision: NotRequired[DecisionAnswer]
     reward: NotRequired[AcceptedAnswer]
     problem: NotRequired[ProblemAnswer]
-
-
-class ControlAnswer(TypedDict):
-    """The session whose agent control plays, by its id."""
-
-    session: str
-
-
-class HoldoutAnswer(TypedDict):
-    """The share of trajectories in control, and what is played there."""
-
-    share: float
-    policy: Literal["default_arm", "uniform"] | ControlAnswer
-    planned_rounds: int
-
-
-class SessionAnswer(TypedDict):
-    """A session."""
-
-    id: str
-    name: str | None
-    algorithm: str
-    dim: int
-    horizon: int
-    seed: int
-    options: dict[str, Any]
-    reward_mode: Literal["single", "sum"]
-    reward_wait_seconds: float
-    default_reward: float | None
-    refit: Literal["background", "blocking"]
-    features: list[str] | None
-    categories: Literal["one_hot", "hashed"]
-    arms: list[str] | None
-    mode: Literal["live", "shadow"]
-    holdout: HoldoutAnswer | None
-    keep_contexts: bool
-    clock: ClockAnswer | None
-    guard: Literal["off", "armed", "tripped"]
-    keep_rounds: int | None
-    keep_days: float | None
-    created_at: str
-    archived: bool
-    n_rounds: int
-    n_trajectories: int
-    n_erased_rounds: int
-    n_dropped_rounds: int
-    dropped_to: int
-    model_version: int
-    fit_due: bool
-    deciding: Deciding
 
 
 class HistoryAnswer(TypedDict):
@@ -124,6 +203,251 @@ class RankAnswer(TypedDict):
     deciding: Deciding
 
 
+class WindowAnswer(TypedDict):
+    """The rounds that a fit reads, its number of lags, and the round after which it is due."""
+
+    epoch: int
+    first: int
+    last: int
+    n_lags: int
+    due: int
+
+
+class FitAnswer(TypedDict):
+    """A fit. The members of its estimate are absent if it failed or was skipped."""
+
+    status: Literal["ok", "zero", "insufficient_data", "failed", "skipped"]
+    reason: str | None
+    number: int
+    epoch: int
+    due: int
+    model_version: int
+    parent: int
+    window: WindowAnswer
+    attempts: int
+    at: str
+    in_use: bool
+    theta: NotRequired[list[float] | None]
+    lag_weights: NotRequired[list[float] | None]
+    active_lags: NotRequired[list[int] | None]
+    design: NotRequired[str | None]
+    intercept: NotRequired[float | None]
+    lam: NotRequired[float | None]
+    lambda_max: NotRequired[float | None]
+    sigma_hat: NotRequired[float | None]
+    duality_gap: NotRequired[float | None]
+    n_iterations: NotRequired[int | None]
+    converged: NotRequired[bool | None]
+    singular_ratio: NotRequired[float | None]
+    sign_margin: NotRequired[float | None]
+    n_rows: NotRequired[int | None]
+    n_missing: NotRequired[int | None]
+    first_round: NotRequired[int | None]
+    last_round: NotRequired[int | None]
+    seconds: NotRequired[float | None]
+    message: NotRequired[str | None]
+    diagnostics: NotRequired[dict[str, Any] | None]
+    candidates: NotRequired[list[list[float]] | None]
+    intervals: NotRequired[IntervalsAnswer | None]
+    no_intervals: NotRequired[str | None]
+    effects: NotRequired[EffectsAnswer | None]
+    levels: NotRequired[LevelsAnswer | None]
+    findings: NotRequired[list[FindingAnswer] | None]
+
+
+class EstimateAnswer(FitAnswer):
+    """The estimate that decisions are made by now."""
+
+    deciding: Literal["in_use"]
+    features: NotRequired[list[str] | None]
+    slot_seconds: NotRequired[int | None]
+
+
+class NoEstimateAnswer(TypedDict):
+    """No estimate is in use. Status is "lapsed" if the last one, `last`, is too old."""
+
+    status: Literal["none", "lapsed"]
+    deciding: Deciding
+    last: NotRequired[FitAnswer | None]
+    findings: list[FindingAnswer]
+
+
+class EpochAnswer(TypedDict):
+    """One fit of the schedule: done, due or to come."""
+
+    epoch: int
+    status: str
+    window: WindowAnswer
+    reason: NotRequired[str | None]
+    due_reason: NotRequired[str | None]
+    number: NotRequired[int | None]
+    model_version: NotRequired[int | None]
+    at: NotRequired[str | None]
+    due_at: NotRequired[str | None]
+    attempts: NotRequired[int | None]
+    retry_at: NotRequired[str | None]
+    n_complete: NotRequired[int | None]
+    n_missing: NotRequired[int | None]
+    overdue_at: NotRequired[str | None]
+
+
+class AskedFitAnswer(TypedDict):
+    """What asking for a fit did, and the fit that is due.
+
+    begun: it is due now. due: one was due already, and no other begins. nothing_new: all rewards
+    are in the last fit.
+    """
+
+    asked: Asked
+    fit: EpochAnswer | None
+
+
+class AlgorithmAnswer(TypedDict):
+    """An algorithm, and the JSON schema of its options."""
+
+    name: str
+    summary: str
+    needs_truth: bool
+    served: bool
+    learns_within_epoch: bool
+    options: dict[str, Any]
+
+
+class ControlAnswer(TypedDict):
+    """The session whose agent control plays, by its id."""
+
+    session: str
+
+
+class HoldoutAnswer(TypedDict):
+    """The share of trajectories in control, and what is played there."""
+
+    share: float
+    policy: Policy | ControlAnswer
+    planned_rounds: int
+
+
+class GroupAnswer(TypedDict):
+    """A group: its units and rounds with a reward, and its mean reward a round."""
+
+    n_units: int
+    n_rounds: int
+    reward: float | None
+
+
+class ComparedAnswer(TypedDict):
+    """What the agent earns a round beside control.
+
+    The intervals hold at every look together, with probability `level`. `ratio` is null where
+    control may earn nothing. `variance_taken` is the share of the variance that the model's
+    prediction took away.
+    """
+
+    difference: float
+    low: float
+    high: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    standard_error: float
+    level: float
+    variance_taken: float
+
+
+class LiftPoint(TypedDict):
+    """Lift as it was after so many measured rounds."""
+
+    n_rounds: int
+    difference: float
+    low: float
+    high: float
+    at: str
+
+
+class LiftAnswer(TypedDict):
+    """A session's agent beside its control group; without `lift`, `reason` says why."""
+
+    agent: GroupAnswer
+    control: GroupAnswer
+    lift: ComparedAnswer | None
+    reason: str | None
+    rounds_to_go: float | None
+    planned_rounds: int
+    n_left_out: int
+    n_behind: int
+    points: list[LiftPoint]
+
+
+class ShadowAnswer(TypedDict):
+    """How the agent's choices compare with the caller's, over rounds of at least two arms.
+
+    `expected_caller` and `expected_agent` are what the model expects an action to pay in all, on
+    average; null before there is a model. `n_scored` rounds are in these averages.
+    """
+
+    n_rounds: int
+    agreement: float | None
+    n_scored: int
+    expected_caller: float | None
+    expected_agent: float | None
+    n_behind: int
+
+
+class ClockAnswer(TypedDict):
+    """The slots of a session, and how many of them have begun."""
+
+    slot_seconds: int
+    start: str
+    totals: Totals
+    late_slots: int | None
+    n_slots: int
+
+
+class SessionAnswer(TypedDict):
+    """A session."""
+
+    id: str
+    name: str | None
+    algorithm: str
+    dim: int
+    horizon: int
+    seed: int
+    options: dict[str, Any]
+    reward_mode: Literal["single", "sum"]
+    reward_wait_seconds: float
+    default_reward: float | None
+    refit: Literal["background", "blocking"]
+    features: list[str] | None
+    categories: Literal["one_hot", "hashed"]
+    arms: list[str] | None
+    mode: Mode
+    holdout: HoldoutAnswer | None
+    keep_contexts: bool
+    clock: ClockAnswer | None
+    guard: Guard
+    keep_rounds: int | None
+    keep_days: float | None
+    created_at: str
+    archived: bool
+    n_rounds: int
+    n_trajectories: int
+    n_erased_rounds: int
+    n_dropped_rounds: int
+    dropped_to: int
+    model_version: int
+    fit_due: bool
+    deciding: Deciding
+
+
+class TrajectoryAnswer(TypedDict):
+    """A trajectory; `n_missing` rounds have no reward among its last 1000 rounds."""
+
+    trajectory: str
+    n_rounds: int
+    n_missing: int | None
+    last_decision_at: str
+
+
 class SpanAnswer(TypedDict):
     """A value measured over several rounds."""
 
@@ -134,7 +458,10 @@ class SpanAnswer(TypedDict):
 
 
 class RoundAnswer(TypedDict):
-    """One round of the log; of its values, `n_corrected` were replaced by later ones."""
+    """One round of the log; of its values, `n_corrected` were replaced by later ones.
+
+    Of each covariate, the value that came with a reward of this round alone counts.
+    """
 
     round: int
     event_id: str
@@ -212,89 +539,3 @@ class SeriesAnswer(TypedDict):
     reason: str | None
     arrivals: ArrivalsAnswer | None
     items: list[BinAnswer]
-
-
-class GroupAnswer(TypedDict):
-    """A group: its units and rounds with a reward, and its mean reward a round."""
-
-    n_units: int
-    n_rounds: int
-    reward: float | None
-
-
-class ComparedAnswer(TypedDict):
-    """What the agent earns a round beside control.
-
-    The intervals hold at every look together, with probability `level`. `ratio` is null where
-    control may earn nothing. `variance_taken` is the share of the variance that the model's
-    prediction took away.
-    """
-
-    difference: float
-    low: float
-    high: float
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    standard_error: float
-    level: float
-    variance_taken: float
-
-
-class LiftPoint(TypedDict):
-    """Lift as it was after so many measured rounds."""
-
-    n_rounds: int
-    difference: float
-    low: float
-    high: float
-    at: str
-
-
-class LiftAnswer(TypedDict):
-    """A session's agent beside its control group; without `lift`, `reason` says why."""
-
-    agent: GroupAnswer
-    control: GroupAnswer
-    lift: ComparedAnswer | None
-    reason: str | None
-    rounds_to_go: float | None
-    planned_rounds: int
-    n_left_out: int
-    n_behind: int
-    points: list[LiftPoint]
-
-
-class ShadowAnswer(TypedDict):
-    """How the agent's choices compare with the caller's, over rounds of at least two arms.
-
-    `expected_caller` and `expected_agent` are what the model expects an action to pay in all, on
-    average; null before there is a model. `n_scored` rounds are in these averages.
-    """
-
-    n_rounds: int
-    agreement: float | None
-    n_scored: int
-    expected_caller: float | None
-    expected_agent: float | None
-    n_behind: int
-
-
-class AlgorithmAnswer(TypedDict):
-    """An algorithm, and the JSON schema of its options."""
-
-    name: str
-    summary: str
-    needs_truth: bool
-    served: bool
-    learns_within_epoch: bool
-    options: dict[str, Any]
-
-
-class TrajectoryAnswer(TypedDict):
-    """A trajectory; `n_missing` rounds have no reward among its last 1000 rounds."""
-
-    trajectory: str
-    n_rounds: int
-    n_missing: int | None
-    last_decision_at: str

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .problem_codes import ProblemCode
+from .answers import ProblemCode
 
 
 class ApiError(Exception):

@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from .answers import DecisionAnswer, HistoryAnswer, RankAnswer, VoidAnswer
+from .answers import AskedFitAnswer, DecisionAnswer, HistoryAnswer, RankAnswer, VoidAnswer
 from .connection import AsyncConnection, SyncConnection
 from .delivery import Received
-from .fit_answers import AskedFitAnswer
 from .session_changes import SessionChanges
 from .steps import Async, Steps, Sync, operation
 from .wire import Contexts, Decision, RewardItem, decision_body, encoded, given, reward_body, told

@@ -4,7 +4,11 @@ from typing import Any
 
 from .answers import (
     CreditAnswer,
+    EpochAnswer,
+    EstimateAnswer,
+    FitAnswer,
     LiftAnswer,
+    NoEstimateAnswer,
     RoundAnswer,
     SeriesAnswer,
     SessionAnswer,
@@ -12,7 +16,6 @@ from .answers import (
     TrajectoryAnswer,
 )
 from .connection import Connection
-from .fit_answers import EpochAnswer, EstimateAnswer, FitAnswer, NoEstimateAnswer
 from .steps import Listing, Steps, listing, operation
 from .wire import given, path_of
 

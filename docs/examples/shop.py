@@ -2,11 +2,13 @@
 
     python docs/examples/shop.py http://127.0.0.1:8080
 
-The front page shows another promotion every ten minutes: that is a round. People buy minutes to
-hours after they saw one, and the books know only what was sold in the whole hour.
+Whenever somebody comes, the front page shows a promotion. People buy within hours after they saw
+one, and the books know only what was sold in the whole hour: by whom, and why, they do not know.
 """
 
 import sys
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,11 @@ from lag_plot import draw
 
 from lhb import Client
 
-SLOTS_AN_HOUR, HOURS, HORIZON = 6, 500, 18  # three hours of lags
+START = datetime(2026, 9, 1, tzinfo=UTC)
+HOURS, VISITS_AN_HOUR, HORIZON = 400, 5, 12
 FEATURES = ["discount", "new", "bundle", "seasonal"]
 THETA = np.array([0.5, 0.7, -0.3, 0.4])  # hundreds of euros; the service has to find it
-WEIGHTS = np.array([0, 0.1, 0.3, 0.2, 0.1, 0.1, 0.1, 0.05, 0.05, *[0] * 9])  # ten minutes each
+WEIGHTS = np.array([0.3, 0.4, 0.2, 0.1, *[0] * 8])  # by hours after the visit
 
 
 class Sales:
@@ -25,37 +28,47 @@ class Sales:
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self.shown = np.zeros((HORIZON + HOURS * SLOTS_AN_HOUR + 1, len(FEATURES)))
+        self.shown = np.zeros((HORIZON + HOURS, len(FEATURES)))  # by hour, after hours without any
+
+    def visits(self) -> list[float]:
+        """Return the minutes of an hour at which somebody comes."""
+        n = self.rng.poisson(VISITS_AN_HOUR)
+        return sorted(self.rng.uniform(0, 60, n).tolist())
 
     def promotions(self) -> np.ndarray:
         """Return the features of six promotions, (6, 4), each between -1 and 1."""
         return self.rng.uniform(-1, 1, (6, len(FEATURES)))
 
+    def show(self, promotion: np.ndarray, hour: int) -> None:
+        """Show a promotion in an hour, from 0."""
+        self.shown[HORIZON + hour] += promotion
+
     def of_hour(self, hour: int) -> float:
         """Return what was sold in an hour, in hundreds of euros."""
-        last = hour * SLOTS_AN_HOUR
-        slots = range(last - SLOTS_AN_HOUR + 1, last + 1)
-        caused = sum(float(WEIGHTS @ (self.shown[t + HORIZON : t : -1] @ THETA)) for t in slots)
+        caused = WEIGHTS @ (self.shown[HORIZON + hour : hour : -1] @ THETA)
         season = 3 * np.sin(2 * np.pi * hour / 24)
-        return 10 + season + caused + 0.3 * self.rng.standard_normal()
+        return float(10 + season + caused + 0.3 * self.rng.standard_normal())
 
 
 def play(url: str, name: str, algorithm: str) -> tuple[list[float], dict]:
     """Run the shop; return the sales of each hour, and the estimate."""
     sales, totals = Sales(seed=1), []
+    clock = {"slot_seconds": 3600, "start": START.isoformat()}
     with Client(url) as client:
-        # Hours pass within milliseconds here, so decisions wait for fits. A live loop does not.
         session = client.create_session(
-            name, dim=len(FEATURES), horizon=HORIZON, algorithm=algorithm, refit="blocking", seed=1
+            name, dim=len(FEATURES), horizon=HORIZON, algorithm=algorithm, clock=clock, seed=1
         )
-        for hour in range(1, HOURS + 1):
-            for _ in range(SLOTS_AN_HOUR):
+        for hour in range(HOURS):
+            begin = START + timedelta(hours=hour)
+            for minute in sales.visits():
                 promotions = sales.promotions()
-                decision = session.decide(promotions)
-                sales.shown[decision.round + HORIZON] = promotions[decision.arm]
+                # a live shop leaves `at` out: it is now
+                decision = session.decide(promotions, at=begin + timedelta(minutes=minute))
+                sales.show(promotions[decision.arm], hour)
             totals.append(sales.of_hour(hour))
-            first = (hour - 1) * SLOTS_AN_HOUR + 1
-            session.reward(totals[-1], first_round=first, last_round=hour * SLOTS_AN_HOUR)
+            session.reward(totals[-1], interval=(begin, begin + timedelta(hours=1)))
+            while session.read()["fit_due"]:  # hours pass within milliseconds here
+                time.sleep(0.01)
         return totals, session.estimate()
 
 
@@ -79,7 +92,7 @@ def main(url: str, out: Path) -> None:
         WEIGHTS * np.linalg.norm(THETA),
         time="day",
         number="sales an hour, in hundreds",
-        lag="tens of minutes since the promotion was shown",
+        lag="hours since the promotion was shown",
     )
 
 

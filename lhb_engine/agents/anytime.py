@@ -1,6 +1,6 @@
 """The anytime agent (docs/model.md 7): schedule, choice of arms, and state."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Self
@@ -190,6 +190,32 @@ class Anytime(Agent):
         latest, sums = found
         return SummedFit(self, window, latest, words, sums).estimate(), sums
 
+    def sums_of(
+        self, slices: Iterable[tuple[int, History]], window: FitWindow, measured: int | None
+    ) -> "KeptSums | None":
+        """Add up the rows of a fit that are too many to be there all at once.
+
+        Parameters
+        ----------
+        slices : iterable of (int, History)
+            Rows in order of arrival, with the rows that are pairs with them, and the number of the
+            last measurement of each slice (docs/model.md 10).
+        window : FitWindow
+            That of the fit.
+        measured : int or None
+            As `History.measured_before`.
+
+        Returns
+        -------
+        KeptSums or None
+            From which `fit_keeping` goes on as from all rows, to the bit; None where there are no
+            rows, or their squares are beyond a float.
+        """
+        from lhb_engine.agents.summed_fit import kept_sums
+
+        told = ((stop, self._told(history)) for stop, history in slices)
+        return kept_sums(self, told, window, measured)
+
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
         from lhb_engine.diagnostics.findings import findings, latest
@@ -201,7 +227,14 @@ class Anytime(Agent):
     @property
     def keeps_sums(self) -> bool:
         """Whether its fits use all of the past, at so many unknowns that sums of it pay."""
-        return self.options.memory is None and not self.options.levels and self._sums_pay
+        return self.options.memory is None and self._sums_pay
+
+    @property
+    def stretch(self) -> int:
+        """For how many rounds a trajectory keeps a level of its own; 0: it has none."""
+        from lhb_engine.design.levels import stretch_of
+
+        return stretch_of(self.horizon) if self.options.levels else 0
 
     @property
     def _sums_pay(self) -> bool:
@@ -212,7 +245,7 @@ class Anytime(Agent):
 
     def _told(self, history: History) -> History:
         """Return a history with what the options tell fits of it."""
-        told = replace(self.covariates.told(history), levels=self.options.levels)
+        told = replace(self.covariates.told(history), levels=self.stretch)
         return told if self.options.zero_start else with_past(told)
 
     def _goes_on(self, window: FitWindow) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 from lhb_engine.agents.fit_part import Part, too_little
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
-from lhb_engine.design.moments import RowMoments
 from lhb_engine.design.scaling import Units, power_of_two
+from lhb_engine.design.square_sums import RowMoments
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
@@ -250,7 +250,7 @@ class AnytimeFit:
     def _posterior(self, data: FitData) -> tuple[Posterior, float]:
         """Return the posterior from some rows, and the rho of the noise that it assumes."""
         sample = partial(self._sample, due=self.window.due)
-        levels = self.rows.levels
+        levels = self.rows.levels > 0
         return correlated_posterior(data, sample, self.prediction, self.theta, levels)
 
     def _sample(

@@ -7,8 +7,10 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import whitened
-from lhb_engine.design.level_moments import LevelMoments
-from lhb_engine.design.moments import Moments
+from lhb_engine.design.level_moments import RowLevels
+from lhb_engine.design.level_spread import level_spread
+from lhb_engine.design.level_sums import LevelSums
+from lhb_engine.design.square_sums import SquareSums
 from lhb_engine.history import Ints
 from lhb_engine.posterior.fit_data import FitData, MomentData
 from lhb_engine.posterior.later_moments import coefficients
@@ -27,13 +29,13 @@ class Part:
         In the form that the chains take.
     rows : AlignedRounds
         All of them, or the latest where `past` is given.
-    past : Moments or None
+    past : SquareSums or None
         Of all of them.
     """
 
     data: FitData
     rows: AlignedRounds
-    past: Moments | None = None
+    past: SquareSums | None = None
 
     def stops_teaching(self) -> bool:
         """Whether the selected contexts no longer vary, by docs/model.md (7.20)."""
@@ -50,10 +52,11 @@ class Part:
 
     def levels(self, found: Posterior) -> dict[str, Any] | None:
         """Return how far the trajectories' levels differ; None if they have none of their own."""
-        if not isinstance(self.data, MomentData) or not isinstance(self.data.moments, LevelMoments):
+        moments = self.data.moments if isinstance(self.data, MomentData) else None
+        if not isinstance(moments, LevelSums | RowLevels):
             return None
         by = coefficients(found.theta, found.weights, found.effects, self.data.n_lags)
-        spread = self.data.moments.spread(by)
+        spread = level_spread(moments, by)
         return {"spread": spread.value, "interval": [spread.low, spread.high]}
 
     def effects(self, found: Posterior) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """A fit of the anytime agent from moments of all rows, and from the latest rows as rows."""
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from lhb_engine.design.session_sums import (
     KeptSums,
     Seen,
     SessionSums,
+    Slice,
     session_sums,
+    sums_of_slices,
 )
 from lhb_engine.history import LATEST, FitWindow, History
 from lhb_engine.posterior.fit_data import FitData, MomentData, fit_data
@@ -99,22 +102,27 @@ class SummedFit(AnytimeFit):
         assert self.prediction is not None
         assert later is not None
         by = coefficients(found.theta, found.weights, found.effects, later.n_lags)
+        if self.rows.levels:
+            rho = self.prediction.autocorrelation
         square = float(later.whitened(rho).residual_products(by[None])[0, 0]) / later.n_rows
         return square <= alarm_limit(later.n_rows) * self.prediction.noise**2
 
     def _earlier_parts(self, first: int) -> tuple[int, dict[int, FitData]]:
         """Return the round after which rows are held out, and earlier rows by their first round.
 
-        Held out are some of the latest rows, and windows begin in these or with all rows.
+        Held out are some of the latest rows, and windows begin in these or with all rows. Where
+        trajectories have levels, all rows are those of the installed estimate's fit.
         """
         assert self.prediction is not None
         last = self.window.last
         begin = max(self.first, last - self.rows.n_rows + 1)
         cut = last - (last - max(self.prediction.last_round, begin - 1)) // 2
         later = np.flatnonzero(self.rows.number > cut)
-        parts: dict[int, FitData] = {
-            self.first: MomentData(less(self.total, moments_of(self.rows, later)))
-        }
+        if self.rows.levels:
+            whole = self._seen()
+        else:
+            whole = MomentData(less(self.total, moments_of(self.rows, later)))
+        parts = {self.first: whole}
         back = cut - begin
         starts = []
         while back >= self._fewest:
@@ -130,6 +138,26 @@ class SummedFit(AnytimeFit):
         """Return the rows that the installed estimate's fit used."""
         assert self._used is not None
         return MomentData(self._used)
+
+
+def kept_sums(
+    agent: "Anytime",
+    slices: Iterable[tuple[int, History]],
+    window: FitWindow,
+    measured: int | None,
+) -> KeptSums | None:
+    """Return the sums of slices of a history; see `Anytime.sums_of`."""
+    first, seen = _counted(agent, measured)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = (Slice(align(each), stop, each.unsettled or stop + 1) for stop, each in slices)
+        found = sums_of_slices(rows, first, window.last, seen)
+    return found if found is not None and np.isfinite(found.settled.sums).all() else None
+
+
+def _counted(agent: "Anytime", measured: int | None) -> tuple[int, Seen | None]:
+    """Return the first round whose row counts, and which rows the installed estimate's fit used."""
+    old = agent.prediction
+    return (1, None) if old is None else (old.since_round, Seen(measured, old.last_round))
 
 
 def sums_of(
@@ -148,15 +176,15 @@ def sums_of(
     kept : KeptSums or None
         As `Agent.fit_keeping` gets them.
     """
-    window, old = history.window, agent.prediction
+    window = history.window
     assert window is not None
     if window.last <= LATEST:
         return None
-    seen = None if old is None else Seen(history.measured_before, old.last_round)
-    first = 1 if old is None else old.since_round
+    first, seen = _counted(agent, history.measured_before)
     with np.errstate(over="ignore", invalid="ignore"):
         rows = align(history)
-        sums = session_sums(rows, first, window.last, seen, kept, history.unsettled)
+        settled = history.unsettled, history.settled_round
+        sums = session_sums(rows, first, window.last, seen, kept, *settled)
     latest = history.since(window.last - LATEST + 1)
     if not latest.trajectories or not np.isfinite(sums.total.sums).all():
         return None

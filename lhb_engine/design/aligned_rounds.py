@@ -49,8 +49,8 @@ class AlignedRounds:
         Numbers of columns of the groups of covariates.
     owner : (n_places,) array
         The trajectory of each place, from 0; -1 in the gaps.
-    levels : bool
-        Whether each trajectory has a level of its own.
+    levels : int
+        For how many rounds a trajectory keeps a level of its own; 0: it has none.
     """
 
     contexts: Floats
@@ -67,12 +67,24 @@ class AlignedRounds:
     covariates: Floats
     groups: tuple[int, ...]
     owner: Ints
-    levels: bool = False
+    levels: int = 0
 
     @property
     def beside(self) -> Floats:
         """Z: the column of the baseline and the covariates, (n_places, 1 + n_covariates)."""
         return np.column_stack([self.intercept, self.covariates])
+
+    @property
+    def stretch(self) -> Ints:
+        """(n_places,) the stretch of its trajectory in which a row begins, from 0."""
+        first = self.round - np.rint(self.intercept**2).astype(np.int64)
+        return np.maximum(first, 0) // max(self.levels, 1)
+
+    @property
+    def level(self) -> Ints:
+        """(n_places,) the level of each row, that of its trajectory and stretch."""
+        stretch = self.stretch
+        return self.owner * (int(stretch.max(initial=0)) + 1) + stretch
 
     def rows(self, first: int, last: int) -> "AlignedRounds":
         """Return the rows whose first round is in the session's rounds first..last.
@@ -166,7 +178,7 @@ def align(history: History) -> AlignedRounds:
     span = np.repeat(sequences.span, lengths)
     source = np.repeat(rounds.starts[sequences.owner], lengths) + within
     out.contexts[places], out.covariates[places] = rounds.contexts[source], covariates[source]
-    out.owner[places] = np.repeat(sequences.owner, lengths)
+    out.owner[places] = np.repeat(_trajectories(history)[sequences.owner], lengths)
     for i in np.flatnonzero(sequences.span > 1).tolist():
         here = slice(starts[i], starts[i] + lengths[i])
         for values in (out.contexts, out.covariates):
@@ -187,6 +199,13 @@ def align(history: History) -> AlignedRounds:
     return out
 
 
+def _trajectories(history: History) -> Ints:
+    """Return the number of each part's trajectory, in the order in which they come."""
+    names = [key.partition("\0")[0] for key in history.trajectories]
+    found = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    return np.array([found[name] for name in names])
+
+
 class _Kept(NamedTuple):
     """Measurements: trajectories, first and last rounds by index, values, and order of arrival.
 
@@ -203,7 +222,7 @@ class _Kept(NamedTuple):
 
 
 class _Sequences(NamedTuple):
-    """Sequences of places: the trajectory and the span length of each."""
+    """Sequences of places: the part and the span length of each."""
 
     owner: Ints
     span: Ints
@@ -211,16 +230,9 @@ class _Sequences(NamedTuple):
 
 @dataclass(frozen=True)
 class _Rounds:
-    """The rounds of all trajectories, one after the other.
+    """The rounds of all parts, one after the other: contexts, and numbers in the session.
 
-    Attributes
-    ----------
-    contexts : (n_rounds, dim) array
-    numbering : (n_rounds,) array
-        Session numbers.
-    starts, lengths, first_rounds : (n_trajectories,) arrays
-        Where each trajectory starts, its rounds, and the number of its first one.
-    parts : list of Trajectory
+    `starts`, `lengths` and `first_rounds` say where each part starts, and which rounds it has.
     """
 
     contexts: Floats
@@ -232,7 +244,7 @@ class _Rounds:
 
     @classmethod
     def of(cls, parts: list[Trajectory]) -> "_Rounds":
-        """Join the rounds of some trajectories."""
+        """Join their rounds."""
         contexts = np.concatenate([part.contexts for part in parts])
         if not np.isfinite(contexts).all():
             raise ValueError("contexts must be finite")

@@ -76,7 +76,7 @@ def innovations(rows: AlignedRounds, errors: Floats, rho: float) -> Floats:
     if rho == 0.0:
         return errors
     if rows.levels:
-        return without_levels(errors, rows.owner, rows.intercept, rho)
+        return without_levels(errors, rows.level, rows.intercept, rho)
     later = rows.followers()
     out = errors * np.sqrt(1.0 - rho**2)
     out[later] = errors[later] - rho * errors[rows.before[later]]

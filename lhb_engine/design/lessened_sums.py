@@ -6,8 +6,8 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.moment_sums import moments_of
-from lhb_engine.design.moments import Moments
 from lhb_engine.design.session_sums import KeptSums, Seen
+from lhb_engine.design.square_sums import SquareSums
 
 
 def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums:
@@ -31,13 +31,13 @@ def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums
     return replace(kept, settled=settled, seen=found)
 
 
-def _less(total: Moments, rows: AlignedRounds, which: np.ndarray) -> Moments:
+def _less(total: SquareSums, rows: AlignedRounds, which: np.ndarray) -> SquareSums:
     if not which.any():
         return total
     return less(total, moments_of(rows, np.flatnonzero(which)))
 
 
-def less(total: Moments, part: Moments) -> Moments:
+def less(total: SquareSums, part: SquareSums) -> SquareSums:
     """Return moments less those of a part of their rows, which may see fewer lags."""
     n_lags = max(total.n_lags, part.n_lags)
     return total.widened(n_lags) - part.widened(n_lags)

@@ -1,58 +1,38 @@
 """Moments of trajectories with levels of their own, which they integrate out (docs/model.md 10)."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.level_spread import LevelErrors
 from lhb_engine.design.levels import kept_share
-from lhb_engine.design.moment_sums import lagged_contexts, session_moments
-from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.moment_sums import Columns, session_moments
+from lhb_engine.design.square_sums import RowMoments
 from lhb_engine.history import Floats, Ints
 
-# tau that are compared: 0, and from below what 10^4 rounds could show to where levels are free
-SPREADS = np.append(0.0, np.geomspace(0.01, 1000.0, 401))
-WITHIN = 1.92  # nats below the largest likelihood: the 95% interval of one parameter
-_EQUAL = 1e-9  # nats that do not count
 _AT_ONCE = 2**21  # floats of rows that are added up at a time
 
 
-class Spread(NamedTuple):
-    """How far levels differ.
-
-    Attributes
-    ----------
-    tau : float
-        Standard deviation of the levels over that of the noise.
-    value : float
-        Standard deviation of the levels.
-    low, high : float
-        Bounds of its 95% interval.
-    """
-
-    tau: float
-    value: float
-    low: float
-    high: float
-
-
 @dataclass(frozen=True)
-class LevelMoments:
-    """The moments of rows, and each trajectory's sums, as docs/model.md (10.9) needs them.
+class RowLevels:
+    """The moments of rows, and the sums of each level.
 
     Attributes
     ----------
     rows : RowMoments
-    sums : (n_trajectories, p) array
-        Sum of c r over each trajectory's rows r, with p as in `RowMoments`.
-    sizes : (n_trajectories,) array
+    sums : (n_levels, p) array
+        Sum of c r over each level's rows r, with p as in `RowMoments`.
+    sizes : (n_levels,) array
         Sum of c^2: its measured rounds.
+    begun : int
+        Number of levels that are a trajectory's first.
     """
 
     rows: RowMoments
     sums: Floats
     sizes: Floats
+    begun: int
 
     @property
     def n_rows(self) -> int:
@@ -63,11 +43,6 @@ class LevelMoments:
     def n_lags(self) -> int:
         """Number of lags."""
         return self.rows.n_lags
-
-    @property
-    def dim(self) -> int:
-        """Number of features."""
-        return self.rows.dim
 
     @property
     def n_covariates(self) -> int:
@@ -86,51 +61,22 @@ class LevelMoments:
         weighted = self.sums * share[:, None]
         matrix = self.rows.matrix - weighted.T @ self.sums
         return RowMoments(
-            (matrix + matrix.T) / 2, self.n_rows, self.n_lags, self.dim, self.rows.groups
+            (matrix + matrix.T) / 2, self.n_rows, self.n_lags, self.rows.dim, self.rows.groups
         )
 
-    def correlation(self, coefficients: Floats) -> float:
-        """Return the rho of the largest likelihood, given the coefficients of a prediction.
-
-        Parameters
-        ----------
-        coefficients : (p - 1,) array
-            By which rows are predicted: phi (lag by lag), the baseline, and the other covariates.
-        """
-        tau = self.spread(coefficients).tau
-        return tau**2 / (1.0 + tau**2)
-
-    def spread(self, coefficients: Floats) -> Spread:
-        """Return how far levels differ, by the restricted likelihood docs/model.md (7.28).
-
-        Parameters
-        ----------
-        coefficients : (p - 1,) array
-            As in `correlation`.
-        """
-        error = np.append(-coefficients, 1.0)
-        square, of_levels = float(error @ self.rows.matrix @ error), self.sums @ error
-        square = max(square, float(np.finfo(float).tiny))
+    def errors(self, of: Floats) -> LevelErrors:
+        """Return what is known of errors, which are the product of a row with `of`, (p,)."""
+        totals = self.sums @ of
         sizes, place = np.unique(np.rint(self.sizes), return_inverse=True)
         place = place.reshape(-1)
         counts = np.bincount(place).astype(np.float64)
-        within, total = np.bincount(place, of_levels**2), np.bincount(place, of_levels)
-        tau2 = SPREADS[:, None] ** 2
-        kept = 1.0 / (1.0 + tau2 * sizes)
-        known = kept @ (sizes * counts)
-        left = square - (1.0 - kept) @ (within / sizes) - (kept @ total) ** 2 / known
-        left = np.maximum(left, 1e-12 * square)
-        free = max(self.n_rows - 1, 1)
-        cost = 0.5 * (free * np.log(left) - np.log(kept) @ counts + np.log(known))
-        best = int(np.argmax(cost <= cost.min() + _EQUAL))
-        credible = np.flatnonzero(cost <= cost[best] + WITHIN)
-        value = SPREADS * np.sqrt(left / free)
-        ends = (float(value[credible[0]]), float(value[credible[-1]]))
-        return Spread(float(SPREADS[best]), float(value[best]), *ends)
+        squares = np.bincount(place, totals**2) / sizes
+        sums = np.bincount(place, totals).astype(np.float64)
+        return LevelErrors(sizes, counts, sizes * counts, sums, squares)
 
 
-def level_moments(rows: AlignedRounds, places: Ints | None = None) -> LevelMoments:
-    """Add up rows, and each trajectory's.
+def level_moments(rows: AlignedRounds, places: Ints | None = None) -> RowLevels:
+    """Add up rows, and those of each level.
 
     Parameters
     ----------
@@ -140,18 +86,18 @@ def level_moments(rows: AlignedRounds, places: Ints | None = None) -> LevelMomen
     """
     if places is None:
         places = np.flatnonzero(rows.number > 0)
-    order = places[np.argsort(rows.owner[places], kind="stable")]
-    found, starts = np.unique(rows.owner[order], return_index=True)
-    sums = np.zeros((len(found), rows.n_lags * rows.contexts.shape[1] + rows.beside.shape[1] + 1))
-    values = np.column_stack([rows.beside, rows.y])
+    columns, level = Columns.of(rows), rows.level
+    order = places[np.argsort(level[places], kind="stable")]
+    found, starts = np.unique(level[order], return_index=True)
+    sums = np.zeros((len(found), rows.n_lags * rows.contexts.shape[1] + columns.values.shape[1]))
     step = max(1, _AT_ONCE // sums.shape[1])
     of_row = np.repeat(np.arange(len(found)), np.diff(np.append(starts, len(order))))
     for start in range(0, len(order), step):
         here = order[start : start + step]
-        both = np.concatenate([lagged_contexts(rows, here), values[here]], axis=1)
-        both *= rows.intercept[here, None]
-        trajectory = of_row[start : start + step]
-        first = np.flatnonzero(np.diff(trajectory, prepend=-1))
-        sums[trajectory[first]] += np.add.reduceat(both, first, axis=0)
+        both = columns.rows(here) * rows.intercept[here, None]
+        at = of_row[start : start + step]
+        first = np.flatnonzero(np.diff(at, prepend=-1))
+        sums[at[first]] += np.add.reduceat(both, first, axis=0)
     sizes = np.add.reduceat(rows.intercept[order] ** 2, starts)
-    return LevelMoments(session_moments(rows, places=places).rows, sums, sizes)
+    begun = int(np.count_nonzero(rows.stretch[order[starts]] == 0))
+    return RowLevels(session_moments(rows, places=places).rows, sums, sizes, begun)

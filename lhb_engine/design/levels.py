@@ -1,31 +1,40 @@
 """Levels of their own: a random intercept for each trajectory (docs/model.md 7).
 
 A trajectory's rows are y = X phi + Z b + c u + eps, where its level u is normal with standard
-deviation tau sigma. Integrated out, u makes its rows correlated: two rounds of one trajectory have
-the intraclass correlation rho = tau^2 / (1 + tau^2). It takes the place of the autocorrelation of
-`coloured_noise`, and like it is read off errors.
+deviation tau sigma. It is a new one in each stretch of so many rounds, so that a fit need not know
+how a long trajectory began. Integrated out, u makes its rows correlated: two rounds of one stretch
+have the intraclass correlation rho = tau^2 / (1 + tau^2). It takes the place of the autocorrelation
+of `coloured_noise`, and like it is read off errors.
 """
 
 import numpy as np
 
 from lhb_engine.history import Floats, Ints
 
+LEAST_STRETCH = 64  # rounds
+HORIZONS = 4  # in a stretch: what pays over all lags varies within it
 
-def without_levels(values: Floats, owner: Ints, intercept: Floats, rho: float) -> Floats:
+
+def stretch_of(horizon: int) -> int:
+    """Return for how many rounds a trajectory keeps its level."""
+    return max(LEAST_STRETCH, HORIZONS * horizon)
+
+
+def without_levels(values: Floats, level: Ints, intercept: Floats, rho: float) -> Floats:
     """Return rows whose levels are taken out, with independent noise: docs/model.md (7.27).
 
     Parameters
     ----------
     values : (n,) or (n, m) array
         A column a variable.
-    owner : (n,) array
-        The trajectory of each row.
+    level : (n,) array
+        The level of each row.
     intercept : (n,) array
         The column c; 0 where there is no row.
     rho : float
         Intraclass correlation.
     """
-    found, place = np.unique(owner, return_inverse=True)
+    found, place = np.unique(level, return_inverse=True)
     place, n = place.reshape(-1), len(found)
     size = np.bincount(place, intercept**2, n).astype(np.float64)
     share = (1.0 - kept_share(rho, size)) / np.where(size > 0, size, 1.0)
@@ -36,5 +45,5 @@ def without_levels(values: Floats, owner: Ints, intercept: Floats, rho: float) -
 
 
 def kept_share(rho: float, sizes: Floats) -> Floats:
-    """Return 1 / sqrt(1 + tau^2 n): how much of its mean a trajectory of n rounds keeps."""
+    """Return 1 / sqrt(1 + tau^2 n): how much of its mean a level of n rounds keeps."""
     return np.asarray(np.sqrt((1.0 - rho) / (1.0 - rho + rho * sizes)))

@@ -7,17 +7,19 @@ round earlier: docs/model.md (10.4). Other rows are multiplied out in full.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.design.moments import Moments, RowMoments
+from lhb_engine.design.moments import Moments
+from lhb_engine.design.square_sums import RowMoments, SquareSums
 from lhb_engine.history import Floats, Ints
 
 GRAIN = 4096  # measurements in a partial sum
 LEAST_RUN = 16  # mean run of consecutive rounds from which the recursion over blocks is faster
+Sums = TypeVar("Sums", bound=SquareSums)
 _NONE = np.zeros(0, np.int64)
 _AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
 
@@ -44,7 +46,7 @@ def session_moments(rows: AlignedRounds, places: Ints | None = None) -> Moments:
     return total.widened(rows.n_lags)
 
 
-def added(one: Moments, other: Moments) -> Moments:
+def added(one: Sums, other: Sums) -> Sums:
     """Return the sum of moments whose rows may see different numbers of lags."""
     n_lags = max(one.n_lags, other.n_lags)
     return one.widened(n_lags) + other.widened(n_lags)
@@ -61,15 +63,15 @@ def grains(rows: AlignedRounds, places: Ints | None = None) -> Iterator[tuple[in
     if places is not None:
         chosen = np.zeros(len(chosen), bool)
         chosen[places] = True
-    columns = _Columns.of(rows)
+    columns = Columns.of(rows)
     later, counted = _pairs(rows)
     later, counted = later[chosen[counted]], counted[chosen[counted]]
-    own, pairs = np.flatnonzero(chosen), _by_grain(rows, counted)
-    for grain, here in _by_grain(rows, own).items():
+    own, pairs = np.flatnonzero(chosen), by_grain(rows, counted)
+    for grain, here in by_grain(rows, own).items():
         yield grain, _moments(rows, columns, own[here], later[pairs.get(grain, _NONE)])
 
 
-def _by_grain(rows: AlignedRounds, places: Ints) -> dict[int, Ints]:
+def by_grain(rows: AlignedRounds, places: Ints) -> dict[int, Ints]:
     """Return the indices of those places that belong to each grain, in ascending order."""
     grain = (rows.position[places] - 1) // GRAIN
     order = np.argsort(grain, kind="stable")
@@ -88,7 +90,7 @@ def moments_of(rows: AlignedRounds, places: Ints) -> Moments:
         Places of rows, each once. The other row of a pair need not be chosen.
     """
     later, counted = _pairs(rows)
-    found = _moments(rows, _Columns.of(rows), places, later[np.isin(counted, places)])
+    found = _moments(rows, Columns.of(rows), places, later[np.isin(counted, places)])
     return found.widened(rows.n_lags)
 
 
@@ -99,7 +101,7 @@ def _pairs(rows: AlignedRounds) -> tuple[Ints, Ints]:
     return later, np.where(rows.position[before] > rows.position[later], before, later)
 
 
-class _Columns(NamedTuple):
+class Columns(NamedTuple):
     """What rows are multiplied out from, at every place; made once for all partial sums.
 
     Attributes
@@ -114,7 +116,7 @@ class _Columns(NamedTuple):
     values: Floats
 
     @classmethod
-    def of(cls, rows: AlignedRounds) -> "_Columns":
+    def of(cls, rows: AlignedRounds) -> "Columns":
         """Return the columns of some rows."""
         zeros = np.zeros((rows.n_lags, rows.contexts.shape[1]))
         return cls(
@@ -122,8 +124,13 @@ class _Columns(NamedTuple):
             np.column_stack([rows.beside, rows.y]),
         )
 
+    def rows(self, places: Ints) -> Floats:
+        """Return the rows [X, Z, y] at some places, (n_chosen, p)."""
+        lagged = _lagged(self.padded, places, len(self.padded) - len(self.values))
+        return np.concatenate([lagged, self.values[places]], axis=1)
 
-def _moments(rows: AlignedRounds, columns: _Columns, places: Ints, pairs: Ints) -> Moments:
+
+def _moments(rows: AlignedRounds, columns: Columns, places: Ints, pairs: Ints) -> Moments:
     """Return the moments of the rows at `places`, and of pairs by the places of their later rows.
 
     They are at the lags that these rows see, which do not depend on what else was read.
@@ -147,7 +154,7 @@ def _moments(rows: AlignedRounds, columns: _Columns, places: Ints, pairs: Ints) 
         alone = alone[np.argsort(rows.position[alone], kind="stable")]
         lags = np.arange(n_lags)
         sums[0] += _multiplied(padded, [values], [alone], alone, n_lags, lags)
-    return Moments(sums, len(places), len(pairs), n_lags, dim, rows.groups)
+    return Moments(sums, len(places), n_lags, dim, rows.groups, n_pairs=len(pairs))
 
 
 def _followers(
@@ -231,11 +238,6 @@ def _lagged(padded: Floats, places: Ints, n_lags: int) -> Floats:
     """Return the lagged contexts at some places, (n, n_lags * dim)."""
     index = places[:, None] + n_lags - np.arange(n_lags)
     return np.asarray(padded[index].reshape(len(places), n_lags * padded.shape[1]))
-
-
-def lagged_contexts(rows: AlignedRounds, places: Ints) -> Floats:
-    """Return X at some places, (n_chosen, n_lags * dim)."""
-    return _lagged(_Columns.of(rows).padded, places, rows.n_lags)
 
 
 def design_moments(design: LaggedDesign, y: Floats, covariates: Floats) -> RowMoments:

@@ -5,108 +5,25 @@ machines, and their size does not depend on the number of rows.
 """
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from lhb_engine.history import Floats
+from lhb_engine.design.square_sums import (
+    RowMoments,
+    SquareSums,
+    check_alike,
+    from_triangles,
+    to_triangles,
+)
 
 _HEAD = struct.Struct("<4sHxx5q")  # magic, version, n_lags, dim, n_covariates, n_rows, n_pairs
 _MAGIC, _VERSION = b"LHBM", 1
 
 
 @dataclass(frozen=True)
-class RowMoments:
-    """R'R of the rows R = [X, Z, y]: docs/model.md (10.1).
-
-    A row is scaled as in docs/model.md (1.5).
-
-    Attributes
-    ----------
-    matrix : (p, p) array
-        Symmetric, with p = n_lags * dim + n_covariates + 1: the lagged contexts (lag by lag), the
-        covariates, and y.
-    n_rows : int
-    n_lags, dim : int
-    groups : tuple of int
-        Numbers of columns of the groups of covariates, besides the constant.
-    """
-
-    matrix: Floats
-    n_rows: int
-    n_lags: int
-    dim: int
-    groups: tuple[int, ...] = ()
-
-    @property
-    def n_lagged(self) -> int:
-        """Number of columns of X, n_lags * dim."""
-        return self.n_lags * self.dim
-
-    @property
-    def n_covariates(self) -> int:
-        """Number of columns of Z, the constant included."""
-        return len(self.matrix) - self.n_lagged - 1
-
-    @property
-    def gram(self) -> Floats:
-        """(n_lags * dim, n_lags * dim) X'X."""
-        return self.matrix[: self.n_lagged, : self.n_lagged]
-
-    @property
-    def cross(self) -> Floats:
-        """(n_lags, dim, n_covariates) X'Z."""
-        cross = self.matrix[: self.n_lagged, self.n_lagged : -1]
-        return cross.reshape(self.n_lags, self.dim, -1)
-
-    @property
-    def target(self) -> Floats:
-        """(n_lags, dim) X'y."""
-        return self.matrix[: self.n_lagged, -1].reshape(self.n_lags, self.dim)
-
-    @property
-    def covariates(self) -> Floats:
-        """(n_covariates, n_covariates) Z'Z."""
-        return self.matrix[self.n_lagged : -1, self.n_lagged : -1]
-
-    @property
-    def covariate_target(self) -> Floats:
-        """(n_covariates,) Z'y."""
-        return self.matrix[self.n_lagged : -1, -1]
-
-    @property
-    def square(self) -> float:
-        """Sum of y^2."""
-        return float(self.matrix[-1, -1])
-
-    def __add__(self, other: "RowMoments") -> "RowMoments":
-        _check_alike(self, other)
-        return replace(self, matrix=self.matrix + other.matrix, n_rows=self.n_rows + other.n_rows)
-
-    def scaled(self, contexts: Floats, rewards: float) -> "RowMoments":
-        """Return the moments of contexts times `contexts`, (dim,), and of y times `rewards`."""
-        factors = _factors(self, contexts, rewards)
-        return replace(self, matrix=self.matrix * factors * factors[:, None])
-
-    def residual_products(self, coefficients: Floats) -> Floats:
-        """Return E'E of the residuals E = y - X phi - Z b of several predictions.
-
-        Parameters
-        ----------
-        coefficients : (n_predictions, p - 1) array
-            phi (lag by lag) and b of each.
-
-        Returns
-        -------
-        (n_predictions, n_predictions) array
-        """
-        ends = np.concatenate([-coefficients, np.ones((len(coefficients), 1))], axis=1)
-        return np.asarray(ends @ self.matrix @ ends.T)
-
-
-@dataclass(frozen=True)
-class Moments:
+class Moments(SquareSums):
     """Moments of rows and of pairs of consecutive rows of a trajectory: docs/model.md (10.2).
 
     A pair is a row and the row directly before it, of the same span length. Each pair is counted
@@ -123,31 +40,16 @@ class Moments:
         Numbers of columns of the groups of covariates, besides the constant.
     """
 
-    sums: Floats
-    n_rows: int
-    n_pairs: int
-    n_lags: int
-    dim: int
-    groups: tuple[int, ...] = ()
+    n_pairs: int = field(kw_only=True)
 
     @classmethod
     def zero(cls, n_lags: int, dim: int, groups: tuple[int, ...] = ()) -> Self:
         """Return the moments of no rows."""
         p = n_lags * dim + sum(groups) + 2
-        return cls(np.zeros((3, p, p)), 0, 0, n_lags, dim, groups)
+        return cls(np.zeros((3, p, p)), 0, n_lags, dim, groups, n_pairs=0)
 
-    @property
-    def n_covariates(self) -> int:
-        """Number of covariates, the constant included."""
-        return int(self.sums.shape[1]) - self.n_lags * self.dim - 1
-
-    @property
-    def rows(self) -> RowMoments:
-        """The moments of the rows alone."""
-        return RowMoments(self.sums[0], self.n_rows, self.n_lags, self.dim, self.groups)
-
-    def __add__(self, other: "Moments") -> "Moments":
-        _check_alike(self, other)
+    def __add__(self, other: Self) -> Self:
+        check_alike(self, other)
         return replace(
             self,
             sums=self.sums + other.sums,
@@ -155,9 +57,9 @@ class Moments:
             n_pairs=self.n_pairs + other.n_pairs,
         )
 
-    def __sub__(self, other: "Moments") -> "Moments":
+    def __sub__(self, other: Self) -> Self:
         """Return the moments without some rows that are in them, and without their pairs."""
-        _check_alike(self, other)
+        check_alike(self, other)
         return replace(
             self,
             sums=self.sums - other.sums,
@@ -178,28 +80,10 @@ class Moments:
         matrix = alone * rows + (1.0 + rho * mixed - alone) / 2 * ends - (rho + mixed) / 2 * pairs
         return RowMoments(matrix, self.n_rows, self.n_lags, self.dim, self.groups)
 
-    def scaled(self, contexts: Floats, rewards: float) -> "Moments":
-        """Return the moments of contexts times `contexts`, (dim,), and of y times `rewards`."""
-        factors = _factors(self, contexts, rewards)
-        return replace(self, sums=self.sums * factors * factors[:, None])
-
-    def widened(self, n_lags: int) -> "Moments":
-        """Return the moments of the same rows with more lags, in which they have no contexts."""
-        if n_lags == self.n_lags:
-            return self
-        old, more = self.n_lags * self.dim, n_lags * self.dim
-        p = self.sums.shape[1]
-        at = np.append(np.arange(old), np.arange(more, more + p - old))
-        sums = np.zeros((3, p + more - old, p + more - old))
-        sums[:, at[:, None], at] = self.sums
-        return replace(self, sums=sums, n_lags=n_lags)
-
     def to_bytes(self) -> bytes:
         """Return a header and the upper triangles of the sums, as little-endian float64."""
         head = (self.n_lags, self.dim, self.n_covariates, self.n_rows, self.n_pairs)
-        upper = np.triu_indices(self.sums.shape[1])
-        triangles = np.ascontiguousarray(self.sums[:, *upper], dtype="<f8")
-        return _HEAD.pack(_MAGIC, _VERSION, *head) + triangles.tobytes()
+        return _HEAD.pack(_MAGIC, _VERSION, *head) + to_triangles(self.sums)
 
     @classmethod
     def from_bytes(cls, data: bytes, groups: tuple[int, ...] = ()) -> Self:
@@ -227,24 +111,5 @@ class Moments:
         if n_covariates != 1 + sum(groups):
             raise ValueError(f"moments of {n_covariates} covariates, not of {1 + sum(groups)}")
         p = n_lags * dim + n_covariates + 1
-        n = p * (p + 1) // 2
-        if len(data) != _HEAD.size + 3 * 8 * n:
-            raise ValueError(f"moments of {len(data)} bytes: their header says otherwise")
-        triangles = np.frombuffer(data, "<f8", offset=_HEAD.size).reshape(3, n)
-        upper = np.triu_indices(p)
-        sums = np.empty((3, p, p))
-        sums[:, *upper] = triangles
-        sums.transpose(0, 2, 1)[:, *upper] = triangles
-        return cls(sums, n_rows, n_pairs, n_lags, dim, groups)
-
-
-def _check_alike(one: RowMoments | Moments, other: RowMoments | Moments) -> None:
-    ours = (one.n_lags, one.dim, one.n_covariates, one.groups)
-    if ours != (other.n_lags, other.dim, other.n_covariates, other.groups):
-        raise ValueError("moments of other lags, features or covariates cannot be added")
-
-
-def _factors(moments: RowMoments | Moments, contexts: Floats, rewards: float) -> Floats:
-    """Return the factor of each column, (p,)."""
-    lagged = np.tile(contexts, moments.n_lags)
-    return np.concatenate([lagged, np.ones(moments.n_covariates), [rewards]])
+        sums = from_triangles(data[_HEAD.size :], 3, p)
+        return cls(sums, n_rows, n_lags, dim, groups, n_pairs=n_pairs)

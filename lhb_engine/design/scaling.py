@@ -15,7 +15,7 @@ from lhb_engine.history import Floats
 if TYPE_CHECKING:
     from lhb_engine.design.aligned_rounds import AlignedRounds
     from lhb_engine.design.fit_rows import FitRows
-    from lhb_engine.design.moments import Moments
+    from lhb_engine.design.square_sums import SquareSums
 
 OUT_OF_RANGE = "Rewards and contexts are so far apart in size that no number holds a lag weight."
 
@@ -37,7 +37,7 @@ class Units:
         """Convert rows to these units."""
         return replace(rows, contexts=rows.contexts / self.contexts, y=rows.y / self.rewards)
 
-    def of_moments(self, moments: "Moments") -> "Moments":
+    def of_moments(self, moments: "SquareSums") -> "SquareSums":
         """Convert moments to these units."""
         return moments.scaled(np.full(moments.dim, 1.0 / self.contexts), 1.0 / self.rewards)
 

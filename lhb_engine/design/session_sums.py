@@ -5,16 +5,22 @@ estimate's fit used. Both are added grain by grain, so they are the same numbers
 added from the first row or from what was kept.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.level_grains import level_grains
+from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import added, grains
 from lhb_engine.design.moments import Moments
+from lhb_engine.design.square_sums import SquareSums
 
 FAR = 2**62
+Range = tuple[int, int]  # of positions: those after the first number, up to the second
 
 
 @dataclass(frozen=True)
@@ -27,17 +33,18 @@ class KeptSums:
         Rounds of the session: of the first row that counts, and of the last row in `settled`.
     n_settled : int
         Measurements in `settled`: the first ones of the session, a whole number of grains.
-    settled : Moments
+    settled : SquareSums
         Of their rows. A grain is settled when a fit has used all of its measurements.
-    seen : Moments or None
-        Of the rows that the installed estimate's fit used; None if there is no such estimate.
+    seen : SquareSums or None
+        Of the rows that the installed estimate's fit used; None if there is no such estimate, or
+        if these rows may change: then all of those in `settled` are among them.
     """
 
     first: int
     last: int
     n_settled: int
-    settled: Moments
-    seen: Moments | None
+    settled: SquareSums
+    seen: SquareSums | None
 
 
 @dataclass(frozen=True)
@@ -67,21 +74,26 @@ class SessionSums:
 
     Attributes
     ----------
-    total : Moments
+    total : SquareSums
         Of all rows.
     kept : KeptSums
         With the same installed estimate as before.
+    total_stays, seen_stays : bool
+        Whether no context of the rows of all, and of those that the installed estimate's fit used,
+        can change any more. Else the next fit adds these rows up again.
     """
 
-    total: Moments
+    total: SquareSums
     kept: KeptSums
+    total_stays: bool = True
+    seen_stays: bool = True
 
     def after(self, installs: bool) -> KeptSums:
         """Return what is kept after the fit, which may have installed its own estimate."""
         return replace(self.kept, seen=self.total) if installs else self.kept
 
     @property
-    def later(self) -> Moments | None:
+    def later(self) -> SquareSums | None:
         """Of the rows that the installed estimate's fit has not used; None if there is none."""
         seen = self.kept.seen
         if seen is None:
@@ -97,14 +109,15 @@ def session_sums(
     seen: Seen | None,
     kept: KeptSums | None,
     unsettled: int | None = None,
+    settled_round: int | None = None,
 ) -> SessionSums:
     """Add up the rows of a session from round `first` on.
 
     Parameters
     ----------
     rows : AlignedRounds
-        With `kept`: at least the rows beyond its settled ones, and the rows that are pairs with
-        them. Without: all rows.
+        With `kept`: at least the rows beyond its settled ones, the rows that are pairs with them,
+        and those of their levels. Without: all rows.
     first, last : int
         The session's rounds.
     seen : Seen or None
@@ -114,6 +127,9 @@ def session_sums(
     unsettled : int, optional
         Number of the first measurement that is no row and may become one. By default it is the
         first number that no row has, as where nothing was erased.
+    settled_round : int, optional
+        Last round whose context is sure to stay; by default all do. Until the rows of the
+        installed estimate's fit are sure to stay, only grains that it used are settled.
 
     Returns
     -------
@@ -121,33 +137,131 @@ def session_sums(
         Equal to the bit with `kept` and without.
     """
     n_settled = kept.n_settled if kept else 0
-    settled = total = seen_total = Moments.zero(1, rows.contexts.shape[1], rows.groups)
-    if kept:
-        settled = total = kept.settled
+    running = _Running(_zero(rows) if kept is None else kept.settled)
     stop = _first_grain_not_whole(rows, n_settled)
     if unsettled is not None:
         stop = (unsettled - 1) // moment_sums.GRAIN
-    counts = rows.number >= max(first, 1)
-    used = rows.only(counts) if counts.any() else rows
-    before, shared = np.zeros(len(used.y), bool), 0
-    if kept is None and seen is not None:
-        before = seen.of(used)
-        unseen = used.position[(used.number > 0) & ~before]
-        shared = (int(unseen.min()) - 1) // moment_sums.GRAIN if len(unseen) else FAR
-    for grain, part in grains(used, np.flatnonzero(used.position > n_settled)):
-        total = added(total, part)
-        settled = total if grain < stop else settled
-        seen_total = total if grain < shared else seen_total
-    if before.any() and shared < FAR:
-        known = used.only(before)
-        places = np.flatnonzero(known.position > shared * moment_sums.GRAIN)
-        for _, part in grains(known, places):
-            seen_total = added(seen_total, part)
-    found = kept.seen if kept else seen_total
+    begin = first if (rows.number >= first).any() else 1
+    stays = seen is None or settled_round is None or seen.last <= settled_round
+    has_seen = kept is not None and kept.seen is not None
+    adding = None if has_seen else seen
+    stop = running.add(rows, begin, (n_settled, FAR), stop, adding, only_seen=not stays)
+    found = kept.seen if kept is not None and has_seen else running.seen
     n_whole = stop * moment_sums.GRAIN
-    return SessionSums(
-        total, KeptSums(first, last, n_whole, settled, None if seen is None else found)
-    )
+    whole = KeptSums(first, last, n_whole, running.settled, None if seen is None else found)
+    return SessionSums(running.total, whole, settled_round is None, stays)
+
+
+class Slice(NamedTuple):
+    """The rows of consecutive measurements of a session, in order of arrival.
+
+    Attributes
+    ----------
+    rows : AlignedRounds
+        They, the rows that are pairs with them, and those of their levels.
+    stop : int
+        Number of the last measurement: a multiple of the grain, but for the session's last slice.
+    unsettled : int
+        Number of the first measurement after the slice before that is no row and may become one;
+        more than `stop` if there is none in the slice.
+    """
+
+    rows: AlignedRounds
+    stop: int
+    unsettled: int
+
+
+def sums_of_slices(
+    slices: Iterable[Slice], first: int, last: int, seen: Seen | None
+) -> KeptSums | None:
+    """Add up the rows of a session slice by slice, so that they need not be there all at once.
+
+    Parameters
+    ----------
+    slices : iterable of Slice
+        From the session's first measurement on. No more are taken than are needed.
+    first, last, seen
+        As `session_sums`.
+
+    Returns
+    -------
+    KeptSums or None
+        With these, `session_sums` finds what it finds from all rows, to the bit. None without a
+        slice.
+    """
+    running, n_settled, after, is_settled = None, 0, 0, True
+    for rows, stop, unsettled in slices:
+        running = running or _Running(_zero(rows))
+        whole = (min(unsettled, stop + 1) - 1) // moment_sums.GRAIN if is_settled else 0
+        running.add(rows, first, (after, stop), whole, seen)
+        if is_settled:
+            n_settled, is_settled = whole * moment_sums.GRAIN, unsettled > stop
+        after = stop
+        if not is_settled and (seen is None or (seen.measured or FAR) <= stop):
+            break
+    if running is None:
+        return None
+    return KeptSums(first, last, n_settled, running.settled, None if seen is None else running.seen)
+
+
+class _Running:
+    """Sums that grow grain by grain: of all rows, of settled ones, and of those seen.
+
+    As long as all rows were seen, the sum of these is that of all.
+    """
+
+    def __init__(self, begun: SquareSums) -> None:
+        self.total = self.settled = self.seen = begun
+        self._all_seen = True
+
+    def add(
+        self,
+        rows: AlignedRounds,
+        first: int,
+        within: Range,
+        stop: int,
+        seen: Seen | None,
+        *,
+        only_seen: bool = False,
+    ) -> int:
+        """Add the rows from round `first` on that are within a range of positions.
+
+        Grains before number `stop` are settled; of `only_seen`, those alone all of whose rows were
+        seen. Return the number of the first grain that is not.
+        """
+        counts = rows.number >= max(first, 1)
+        if not counts.any():
+            return stop
+        used = rows.only(counts)
+        here, before, shared = _is_within(used, within), np.zeros(len(used.y), bool), 0
+        if seen is not None:
+            before = seen.of(used)
+            unseen = used.position[here & ~before]
+            if self._all_seen:
+                shared = (int(unseen.min()) - 1) // moment_sums.GRAIN if len(unseen) else FAR
+        stop = min(stop, shared) if only_seen else stop
+        parts = level_grains if rows.levels else grains
+        for grain, part in parts(used, np.flatnonzero(here)):
+            self.total = added(self.total, part)
+            self.settled = self.total if grain < stop else self.settled
+            self.seen = self.total if grain < shared else self.seen
+        self._all_seen = shared == FAR
+        if before.any() and shared < FAR:
+            known = used.only(before)
+            rest = max(within[0], shared * moment_sums.GRAIN), within[1]
+            for _, part in parts(known, np.flatnonzero(_is_within(known, rest))):
+                self.seen = added(self.seen, part)
+        return stop
+
+
+def _zero(rows: AlignedRounds) -> SquareSums:
+    shape = 1, rows.contexts.shape[1], rows.groups
+    return LevelSums.zero(*shape) if rows.levels else Moments.zero(*shape)
+
+
+def _is_within(rows: AlignedRounds, within: Range) -> np.ndarray:
+    """Return which places have rows with positions after the first number, up to the second."""
+    return (rows.position > within[0]) & (rows.position <= within[1])
 
 
 def _first_grain_not_whole(rows: AlignedRounds, n_settled: int) -> int:

@@ -114,7 +114,7 @@ def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:
         left = residuals(rows, known.theta, known.lag_weights, known.beside)
     if rows.levels:
         rho = FREE if known is None else known.autocorrelation
-        left = without_levels(left, rows.owner, rows.intercept, rho)
+        left = without_levels(left, rows.level, rows.intercept, rho)
     level = float(left @ rows.intercept) / float(rows.intercept @ rows.intercept)
     return np.asarray(left - level * rows.intercept)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.square_sums import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.accelerated_gradient import Curvature, accelerated_gradient
 from lhb_engine.lasso.block_norms import block_norms

@@ -106,6 +106,10 @@ class CovariateEffects:
     def _root(self, noise2: Floats, of: Ints | slice) -> tuple[Floats, Floats]:
         on = self.included[of][:, self._group_of]
         ridge = noise2[of, None] / self.prior_variance
+        if on.shape[1] == 1:  # the baseline alone, most often: the same numbers without LAPACK
+            lower = np.sqrt(self.unit[0] * (on * on) + np.where(on, ridge, 1.0))
+            width = np.log(lower[:, 0]) - 0.5 * np.where(on, np.log(ridge), 0.0)[:, 0]
+            return (1.0 / lower * on)[:, :, None], width
         precision = self.unit * (on[:, :, None] * on[:, None, :])
         precision += np.eye(len(self.prior_variance)) * np.where(on, ridge, 1.0)[:, :, None]
         lower = np.linalg.cholesky(precision)

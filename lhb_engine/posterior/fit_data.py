@@ -6,9 +6,12 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, moment_autocorrelation, whitened
-from lhb_engine.design.level_moments import LevelMoments, level_moments
+from lhb_engine.design.level_moments import RowLevels, level_moments
+from lhb_engine.design.level_spread import level_correlation
+from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import session_moments
-from lhb_engine.design.moments import Moments, RowMoments
+from lhb_engine.design.moments import Moments
+from lhb_engine.design.square_sums import RowMoments, SquareSums
 from lhb_engine.history import Floats
 from lhb_engine.posterior.later_moments import LaterMoments, coefficients
 from lhb_engine.posterior.prediction_check import LaterRows, Predictor, residuals
@@ -48,7 +51,7 @@ class RowData:
 class MomentData:
     """The moments of a fit's rows."""
 
-    moments: Moments | LevelMoments
+    moments: SquareSums | RowLevels
 
     @property
     def n_rows(self) -> int:
@@ -67,8 +70,9 @@ class MomentData:
     def autocorrelation(self, theta: Floats, weights: Floats, effects: Floats) -> float:
         """Return rho of (7.15), from the errors that these parameters leave."""
         by = coefficients(theta, weights, effects, self.moments.n_lags)
-        if isinstance(self.moments, LevelMoments):
-            return self.moments.correlation(by)
+        if isinstance(self.moments, LevelSums | RowLevels):
+            return level_correlation(self.moments, by)
+        assert isinstance(self.moments, Moments)
         return moment_autocorrelation(self.moments, by)
 
 

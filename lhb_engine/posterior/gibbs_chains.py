@@ -16,7 +16,7 @@ from scipy.linalg.lapack import dtrtri
 from scipy.special import betaln, entr, expit, log_ndtr, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.square_sums import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.covariate_effects import CovariateEffects
 from lhb_engine.posterior.moment_products import MomentProducts

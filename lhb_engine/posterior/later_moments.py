@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.design.level_moments import LevelMoments
+from lhb_engine.design.level_moments import RowLevels
 from lhb_engine.design.moments import Moments
+from lhb_engine.design.square_sums import SquareSums
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor
 
@@ -32,12 +33,12 @@ class LaterMoments(HeldOut):
     ----------
     old : Predictor
         The installed estimate's.
-    moments : Moments
+    moments : SquareSums or RowLevels
         Of the later rows, and of their pairs with the rows before them.
     """
 
     old: Predictor
-    moments: Moments | LevelMoments
+    moments: SquareSums | RowLevels
 
     @property
     def n_rows(self) -> int:
@@ -56,7 +57,7 @@ class LaterMoments(HeldOut):
         larger one always fits better.
         """
         known, least = self.old, float(np.finfo(float).tiny)
-        if isinstance(self.moments, LevelMoments):
+        if not isinstance(self.moments, Moments):
             known = replace(known, autocorrelation=new.autocorrelation)
         old = max(self._products(known, known), 0.0)
         ours, both = self._products(new, new), self._products(new, known)
@@ -68,10 +69,10 @@ class LaterMoments(HeldOut):
         n_lags = self.moments.n_lags
         by = [coefficients(p.theta, p.lag_weights, p.beside, n_lags) for p in (one, other)]
         moments, rho = self.moments, one.autocorrelation
-        if isinstance(moments, LevelMoments):
-            rows = moments.whitened(rho)
-        else:
+        if isinstance(moments, Moments):
             rows = moments.whitened(rho, other.autocorrelation)
+        else:
+            rows = moments.whitened(rho)
         return float(rows.residual_products(np.array(by))[0, 1]) / self.n_rows
 
     def doubt(self, thetas: Floats, weights: Floats) -> float:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.square_sums import RowMoments
 from lhb_engine.history import Floats
+from lhb_engine.posterior.expected_past import ExpectedPast, expected_past
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.settings import AnytimeSettings
 
-PAST_WIDTH = 2.0  # prior deviation of the mean score before round 1, over that of a later score
 FEW = 8.0  # rows: weight of the common scale in `context_scale`
 
 
@@ -89,7 +89,7 @@ def rank_one_posterior(
     signed : bool
         Lag weights may be negative; theta is then oriented such that they sum to >= 0.
     past : float, optional
-        The last feature is that of a past before round 1, with this value there.
+        The last feature is that of a past before round 1, with this value there: (7.29).
     settings : AnytimeSettings, optional
         Numbers of chains and sweeps, and the temper of (7.8).
 
@@ -98,9 +98,13 @@ def rank_one_posterior(
     Posterior
     """
     settings = settings or AnytimeSettings()
+    expected = None if past is None else expected_past(rows, past)
+    if expected is not None:
+        rows = expected.less(rows)
+        start = None if start is None else expected.beyond(start)
     scale = context_scale(rows)
-    if past is not None:
-        scale[-1] = past / (PAST_WIDTH * np.sqrt(len(scale)))
+    if expected is not None:
+        scale[-1] = expected.scale(scale[:-1])
     square = rows.square if isinstance(rows, RowMoments) else float(rows.y @ rows.y)
     size = float(np.sqrt(square / rows.n_rows))
     scaled = (
@@ -126,8 +130,7 @@ def rank_one_posterior(
     places = np.cumsum(chance / chance.sum())
     chosen = np.searchsorted(places, (np.arange(n_chains) + rng.random()) / n_chains)
     chains.keep(np.minimum(chosen, n_chains - 1))
-    n_features = len(scale) - (past is not None)
-    return _average(chains, settings.kept, scale, size, n_features)
+    return _average(chains, settings.kept, scale, size, expected)
 
 
 def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generator) -> Floats:
@@ -146,12 +149,13 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
 
 
 def _average(
-    chains: Chains, n_sweeps: int, scale: Floats, size: float, n_features: int
+    chains: Chains, n_sweeps: int, scale: Floats, size: float, expected: ExpectedPast | None
 ) -> Posterior:
     """Run the last sweeps and average the draws, by (7.9) and (7.10).
 
     `scale` (dim,) and `size` are what contexts and rewards were divided by.
     """
+    n_features = len(scale) - (expected is not None)
     c, n_draws = chains.n_chains, n_sweeps * chains.n_chains
     thetas, w = np.empty((n_draws, len(scale))), np.empty((n_draws, chains.n_lags))
     n_columns, n_groups = len(chains.data.total), 1 + len(chains.data.groups)
@@ -175,8 +179,9 @@ def _average(
     theta = mean / scale[:n_features]
     unit = max(float(np.linalg.norm(theta)), 1e-300)
     weights = along @ w * (unit * size / n_draws)
+    drawn = thetas / scale if expected is None else expected.whole(thetas / scale)
     # what the past pays at each lag is closest to these weights times its mean score
-    before = thetas[:, n_features:].T @ w * (size / n_draws) / scale[n_features:, None]
+    before = drawn[:, n_features:].T @ w * (size / n_draws)
     score = before @ weights / max(float(weights @ weights), 1e-300)
     return Posterior(
         theta=np.append(theta / unit, score),
@@ -188,7 +193,7 @@ def _average(
         included=included,
         noise=float(np.sqrt(noise2)) * size,
         spread=float(np.sqrt(np.mean(angles**2))),
-        draws=(thetas / scale, w * size),
+        draws=(drawn, w * size),
         n_sweeps=n_sweeps,
         n_features=n_features,
     )

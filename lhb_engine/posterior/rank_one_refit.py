@@ -10,7 +10,7 @@ from scipy.special import fdtrc
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.levels import without_levels
-from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.square_sums import RowMoments
 from lhb_engine.history import Floats, Ints
 
 CONDITION = 1e10  # of the scaled normal equations
@@ -19,6 +19,7 @@ STEPS = 4
 SHIFTS = 2  # rounds over which errors may be correlated in the robust covariance
 LEVERAGE = 0.95  # a frequency of more counts as one of so much
 BLOCK = 32  # columns that are transformed at once
+PLACES = 2048  # that are filtered at once
 
 
 @dataclass(frozen=True)
@@ -83,18 +84,13 @@ class RankOneRefit:
         for step in range(STEPS):
             basis = _basis(theta, d, has_past)
             if past is None or step == STEPS - 1:
-                filtered = np.zeros_like(x)
-                for i, lag in enumerate(lags.tolist()):
-                    filtered[lag:] += weights[i] * x[: len(x) - lag]
-                top = int(lags.max(initial=0))
-                signal = np.concatenate([np.zeros(top), x @ theta])
-                columns = signal.take((order + top)[:, None] - lags)  # faster than by lags
-                turned = (filtered @ basis)[order]
-                jacobian = np.concatenate([columns, turned, beside], axis=1)
-                errors = rows.y[order] - columns @ weights - beside @ effects
+                filtered = _filtered(x, weights, lags)
+                others = np.concatenate([(filtered @ basis)[order], beside], axis=1)
+                jacobian = _with_lagged(x @ theta, order, lags, others)
+                errors = rows.y[order] - jacobian[:, :m] @ weights - beside @ effects
                 if rows.levels:
                     both = np.column_stack([jacobian, errors])
-                    both = without_levels(both, rows.owner[order], rows.intercept[order], rho)
+                    both = without_levels(both, rows.level[order], rows.intercept[order], rho)
                     jacobian, errors = both[:, :-1], both[:, -1]
             if past is None:
                 gram, right = jacobian.T @ jacobian, jacobian.T @ errors
@@ -160,10 +156,40 @@ class RankOneRefit:
     def drifts(self) -> bool:
         """Whether means of the errors over 25 rows vary more than noise would, by (7.19)."""
         n_parts = max(len(self.errors) // DRIFT_ROWS, 4)
-        parts = np.array_split(self.errors, n_parts)
-        between = sum(float(part.sum()) ** 2 / len(part) for part in parts) / (n_parts - 1)
+        size, n_longer = divmod(len(self.errors), n_parts)
+        longer, others = np.split(self.errors, [n_longer * (size + 1)])
+        squares = [
+            total**2 / length
+            for part, length in ((longer, size + 1), (others, size))
+            for total in part.reshape(-1, length).sum(axis=1).tolist()
+        ]
+        between = sum(squares) / (n_parts - 1)
         free = len(self.errors) - self.jacobian.shape[1]
         return bool(fdtrc(n_parts - 1, free, between / max(self.variance, 1e-300)) < DRIFT_CHANCE)
+
+
+def _filtered(x: Floats, weights: Floats, lags: Ints) -> Floats:
+    """Return the sum of x, (n, dim), at some lags, by their weights."""
+    out = np.zeros_like(x)
+    for start in range(0, len(x), PLACES):  # what a processor's own cache holds
+        stop = min(start + PLACES, len(x))
+        for weight, lag in zip(weights, lags.tolist(), strict=True):
+            begin = max(start, lag)
+            if begin < stop:
+                out[begin:stop] += weight * x[begin - lag : stop - lag]
+    return out
+
+
+def _with_lagged(signal: Floats, places: Ints, lags: Ints, others: Floats) -> Floats:
+    """Return a row a place: the signal, (n,), at some lags, and after it the other columns."""
+    top, m = int(lags.max(initial=0)), len(lags)
+    padded = np.concatenate([np.zeros(top), signal])
+    out = np.empty((len(places), m + others.shape[1]))
+    for start in range(0, len(places), PLACES):  # indices of all at once would be as large as `out`
+        part = slice(start, start + PLACES)
+        out[part, :m] = padded.take((places[part] + top)[:, None] - lags)
+    out[:, m:] = others
+    return out
 
 
 def _basis(theta: Floats, d: int, has_past: bool) -> Floats:

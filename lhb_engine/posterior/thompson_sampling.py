@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.square_sums import RowMoments
 from lhb_engine.history import Floats
 from lhb_engine.posterior.rank_one_posterior import Posterior, context_scale
 

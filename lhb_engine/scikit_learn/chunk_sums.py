@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lhb_engine.design.moment_sums import design_moments
-from lhb_engine.design.moments import RowMoments
+from lhb_engine.design.square_sums import RowMoments
 from lhb_engine.history import Floats
 from lhb_engine.lasso.gram_lasso import GramLasso
 from lhb_engine.lasso.least_squares import LARGEST

@@ -190,6 +190,15 @@ class ColouredNoise(Disturbed):
         return np.asarray(lfilter([innovation], [1.0, -0.9], self._innovations(len(rounds))))
 
 
+class LastingNoise(Disturbed):
+    """Autoregressive noise in units of the reward: 0.95 of the last round's, innovations of 0.1."""
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards and the noise."""
+        added = lfilter([0.1], [1.0, -0.95], self._innovations(len(signals)))
+        return np.asarray(super(Disturbed, self).rewards(signals, first) + added[first - 1 :])
+
+
 class RandomWalk(Disturbed):
     """A level that moves by a normal step of 0.1 a round."""
 

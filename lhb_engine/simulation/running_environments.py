@@ -30,3 +30,9 @@ class Running(ContextsAbove):
         n = max(0, min(len(paid) - first + 1, len(out)))
         out[:n] += paid[first - 1 : first - 1 + n]
         return out
+
+
+class RunningAboutZero(Running):
+    """The same where contexts have no mean."""
+
+    above = 0.0

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from lhb_engine.diagnostics.finding import Code
+from lhb_engine.diagnostics.finding import Code as FindingCode
 
 
 class IntervalsAnswer(BaseModel):
@@ -44,7 +44,7 @@ class LevelsAnswer(BaseModel):
 class FindingAnswer(BaseModel):
     """A check of the model that failed on the latest rows: what was seen, and what to do."""
 
-    code: Code
+    code: FindingCode
     message: str
     period: float | None
     features: list[int]

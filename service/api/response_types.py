@@ -1,8 +1,9 @@
 """The types of the answers, for /openapi.json. Answers are not validated against them."""
 
+from types import NoneType
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from lhb_engine.agents.base import Deciding
 from service.api.fit_types import EffectsAnswer, FindingAnswer, IntervalsAnswer, LevelsAnswer
@@ -11,6 +12,7 @@ from service.problems import ProblemCode
 from service.trial import PlayedBy
 
 Item = TypeVar("Item")
+ABSENT: Any = Field(default_factory=NoneType)  # of a member that is left out, and never null
 
 
 class ProblemAnswer(BaseModel):
@@ -38,7 +40,7 @@ class DecisionAnswer(BaseModel):
     model_version: int
     next_fit_round: int | None
     explored: bool
-    played_by: PlayedBy | None = None
+    played_by: PlayedBy = ABSENT
     agent_arm: int | None = None
 
 
@@ -53,9 +55,9 @@ class ItemAnswer(BaseModel):
     """One item of a batch: its status, and the answer that its own route would give."""
 
     status: int
-    decision: DecisionAnswer | None = None
-    reward: AcceptedAnswer | None = None
-    problem: ProblemAnswer | None = None
+    decision: DecisionAnswer = ABSENT
+    reward: AcceptedAnswer = ABSENT
+    problem: ProblemAnswer = ABSENT
 
 
 class BatchAnswer(BaseModel):

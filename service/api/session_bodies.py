@@ -30,7 +30,7 @@ from service.field_types import (
     WaitSeconds,
 )
 from service.names import MOST_COLUMNS
-from service.slot_clock import Totals
+from service.slot_clock import MOST_LATE, Totals
 from service.trial import Mode, PlannedRounds, Policy, Share
 
 SESSION_DEFAULTS: dict[str, Any] = {
@@ -48,7 +48,13 @@ SESSION_DEFAULTS: dict[str, Any] = {
 def _describe_session(schema: dict[str, Any]) -> None:
     for name, default in SESSION_DEFAULTS.items():
         schema["properties"][name]["default"] = default
-    schema["examples"] = [{"name": "shop", "dim": 5, "horizon": 100, "seed": 1}]
+    schema["examples"] = [
+        {"name": "shop", "dim": 5, "horizon": 100, "seed": 1},
+        {"dim": 5, "horizon": 100, "keep_rounds": 100_000, "keep_days": 90},
+        {"dim": 5, "horizon": 24, "clock": {"slot_seconds": 3600, "totals": "all"}},
+        {"dim": 5, "horizon": 20, "options": {"levels": True, "zero_start": False}},
+        {"dim": 5, "horizon": 20, "options": {"covariates": ["rain"], "trend": True}},
+    ]
 
 
 @with_config(STRICT)
@@ -100,6 +106,15 @@ class ClockBody(TypedDict, total=False):
         Field(
             description="what a reward is the total of: all trajectories together (the default), "
             "or its own trajectory"
+        ),
+    ]
+    late_slots: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=MOST_LATE,
+            description="how many slots before the latest one still take decisions; by default the "
+            "horizon",
         ),
     ]
 
@@ -173,7 +188,7 @@ class SessionBody(TypedDict, total=False):
     keep_days: KeepDays | None
 
 
-@with_config(strict({"archived": True}))
+@with_config(strict({"archived": True}, {"keep_days": 90, "keep_rounds": None}))
 class SessionPatch(TypedDict, total=False):
     """The changes to a session."""
 

@@ -18,6 +18,7 @@ class ClockAnswer(BaseModel):
     slot_seconds: int
     start: str
     totals: Totals
+    late_slots: int | None
     n_slots: int
 
 

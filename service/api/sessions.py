@@ -95,6 +95,7 @@ def clock_answer(session: SessionRow) -> dict[str, Any] | None:
         "slot_seconds": clock.slots.seconds,
         "start": timestamp(clock.slots.start),
         "totals": clock.totals,
+        "late_slots": clock.late_slots,
         "n_slots": session.n_begun,
     }
 

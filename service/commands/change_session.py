@@ -10,7 +10,13 @@ from typing import Any
 from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.agents.fit_cost import FitCost
 from service.commands.audit import note
-from service.commands.sessions import check_modes, find_session, first_agent, refuse_id_as_name
+from service.commands.sessions import (
+    check_modes,
+    find_session,
+    first_agent,
+    modes_of,
+    refuse_id_as_name,
+)
 from service.fits.cost import refuse_costly
 from service.fits.schedule import reopen_schedule, wait_longer
 from service.option_changes import MOST_CHANGES, changes_of
@@ -83,7 +89,7 @@ class ChangeSession(SessionCommand[SessionRow]):
         options = {**session.options, **given}
         kept = {name: self.changes.get(name, getattr(session, name)) for name in KEEP}
         changed = replace(session, options=options, reward_wait_seconds=seconds, **kept)
-        check_modes({name: getattr(changed, name) for name in MODES})
+        check_modes(modes_of(changed))
         if len(changes_of(session.changes).changes) == MOST_CHANGES and options != session.options:
             detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
             raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
@@ -91,15 +97,6 @@ class ChangeSession(SessionCommand[SessionRow]):
 
 
 KEEP = ("keep_rounds", "keep_days")
-MODES = (
-    "refit",
-    "reward_wait_seconds",
-    "reward_mode",
-    "default_reward",
-    "algorithm",
-    "clock",
-    "options",
-)
 
 
 def _change_options(

@@ -124,7 +124,6 @@ class Decide(Command[Taken | Blocked]):
             refuse_too_many(session, len(self.contexts))
         if self.covariates is not None:
             covariates_of_round(session, self.covariates)  # refuses unknown ones
-        self._refuse_time(uow, session)
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not None and contexts is not None:
@@ -136,8 +135,11 @@ class Decide(Command[Taken | Blocked]):
             if trial.control is not None:  # in both groups: else a share alone would be refused
                 default = self._control_arm(uow, session, trial.control["session"])
             trial.refuse_missing(forced, default)
+        planned: list[PlannedReward] = []
         if self.rewards:
-            planned: list[PlannedReward] = plan_rewards(uow, session, self.rewards, "rewards")
+            planned = plan_rewards(uow, session, self.rewards, "rewards")
+        self._refuse_time(uow, session, planned)
+        if planned:
             apply_rewards(uow, session, planned, self.agents)
         if is_blocked(session):
             assert session.schedule.current is not None
@@ -153,11 +155,14 @@ class Decide(Command[Taken | Blocked]):
         draw = Draw(session.seed, self.trajectory, round)
         return control_arm(uow, self.agents, (self.key[0], control), self.contexts, draw)
 
-    def _refuse_time(self, uow: UnitOfWork, session: SessionRow) -> None:
-        """Raise a 422 where `at` is none that the session takes."""
+    def _refuse_time(
+        self, uow: UnitOfWork, session: SessionRow, planned: list[PlannedReward]
+    ) -> None:
+        """Raise a 422 where `at` is none that the session takes, once the rewards are in."""
         clock = clock_of(session.clock)
         if clock is not None:
-            time_of(clock, self.at, uow.now)
+            n_begun = max([session.n_begun, *(one.value.last + 1 for one in planned)])
+            time_of(clock, self.at, uow.now, n_begun)
         elif self.at is not None:
             detail = "a decision names its time only in a session with a clock"
             raise Problem(ProblemCode.INVALID, detail, "at")
@@ -187,7 +192,7 @@ class Decide(Command[Taken | Blocked]):
         agent, clock = self.agents.get(uow, session), clock_of(session.clock)
         at = max(uow.now, trajectory.last_at)
         if clock is not None:
-            at = time_of(clock, self.at, uow.now)
+            at = time_of(clock, self.at, uow.now, session.n_begun)
             begin_slot(uow, session, agent, clock.slots.at(at), uow.now)
         trajectory.last_at = max(at, trajectory.last_at)
         round = trajectory.n_rounds

@@ -66,7 +66,7 @@ class EraseTrajectory(Command[bool]):
         stored = uow.stored
         n_voids = len(stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
         n_rounds, n_measurements = found.n_rounds, found.n_measurements
-        changes = Changes(dropped_sums=[self.key])
+        changes = Changes(dropped_sums=[self.key], dropped_slots=[(self.key, 0)])
         if session.dropped_to:  # the other dropped rows are in no place but the sums
             sums = _sums_without(stored, session, self.trajectory)
             changes = Changes(sums=[] if sums is None else [sums])

@@ -142,7 +142,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             names=first_names(asked),
             trial=new_trial(asked.get("mode", "live"), holdout),
             keep_contexts=asked.get("keep_contexts", False),
-            clock=new_clock(asked.get("clock"), uow.now),
+            clock=new_clock(asked.get("clock"), uow.now, asked["horizon"]),
             keep_rounds=asked.get("keep_rounds"),
             keep_days=asked.get("keep_days"),
         )
@@ -184,6 +184,12 @@ def check_modes(asked: Mapping[str, Any]) -> None:
             'this algorithm learns from every reward as it comes, which excludes reward_mode "sum"'
         )
         raise Problem(ProblemCode.BAD_OPTION, detail, "reward_mode")
+
+
+def modes_of(session: SessionRow) -> dict[str, Any]:
+    """Return what `check_modes` looks at, of a session that is there."""
+    names = "refit", "reward_wait_seconds", "reward_mode", "default_reward", "algorithm", "clock"
+    return {name: getattr(session, name) for name in names}
 
 
 def _check_clock(asked: Mapping[str, Any], learns_within_epoch: bool) -> None:

@@ -10,6 +10,7 @@ from service.fits.out_of_turn import fit_now, is_stale
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, VoidRow, number_in
 from service.retention import refuse_dropped
+from service.slot_clock import clock_of, stretch_of
 from service.storage.ports import Changes, Keys
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
@@ -67,5 +68,8 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
         uow.count(session)
         if is_stale(session):
             fit_now(uow, session, self.agents.get(uow, session), "stale", uow.now)
-        uow.write_rows(Changes(voids=[void]))
+        changes, clock = Changes(voids=[void]), clock_of(session.clock)
+        if clock is not None:
+            changes.dropped_slots.append((self.key, stretch_of(clock.slots.at(decision.at))))
+        uow.write_rows(changes)
         return decision, void

@@ -1,7 +1,8 @@
 """What a session's fits cost, and what the server allows.
 
-The engine estimates a cost from sizes alone. Estimates decide who is served first, how long a fit
-may take, and whether a session may be created. The memory limit itself is the fitting process's.
+The engine estimates a cost from sizes alone. Estimates decide who is served first, how much CPU
+time a fit may take, and whether a session may be created. The memory limit itself is the fitting
+process's.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,8 @@ from service.records import SessionRow
 from service.settings import Settings
 
 SHORT_SECONDS = 2.0  # estimated CPU time up to which a fit is short
-SLOWER = 20.0  # a fit may take this many times its estimated CPU time: others use the processors
-LEAST_SECONDS = 60.0  # that any fit may take
+SLOWER = 20.0  # a fit may take this many times its estimated CPU time
+LEAST_SECONDS = 60.0  # of CPU time that any fit may take
 
 
 def due_cost(
@@ -30,8 +31,8 @@ def session_cost(session: SessionRow, due: int) -> FitCost:
     return due_cost(session.algorithm, session.dim, session.horizon, session.options, due)
 
 
-def time_limit(cost_seconds: float, settings: Settings) -> float:
-    """Return the seconds that a fit of this estimated CPU time may take."""
+def cpu_limit(cost_seconds: float, settings: Settings) -> float:
+    """Return the seconds of CPU time that a fit may take, from its estimate."""
     return min(settings.fit_timeout_seconds, max(LEAST_SECONDS, SLOWER * cost_seconds))
 
 

@@ -23,6 +23,7 @@ from lhb_engine.history import History
 from service.agent_cache import build_agent
 from service.fits.history import read_history, read_recent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
+from service.fits.slot_history import read_kept_slots
 from service.fits.sums import FitAnswer
 from service.option_changes import at_revision
 from service.records import SessionKey
@@ -74,7 +75,7 @@ def run_fit(
 
 
 def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) -> FitAnswer | None:
-    from service.fits.past import measured_before, sums_to_keep, usable_sums
+    from service.fits.past import measured_before, sums_made_anew, sums_to_keep, usable_sums
 
     with open_reader(database_url) as reader:
         session = reader.session(key)
@@ -91,10 +92,18 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
                 name = session.name
                 made = {"reason": reason, "is_final": True, "session_name": name}
                 return FitAnswer(json.dumps(made))
-        if kept is None:
+        kept = kept or sums_made_anew(reader, session, agent, current)
+        slots = None
+        if session.clock is not None:
+            n_settled = None if kept is None else kept.n_settled
+            read = reader, session, current.window, current, n_settled
+            history, slots = read_kept_slots(*read)
+        elif kept is None:
             history = read_history(reader, session, current.window, current)
         else:
-            history = read_recent(reader, session, current.window, current, kept.n_settled)
+            assert isinstance(agent, Anytime)  # others keep no sums
+            place = kept.n_settled, agent.stretch
+            history = read_recent(reader, session, current.window, current, *place)
         history = replace(history, measured_before=measured_before(reader, session))
     began = time.perf_counter()
     try:
@@ -109,7 +118,8 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
         return FitAnswer(json.dumps({"reason": reason, "session_name": session.name}))
     estimate = found.to_json() | {"seconds": time.perf_counter() - began}
     made = {"estimate": estimate, "fingerprint": fingerprint(), "session_name": session.name}
-    return FitAnswer(json.dumps(made), None if sums is None else sums_to_keep(sums, session))
+    kept_sums = None if sums is None else sums_to_keep(sums, session)
+    return FitAnswer(json.dumps(made), kept_sums, slots)
 
 
 def _fit(

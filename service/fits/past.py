@@ -9,15 +9,19 @@ from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
+from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moments import Moments
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
 from lhb_engine.history import LATEST
 from service.agent_cache import build_agent
 from service.due_fits import DueFit
-from service.fits.history import read_trajectory
-from service.fits.sums import FitSums
+from service.fits.history import read_slices, read_trajectory
+from service.fits.sums import FitSums, n_erased
 from service.records import KeptSumsRow, SessionRow
+from service.slot_clock import clock_of
 from service.storage.reader import Reader
+
+AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its rows in slices
 
 
 def measured_before(reader: Reader, session: SessionRow) -> int | None:
@@ -33,19 +37,15 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
     or a default one stands in for it, or where a correction replaces a row that is in the sums, or
     a decision was voided since. The fit then adds all rows anew.
     """
-    if not isinstance(agent, Anytime) or not agent.keeps_sums or due.window.last <= LATEST:
+    if not isinstance(agent, Anytime) or not _has_sums(session, agent, due):
         return None
-    if session.reward_mode == "sum" or session.default_reward is not None:
-        return None
-    if session.clock is not None:
-        return None  # a late decision changes the rows of its slot
     row = reader.kept_sums(session.key)
     first = 1 if agent.prediction is None else agent.prediction.since_round
     if row is None or (row.estimate, row.first_round) != (session.estimate, first):
         return None
     if row.last_round > due.window.last or row.measured > due.measured:
         return None  # it is a fit that others have overtaken
-    if (row.seen is None) != (agent.prediction is None):
+    if session.clock is None and (row.seen is None) != (agent.prediction is None):
         return None
     used = max(row.n_settled, measured_before(reader, session) or 0)
     replaced = reader.first_replaced(session.key, row.measured, due.measured)
@@ -54,6 +54,37 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
     if reader.voids(session.key, row.measured, due.measured):
         return None
     return _kept(row, agent)
+
+
+def _has_sums(session: SessionRow, agent: Anytime, due: DueFit) -> bool:
+    """Whether this fit works from sums, of rows that do not change once they are settled."""
+    clock = clock_of(session.clock)
+    return (
+        agent.keeps_sums
+        and due.window.last > LATEST
+        and session.reward_mode != "sum"
+        and session.default_reward is None
+        # else a late decision may change any row; or each of many trajectories has all slots
+        and (clock is None or (clock.late_slots is not None and clock.totals == "all"))
+        and (clock is None or not agent.stretch)
+    )
+
+
+def sums_made_anew(
+    reader: Reader, session: SessionRow, agent: Agent, due: DueFit
+) -> KeptSums | None:
+    """Add up the rows of a fit that finds no sums to go on from, in bounded memory.
+
+    None where it has so few rounds that all are read at once, where it needs rows and not sums,
+    where rows were dropped, or where rounds are slots, whose contexts are few numbers.
+    """
+    if not isinstance(agent, Anytime) or not _has_sums(session, agent, due):
+        return None
+    is_small = due.window.last <= AT_ONCE * LATEST
+    if is_small or session.dropped_to or session.clock is not None:
+        return None
+    slices = read_slices(reader, session, due.window, due, agent.stretch)
+    return agent.sums_of(slices, due.window, measured_before(reader, session))
 
 
 def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSumsRow | None:
@@ -78,16 +109,17 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
 def _kept(row: KeptSumsRow, agent: Anytime) -> KeptSums:
     """Return stored sums as a fit takes them."""
     groups = agent.covariates.groups
-    seen = None if row.seen is None else Moments.from_bytes(row.seen, groups)
-    settled = Moments.from_bytes(row.settled, groups)
+    kind = LevelSums if agent.stretch else Moments
+    seen = None if row.seen is None else kind.from_bytes(row.seen, groups)
+    settled = kind.from_bytes(row.settled, groups)
     return KeptSums(row.first_round, row.last_round, row.n_settled, settled, seen)
 
 
 def sums_to_keep(sums: SessionSums, session: SessionRow) -> FitSums:
     """Return what a fit's process returns of its sums; the session is as it was before the fit."""
     kept = sums.kept
-    seen = None if kept.seen is None else kept.seen.to_bytes()
-    blobs = kept.settled.to_bytes(), sums.total.to_bytes(), seen
-    place = session.estimate, session.n_erased_measurements, kept.first, kept.last, kept.n_settled
+    seen = kept.seen.to_bytes() if kept.seen is not None and sums.seen_stays else None
+    blobs = kept.settled.to_bytes(), sums.total.to_bytes() if sums.total_stays else None, seen
+    place = session.estimate, n_erased(session), kept.first, kept.last, kept.n_settled
     assert session.schedule.current is not None
     return FitSums(*place, *blobs, session.schedule.current.measured)

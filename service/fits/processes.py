@@ -9,7 +9,8 @@ import structlog
 from pebble import ProcessExpired
 
 from service.agent_cache import Agents
-from service.fits.cost import time_limit
+from service.fits.cost import cpu_limit
+from service.fits.cpu_limit import SPENT, within_cpu_time
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import STARVED, prepare_process, run_fit
 from service.fits.record import Fitted
@@ -124,14 +125,15 @@ class FitProcesses:
             pause = min(5.0, 2 * pause)
 
     async def _fitted(self, slot: Slot, due: int) -> Fitted | None:
-        key, limit = slot.key, time_limit(slot.seconds, self._settings)
+        key, limit = slot.key, self._settings.fit_timeout_seconds
+        cpu_seconds = cpu_limit(slot.seconds, self._settings)
         is_busy = time.monotonic() < self._busy_until
         idle_seconds, n_died = 0.0 if is_busy else self._settings.fit_idle_seconds, 0
         processes = self._spare if slot.is_spare else self._processes
-        given = (self._settings.database_url, *key, due)
+        given = (cpu_seconds, self.job, self._settings.database_url, *key, due)
         while True:
             try:
-                answer = await processes.run(self.job, *given, idle_seconds, seconds=limit)
+                answer = await processes.run(within_cpu_time, *given, idle_seconds, seconds=limit)
             except NotBegun as error:
                 log.warning("fit_not_begun", session=key[1], due=due, reason=str(error))
                 self._watch()
@@ -146,6 +148,9 @@ class FitProcesses:
                     log.info("fit_begun_anew", session=key[1], due=due, reason="no idle time")
                     self._busy_until, idle_seconds = time.monotonic() + BUSY_SECONDS, 0.0
                     continue
+                if error.exitcode == SPENT:
+                    reason = f"the fit took more than {cpu_seconds:g} s of CPU time"
+                    return Fitted(None, reason=reason, is_final=True)
                 log.warning("fit_process_died", session=key[1], due=due, reason=str(error))
                 n_died += 1
                 if n_died == MAX_DEATHS:

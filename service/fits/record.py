@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from service.due_fits import DueFit, window_to_json
-from service.fits.sums import FitAnswer, FitSums
+from service.fits.sums import FitAnswer, FitSums, SettledSlots
 from service.records import EstimateRow, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
@@ -24,11 +24,14 @@ class Fitted:
     is_final: bool = False
     session_name: str | None = None
     sums: FitSums | None = None
+    slots: SettledSlots | None = None
 
     @classmethod
     def of(cls, answer: FitAnswer) -> Self:
         """Return what a fitting process says."""
-        return cls(**{"estimate": None, **json.loads(answer.text)}, sums=answer.sums)
+        return cls(
+            **{"estimate": None, **json.loads(answer.text)}, sums=answer.sums, slots=answer.slots
+        )
 
     def summary(self) -> dict[str, Any]:
         """Return what a log says of it."""

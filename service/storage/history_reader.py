@@ -12,6 +12,7 @@ from service.records import (
     TrajectoryRow,
     VoidRow,
 )
+from service.slot_records import SlotSumsRow
 from service.trial_records import LiftSumsRow, PlayedRound
 
 Range = tuple[str, int, int]  # a trajectory, and its first and last round
@@ -70,16 +71,22 @@ class HistoryReader(ABC):
         return self._each(*self._window("rounds", key, first, last, n_before))
 
     def timed_decisions(
-        self, key: SessionKey, decided: int, since: float
-    ) -> Iterator[tuple[str, int, float, bytes]]:
-        """Iterate over the decisions with positions up to `decided`, taken from `since` on.
+        self, key: SessionKey, after: int, decided: int, n_named: int
+    ) -> Iterator[tuple[str, int, int, float, bytes]]:
+        """Iterate over the decisions with positions `after` + 1 to `decided`.
+
+        `n_named` rounds are of trajectories with a key, or erased.
 
         Yields
         ------
-        trajectory, round, time, selected context (bytes)
+        trajectory, round, position, time, selected context (bytes)
             In order of trajectory and round.
         """
-        return self._each("timed_decisions", *key, decided, since)
+        return self._each("timed_decisions", *key, after, decided, n_named)
+
+    def slot_sums(self, key: SessionKey, until: int) -> list[SlotSumsRow]:
+        """Return the summed slots of stretches before `until`, by trajectory and in order."""
+        return [SlotSumsRow(*row) for row in self._all("slot_sums", *key, until)]
 
     def window_measurements(
         self, key: SessionKey, first: int, last: int, n_before: int, known: int

@@ -25,6 +25,7 @@ from service.records import (
     TrajectoryRow,
     VoidRow,
 )
+from service.slot_records import SlotSumsRow
 from service.storage.known_rows import Keys as Keys
 from service.storage.known_rows import KnownRows as KnownRows
 from service.storage.reader import Reader
@@ -43,6 +44,7 @@ class Changes:
     `sessions` holds those of which any other column changed. `states` are agents' states as JSON.
     `deleted` sessions lose their own row and state; their other rows are `hidden` until a sweep.
     `swept` are sessions whose note of hidden rows goes, `dropped_sums` those whose kept sums go.
+    `dropped_slots` are sessions whose summed slots go, from a stretch on.
     `used_keys` are tenant and id of API keys, with the time of their last use. Entries of the audit
     log up to the id `audit_gone` go.
     """
@@ -56,9 +58,11 @@ class Changes:
     estimates: list[EstimateRow] = field(default_factory=list)
     voids: list[VoidRow] = field(default_factory=list)
     sums: list[KeptSumsRow] = field(default_factory=list)
+    slot_sums: list[SlotSumsRow] = field(default_factory=list)
     lift_sums: list[LiftSumsRow] = field(default_factory=list)
     lift_units: list[LiftUnitRow] = field(default_factory=list)
     dropped_sums: list[SessionKey] = field(default_factory=list)
+    dropped_slots: list[tuple[SessionKey, int]] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
     hidden: list[HiddenRows] = field(default_factory=list)

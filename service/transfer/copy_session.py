@@ -14,7 +14,7 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow
-from service.commands.sessions import check_modes, first_agent
+from service.commands.sessions import check_modes, first_agent, modes_of
 from service.covariates import names_of_covariates
 from service.due_fits import DueFit, Schedule
 from service.fits.cost import refuse_costly
@@ -27,15 +27,6 @@ from service.storage.reader import Reader
 from service.transfer.file_format import records, written
 
 NOT_COPIED = ("agent", "estimate")  # records
-MODES = (
-    "refit",
-    "reward_wait_seconds",
-    "reward_mode",
-    "default_reward",
-    "algorithm",
-    "clock",
-    "options",
-)
 
 
 def copied_session(
@@ -60,14 +51,15 @@ def copied_session(
     """
     if source.dropped_to:
         detail = (
-            "the session has dropped rounds, of which a copy would learn nothing; "
-            "an export and its import go on with what was learned"
+            f"rounds up to position {source.dropped_to} are dropped: a copy would learn nothing of "
+            "them. With the same settings, `lhb export` and `lhb import` go on with what was "
+            "learned; for other settings, begin a new session"
         )
         raise Problem(ProblemCode.ROUND_DROPPED, detail)
     settings = {name: value for name, value in asked.items() if name != "name"}
     request = {**json.loads(source.request), **settings, "name": asked.get("name")}
     copy = replace(source, **settings, name=asked.get("name"), request=json.dumps(request))
-    check_modes({name: getattr(copy, name) for name in MODES})
+    check_modes(modes_of(copy))
     agent = first_agent(copy, allow_oracles)
     if agent.learns_within_epoch:
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"

@@ -248,7 +248,8 @@ class ImportCheck:
             check(is_known, f"{where}.window", "not a window of this schedule")
             check(not is_done, f"{where}.window", "that fit is done")
             self._done.add(due.key)
-        left = [w for w in windows.ahead_of(session) if w.due > self._installed_due]
+        after = max(self._done | self._failed | {self._installed_due})
+        left = [w for w in windows.ahead_of(session, after) if w.due > self._installed_due]
         left = [w for w in left if w.due not in self._done | self._failed]
         schedule.open = [open_window(session, rounds, window) for window in left]
         if schedule.open:

@@ -123,15 +123,20 @@ class Windows:
             return due.window == self._agents[due.revision].next_fit(due.key - 1)
         return due.window in self._windows[due.revision]
 
-    def ahead_of(self, session: SessionRow) -> list[FitWindow]:
+    def ahead_of(self, session: SessionRow, after: int) -> list[FitWindow]:
         """Return the windows that the present options have opened, until one that is not due yet.
 
-        With a clock, a window that was passed without a fit is left to the next one.
+        With a clock, of the windows that were passed since the fit due after slot `after` there is
+        the last one.
         """
         if self._clock is not None:
-            following = (self._agents[-1].next_fit(session.n_begun - after) for after in (1, 0))
-            found = {window.due: window for window in following if window is not None}
-            return [*found.values()]
+            agent, passed = self._agents[-1], None
+            ahead = agent.next_fit(after)
+            while ahead is not None and ahead.due < session.n_begun:
+                passed, ahead = ahead, agent.next_fit(ahead.due)
+            is_now = ahead is not None and ahead.due == session.n_begun
+            following = agent.next_fit(session.n_begun) if is_now else None
+            return [one for one in (passed, ahead, following) if one is not None]
         return [window for window in self._windows[-1] if window.due > self._changes.last]
 
 
@@ -165,7 +170,10 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
         followed_at = rounds.followed_at[begin:end]
         times.append(followed_at[~is_measured].max(initial=0.0))
     overdue_at = min(times, default=np.inf) + session.reward_wait_seconds
-    is_known = session.clock is None and window.due <= session.n_rounds
-    is_known = is_known and np.isfinite(overdue_at)
+    is_known = window.due <= session.n_rounds and bool(np.isfinite(overdue_at))
+    clock = clock_of(session.clock)
+    if clock is not None:
+        overdue_at = clock.slots.begin(window.due + 1) + session.reward_wait_seconds
+        is_known = window.due < session.n_begun
     n_complete = int(is_measured.sum()) + n_gone
     return OpenWindow(window, n_complete, float(overdue_at) if is_known else None)

@@ -62,10 +62,8 @@ class Admission:
         self._clock, self._cpu_clock = clock, cpu_clock
         self._n_waiting = 0
         self.n_refused = 0
-        self._n_begun, self._window = (
-            0,
-            WINDOW,
-        )  # requests of the present window, so far and at last
+        self._n_begun = 0  # requests of the present window
+        self._window = WINDOW  # how many it will have
         self._began = self._began_cpu = 0.0  # when it began
         self._seconds_each = 0.0
 

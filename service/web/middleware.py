@@ -24,7 +24,7 @@ from service.web.proxies import TrustedProxies
 from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_ids import RequestIds, trace_of
-from service.web.request_log import RequestLog
+from service.web.request_log import Asked, RequestLog
 from service.web.roles import ADMIN, refuse_role
 from service.web.whole_messages import API_HEADERS
 
@@ -117,7 +117,7 @@ class Middleware:
 
         span = None
         if self._tracing is not None and is_for_data(scope["path"]):
-            span = self._tracing.begin(scope)
+            span = self._tracing.begin(scope, headers)
         body = RequestBody(scope, receive, self._settings, self._deadlines, self._memory)
         if self._proxies is not None:
             self._proxies.find_client(scope)
@@ -181,25 +181,22 @@ class Middleware:
                 log_failure(scope["lhb.problem"], **self._request(scope))
             scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
             if self._log is not None:
-                known = scope.get("lhb.access")
-                key = known.key_id if known is not None else None
-                self._log.add(
-                    {
-                        **self._request(scope),
-                        "event": "request",
-                        "level": "info",
-                        "tenant": scope.get("lhb.tenant"),
-                        "key": key or (self._keys.id_of(scope) if self._keys.is_closed else None),
-                        "client": scope["client"][0] if scope.get("client") else None,
-                        "status": status,
-                        "ms": round(seconds * 1000, 3),
-                    }
-                )
+                trace = trace_of(headers) | scope.get("lhb.trace", {})
+                self._log.add(self._asked(scope), request_id, trace, status, seconds)
+
+    def _asked(self, scope: Scope) -> Asked:
+        """Return what a request's log line has in common with others."""
+        client, access = scope.get("client"), scope.get("lhb.access")
+        key = access.key_id if access is not None else None
+        if key is None and self._keys.is_closed:
+            key = self._keys.id_of(scope)
+        named = scope["method"], scope["path"], scope.get("lhb.tenant")
+        return Asked(*named, key, client[0] if client else None)
 
     @staticmethod
     def _request(scope: Scope) -> dict[str, str]:
         """Return what every line about a request says of it."""
-        ids = {"request_id": scope["lhb.request_id"], **trace_of(scope)}
+        ids = {"request_id": scope["lhb.request_id"], **trace_of(dict(scope["headers"]))}
         ids |= scope.get("lhb.trace", {})
         return {**ids, "method": scope["method"], "path": shown_path(scope["path"])}
 

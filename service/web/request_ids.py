@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from itertools import count
 from secrets import token_hex
 
-from starlette.types import Scope
-
 ID = re.compile(rb"[\x21-\x7e]{1,128}")
 TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.*", re.ASCII)
 MAX_TRACE = 256
@@ -30,9 +28,9 @@ class RequestIds:
         return f"{self._prefix}-{next(self._numbers)}"
 
 
-def trace_of(scope: Scope) -> dict[str, str]:
+def trace_of(headers: Mapping[bytes, bytes]) -> dict[str, str]:
     """Return the W3C traceparent of a request under that name; nothing if there is none."""
-    for name, value in scope["headers"]:
-        if name == b"traceparent" and len(value) <= MAX_TRACE and TRACE.fullmatch(value):
-            return {"traceparent": value.decode()}
-    return {}
+    value = headers.get(b"traceparent")
+    if value is None or len(value) > MAX_TRACE or TRACE.fullmatch(value) is None:
+        return {}
+    return {"traceparent": value.decode()}

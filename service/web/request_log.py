@@ -3,11 +3,25 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from json import dumps
+from json.encoder import encode_basestring_ascii as quoted
+from typing import NamedTuple
 
-from pydantic_core import to_json
+from service.logs import shown_path
+
+MOST = 4096  # kept beginnings of lines; then they are made anew
+
+
+class Asked(NamedTuple):
+    """What many requests have in common; None: it is not known."""
+
+    method: str
+    path: str
+    tenant: str | None
+    key: str | None
+    client: str | None
 
 
 class RequestLog:
@@ -21,24 +35,51 @@ class RequestLog:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._lines: list[bytes] = []
+        self._lines: list[str] = []
+        self._begins: dict[Asked, str] = {}
         self._second, self._text = -1, ""
 
-    def add(self, said: dict[str, Any]) -> None:
-        """Write what is said of a request, with the present time, soon.
+    def add(
+        self, asked: Asked, request_id: str, trace: Mapping[str, str], status: int, seconds: float
+    ) -> None:
+        """Write the line of a request, with the present time, soon.
 
         Called in the event loop.
+
+        Parameters
+        ----------
+        asked : Asked
+        request_id : str
+        trace : mapping
+            What says to which trace it belongs, like traceparent.
+        status : int
+            Of the answer.
+        seconds : float
+            That it took.
         """
+        begin = self._begins.get(asked) or self._begin(asked)
         now = self._clock()
         second = int(now)
         if second != self._second:
             self._second = second
             self._text = f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
-        said["timestamp"] = f"{self._text}.{int((now - second) * 1e6):06d}Z"
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._write)
-        self._lines.append(to_json(said))
+        more = f",{dumps(trace)[1:-1]}" if trace else ""
+        self._lines.append(
+            f'{begin}{status},"ms":{seconds * 1000:.3f},"request_id":{quoted(request_id)}{more},'
+            f'"timestamp":"{self._text}.{int((now - second) * 1e6):06d}Z"}}\n'
+        )
+
+    def _begin(self, asked: Asked) -> str:
+        """Return the line up to the status, and keep it."""
+        said = {"event": "request", "level": "info", **asked._asdict()}
+        said["path"] = shown_path(asked.path)
+        if len(self._begins) >= MOST:
+            self._begins.clear()
+        found = self._begins[asked] = f'{dumps(said)[:-1]}, "status":'
+        return found
 
     def _write(self) -> None:
         lines, self._lines = self._lines, []
-        sys.stderr.write(b"\n".join(lines).decode() + "\n")
+        sys.stderr.write("".join(lines))

@@ -3,7 +3,6 @@
 The examples are the same at every run. What comes in as NDJSON has tests of its own (forged files).
 """
 
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,12 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from service.storage.migrate import migrate
 from tests.faults.server_process import Server
 
 ARMS = [[0.5, -0.25], [1.0, 2.0]]
 NOT_WRITTEN = "/v1/sessions/import"  # schemathesis cannot write NDJSON
 ENDLESS = "/v1/sessions/{session_id}/changes"  # each answer streams for 25 s
 ITEMS_ANSWER = "/v1/batch"  # 200, and each item its own status
+ENOUGH = 40  # requests to a route, for some of them not to be refused
+N_REQUESTS = {
+    "sqlite": ENOUGH,
+    "postgresql": 12,
+}  # to a route; the latter's adapter is a small part
 
 
 def create(client: httpx.Client, algorithm: str = "lin_ucb") -> str:
@@ -57,8 +62,8 @@ def aim(case: Any, session: str) -> None:
             body["round"] = 2
 
 
-def fuzz(operation: Any, mode: str, client: httpx.Client) -> set[int]:
-    """Forty requests to a route, each answer validated; their statuses."""
+def fuzz(operation: Any, mode: str, client: httpx.Client, n_requests: int) -> set[int]:
+    """So many requests to a route, each answer validated; their statuses."""
     import schemathesis  # takes a second
     from hypothesis.errors import Unsatisfiable
 
@@ -72,7 +77,7 @@ def fuzz(operation: Any, mode: str, client: httpx.Client) -> set[int]:
     statuses = set()
 
     @settings(
-        max_examples=40,
+        max_examples=n_requests,
         derandomize=True,
         database=None,
         deadline=None,
@@ -103,16 +108,18 @@ def fuzz(operation: Any, mode: str, client: httpx.Client) -> set[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["positive", "negative"])
-def test_every_answer_is_one_that_the_schema_documents(tmp_path: Path, mode: str) -> None:
+def test_every_answer_is_one_that_the_schema_documents(database_url: str, mode: str) -> None:
     import schemathesis
 
-    with Server(tmp_path / "lhb.db") as server, server.client() as client:
+    migrate(database_url)
+    n_requests = N_REQUESTS[database_url.partition(":")[0]]
+    with Server(database_url) as server, server.client() as client:
         client.headers["authorization"] = f"Bearer {make_key(client, 'admin')['key']}"
         schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
         found = {}
         for result in schema.exclude(path=[NOT_WRITTEN, ENDLESS]).get_all_operations():
             operation = result.ok()
-            found[operation.label] = fuzz(operation, mode, client)
+            found[operation.label] = fuzz(operation, mode, client, n_requests)
     assert not set().union(*found.values()) & {500, 503}
-    if mode == "positive":  # something of each route was done, not only refused
+    if mode == "positive" and n_requests >= ENOUGH:  # of each route something was done
         assert [label for label, seen in found.items() if min(seen) > 204] == []

@@ -1,30 +1,18 @@
 """A row has the columns of its table; the client has the types of what the service answers."""
 
 from dataclasses import fields
-from enum import Enum
-from types import UnionType
-from typing import (
-    Any,
-    Literal,
-    NotRequired,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from typing import Any, get_type_hints
 
 import pytest
-from pydantic import BaseModel
 
-from clients.sdk import answers, fit_answers
 from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
 from lhb_engine.estimate import Estimate
-from service.api import lift_types, request_bodies, response_types, round_types, session_types
+from service.api import request_bodies
 from service.api.response_types import DecisionAnswer, FitAnswer
 from service.records import DecisionRow
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.sql.columns import COLUMNS, COUNTERS, column_types
+from tests.contracts.client_answers import FILE, written
 
 DECLARED = {
     **{"text": str, "integer": int, "bigint": int, "real": float, "double precision": float},
@@ -79,52 +67,8 @@ def test_an_estimate_is_answered_with_all_its_fields() -> None:
     assert {f.name for f in fields(Estimate)} <= set(FitAnswer.model_fields)
 
 
-SERVED = (response_types, session_types, round_types, lift_types)
-READ = {**vars(answers), **vars(fit_answers)}
-ANSWERS = [name for name, kind in READ.items() if is_typeddict(kind)]
-
-
-def shape(kind: Any, *, may_be_null: bool = True) -> Any:
-    """A type as text and tuples, in which a model and the client's dictionary of it are equal."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is NotRequired:
-        return shape(parts[0])
-    if origin is Literal:
-        return ("literal", *sorted(parts))
-    if origin in (Union, UnionType):
-        kinds = {shape(part) for part in parts if may_be_null or part is not type(None)}
-        return frozenset(kinds) if len(kinds) > 1 else kinds.pop()
-    if parts:
-        return (origin, *map(shape, parts))
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return ("literal", *sorted(member.value for member in kind))
-    is_ours = is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, BaseModel))
-    return kind.__name__ if is_ours else kind
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_the_client_has_the_types_that_the_service_answers(name: str) -> None:
-    ours = READ[name]
-    model: Any = next(vars(one)[name] for one in SERVED if name in vars(one))
-    hints, found = get_type_hints(ours), model.model_fields
-    assert list(hints) == list(found)
-    for member, field in found.items():
-        assert (member in ours.__required_keys__) == field.is_required(), member
-        # a member that may be absent need not be null as well
-        kinds = {shape(field.annotation, may_be_null=null) for null in (True, field.is_required())}
-        assert shape(hints[member]) in kinds, member
-
-
-def test_every_answer_of_the_service_has_a_type_in_the_client() -> None:
-    served = {
-        name
-        for module in SERVED
-        for name, model in vars(module).items()
-        if name.endswith("Answer") and issubclass(model, BaseModel)
-    }
-    # the client does not hand these out
-    elsewhere = {"BatchAnswer", "AliveAnswer", "ReadyAnswer"}
-    assert served - elsewhere == {name for name in ANSWERS if name.endswith("Answer")}
+def test_the_client_has_the_types_that_the_service_answers() -> None:
+    assert FILE.read_text() == written(), "make answers"
 
 
 @pytest.mark.parametrize("body", [RewardItem, DecisionBody, BatchItem])

@@ -9,6 +9,7 @@ from lhb_engine.history import FitWindow
 from service.due_fits import DueFit
 from service.fits.history import read_recent
 from service.records import KeptSumsRow
+from service.slot_records import SlotSumsRow
 from service.storage.ports import Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
 
@@ -49,6 +50,43 @@ def test_a_history_of_what_came_after_some_sums_is_in_stretches(store: Store) ->
     assert old.measurements.position.tolist() == [26, 27, 28, 29, 101, 31]
     assert (new.first_round, new.last_round) == (83, 100)
     assert new.numbering.tolist() == list(range(83, 101))
+
+
+def test_stretches_of_slots_are_kept_until_some_slot(reopen: Callable[[], Store]) -> None:
+    store = reopen()
+    rows = [
+        SlotSumsRow("t", "s1", name, i, 9 + i, bytes([i])) for name in ("", "ü") for i in range(3)
+    ]
+    commit(store, session(), slot_sums=rows)
+    commit(store, slot_sums=[again := rows[1]._replace(sums=bytes(100_000))])
+    with reopen().reader() as reader:
+        assert reader.slot_sums(S1, 2) == [rows[0], again, *rows[3:5]]
+        assert reader.slot_sums(("t", "s2"), 9) == []
+        before = dict(reader.stored_by_tenant())["t"]
+    commit(store := reopen(), dropped_slots=[(S1, 1)])
+    with store.reader() as reader:
+        assert reader.slot_sums(S1, 9) == [rows[0], rows[3]]
+        assert before - dict(reader.stored_by_tenant())["t"] == 100_003
+
+
+def test_decisions_are_read_by_position(store: Store) -> None:
+    """Of all trajectories, in key order; the default one has no index by position."""
+    turns = ["a", "", "b", "", "a", "", ""]
+    numbers = [1, 1, 1, 2, 2, 3, 4]
+    rows = [
+        decision(number, name, position=1 + i)
+        for i, (name, number) in enumerate(zip(turns, numbers, strict=True))
+    ]
+    commit(store, session(), *(trajectory(name) for name in ("", "a", "b")), *rows)
+    with store.reader() as reader:
+        found = [row[:4] for row in reader.timed_decisions(S1, 2, 6, 3)]
+        assert found == [
+            ("", 2, 4, 1002.0),
+            ("", 3, 6, 1003.0),
+            ("a", 2, 5, 1002.0),
+            ("b", 1, 3, 1001.0),
+        ]
+        assert len(list(reader.timed_decisions(S1, 0, 7, 3))) == 7
 
 
 def test_sums_are_replaced_and_go_with_their_session(reopen: Callable[[], Store]) -> None:

@@ -92,7 +92,7 @@ class Server:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(how)
-        printed = self.process.communicate(timeout=40)[0] or ""
+        printed = self.process.communicate(timeout=120)[0] or ""
         if self._errors is not None:
             self._errors.seek(0)
             self.output = printed + self._errors.read()

@@ -18,6 +18,7 @@ from tests.faults.test_large_writes import until
 HORIZON, KEPT = 4, 64
 BODY = {"dim": 2, "horizon": HORIZON, "seed": 1, "keep_rounds": KEPT}
 LIMITS = {"PYTHONPATH": str(Path(__file__).with_name("small_limits"))}
+LIMITS |= {"LHB_FIT_NICENESS": "0", "LHB_FIT_IDLE_SECONDS": "0"}  # other work holds no fit up
 pytestmark = pytest.mark.slow
 
 

@@ -33,7 +33,7 @@ def ids_of(tracing: Tracing, traceparent: str | None = None) -> dict[str, str]:
         headers.append((b"traceparent", traceparent.encode()))
     scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/v1/sessions"}
     scope |= {"headers": headers, "lhb.request_id": "mine"}
-    begun = tracing.begin(scope)
+    begun = tracing.begin(scope, dict(headers))
     tracing._note(1)
     linked = tracing._submitted[-1][1]
     assert (linked is None) == (begun is None)

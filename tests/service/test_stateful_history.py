@@ -4,7 +4,7 @@ import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -19,6 +19,7 @@ from service.commands.void_decision import VoidDecision
 from service.due_fits import DueFit
 from service.fits.history import read_history
 from service.problems import Problem
+from service.storage.database_url import open_store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
 from tests.service.service_harness import CONTEXTS, ServiceHarness
@@ -53,15 +54,29 @@ def in_order(told: dict[str, float]) -> tuple[tuple[str, float], ...]:
 class Machine(RuleBasedStateMachine):
     """Every rule does the same to both, and compares what they say."""
 
+    more: ClassVar[dict[str, Any]] = {}  # of the session's body
+    url = ""  # of another database than a new SQLite file
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name)
-        self.harness = ServiceHarness(self.path)
-        options = {"covariates": list(KNOWN)}
-        self.harness.create(algorithm="anytime", options=options)
+        self.harness = self.opened()
+        options = {"covariates": list(KNOWN), "levels": True}
+        self.harness.create(algorithm="anytime", options=options, **self.more)
         self.model: defaultdict[str, Rounds] = defaultdict(Rounds)
         self.n = 0  # makes ids
+
+    def opened(self) -> ServiceHarness:
+        return ServiceHarness(self.path, open_store(self.url) if self.url else None)
+
+    def when(self, first: int, last: int) -> dict[str, Any]:
+        """How a reward names its rounds."""
+        return {"round": first} if first == last else {"first_round": first, "last_round": last}
+
+    def too_early(self, name: str, last: int) -> str | None:
+        """Why no reward can be of a round yet."""
+        return "future_round" if last > len(self.model[name].contexts) else None
 
     def says(self, what: Any, *given: Any, **named: Any) -> str:
         """The code of the problem, or whether something was stored."""
@@ -90,12 +105,13 @@ class Machine(RuleBasedStateMachine):
         self, name: str, first: int, length: int, value: float, told: dict[str, float]
     ) -> None:
         last = first + length
-        when = {"first_round": first, "last_round": last} if length else {"round": first}
+        refused = self.too_early(name, last)
+        when = self.when(first, last)
         said = self.says(self.harness.reward, value, name, covariates=told, **when)
         found, new = self.model[name], (value, in_order(told))
         spans = found.over(first, last)
-        if last > len(found.contexts):
-            assert said == "future_round"
+        if refused:
+            assert said == refused
         elif "snow" in told:
             assert said == "unknown_field"
         elif not spans:
@@ -110,17 +126,20 @@ class Machine(RuleBasedStateMachine):
         self, name: str, first: int, length: int, value: float, told: dict[str, float]
     ) -> None:
         last, self.n = first + length, self.n + 1
-        when: dict[str, Any] = {"round": first}
-        if length:
-            when = {"first_round": first, "last_round": last}
-        named = {**when, "correct": True, "reward_id": f"c{self.n}", "covariates": told or None}
+        refused = self.too_early(name, last)
+        named = {
+            **self.when(first, last),
+            "correct": True,
+            "reward_id": f"c{self.n}",
+            "covariates": told or None,
+        }
         said = self.says(self.harness.reward, value, name, **named)
         found = self.model[name]
         spans = found.over(first, last)
         if "snow" in told:
             assert said == "unknown_field"
-        elif last > len(found.contexts):
-            assert said == "future_round"
+        elif refused:
+            assert said == refused
         elif not spans:
             assert said == "unknown_reward"
         elif spans != [(first, last)]:
@@ -179,9 +198,10 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         key = self.harness.key
+        now = self.harness.now
         self.harness.close()
-        self.harness = ServiceHarness(self.path)
-        self.harness.key = key
+        self.harness = self.opened()
+        self.harness.key, self.harness.now = key, now
 
     @rule()
     def a_fit_reads_what_was_said(self) -> None:

@@ -1,9 +1,10 @@
 """`lhb bench dropping`: how long the transactions are in which retention drops old rounds.
 
 A session's rows are written straight to a store; then the commands of one pass run on it, as the
-sweeper runs them.
+sweeper runs them. A sync of a small file beside each transaction says how slow the disk is.
 """
 
+import os
 import tempfile
 import time
 from contextlib import closing
@@ -51,8 +52,9 @@ def run(database: str | None, n_rounds: int, n_trajectories: int) -> dict[str, A
     Returns
     -------
     dict
-        Number of transactions, their median and longest time in milliseconds, the seconds of all,
-        and how many rounds went.
+        Number of transactions, their median and longest time in milliseconds and how many took more
+        than 50, the same of the disk's syncs beside them, the seconds of all transactions, and how
+        many rounds went.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -64,13 +66,15 @@ def run(database: str | None, n_rounds: int, n_trajectories: int) -> dict[str, A
             raise error
         session = made[0]
         _fill(store, session, n_rounds, n_trajectories)
-        taken = _timed(commit, session.key, n_rounds - LATEST)
+        with tempfile.NamedTemporaryFile(dir=folder) as probe:
+            write = drop_rounds(session.key, n_rounds - LATEST)
+            taken, syncs = _timed_of(commit, write, probe.fileno())
         with store.reader() as reader:
             after = reader.session(session.key)
         assert after is not None
         commit.run_in_thread([DeleteSession(session.key)])
         if database is not None:
-            _timed_of(commit, sweep(session.key))
+            _timed_of(commit, sweep(session.key), None)
     return {
         "rounds": n_rounds,
         "trajectories": n_trajectories,
@@ -78,6 +82,9 @@ def run(database: str | None, n_rounds: int, n_trajectories: int) -> dict[str, A
         "transactions": len(taken),
         "median_ms": round(float(np.median(taken)) * 1e3, 2),
         "longest_ms": round(max(taken) * 1e3, 2),
+        "above_50_ms": sum(seconds > 0.05 for seconds in taken),
+        "sync_median_ms": round(float(np.median(syncs)) * 1e3, 2),
+        "sync_longest_ms": round(max(syncs) * 1e3, 2),
         "seconds": round(sum(taken), 1),
     }
 
@@ -86,13 +93,11 @@ def _nothing(done: object) -> None:
     """Nobody waits for it."""
 
 
-def _timed(commit: GroupCommit, key: SessionKey, to: int) -> list[float]:
-    """Run a pass, and return the seconds of each transaction."""
-    return _timed_of(commit, drop_rounds(key, to))
-
-
-def _timed_of(commit: GroupCommit, write: LargeWrite[Any]) -> list[float]:
-    taken = []
+def _timed_of(
+    commit: GroupCommit, write: LargeWrite[Any], probe: int | None
+) -> tuple[list[float], list[float]]:
+    """Return the seconds of each transaction, and of a sync of 4 kB after it."""
+    taken, syncs = [], []
     command = next(write)
     while True:
         began = time.perf_counter()
@@ -100,10 +105,15 @@ def _timed_of(commit: GroupCommit, write: LargeWrite[Any]) -> list[float]:
         taken.append(time.perf_counter() - began)
         if error is not None:
             raise error
+        if probe is not None:
+            began = time.perf_counter()
+            os.pwrite(probe, os.urandom(4096), 0)
+            os.fsync(probe)
+            syncs.append(time.perf_counter() - began)
         try:
             command = write.send(cursor)
         except StopIteration:
-            return taken
+            return taken, syncs
 
 
 def _fill(store: Store, session: SessionRow, n_rounds: int, n_trajectories: int) -> None:

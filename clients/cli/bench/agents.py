@@ -87,6 +87,10 @@ def clock(
     slots: Annotated[int, typer.Option(help="Number of slots.", min=10)] = 1000,
     seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 20,
     first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    fits: Annotated[
+        list[str] | None,
+        typer.Option(help="slots,decisions a slot: time fits of such a session; repeatable."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure what is learned from totals of slots of time, with many decisions a slot.
@@ -94,7 +98,15 @@ def clock(
     Example: lhb bench clock --seeds 2 --slots 200
     """
     from clients.bench import clock as table
+    from clients.bench import clock_fits
 
+    if fits:
+        if not as_json:
+            typer.echo(clock_fits.HEADER)
+        sizes = [_slots(text) for text in fits]
+        say = (lambda line: None) if as_json else typer.echo
+        show({"seed": first_seed, "fits": clock_fits.run(sizes, first_seed, say)}, as_json, ())
+        return
     if not as_json:
         typer.echo(table.HEADER)
     progress = (lambda line: None) if as_json else typer.echo
@@ -102,6 +114,14 @@ def clock(
         decisions or (1, 10, 50), range(first_seed, first_seed + seeds), progress, slots
     )
     show({"slots": slots, "first_seed": first_seed, "clocks": rows}, as_json, ())
+
+
+def _slots(text: str) -> tuple[int, int]:
+    try:
+        n_slots, a_slot = (int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not slots,decisions a slot") from None
+    return n_slots, a_slot
 
 
 def certainty(

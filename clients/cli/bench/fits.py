@@ -23,6 +23,9 @@ def fit(
     world: Annotated[
         list[str] | None, typer.Option(help="Runs only in these worlds; none: no run.")
     ] = None,
+    levels: Annotated[
+        list[int] | None, typer.Option(help="Rounds of users with levels; several times.")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs in each world.", min=1)] = 1,
     first_seed: Annotated[int, typer.Option(min=0)] = 5000,
     as_json: AsJson = False,
@@ -31,15 +34,15 @@ def fit(
 
     Example: lhb bench fit --size 20,5,100000
     """
-    from clients.bench import fits
+    from clients.bench import fits, level_fits
 
-    sizes = [_size(text) for text in size] if size else [] if world else [*fits.SIZES]
+    sizes = [_size(text) for text in size] if size else [] if world or levels else [*fits.SIZES]
     known = [w.name for w in fits.RUNS]
     wrong = [name for name in world or () if name not in [*known, "none"]]
     if wrong:
         raise typer.BadParameter(f"no such world {wrong[0]!r}: {', '.join(known)} or none")
-    chosen = [w for w in fits.RUNS if (w.name in world if world else not size)]
-    found: dict[str, list[dict[str, object]]] = {"sizes": [], "runs": []}
+    chosen = [w for w in fits.RUNS if (w.name in world if world else not (size or levels))]
+    found: dict[str, list[dict[str, object]]] = {"sizes": [], "levels": [], "runs": []}
     say: Callable[[str], None] = (lambda line: None) if as_json else typer.echo
     if sizes:
         say(SIZES_HEAD)
@@ -50,6 +53,16 @@ def fit(
         say(
             f"| ({row['horizon']}, {row['dim']}) | {row['n_rows']} | {whole} | {row['fit']:.3f} | "
             f"{row['bound']} | {rows} | {row['us_a_row']:.2f} |"
+        )
+    if levels:
+        say(level_fits.HEADER)
+    for n_rounds in levels or ():
+        row = level_fits.size(n_rounds, first_seed)
+        found["levels"].append(row)
+        low, high = row["interval"]
+        say(
+            f"| {n_rounds} | {row['fit']:.3f} | {row['without']:.3f} | {row['cosine']:.4f} | "
+            f"{row['spread']:.3f} | {low:.3f} to {high:.3f} |"
         )
     if chosen:
         say(RUNS_HEAD)

@@ -223,13 +223,17 @@ def _overload_table(measured: dict[str, Any]) -> Iterator[str]:
 
 def users(
     trajectories: Annotated[
-        list[int] | None, typer.Option(help="Numbers of trajectories. Default: 1000 and 10 000.")
+        list[int] | None,
+        typer.Option(help="Numbers of trajectories; beyond 2000 multiples of 1000. Default: 1000."),
     ] = None,
     database: Annotated[
         str | None,
         typer.Option(help="URL of a migrated PostgreSQL database. Default: new SQLite files."),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="A measurement.", min=0.1)] = 5.0,
+    seconds: Annotated[
+        float, typer.Option(help="Single decisions, and then batches, in a turn.", min=0.1)
+    ] = 2.0,
+    turns: Annotated[int, typer.Option(help="Turns of each session.", min=1)] = 5,
     processes: Annotated[
         int, typer.Option(help="Number of API processes, on PostgreSQL.", min=1)
     ] = 2,
@@ -237,23 +241,34 @@ def users(
 ) -> None:
     """Measure one session of many trajectories with 10 rounds each, beside one of one trajectory.
 
-    Example: lhb bench users
+    Beyond 2000 trajectories, the database copies most rounds from those of the first 1000 users.
+
+    Example: lhb bench users --trajectories 100000
     """
     from clients.bench.server import users as of_users
 
     def on_size(n: int, found: dict[str, Any]) -> None:
         typer.echo(f"{n}: {found}", err=True)  # a large one takes long
 
-    sizes = trajectories or [1000, 10_000]
-    measured = of_users.run(database, sizes, seconds, processes, on_size)
+    sizes = trajectories or [1000]
+    if any(n > 2 * of_users.FIRST and n % of_users.FIRST for n in sizes):
+        raise typer.BadParameter(f"beyond {2 * of_users.FIRST}: multiples of {of_users.FIRST}")
+    measured = of_users.run(database, sizes, seconds, processes, turns, on_size)
     show(measured, as_json, _users_table(measured["trajectories"]))
 
 
-def _users_table(measured: dict[int, dict[str, Any]]) -> Iterator[str]:
-    yield f"| trajectories | {' | '.join(f'{n:,}'.replace(',', ' ') for n in measured)} |"
-    yield "|-" * (len(measured) + 1) + "|"
-    for name in next(iter(measured.values())):
-        yield f"| {name} | {' | '.join(str(found[name]) for found in measured.values())} |"
+def _users_table(measured: dict[int, dict[str, dict[str, Any]]]) -> Iterator[str]:
+    for n, found in measured.items():
+        yield f"| trajectories | 1 | {n} | ratio |"
+        yield "|-|-|-|-|"
+        for name in found["many"]:
+            yield "| " + " | ".join([name, *(_said(found[k].get(name)) for k in found)]) + " |"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_said(one)}" for name, one in value.items())
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def dashboard(

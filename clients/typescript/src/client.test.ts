@@ -72,6 +72,20 @@ test("a session is found or made", async () => {
   assert.equal((await listed(client.sessions({ name: "from / node" }))).length, 1);
 });
 
+test("settings of a session, and what of them changes", async () => {
+  const options = { covariates: ["rain"], levels: true, zero_start: false };
+  const hourly = await client.createSession({ dim: 2, horizon: 5, clock: { slot_seconds: 3600 } });
+  assert.equal(hourly.info.clock?.slot_seconds, 3600);
+  const levelled = await client.createSession({ dim: 2, horizon: 5, options });
+  assert.deepEqual(levelled.info.options, options);
+  const kept = await client.createSession({ dim: 2, horizon: 5, keep_rounds: 50_000 });
+  const now = await kept.change({ keep_rounds: null, keep_days: 30 });
+  assert.deepEqual([now.keep_rounds, now.keep_days, now.dropped_to], [null, 30, 0]);
+  assert.equal(kept.info.keep_days, 30);
+  const refused = await refusal(levelled.change({ keep_days: 30 }));
+  assert.deepEqual([refused.code, refused.field], ["bad_option", "keep_days"]);
+});
+
 test("a refusal has its code and field", async () => {
   const session = await client.createSession({ dim: 2, horizon: 5 });
   const { round } = await session.decide({ contexts });

@@ -10,6 +10,7 @@ import type {
   Reward,
   Schemas,
   SessionInfo,
+  SessionPatch,
   SkipBody,
 } from "./types.js";
 
@@ -97,6 +98,12 @@ export class Session {
   /** Past decisions: what each has earned, and is still expected to earn. */
   credit(query: Query<"get_credit"> = {}): Items<Schemas["CreditAnswer"]> {
     return this.#list("credit", query);
+  }
+
+  /** Change the name, mode, options or retention, or archive the session; `info` keeps the answer. */
+  async change(changes: SessionPatch): Promise<SessionInfo> {
+    this.#info = await this.#connection.call("PATCH", pathOf(this.id), changes);
+    return this.#info;
   }
 
   /** Delete the session and all its data. */

@@ -8,6 +8,7 @@ export type Problem = Schemas["ProblemAnswer"];
 export type ProblemCode = Problem["code"];
 
 export type SessionBody = Schemas["SessionBody"];
+export type SessionPatch = Schemas["SessionPatch"];
 export type SessionInfo = Schemas["SessionAnswer"];
 export type DecisionBody = Schemas["DecisionOfContexts"];
 export type SkipBody = Omit<Schemas["SkippedDecision"], "skip">;

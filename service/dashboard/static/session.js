@@ -187,5 +187,13 @@ function dataFacts(session, series) {
   }
   const mode = session.reward_mode === "sum" ? "Values of a round add up." : "A round has one value."
   return make("div", {}, make("dl", { class: "pairs" }, ...rows.map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value)))),
-    make("p", { class: "soft" }, `${mode} The newest may still be on their way: a reward may come at any time.`))
+    make("p", { class: "soft" }, `${mode} The newest may still be on their way: a reward may come at any time.`),
+    ...retention(session).map(said => make("p", {}, said)))
+}
+
+// What is kept of old rounds, and how many have gone.
+function retention({ keep_rounds, keep_days, n_dropped_rounds }) {
+  const kept = [keep_rounds && `the latest ${number(keep_rounds)} rounds`, keep_days && `those of the last ${number(keep_days)} days`].filter(Boolean)
+  const said = kept.length ? [`Kept for certain: ${kept.join(" and ")}. Older ones may go once a fit has learned from them.`] : []
+  return n_dropped_rounds ? [...said, `${number(n_dropped_rounds)} old rounds are not listed any more. What was learned from them stays.`] : said
 }

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,7 @@ def back_up(url: str, target: Path) -> tuple[str, int]:
 
 def restore(source: Path, url: str) -> tuple[str, int]:
     """Fill a database from a dump; see `service.storage.backup.restore`."""
-    with _connected(url) as connection:
-        connection.autocommit = True
-        # until this connection ends, no `lhb migrate` makes tables
-        free = connection.execute(f"select pg_try_advisory_lock({ONE_AT_A_TIME})").fetchone()
-        if free != (True,):
-            raise Refused("the database is being migrated or restored by another process")
+    with _connected(url) as connection, _alone(connection):
         strange = min(_tables(connection), default=None)
         if strange is not None:
             raise Refused(
@@ -73,6 +68,20 @@ def _connected(url: str) -> Iterator[Connection]:
         psycopg.connect(url, connect_timeout=10, application_name="lhb backup") as connection,
     ):
         yield connection
+
+
+@contextmanager
+def _alone(connection: Connection) -> Iterator[None]:
+    """Keep `lhb migrate` and other restorations away."""
+    connection.autocommit = True
+    free = connection.execute(f"select pg_try_advisory_lock({ONE_AT_A_TIME})").fetchone()
+    if free != (True,):
+        raise Refused("the database is being migrated or restored by another process")
+    try:
+        yield
+    finally:  # said, because the server notices the end of a connection only some time later
+        with suppress(psycopg.OperationalError):
+            connection.execute(f"select pg_advisory_unlock({ONE_AT_A_TIME})")
 
 
 def _tables(connection: Connection) -> set[str]:

@@ -49,6 +49,7 @@ DEFAULTS = {
             "lock_timeout": "5s",
             "statement_timeout": "60s",
             "idle_in_transaction_session_timeout": "20s",
+            "jit": "off",  # statements read a few rows; compiling one takes 100 ms
             "tcp_keepalives_idle": "5",
             "tcp_keepalives_interval": "2",
             "tcp_keepalives_count": "3",

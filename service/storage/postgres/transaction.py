@@ -3,7 +3,7 @@
 The announced rows take one round trip or two. Writes and the commit together take one more.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -135,7 +135,7 @@ class PostgresTransaction:
 
     def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
         """Delete some rows of rounds that a session has given up."""
-        return drop_some(self._read, self._execute, key, to, n_kept, cursor)
+        return drop_some(self._read, self._read_all, key, to, n_kept, cursor)
 
     def _execute(self, name: str, *values: Any) -> "Cursor[TupleRow]":
         with translated():
@@ -143,6 +143,11 @@ class PostgresTransaction:
 
     def _read(self, name: str, *values: Any) -> list[Any]:
         return self._execute(name, *values).fetchall()
+
+    def _read_all(self, statements: Iterable[Statement]) -> list[list[Any]]:
+        """Run statements in one round trip."""
+        with translated():
+            return self._pipeline.wait(self._pipeline.exchange(statements))
 
     def write(self, changes: Changes) -> Steps:
         """Insert and update rows in one round trip, with one statement per table where possible."""
@@ -178,6 +183,10 @@ class PostgresTransaction:
             yield "insert_void", void
         for sums in changes.sums:
             yield "keep_sums", sums
+        for key, stretch in changes.dropped_slots:
+            yield "drop_slots", (*key, stretch)
+        for slots in changes.slot_sums:
+            yield "keep_slots", slots
         for lift in changes.lift_sums:
             yield "keep_lift_sums", lift
         for unit in changes.lift_units:

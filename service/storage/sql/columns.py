@@ -17,6 +17,7 @@ from service.records import (
     TrajectoryRow,
     VoidRow,
 )
+from service.slot_records import SlotSumsRow
 from service.trial_records import LiftSumsRow, LiftUnitRow
 
 ROWS: dict[str, type] = {
@@ -28,12 +29,13 @@ ROWS: dict[str, type] = {
     "audit": AuditRow,
     "hidden_rows": HiddenRows,
     "kept_sums": KeptSumsRow,
+    "slot_sums": SlotSumsRow,
     "lift_sums": LiftSumsRow,
     "lift_units": LiftUnitRow,
     "trajectories": TrajectoryRow,
     "sessions": SessionRow,
 }
-SUMS = ("kept_sums", "lift_sums", "lift_units")
+SUMS = ("kept_sums", "slot_sums", "lift_sums", "lift_units")
 RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # field to column
 COLUMNS = {
     table: tuple(RENAMED.get(name, name) for name in get_type_hints(row))

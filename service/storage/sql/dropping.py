@@ -7,16 +7,17 @@ from service.records import SessionKey
 from service.storage.ports import DropCursor, Dropped
 from service.storage.reader import FOR_EVER
 
-PAGE, MAX_PAGES = 64, 16  # rows that are looked at together; such pages of one call
+PAGE, MAX_PAGES = 128, 8  # rows that are looked at together; such pages of one call
 MAX_RANGES = 32  # trajectories of one call: each takes four statements
 MAX_ROWS, MAX_BYTES = 256, 2**18  # deleted by one call: a commit of a few milliseconds
 Read = Callable[..., list[Any]]  # runs a named statement with values, and returns its rows
-Execute = Callable[..., Any]  # runs a named statement with values, and returns its cursor
+# runs named statements, each with its values, and returns the rows of each
+ReadAll = Callable[[list[tuple[str, tuple[Any, ...]]]], list[list[Any]]]
 
 
 def drop_some(
     read: Read,
-    execute: Execute,
+    read_all: ReadAll,
     key: SessionKey,
     dropped_to: int,
     n_kept: int,
@@ -50,14 +51,22 @@ def drop_some(
         following = *place, 0
         if is_full:
             break
-    n_measurements = n_complete = 0
+    statements: list[tuple[str, tuple[Any, ...]]] = []
     for name, (first, last) in ranges.items():
         low = cursor[2] if cursor and cursor[0] == name else 0
-        n_complete += int(read("dropped_complete", *key, name, low, first, last)[0][0])
-        n_measurements += execute("drop_measurements", *key, name, low, last).rowcount
-        n_measurements += execute("drop_voids", *key, name, first, last).rowcount
-        execute("drop_decisions", *key, name, first, last)
-        if following is not None and following[:2] == (name, last):
-            low = read("goes_on", *key, name, low, last)[0][0]
+        statements += [
+            ("dropped_complete", (*key, name, low, first, last)),
+            ("drop_measurements", (*key, name, low, last)),
+            ("drop_voids", (*key, name, first, last)),
+            ("drop_decisions", (*key, name, first, last)),
+            ("goes_on", (*key, name, low, last)),
+        ]
+    answers = read_all(statements)
+    n_complete = sum(int(rows[0][0]) for rows in answers[0::5])
+    n_measurements = sum(map(len, answers[1::5] + answers[2::5]))
+    if following is not None and following[0] in ranges:
+        name, last, _ = following
+        if last == ranges[name][1]:
+            [[low]] = answers[-1]
             following = name, last, last + 1 if low is None else low
     return Dropped(following, n, n_measurements, n_complete)

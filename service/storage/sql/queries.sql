@@ -33,7 +33,9 @@ select tenant, sum(n_bytes) from (
         as n_bytes
     from {all_of_sessions}
     union all
-    select tenant, length(settled) + coalesce(length(seen), 0) from kept_sums) s
+    select tenant, length(settled) + coalesce(length(seen), 0) from kept_sums
+    union all
+    select tenant, length(sums) from slot_sums) s
 group by tenant
 
 -- name: due_by_tenant
@@ -135,20 +137,40 @@ select trajectory, round, position, context from decisions
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, round, number
 
 -- name: timed_decisions
--- with positions up to $3, taken from $4 on; in key order, as a fit sums in it
-select trajectory, round, at, context from decisions
-where tenant = $1 and session_id = $2 and position <= $3 and at >= $4
+-- with positions $3..$4, the first one left out; in key order, as a fit sums in it. Those of the
+-- default trajectory, which has no index by position, are after round $3 - $5, where the others have
+-- $5 rounds
+select trajectory, round, position, at, context from (
+    select trajectory, round, number, position, at, context from decisions
+    where tenant = $1 and session_id = $2 and trajectory <> '' and position > $3 and position <= $4
+    union all
+    select trajectory, round, number, position, at, context from decisions
+    where tenant = $1 and session_id = $2 and trajectory = '' and round > $3 - $5
+        and position > $3 and position <= $4) d
 order by trajectory, round, number
+
+-- name: slot_sums
+select {slot_sums} from slot_sums where tenant = $1 and session_id = $2 and stretch < $3
+order by trajectory, stretch
+
+-- name: keep_slots
+insert into slot_sums ({slot_sums}) values ({slot_sums_values})
+on conflict (tenant, session_id, trajectory, stretch) do update
+    set decided = excluded.decided, sums = excluded.sums
+
+-- name: drop_slots
+delete from slot_sums where tenant = $1 and session_id = $2 and stretch >= $3
 
 -- name: measurements_until
 select trajectory, first_round, last_round, value, position, replaces from measurements
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, first_round, number
 
 -- name: measurements_after
--- measurements with positions $3..$4, the first one left out
+-- measurements with positions $3..$4, the first one left out; ordered by an expression, as SQLite
+-- would rather read the whole session in the order of its key than sort these
 select trajectory, first_round, last_round, value, position, replaces from measurements
 where tenant = $1 and session_id = $2 and position > $3 and position <= $4
-order by trajectory, first_round, number
+order by trajectory || '', first_round, number
 
 -- name: replaced
 -- positions of the first values of corrections with positions $3..$4, the first one left out
@@ -317,6 +339,7 @@ where tenant = $1 and session_id = $2 and trajectory = $3 and first_round betwee
 delete from measurements
 where tenant = $1 and session_id = $2 and trajectory = $3 and first_round between $4 and $5
     and last_round <= $5
+returning 1
 
 -- name: goes_on
 select min(first_round) from measurements
@@ -325,6 +348,7 @@ where tenant = $1 and session_id = $2 and trajectory = $3 and first_round betwee
 -- name: drop_voids
 delete from voids
 where tenant = $1 and session_id = $2 and trajectory = $3 and round between $4 and $5
+returning 1
 
 -- name: drop_decisions
 delete from decisions

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections import OrderedDict
+from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -157,13 +158,16 @@ class SqliteTransaction:
     def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
         """Delete some rows of rounds that a session has given up."""
         with translated(self._store.path):
-            return drop_some(self._read, self._execute, key, to, n_kept, cursor)
+            return drop_some(self._read, self._read_all, key, to, n_kept, cursor)
 
     def _execute(self, name: str, *values: Any) -> sqlite3.Cursor:
         return self.connection.execute(SQL[name], values)
 
     def _read(self, name: str, *values: Any) -> list[Any]:
         return self._execute(name, *values).fetchall()
+
+    def _read_all(self, statements: Iterable[tuple[str, tuple[Any, ...]]]) -> list[list[Any]]:
+        return [self._read(name, *values) for name, values in statements]
 
     def write(self, changes: Changes) -> Steps:
         """Insert and update rows, with one statement per table where possible."""
@@ -204,6 +208,10 @@ class SqliteTransaction:
             execute(SQL["insert_void"], void)
         for sums in changes.sums:
             execute(SQL["keep_sums"], sums)
+        for key, stretch in changes.dropped_slots:
+            execute(SQL["drop_slots"], (*key, stretch))
+        for slots in changes.slot_sums:
+            execute(SQL["keep_slots"], slots)
         for lift in changes.lift_sums:
             execute(SQL["keep_lift_sums"], lift)
         for unit in changes.lift_units:

@@ -58,12 +58,17 @@ def checkpoint(connection: sqlite3.Connection, *, cut: bool) -> None:
     connection : sqlite3.Connection
         The writer's connection, outside a transaction.
     cut : bool
-        Whether to cut the log file to nothing, if no reader uses it. Otherwise its bytes are
-        written over, which is cheaper.
+        Whether to cut the log file, if no reader uses it. Otherwise its bytes are written over,
+        which is cheaper. The commit that takes the mark away cuts it: a marked file never has an
+        empty log, whenever the process is killed or another one opens the file.
     """
     connection.execute(f"pragma user_version = {LOG_FOLLOWS}")
-    connection.execute(f"pragma wal_checkpoint({'truncate' if cut else 'passive'})").fetchall()
+    connection.execute("pragma wal_checkpoint(passive)").fetchall()
+    (limit,) = connection.execute("pragma journal_size_limit").fetchone()
+    if cut:
+        connection.execute("pragma journal_size_limit = 0")
     connection.execute(f"pragma user_version = {PLAIN}")
+    connection.execute(f"pragma journal_size_limit = {limit}")
 
 
 class LogLength:

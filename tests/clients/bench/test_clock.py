@@ -11,3 +11,11 @@ def test_theta_is_found_from_totals_of_slots(capsys: pytest.CaptureFixture[str])
     assert row[1] == "3"
     assert float(row[2]) < 0.01
     assert float(row[5]) < 0.2 * float(row[4])
+
+
+def test_a_fit_of_a_stored_session_is_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    clock(fits=["150,2"])
+    row = [cell.strip() for cell in capsys.readouterr().out.splitlines()[2].split("|")]
+    assert row[1:3] == ["150", "300"]
+    assert int(row[5]) == 250
+    assert float(row[6]) > 0.98

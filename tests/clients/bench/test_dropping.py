@@ -14,3 +14,4 @@ def test_a_filled_session_is_dropped(n_trajectories: int, monkeypatch: pytest.Mo
     assert found["dropped"] == 500 - kept
     assert found["transactions"] >= 2
     assert 0 < found["median_ms"] <= found["longest_ms"]
+    assert 0 < found["sync_median_ms"] <= found["sync_longest_ms"]

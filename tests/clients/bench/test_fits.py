@@ -36,3 +36,15 @@ def test_a_world_that_is_none_is_refused():
     answer = CliRunner().invoke(app, ["bench", "fit", "--world", "flat 6"])
     assert answer.exit_code == 2
     assert "no such world" in answer.output
+
+
+def test_fits_with_levels_are_timed_beside_those_without():
+    arguments = ["bench", "fit", "--levels", "4000", "--json"]
+    found = json.loads(CliRunner().invoke(app, arguments).output)
+    [row] = found["levels"]
+    assert found["sizes"] == found["runs"] == []
+    assert row["cosine"] > 0.99
+    assert row["fit"] > 0
+    assert row["without"] > 0
+    low, high = row["interval"]
+    assert low < row["spread"] < high

@@ -55,6 +55,12 @@ def test_what_was_chosen_before_round_1_is_found(shape):
         assert assumed > 2 * told
 
 
+def test_the_past_is_first_taken_to_be_like_what_came_since():
+    # 10 rows of 12 lags: with a prior about 0 the mean cosine is 0.74
+    found = [agent(zero_start=False).fit(running(n=10, seed=10 * i)) for i in range(8)]
+    assert np.mean([estimate.theta @ THETA for estimate in found]) > 0.9
+
+
 def test_where_nothing_was_chosen_before_nothing_is_lost():
     past = running(past=False)
     free, plain = agent(zero_start=False).fit(past), agent().fit(past)

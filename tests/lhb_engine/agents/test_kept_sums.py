@@ -9,6 +9,7 @@ import pytest
 from lhb_engine.agents import make_agent, summed_fit
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import FitWindow, History, Measurements
 from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
 
@@ -17,6 +18,7 @@ OPTIONS = {
     "season": {"seasonality": ({"period": 24},), "trend": True},
     "past": {"zero_start": False},
     "named": {"covariates": ("rain", "wind")},
+    "levels": {"levels": True},
 }
 
 
@@ -67,18 +69,33 @@ def known(past, window, measured):
 
 
 def read(past, window, measured, kept):
-    """What the service reads where sums are kept: the rows after them and of the latest rounds."""
+    """What the service reads where sums are kept: the rows after them and of the latest rounds.
+
+    Where there are levels, it reads the rows of the stretches that have new ones, too.
+    """
     whole = known(past, window, measured)
     parts = {}
-    for part in whole.trajectories.values():
+    for name, part in whole.trajectories.items():
         rows = part.measurements
         number = part.numbering[rows.first - part.first_round]
-        wanted = rows.chosen(
-            (rows.position > kept.n_settled) | (number > window.last - summed_fit.LATEST)
-        )
+        new = rows.position > kept.n_settled
+        latest = number > window.last - summed_fit.LATEST
+        stretch = (rows.first - 1) // stretch_of(HORIZON)
+        beside = np.isin(stretch, stretch[new]) if past.levels else new
+        wanted = rows.chosen(new | latest | beside)
         for first, last in wanted.needed_rounds(window.n_lags) if len(wanted) else []:
-            parts[str(len(parts))] = part.rounds(first, last, rows.between(first, last))
+            parts[f"{name}\0{first}"] = part.rounds(first, last, rows.between(first, last))
     return replace(whole, trajectories=parts)
+
+
+def levelled(past, spread=3.0):
+    """Tell a history of levels: each trajectory's own."""
+    rng, parts = np.random.default_rng(6), {}
+    for key, part in past.trajectories.items():
+        rows = part.measurements
+        level = spread * rng.standard_normal() * (rows.last - rows.first + 1)
+        parts[key] = replace(part, measurements=replace(rows, value=rows.value + level))
+    return replace(past, trajectories=parts, levels=1)
 
 
 def beside_of(past):
@@ -98,11 +115,13 @@ def beside_of(past):
     [
         *product(["one", "missing", "spans", "users", "mixed"], ["", "season"]),
         ("mixed", "named"),
+        *product(["one", "spans", "users", "mixed"], ["levels"]),
     ],
 )
 def test_a_chain_of_fits_is_that_from_all_rows(kind, options):
     past, arrived = played(kind)
     past = beside_of(past) if options == "named" else past
+    past = levelled(past) if options == "levels" else past
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON, **OPTIONS[options])
     kept, before, n_from_sums, n_rows = None, None, 0, []
     due = 8
@@ -113,8 +132,11 @@ def test_a_chain_of_fits_is_that_from_all_rows(kind, options):
         estimate, sums = agent.fit_keeping(whole, None)
         if kept is not None:
             some = replace(read(past, window, measured, kept), measured_before=before)
+            found = sums
             again, sums = agent.fit_keeping(some, kept)
             assert again.to_json() == estimate.to_json()
+            for one, other in ((sums.total, found.total), (sums.kept.settled, found.kept.settled)):
+                assert one.to_bytes() == other.to_bytes()
             n_from_sums += 1
             n_rows.append(sum(len(part.measurements) for part in some.trajectories.values()))
         agent.install(estimate)

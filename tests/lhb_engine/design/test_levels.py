@@ -1,14 +1,17 @@
 """Levels of trajectories integrated out of moments and rows, against dense least squares."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq, minimize_scalar
 
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.design.level_moments import SPREADS, level_moments
+from lhb_engine.design.level_moments import level_moments
+from lhb_engine.design.level_spread import LevelErrors, level_correlation, level_spread
 from lhb_engine.design.levels import without_levels
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from tests.lhb_engine.played_histories import history
@@ -29,7 +32,7 @@ def of_lengths(lengths, spans, seed=0):
             positions=np.arange(start, start + n),
         )
         start += n
-    return History(DIM, parts, levels=True).over(FitWindow(1, 1, start - 1, LAGS, start - 1))
+    return History(DIM, parts, levels=100).over(FitWindow(1, 1, start - 1, LAGS, start - 1))
 
 
 def dense(past):
@@ -79,33 +82,67 @@ def test_the_spread_is_that_of_the_largest_restricted_likelihood(spans):
     rows, owner, c = dense(past)
     by = np.random.default_rng(0).normal(size=LAGS * DIM + 1)
     error = rows[:, -1] - rows[:, :-1] @ by
-    costs, values = [], []
-    for tau in SPREADS:
+
+    free = len(error) - 1
+
+    def at(tau: float) -> tuple[float, float]:
+        """Minus twice the log likelihood without its part of the noise, and the square left."""
         inverse = np.linalg.inv(covariance(owner, c, tau))
         level = (c @ inverse @ error) / (c @ inverse @ c)
         left = error - level * c
-        square = left @ inverse @ left
-        log_det = -np.linalg.slogdet(inverse)[1]
-        free = len(error) - 1
-        costs.append(0.5 * (free * np.log(square) + log_det + np.log(c @ inverse @ c)))
-        values.append(tau * np.sqrt(square / free))
-    costs = np.array(costs)
-    best = int(np.argmin(costs))
-    credible = np.flatnonzero(costs <= costs[best] + 1.92)
-    found = level_moments(align(past)).spread(by)
-    assert found.tau == SPREADS[best] > 0
-    expected = [values[i] for i in (best, credible[0], credible[-1])]
-    np.testing.assert_allclose(found[1:], expected, rtol=1e-6)
+        return np.log(c @ inverse @ c) - np.linalg.slogdet(inverse)[1], left @ inverse @ left
+
+    def cost(log_tau: float, noise2: float) -> float:
+        det, square = at(np.exp(log_tau))
+        return 0.5 * (free * np.log(noise2) + square / noise2 + det)
+
+    def least(value: float) -> float:
+        """The cost of levels that differ so far, whatever the noise."""
+        of = minimize_scalar(
+            lambda t: cost(t, (value * np.exp(-t)) ** 2), bounds=(-3, 3), method="bounded"
+        )
+        return of.fun
+
+    value = minimize_scalar(least, bounds=(0.1, 30.0), method="bounded").x
+    limit = least(value) + 1.92
+    low, high = (brentq(lambda v: least(v) - limit, value, end) for end in (1e-3, 1e3))
+    moments = level_moments(align(past))
+    found = level_spread(moments, by)
+    np.testing.assert_allclose(found[1:], (value, low, high), rtol=0.01)
+    rho = level_correlation(moments, by)
+    assert np.sqrt(rho / (1.0 - rho)) == pytest.approx(found.tau, rel=0.015)
+
+
+def test_with_many_levels_the_interval_is_as_narrow_as_they_tell():
+    """Narrower than the steps of the spreads that are compared."""
+    n_levels = 5000
+    rng = np.random.default_rng(3)
+    covered = 0
+    for _ in range(40):
+        levels = np.repeat(rng.normal(size=n_levels), 3)
+        errors = levels + rng.normal(size=3 * n_levels)
+        sums = errors.reshape(-1, 3).sum(axis=1)
+        told = LevelErrors(
+            *np.array([[3], [n_levels], [len(errors)], [sums.sum()], [sums @ sums / 3]])
+        )
+        rows = SimpleNamespace(matrix=np.array([[errors @ errors]]), n_rows=len(errors))
+        moments = SimpleNamespace(rows=rows, begun=n_levels, errors=lambda _, told=told: told)
+        found = level_spread(moments, np.empty(0))
+        covered += found.low <= 1.0 <= found.high
+        assert found.low < found.value < found.high
+        # sqrt(2 / n) of the variance of a mean of three, 4/3, over twice the spread
+        assert (found.high - found.low) / 2 == pytest.approx(1.96 * 0.0135, rel=0.1)
+    assert covered >= 34
 
 
 def test_one_trajectory_has_no_level_beside_the_session_s():
     past = of_lengths([40], 1)
     found = level_moments(align(past))
-    assert found.correlation(np.zeros(LAGS * DIM + 1)) == 0.0
+    assert level_correlation(found, np.zeros(LAGS * DIM + 1)) == 0.0
 
 
 def test_some_rows_are_those_of_a_smaller_history():
-    past = replace(history(n=30, n_parts=4, spans=(1, 2)), levels=True)
+    past = replace(history(n=30, n_parts=4, spans=(1, 2)), levels=100)
     rows = align(past)
     late = rows.number > 60
     some, alone = (

@@ -45,9 +45,9 @@ def test_partial_sums_share_what_they_are_made_from(monkeypatch: pytest.MonkeyPa
     whole = History(1, {"": Trajectory(np.ones((40, 1)), measured)})
     rows = align(whole.over(FitWindow(1, 1, 40, 3, 40)))
     made: list[int] = []
-    of = moment_sums._Columns.of
+    of = moment_sums.Columns.of
     monkeypatch.setattr(moment_sums, "GRAIN", 4)
-    monkeypatch.setattr(moment_sums._Columns, "of", lambda *args: made.append(1) or of(*args))
+    monkeypatch.setattr(moment_sums.Columns, "of", lambda *args: made.append(1) or of(*args))
     assert len(list(moment_sums.partial_sums(rows))) == 10
     assert made == [1]
 

@@ -13,6 +13,7 @@ from lhb_engine.simulation.harder_environments import (
     Day,
     FixedArms,
     HeavyTails,
+    LastingNoise,
     OneHot,
     RandomWalk,
     Season,
@@ -25,7 +26,7 @@ from lhb_engine.simulation.told_environments import WeatherOfThree
 
 DISTURBED = [Trend, Day, Season, ColouredNoise, RandomWalk]
 KINDS = [ContextsOverTime, ContextsAlike, FixedArms, OneHot, HeavyTails, Baseline, Change, Turn]
-KINDS += [*DISTURBED, WeatherOfThree]
+KINDS += [*DISTURBED, LastingNoise, WeatherOfThree]
 
 
 def draw(kind):
@@ -125,6 +126,14 @@ def test_the_weather_is_told_and_moves_rewards():
     assert (world.covariates(120, 150) == told[119:150]).all()
     assert told.std() == pytest.approx(3**-0.5, abs=0.03)
     assert draw(Trend).covariates(1, 3) is None
+
+
+def test_lasting_noise_is_of_the_size_it_says():
+    noise = draw(LastingNoise).rewards(np.zeros(50_000)) - draw(LongHorizonEnvironment).rewards(
+        np.zeros(50_000)
+    )
+    assert (noise[1:] - 0.95 * noise[:-1]).std() == pytest.approx(0.1, rel=0.02)
+    assert np.corrcoef(noise[1:], noise[:-1])[0, 1] == pytest.approx(0.95, abs=0.01)
 
 
 def test_what_ran_before_pays_in_the_first_rounds():

@@ -21,7 +21,7 @@ def at(minutes: float) -> str:
 
 
 async def with_clock(client: Client, **more: Any) -> str:
-    clock = {"slot_seconds": 600, "start": at(0), **more}
+    clock = {"slot_seconds": 600, "start": at(0), "late_slots": 100, **more}
     return await client.create(algorithm="anytime", horizon=3, clock=clock)
 
 
@@ -67,6 +67,7 @@ async def test_totals_over_all_trajectories_are_learned_from(serve: Serve) -> No
             "slot_seconds": 600,
             "start": "2026-11-01T00:00:00.000000Z",
             "totals": "all",
+            "late_slots": 100,
             "n_slots": 41,
         }
         assert said["n_trajectories"] == 3

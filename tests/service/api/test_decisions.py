@@ -146,17 +146,18 @@ BAD: list[tuple[Any, int, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "status", "code", "field"), BAD)
 async def test_bad_input_names_the_field_and_writes_nothing(
-    serve: Serve, body: Any, status: int, code: str, field: str
+    serve: Serve, subtests: pytest.Subtests
 ) -> None:
     async with serve() as client:
         session = await client.create()
-        content = {"content": body} if isinstance(body, bytes) else {"json": body}
-        answer = await client.post(f"/v1/sessions/{session}/decisions", **content)
-        problem(answer, status, code, field)
-        assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 0
-        assert (await client.read(f"/v1/sessions/{session}/rounds"))["items"] == []
+        for body, status, code, field in BAD:
+            with subtests.test(body=body):
+                content = {"content": body} if isinstance(body, bytes) else {"json": body}
+                answer = await client.post(f"/v1/sessions/{session}/decisions", **content)
+                problem(answer, status, code, field)
+                assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 0
+                assert (await client.read(f"/v1/sessions/{session}/rounds"))["items"] == []
 
 
 async def test_rewards_ride_along_all_or_nothing(serve: Serve) -> None:

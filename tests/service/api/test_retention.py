@@ -63,6 +63,35 @@ async def test_it_is_set_changed_and_ended(serve: Serve) -> None:
         assert (await client.read(path))["options"] == {}
 
 
+NEED_ROWS: list[dict[str, Any]] = [
+    {"holdout": {"share": 0.1, "policy": "uniform"}},
+    {"mode": "shadow"},
+    {"options": {"memory": 1000}},
+    {"options": {"levels": True}},
+    {"clock": {"slot_seconds": 60}},
+    {"algorithm": "ad_lasso"},
+    {"reward_mode": "sum"},
+    {"default_reward": 0.0},
+    {"dim": 20, "horizon": 60},
+]
+
+
+@pytest.mark.parametrize("settings", NEED_ROWS, ids=lambda settings: "".join(settings))
+async def test_fits_that_need_rows_keep_them(serve: Serve, settings: dict[str, Any]) -> None:
+    """A new session is refused, and an old one stays as it is."""
+    async with serve() as client:
+        body = {"algorithm": "anytime", "dim": 2, "horizon": 4, **settings}
+        for field, value in (("keep_rounds", 40_000), ("keep_days", 2.5)):
+            answer = await client.post("/v1/sessions", json={**body, field: value})
+            problem(answer, 422, "bad_option", field)
+        assert (await client.read("/v1/sessions"))["items"] == []
+        path = f"/v1/sessions/{await client.create(**body)}"
+        before = await client.read(path)
+        for field, value in (("keep_rounds", 40_000), ("keep_days", 2.5)):
+            problem(await client.patch(path, json={field: value}), 422, "bad_option", field)
+        assert await client.read(path) == before
+
+
 async def test_what_is_answered_about_a_dropped_round(serve: Serve) -> None:
     async with serve() as client:
         session = await given_up(client, 6)
@@ -89,6 +118,8 @@ async def test_what_is_answered_about_a_dropped_round(serve: Serve) -> None:
         problem(answer, 409, "no_corrections", "event_id")
         answer = await client.post(f"{path}/copy", json={"horizon": 3})
         problem(answer, 409, "round_dropped")
+        assert "up to position 3 are dropped" in answer.json()["detail"]
+        assert "`lhb export` and `lhb import`" in answer.json()["detail"]
         assert (await client.read(path))["n_rounds"] == before
         rows = (await client.read(f"{path}/rounds"))["items"]
         assert [row["reward"] for row in rows] == [0.5, None, 0.5, 1.0, 0.5, 0.5]

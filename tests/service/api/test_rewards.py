@@ -75,16 +75,17 @@ BAD: list[tuple[Any, int, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "status", "code", "field"), BAD)
 async def test_bad_input_names_the_field_and_writes_nothing(
-    serve: Serve, body: Any, status: int, code: str, field: str
+    serve: Serve, subtests: pytest.Subtests
 ) -> None:
     async with serve() as client:
         session = await played(client, 3)
-        content = {"content": body} if isinstance(body, bytes) else {"json": body}
-        answer = await client.post(f"/v1/sessions/{session}/rewards", **content)
-        problem(answer, status, code, field)
-        assert await rewards_of(client, session) == [None] * 3
+        for body, status, code, field in BAD:
+            with subtests.test(body=body):
+                content = {"content": body} if isinstance(body, bytes) else {"json": body}
+                answer = await client.post(f"/v1/sessions/{session}/rewards", **content)
+                problem(answer, status, code, field)
+                assert await rewards_of(client, session) == [None] * 3
 
 
 async def test_spans_do_not_overlap(serve: Serve) -> None:

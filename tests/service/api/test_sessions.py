@@ -123,17 +123,18 @@ BAD: list[tuple[Any, int, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "status", "code", "field"), BAD)
 async def test_bad_sessions_name_the_field_and_are_not_made(
-    serve: Serve, change: Any, status: int, code: str, field: str
+    serve: Serve, subtests: pytest.Subtests
 ) -> None:
     async with serve() as client:
-        if isinstance(change, bytes):
-            answer = await client.post("/v1/sessions", content=change)
-        else:
-            answer = await client.post("/v1/sessions", json={**BODY, **change})
-        problem(answer, status, code, field)
-        assert (await client.read("/v1/sessions"))["items"] == []
+        for change, status, code, field in BAD:
+            with subtests.test(change=change):
+                if isinstance(change, bytes):
+                    answer = await client.post("/v1/sessions", content=change)
+                else:
+                    answer = await client.post("/v1/sessions", json={**BODY, **change})
+                problem(answer, status, code, field)
+                assert (await client.read("/v1/sessions"))["items"] == []
 
 
 async def test_pages_follow_the_cursor(serve: Serve) -> None:

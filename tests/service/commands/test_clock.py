@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lhb_engine.history import FitWindow, History
+from service.commands.reward_rounds import Reward
 from service.commands.void_decision import VoidDecision
 from service.due_fits import DueFit
 from service.fits.history import read_history
@@ -16,7 +17,7 @@ from service.records import SessionRow
 from service.transfer.file_format import export_session
 from tests.service.service_harness import ServiceHarness
 
-CLOCK = {"slot_seconds": 60, "start": 960.0, "totals": "all"}
+CLOCK = {"slot_seconds": 60, "start": 960.0, "totals": "all", "late_slots": 20}
 
 
 def between(since: float, until: float) -> dict[str, datetime]:
@@ -138,6 +139,24 @@ def test_a_decision_is_not_before_the_first_slot_and_not_ahead(
     assert harness.session.n_rounds == 0
 
 
+def test_a_decision_is_late_by_so_many_slots(harness: ServiceHarness) -> None:
+    """By default the horizon. A total in its own body may make it too late: nothing is stored."""
+    harness.create(algorithm="anytime", clock={"slot_seconds": 60, "start": 960.0, "totals": "all"})
+    taken(harness, ("a", 961.0 + 60 * 9))
+    assert harness.decide("a", forced_arm=0, at=960.0 + 60 * 5).at == 1260.0  # slot 6 of 10
+    harness.now += 60.0
+    total = Reward(1.0, "", **between(960.0 + 60 * 9, 960.0 + 60 * 10))
+    for at, rewards in ((1259.9, []), (1260.0, [total])):
+        with pytest.raises(Problem) as caught:
+            harness.decide("a", forced_arm=0, at=at, rewards=rewards)
+        assert (caught.value.code, caught.value.field) == (ProblemCode.OUT_OF_RANGE, "at")
+    assert (harness.session.n_begun, harness.session.n_measurements) == (10, 0)
+    harness.decide("a", forced_arm=0, at=1320.0, rewards=[total])
+    assert harness.session.n_begun == 11
+    harness.now = 1000.0  # another server's clock is behind
+    assert harness.decide("a", forced_arm=0).at == 1320.0
+
+
 def test_a_decision_has_a_time_only_where_there_is_a_clock(harness: ServiceHarness) -> None:
     harness.create(algorithm="anytime")
     with pytest.raises(Problem) as caught:
@@ -244,6 +263,23 @@ def test_an_export_is_imported_with_its_clock(harness: ServiceHarness, tmp_path:
     assert [line for line in again.splitlines() if not any(s in line for s in skipped)] == [
         line for line in content.splitlines() if not any(s in line for s in skipped)
     ]
+
+
+def test_a_window_that_waits_for_totals_is_imported(
+    harness: ServiceHarness, tmp_path: Path
+) -> None:
+    begin(harness, reward_wait_seconds=600.0)
+    taken(harness, *(("a", 961.0 + 60 * i) for i in range(9)))
+    before = harness.session
+    assert before.schedule.open[0].window.due == 8
+    with harness.store.reader() as reader:
+        content = b"".join(export_session(reader, before))
+    harness.key = harness.import_file(tmp_path, content)[0].key
+    after = harness.session.schedule.open
+    assert [one.window for one in after] == [one.window for one in before.schedule.open]
+    harness.now += 602.0
+    harness.tick()
+    assert harness.session.fit_due == 8
 
 
 def test_covariates_come_with_totals_alone(harness: ServiceHarness) -> None:

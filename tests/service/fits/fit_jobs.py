@@ -1,5 +1,6 @@
 """What fitting processes run in tests: real fits behind a gate, and failures."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -76,3 +77,19 @@ def sleeping_fit(
     """Never ends."""
     time.sleep(600)
     return None
+
+
+def spinning_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> FitAnswer | None:
+    """Computes for ever."""
+    while True:
+        pass
+
+
+def waiting_fit(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> FitAnswer | None:
+    """Gets no processor for a second, and ends."""
+    time.sleep(1.0)
+    return FitAnswer(json.dumps({"reason": "it has run to its end", "is_final": True}))

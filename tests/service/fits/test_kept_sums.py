@@ -1,7 +1,7 @@
 """Fits that go on from kept sums say what fits of all rows say, to the bit, and read little."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 import service.fits.past
 from lhb_engine.agents import summed_fit
-from lhb_engine.design import moment_sums
+from lhb_engine.design import levels, moment_sums
 from lhb_engine.diagnostics import findings
 from lhb_engine.history import History
 from service.commands.erase_trajectory import erase_trajectory
@@ -21,6 +21,7 @@ from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.out_of_turn import AskFit
 from service.fits.record import Fitted
+from service.fits.sums import FitAnswer
 from service.records import KeptSumsRow
 from service.replay import replay_session
 from service.storage.ports import Store
@@ -41,6 +42,7 @@ def harness(
     for module in (summed_fit, history, service.fits.past, findings):
         monkeypatch.setattr(module, "LATEST", 64)
     monkeypatch.setattr(moment_sums, "GRAIN", 16)
+    monkeypatch.setattr(history, "SLICE", 2)
     monkeypatch.setattr(job, "read_recent", counted := Counted(history.read_recent))
     made = ServiceHarness(tmp_path, store)
     made.read = counted.n_read  # type: ignore[attr-defined]
@@ -60,6 +62,13 @@ class Counted:
         return found
 
 
+def without_seconds(answer: FitAnswer) -> dict[str, Any]:
+    """What a fit says, but for the time that it took."""
+    found: dict[str, Any] = json.loads(answer.text)
+    found.get("estimate", {}).pop("seconds", None)
+    return found
+
+
 class World:
     """Trajectories whose rewards come late, in another order, some never, some over two rounds."""
 
@@ -68,7 +77,7 @@ class World:
         self.rng = np.random.default_rng(3)
         self.chosen: dict[str, list[Any]] = {name: [] for name in names}
         self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
-        self.n_fits, self.n_from_sums, self.n = 0, 0, 0
+        self.n_fits, self.n_from_sums, self.n, self.largest_slice = 0, 0, 0, 0
         self.rewarded: list[tuple[str, int]] = []
         self.rain = np.random.default_rng(7)
         self.is_told = "covariates" in harness.session.options
@@ -106,6 +115,13 @@ class World:
             while self.harness.session.fit_due is not None:
                 self.fit()
 
+    def slices(self, *args: Any) -> Iterator[tuple[int, History]]:
+        """Read slices, and take note of the most measurements in one."""
+        for stop, found in history.read_slices(*args):
+            n = sum(len(part.measurements) for part in found.trajectories.values())
+            self.largest_slice = max(n, self.largest_slice)
+            yield stop, found
+
     def told(self) -> dict[str, Any]:
         """The next round's weather."""
         return {"covariates": {"rain": float(self.rain.normal())}} if self.is_told else {}
@@ -124,17 +140,20 @@ class World:
         assert due is not None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(service.fits.past, "usable_sums", lambda *args: None)
+            patch.setattr(service.fits.past, "AT_ONCE", 0)
+            patch.setattr(service.fits.past, "read_slices", self.slices)
+            in_slices = run_fit(self.url, *self.harness.key, due, 0.0)
+            patch.setattr(service.fits.past, "sums_made_anew", lambda *args: None)
             whole = run_fit(self.url, *self.harness.key, due, 0.0)
         n = len(self.harness.read)  # type: ignore[attr-defined]
         answer = run_fit(self.url, *self.harness.key, due, 0.0)
         self.n_from_sums += len(self.harness.read) > n  # type: ignore[attr-defined]
-        assert answer is not None
         assert whole is not None
-        found, expected = json.loads(answer.text), json.loads(whole.text)
-        for each in (found, expected):
-            each["estimate"].pop("seconds")
-        assert found == expected
-        assert answer.sums == whole.sums
+        expected = without_seconds(whole)
+        for other in (answer, in_slices):
+            assert other is not None
+            assert without_seconds(other) == expected
+            assert other.sums == whole.sums
         fitted = Fitted.of(answer)
         finish = FinishFit(self.harness.key, due, fitted, self.harness.agents, RetryPolicy())
         self.harness.run(finish)
@@ -163,6 +182,7 @@ def test_a_session_lives_on_sums(
     assert row is not None
     assert row.n_settled >= 128
     assert row.n_settled % 16 == 0
+    assert 32 <= world.largest_slice < 120  # with those that are pairs with its own
     read: list[int] = harness.read  # type: ignore[attr-defined]
     assert max(read[-3:]) < 200
     with harness.store.reader() as reader:
@@ -201,6 +221,37 @@ def test_a_corrected_value_leaves_the_sums(
         harness.run(AskFit(harness.key, harness.agents))
         world.fit()
         assert world.n_from_sums > n  # the next fits go on from new sums
+    with harness.store.reader() as reader:
+        assert replay_session(reader, harness.session).differences == []
+
+
+def test_a_session_with_levels_lives_on_sums(
+    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fits equal those from all rows, after a correction, a void one and an erasure too."""
+    monkeypatch.setattr(levels, "LEAST_STRETCH", 8)
+    monkeypatch.setattr(levels, "HORIZONS", 1)
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": {"levels": True}}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, ("", "a", "b"), database_url)
+    world.play(180)
+    assert world.n_from_sums >= 3
+    read: list[int] = harness.read  # type: ignore[attr-defined]
+    assert max(read[-3:]) < 150
+    world.correct(3)
+    harness.run(VoidDecision(harness.key, "a", "~7", harness.agents))
+    harness.run(AskFit(harness.key, harness.agents))
+    n = world.n_from_sums
+    world.fit()
+    assert world.n_from_sums == n
+    harness.run_large(erase_trajectory(harness.key, "a"))
+    assert world.kept() is None
+    world.forget("a")
+    world.play(80)
+    row = world.kept()
+    assert row is not None
+    assert row.settled[:4] == b"LHBL"
+    assert world.n_from_sums > n
     with harness.store.reader() as reader:
         assert replay_session(reader, harness.session).differences == []
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents.fit_cost import posterior_cost
-from service.fits.cost import time_limit
+from service.fits.cost import cpu_limit
 from service.settings import Settings
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
-from tests.service.fits.fit_jobs import sleeping_fit
+from tests.service.fits.fit_jobs import sleeping_fit, spinning_fit, waiting_fit
 
 pytestmark = pytest.mark.anyio
 
@@ -80,9 +80,36 @@ async def test_a_fit_that_takes_too_long_fails_once_and_says_so(serve: Serve) ->
         assert await idle(client, session)
 
 
+async def test_a_fit_beyond_its_cpu_time_fails_once_and_says_so(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go on for ever without `setitimer`, or be tried again without `is_final`."""
+    monkeypatch.setattr("service.fits.processes.cpu_limit", lambda *_: 0.2)
+    async with serve(fit_retry_seconds=0.05) as client:
+        client.fits.job = spinning_fit
+        session = await client.create(algorithm="anytime")
+        await append(client, session, 2, 8)
+        [failed] = await until(lambda: failures(client, session))
+        assert failed["reason"] == "the fit took more than 0.2 s of CPU time"
+        assert await idle(client, session)
+
+
+async def test_a_fit_that_waits_for_a_processor_may_take_longer(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its CPU time is limited, so that a busy machine fails no fit: it slept beyond that limit."""
+    monkeypatch.setattr("service.fits.processes.cpu_limit", lambda *_: 0.5)
+    async with serve(fit_retry_seconds=0.05) as client:
+        client.fits.job = waiting_fit
+        session = await client.create(algorithm="anytime")
+        await append(client, session, 2, 8)
+        [failed] = await until(lambda: failures(client, session))
+        assert failed["reason"] == "it has run to its end"
+
+
 def test_the_time_of_a_fit_comes_from_its_size() -> None:
     settings = Settings()
     small, large = (posterior_cost(dim, 100, 1000).seconds for dim in (5, 1000))
-    assert time_limit(small, settings) == 60.0
-    assert 60.0 < time_limit(large, settings) < settings.fit_timeout_seconds
-    assert time_limit(1e6, settings) == settings.fit_timeout_seconds
+    assert cpu_limit(small, settings) == 60.0
+    assert 60.0 < cpu_limit(large, settings) < settings.fit_timeout_seconds
+    assert cpu_limit(1e6, settings) == settings.fit_timeout_seconds

@@ -102,6 +102,9 @@ def test_what_comes_for_a_dropped_round_is_told(harness: ServiceHarness, databas
         refused("round_dropped", harness.reward, 0.5, **closed)
     told = refused("unknown_event", harness.reward, 1.0, event_id="kept")
     assert "not dropped" in told.detail
+    n = harness.session.n_rounds
+    again = harness.decide(event_id="kept", digest=b"d", contexts=np.eye(DIM))
+    assert again.position == n + 1  # its first answer went with its row
     changed = {"correct": True, "reward_id": "c"}
     refused("round_dropped", harness.reward, 2.0, round=missing, **changed)
     used = next(m for m in before if m.first_round == m.last_round and m.first_round > left + 12)

@@ -67,6 +67,7 @@ def as_0005(url: str) -> None:
             "alter table measurements drop column position",
             f"alter table {counters} drop column n_measurements",
             "drop table kept_sums",
+            "drop table slot_sums",
             "drop table voids",
             "drop table audit",
             *(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from lhb_engine.agents.ucb_mp import UCBMP
-from service.storage.migrate import migrate
 from service.storage.schema import revisions
 from service.transfer.import_file import check_import
 from tests.service.conftest import Serve
@@ -43,12 +42,9 @@ def first_contexts() -> list[list[float]]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("schema", revisions())
-async def test_a_file_of_any_schema_is_imported(
-    serve: Serve, database_url: str, schema: str
-) -> None:
+async def test_a_file_of_any_schema_is_imported(serve: Serve, schema: str) -> None:
     """Every decision, reward and estimate as it was; a retry gets its first answer; it goes on."""
     content = (EXPORTS / f"{schema}.ndjson").read_bytes()
-    migrate(database_url)
     async with serve() as client:
         typed = {"content-type": "application/x-ndjson"}
         made = await client.post("/v1/sessions/import", content=content, headers=typed)

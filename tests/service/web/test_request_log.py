@@ -1,12 +1,21 @@
-"""The lines of requests: valid JSON with the time at which each was added."""
+"""The lines of requests: the JSON of their records, with the time at which each was added."""
 
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from service.web.request_log import RequestLog
+from service.logs import shown_path
+from service.web import request_log
+from service.web.request_log import Asked, RequestLog
+
+ASKED = Asked("POST", "/v1/batch", "", None, "127.0.0.1")
+HOSTILE = st.text() | st.text('"\\\n\r\0\x7f\u2028{}%é😀a')
+MAYBE = st.none() | HOSTILE
+PATHS = HOSTILE | HOSTILE.map(lambda text: f"/v1/sessions/s/decisions/{text}")
 
 
 def test_the_lines_of_a_turn_are_written_together(capsys: pytest.CaptureFixture[str]) -> None:
@@ -15,11 +24,11 @@ def test_the_lines_of_a_turn_are_written_together(capsys: pytest.CaptureFixture[
     async def add() -> None:
         log = RequestLog()
         for n in range(3):
-            log.add({"path": '/a"\n\u00e9\x00', "status": n})
+            log.add(ASKED, f"mine-{n}", {}, 201, 0.001)
         assert capsys.readouterr().err == ""
         await asyncio.sleep(0)
         assert capsys.readouterr().err.count("\n") == 3
-        log.add({"path": '/a"\n\u00e9\x00', "status": 3, "key": None})
+        log.add(ASKED, "mine-3", {}, 503, 0.0125)
         await asyncio.sleep(0)
 
     asyncio.run(add())
@@ -27,9 +36,75 @@ def test_the_lines_of_a_turn_are_written_together(capsys: pytest.CaptureFixture[
     assert text.endswith("\n")
     [line] = map(json.loads, text.splitlines())
     at = datetime.fromisoformat(line.pop("timestamp"))
-    assert line == {"path": '/a"\n\u00e9\x00', "status": 3, "key": None}
+    assert line == {
+        **{"event": "request", "level": "info", "method": "POST", "path": "/v1/batch"},
+        **{"tenant": "", "key": None, "client": "127.0.0.1"},
+        **{"status": 503, "ms": 12.5, "request_id": "mine-3"},
+    }
     tick = timedelta(milliseconds=20)  # two clocks of one machine
     assert before - tick <= at <= datetime.now(UTC) + tick
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    asked=st.builds(Asked, HOSTILE, PATHS, MAYBE, MAYBE, MAYBE),
+    request_id=HOSTILE,
+    trace=st.dictionaries(st.sampled_from(["traceparent", "trace_id"]), HOSTILE),
+    status=st.integers(100, 599),
+    seconds=st.floats(0, 1e6),
+    at=st.integers(0, 2**32 * 64),
+)
+@example(ASKED, "\ud800", {}, 200, 0.0, 1)  # no text that UTF-8 can write
+def test_a_line_is_the_json_of_its_record(
+    capsys: pytest.CaptureFixture[str],
+    asked: Asked,
+    request_id: str,
+    trace: dict[str, str],
+    status: int,
+    seconds: float,
+    at: int,
+) -> None:
+    """Also the second one, whose beginning is known."""
+
+    async def add() -> None:
+        log = RequestLog(lambda: at / 64)
+        for n in (0, 1):
+            log.add(asked, request_id, trace, status + n, seconds)
+        await asyncio.sleep(0)
+
+    asyncio.run(add())
+    text = capsys.readouterr().err
+    assert text.isascii()
+    when = datetime(1970, 1, 1) + timedelta(microseconds=at * 15_625)
+    record = {
+        **{"event": "request", "level": "info", **asked._asdict()},
+        **{"path": shown_path(asked.path), "status": status, "ms": round(seconds * 1000, 3)},
+        **{"request_id": request_id, **trace},
+        "timestamp": when.isoformat(timespec="microseconds") + "Z",
+    }
+    assert [json.loads(line) for line in text.removesuffix("\n").split("\n")] == [
+        record,
+        record | {"status": status + 1},
+    ]
+
+
+def test_few_beginnings_are_kept(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of a million sessions has as many paths."""
+    monkeypatch.setattr(request_log, "MOST", 2)
+    paths = [f"/v1/sessions/{n}" for n in (1, 2, 1, 3, 4, 5, 1)]
+
+    async def add() -> None:
+        log = RequestLog()
+        for path in paths:
+            log.add(ASKED._replace(path=path), "r", {}, 200, 0.001)
+            assert len(log._begins) <= 2
+        await asyncio.sleep(0)
+
+    asyncio.run(add())
+    written = capsys.readouterr().err.splitlines()
+    assert [json.loads(line)["path"] for line in written] == paths
 
 
 def test_the_time_is_that_of_each_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,7 +113,7 @@ def test_the_time_is_that_of_each_line(capsys: pytest.CaptureFixture[str]) -> No
     async def add() -> None:
         log = RequestLog(iter(times).__next__)
         for _ in times:
-            log.add({})
+            log.add(ASKED, "r", {}, 200, 0.001)
         await asyncio.sleep(0)
 
     asyncio.run(add())

@@ -15,6 +15,9 @@ READ = 50  # rounds
 READS: dict[str, Callable[..., Any]] = {
     "rounds": lambda reader, *place: list(reader.window_rounds(*place, 3)),
     "measurements": lambda reader, *place: list(reader.window_measurements(*place, 3, 10**9)),
+    "new measurements": lambda reader, key, first, last: list(
+        reader.measurements_after(key, first - 1, last)
+    ),
     "explored": lambda reader, *place: reader.explored(*place),
     "arrivals": lambda reader, *place: reader.arrivals(*place),
 }

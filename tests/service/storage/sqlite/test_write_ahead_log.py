@@ -1,13 +1,16 @@
 """The log is copied into the file when it is long, though its file does not shrink by that."""
 
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from service.storage.sqlite import write_ahead_log
 from service.storage.sqlite.connection import connect
-from service.storage.sqlite.write_ahead_log import LogLength, checkpoint
+from service.storage.sqlite.write_ahead_log import LogLength, check_copy, checkpoint, log_bytes
 
 
 def test_every_log_is_copied_when_it_is_long(tmp_path: Path) -> None:
@@ -50,3 +53,37 @@ def test_a_reader_that_stays_does_not_make_every_commit_a_checkpoint(tmp_path: P
                 n += 1
                 checkpoint(connection, cut=True)
         assert 5 < n < 15  # one a megabyte beyond the first 16
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_killed_at_any_statement_of_a_checkpoint_the_file_opens(tmp_path: Path, cut: bool) -> None:
+    file = tmp_path / "lhb.db"
+    seen: list[Path] = []
+
+    def keep(_: str) -> None:
+        folder = tmp_path / str(len(seen))
+        folder.mkdir()
+        for path in tmp_path.glob("lhb.db*"):
+            if not path.name.endswith("-shm"):  # after a kill it is made anew
+                shutil.copy(path, folder)
+        seen.append(folder / "lhb.db")
+
+    with closing(connect(file)) as connection:
+        connection.execute("create table rows (content)")
+        for n in range(1, 3):
+            connection.execute("insert into rows values (zeroblob(100000))")
+            connection.set_trace_callback(keep)
+            checkpoint(connection, cut=cut)
+            connection.set_trace_callback(None)
+            keep("")
+            for copy in seen:
+                has_log = log_bytes(copy) > 0
+                with closing(connect(copy)) as opened:
+                    if not has_log:
+                        check_copy(opened, copy)
+                    assert opened.execute("select count(*) from rows").fetchone() == (n,)
+            assert len(seen) > 3
+            seen.clear()
+            for folder in tmp_path.glob("[0-9]"):
+                shutil.rmtree(folder)
+        assert (log_bytes(file) < 50_000) == cut

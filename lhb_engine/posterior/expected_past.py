@@ -1,0 +1,80 @@
+"""What to expect of the contexts before round 1: the mean of those seen (docs/model.md (7.29))."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.history import Floats
+
+WIDTH = 2.0  # prior deviation of the past's mean score about that expected, in scores' deviations
+LEAST = 1e-3  # deviation of scores, over their size, below which contexts are taken to be alike
+
+
+@dataclass(frozen=True)
+class ExpectedPast:
+    """The past that contexts seen since lead to expect.
+
+    Attributes
+    ----------
+    share : (dim,) array
+        The mean context, for each unit of the feature of the past.
+    spread : (dim,) array
+        Standard deviation of each feature of a context.
+    value : float
+        Of the feature of the past, in the rounds before the first.
+    """
+
+    share: Floats
+    spread: Floats
+    value: float
+
+    def less(self, rows: AlignedRounds | RowMoments) -> AlignedRounds | RowMoments:
+        """Return rows whose contexts before round 1 are the mean, and whose last feature is more.
+
+        What that feature pays is then the difference to what is expected.
+        """
+        if isinstance(rows, RowMoments):
+            return rows.mixed(self.share)
+        contexts = rows.contexts.copy()
+        contexts[:, :-1] += contexts[:, -1:] * self.share
+        return replace(rows, contexts=contexts)
+
+    def beyond(self, theta: Floats) -> Floats:
+        """Return theta for such rows, (dim + 1,) -> (dim + 1,); the inverse of `whole`."""
+        return np.append(theta[:-1], theta[-1] - theta[:-1] @ self.share)
+
+    def whole(self, thetas: Floats) -> Floats:
+        """Return thetas for rows as they were from those for such rows, (n, dim + 1)."""
+        out = thetas.copy()
+        out[:, -1] += thetas[:, :-1] @ self.share
+        return out
+
+    def scale(self, scale: Floats) -> float:
+        """Return the scale of the last feature where those of a context have these, (dim,)."""
+        spread = float(np.linalg.norm(self.spread / scale))
+        return self.value / (WIDTH * max(spread, LEAST * float(np.sqrt(len(scale)))))
+
+
+def expected_past(rows: AlignedRounds | RowMoments, value: float) -> ExpectedPast:
+    """Return the past to expect by the contexts of the rows' own rounds.
+
+    Parameters
+    ----------
+    rows : AlignedRounds or RowMoments
+        Their last feature is that of the past; it is 0 in these rounds.
+    value : float
+        Of that feature before the first round.
+    """
+    if isinstance(rows, RowMoments):
+        square, along = np.diagonal(rows.gram)[: rows.dim - 1], rows.cross[0, :-1, 0]
+        unit = float(rows.covariates[0, 0])
+    else:
+        here = rows.intercept > 0
+        contexts, counts = rows.contexts[here, :-1], rows.intercept[here]
+        square, along = (contexts**2).sum(axis=0), counts @ contexts
+        unit = float(counts @ counts)
+    mean = along / unit
+    variance = np.maximum(square - mean * along, 0.0) / rows.n_rows
+    return ExpectedPast(mean / value, np.sqrt(variance), value)

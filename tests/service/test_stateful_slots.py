@@ -1,0 +1,166 @@
+"""The same by the clock: totals of slots, late decisions, and sums of slots that are kept."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule, run_state_machine_as_test
+
+from lhb_engine.history import FitWindow
+from service import slot_clock
+from service.commands.void_decision import VoidDecision
+from service.due_fits import DueFit
+from service.fits import slot_sums
+from service.fits.history import read_history
+from service.fits.slot_history import read_kept_slots
+from service.records import SessionKey
+from service.slot_records import SlotSumsRow
+from service.storage.ports import Changes
+from service.writer.command import SessionCommand
+from service.writer.unit_of_work import UnitOfWork
+from tests.service import test_stateful_history
+from tests.service.test_stateful_history import NAMES, TOLD, check
+
+START, SECONDS, LATE = 960.0, 60, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Keep(SessionCommand[None]):
+    """What the end of a fit does with the slots that it has summed."""
+
+    key: SessionKey
+    rows: list[SlotSumsRow]
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        uow.write_rows(Changes(slot_sums=self.rows))
+
+
+class Machine(test_stateful_history.Machine):
+    """Rounds are slots of each trajectory; decisions are remembered one by one."""
+
+    more: ClassVar[dict[str, Any]] = {
+        "clock": {"slot_seconds": SECONDS, "start": START, "totals": "trajectory"}
+        | {"late_slots": LATE}
+    }
+
+    def __init__(self) -> None:
+        self.patches = [patch.object(module, "STRETCH", 2) for module in (slot_clock, slot_sums)]
+        for one in self.patches:
+            one.start()
+        super().__init__()
+        self.taken: defaultdict[str, list[tuple[int, Any]]] = defaultdict(list)  # slot, context
+
+    def when(self, first: int, last: int) -> dict[str, Any]:
+        ends = (START + SECONDS * end for end in (first - 1, last))
+        return dict(
+            zip(("since", "until"), (datetime.fromtimestamp(e, UTC) for e in ends), strict=True)
+        )
+
+    def too_early(self, name: str, last: int) -> str | None:
+        if not self.taken[name]:
+            return "future_round"
+        return "interval_open" if START + SECONDS * last > self.harness.now else None
+
+    @rule(name=NAMES, told=TOLD, skips=st.booleans())
+    def decide(self, name: str, told: dict[str, float], skips: bool) -> None:
+        """A decision of now; those with covariates are refused."""
+        if told:
+            said = self.says(self.harness.decide, name, covariates=told)
+            assert said == ("unknown_field" if "snow" in told else "invalid")
+        self.decide_late(name, 0, skips)
+
+    @rule(name=NAMES, late=st.integers(1, 5), skips=st.booleans())
+    def decide_late(self, name: str, late: int, skips: bool) -> None:
+        at = self.harness.now - SECONDS * late
+        slot = 1 + int((at - START) // SECONDS)
+        given = {"contexts": None} if skips else {}
+        begun = self.harness.session.n_begun
+        said = self.says(self.harness.decide, name, at=at if late else None, **given)
+        fits = slot >= max(1, begun - LATE)
+        assert said == ("accepted" if fits else "out_of_range")
+        if fits:
+            with self.harness.store.reader() as reader:
+                [row] = reader.decisions((*self.harness.key, name), len(self.taken[name]), 2)
+            context = np.frombuffer(row.context) if row.context else np.zeros(2)
+            self.taken[name].append((slot, context))
+
+    @rule(slots=st.integers(1, 3))
+    def wait(self, slots: int) -> None:
+        self.harness.now += SECONDS * slots
+
+    @rule(name=NAMES, round=st.integers(1, 6))
+    def void(self, name: str, round: int) -> None:
+        void = VoidDecision(self.harness.key, name, f"~{round}", self.harness.agents)
+        said, taken = self.says(self.harness.run, void), self.taken[name]
+        assert said == ("accepted" if round <= len(taken) else "unknown_event")
+        if round <= len(taken):
+            taken[round - 1] = taken[round - 1][0], np.zeros(2)
+
+    @rule(name=NAMES)
+    def erase(self, name: str) -> None:
+        super().erase(name)
+        self.taken.pop(name, None)
+
+    @rule()
+    def keep_slots(self) -> None:
+        session = self.harness.session
+        if session.n_begun:
+            with self.harness.store.reader() as reader:
+                _, slots = read_kept_slots(reader, session, *self.window(), None)
+            self.harness.run(Keep(session.key, slots.rows))
+
+    def window(self) -> tuple[FitWindow, DueFit]:
+        n = self.harness.session.n_begun
+        window = FitWindow(1, 1, n, 4, n)
+        return window, DueFit(window, 10**6, 10**6, 0.0, "overdue", 0.0)
+
+    @rule()
+    def a_fit_reads_what_was_said(self) -> None:
+        session = self.harness.session
+        if not session.n_begun:
+            return
+        with self.harness.store.reader() as reader:
+            whole = read_history(reader, session, *self.window())
+            history, _ = read_kept_slots(reader, session, *self.window(), None)
+        measured = {name for name, found in self.model.items() if found.said}
+        assert history.trajectories.keys() == (measured or {""})
+        for name in measured:
+            found, part = self.model[name], history.trajectories[name]
+            found.contexts = [np.zeros(2) for _ in range(session.n_begun)]
+            found.told = [{} for _ in found.contexts]
+            for slot, context in self.taken[name]:
+                found.contexts[slot - 1] = found.contexts[slot - 1] + context
+            check(part, found)
+            np.testing.assert_array_equal(part.contexts, whole.trajectories[name].contexts)
+
+    def teardown(self) -> None:
+        super().teardown()
+        for one in self.patches:
+            one.stop()
+
+
+def run(machine: type[Machine], n: int) -> None:
+    """So many random stories of 30 steps."""
+    checks = list(HealthCheck)
+    chosen = settings(
+        max_examples=n, stateful_step_count=30, deadline=None, suppress_health_check=checks
+    )
+    run_state_machine_as_test(machine, settings=chosen)
+
+
+def test_on_sqlite() -> None:
+    run(Machine, 20)
+
+
+@pytest.mark.slow
+def test_on_postgres(postgres_url: str) -> None:
+    class OnPostgres(Machine):
+        url = postgres_url
+
+    run(OnPostgres, 15)

@@ -54,7 +54,7 @@ def offer(
     Raises
     ------
     SystemExit
-        An answer is neither 201 nor 503, or a connection was lost.
+        An answer is neither 201 nor 503, was not asked for, or a connection was lost.
     """
     with _connected(url, n_connections) as sockets:
         load = _Load(sockets, requests, settle)
@@ -143,6 +143,8 @@ class _Load:
             if not _is_whole(data):
                 self._parts[file] = data
                 continue
+            if file not in self._due:
+                raise SystemExit(f"the server answered what was not asked: {data!r}")
             self._count(data, self._due.pop(file))
             if self._late:
                 self._send(one, self._late.popleft(), time.perf_counter())

@@ -20,9 +20,12 @@ import numpy as np
 from clients.bench.server.load import decide_all, generator, request_of
 from clients.bench.server.open_load import offer
 from clients.bench.server.processes import N_SESSIONS, SERVE, cpu_seconds, servers
+from service.web.open_files import most_connections
 
 WAITING_SECONDS = 1.0  # how long accepted requests may wait, about: so many connections are needed
 MORE_CONNECTIONS = 200  # for those that are being refused
+MOST_CONNECTIONS = 20_000  # fewer than there are local ports; requests beyond them wait for one
+OLD_CONNECTIONS = 100  # of the load before, which the server may not have closed yet
 SETTLE_SECONDS = 1.0
 
 
@@ -47,6 +50,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         settings = {"LHB_DATABASE_URL": f"sqlite:///{Path(folder, 'bench.db')}"}
         settings["LHB_MAX_WAIT_SECONDS"] = str(max_wait)
+        settings["LHB_MAX_CONNECTIONS"] = str(MOST_CONNECTIONS + OLD_CONNECTIONS)
         with servers(1, SERVE, **settings) as [(address, pid)], _apart(pid) as is_apart:
             with httpx.Client(base_url=address, timeout=60) as client:
                 made = {"algorithm": "uniform", "dim": dim, "horizon": 100}
@@ -79,7 +83,8 @@ def _offered(
     url: str, pid: int, requests: list[bytes], seconds: float, rate: float, carried: float
 ) -> dict[str, float]:
     """Offer a load for some seconds after it has settled."""
-    n = round(carried * WAITING_SECONDS) + MORE_CONNECTIONS
+    n = min(round(carried * WAITING_SECONDS) + MORE_CONNECTIONS, MOST_CONNECTIONS)
+    n = most_connections(n + OLD_CONNECTIONS) - OLD_CONNECTIONS  # open files are limited as there
     used = cpu_seconds([pid])
     got = offer(url, requests, rate, SETTLE_SECONDS + seconds, n, SETTLE_SECONDS)
     used = cpu_seconds([pid]) - used

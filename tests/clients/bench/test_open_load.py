@@ -81,3 +81,23 @@ def test_another_answer_ends_it() -> None:
     wrong = ACCEPTED.replace(b"201", b"422")
     with answering(lambda n: wrong) as (url, _), pytest.raises(SystemExit, match="422"):
         offer(url, [REQUEST], 100.0, 5.0, 1)
+
+
+def test_an_answer_that_nothing_asked_for_ends_it() -> None:
+    is_over = threading.Event()
+
+    def refuse_both() -> None:
+        (one, _), (other, _) = listening.accept(), listening.accept()
+        with one, other:
+            one.sendall(REFUSED)
+            other.sendall(REFUSED)
+            is_over.wait()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        refusing = threading.Thread(target=refuse_both)
+        refusing.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(SystemExit, match="not asked"):
+            offer(url, [REQUEST], 1.0, 5.0, 2)  # a second until the second is asked for
+        is_over.set()
+        refusing.join()

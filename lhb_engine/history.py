@@ -244,3 +244,7 @@ class History:
             trajectories={key: part for key, part in parts.items() if part is not None},
             window=window,
         )
+
+
+class NeedsAllRows(Exception):
+    """A fit cannot go on from sums: too few latest rows, or squares that are beyond a float."""

@@ -186,6 +186,6 @@ def no_fit_from_rows(session: SessionRow, agent: Agent) -> str | None:
     if session.dropped_to < (1 if known is None else known.since_round):
         return None
     return (
-        f"rounds up to position {session.dropped_to} are dropped, and the sums of them are those "
-        "of another fit: this one cannot be made any more"
+        f"rounds up to position {session.dropped_to} are dropped, and this fit cannot go on from "
+        "the sums of them"
     )

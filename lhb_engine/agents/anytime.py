@@ -15,7 +15,7 @@ from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Floats, History, Ints
+from lhb_engine.history import FitWindow, Floats, History, Ints, NeedsAllRows
 from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
@@ -175,7 +175,12 @@ class Anytime(Agent):
         Estimate
             Equal to the bit with `kept` and without.
         SessionSums or None
-            For the next fit; None where there are no more rounds than a fit takes as rows.
+            For the next fit; None where the fit was from rows.
+
+        Raises
+        ------
+        NeedsAllRows
+            The fit has to be without `kept`.
         """
         from lhb_engine.agents.anytime_fit import AnytimeFit
         from lhb_engine.agents.summed_fit import SummedFit, sums_of
@@ -186,6 +191,8 @@ class Anytime(Agent):
         history = self._told(history)
         found = sums_of(self, history, kept) if self.keeps_sums else None
         if found is None:
+            if kept is not None:
+                raise NeedsAllRows
             return AnytimeFit(self, window, align(history), words).estimate(), None
         latest, sums = found
         return SummedFit(self, window, latest, words, sums).estimate(), sums
@@ -198,12 +205,9 @@ class Anytime(Agent):
         Parameters
         ----------
         slices : iterable of (int, History)
-            Rows in order of arrival, with the rows that are pairs with them, and the number of the
-            last measurement of each slice (docs/model.md 10).
-        window : FitWindow
-            That of the fit.
-        measured : int or None
-            As `History.measured_before`.
+            The number of each slice's last measurement, and its rows (docs/model.md 10).
+        window, measured
+            Those of the fit's history; `measured` is its `measured_before`.
 
         Returns
         -------

@@ -18,6 +18,8 @@ from lhb_engine.posterior.linearised_intervals import Certainty, certainty
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
 
+LEAST_ROWS = 4  # of a fit
+
 
 @dataclass(frozen=True)
 class Part:
@@ -87,8 +89,8 @@ class Part:
 
 def too_little(rows: AlignedRounds) -> str:
     """Return why rows cannot be fitted; empty if they can."""
-    if rows.n_rows < 4:
-        return f"{rows.n_rows} measured rows; a fit needs at least 4."
+    if rows.n_rows < LEAST_ROWS:
+        return f"{rows.n_rows} measured rows; a fit needs at least {LEAST_ROWS}."
     level = float(rows.intercept @ rows.y) / float(rows.intercept @ rows.intercept)
     rest = rows.y - level * rows.intercept
     if float(np.abs(rest).max()) <= 1e-12 * float(np.abs(rows.y).max()):

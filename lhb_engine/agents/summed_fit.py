@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lhb_engine.agents.anytime_fit import AnytimeFit
-from lhb_engine.agents.fit_part import Part, too_little
+from lhb_engine.agents.fit_part import LEAST_ROWS, Part, too_little
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.lessened_sums import less
 from lhb_engine.design.moment_sums import moments_of
@@ -85,7 +85,7 @@ class SummedFit(AnytimeFit):
     def _too_little(self) -> str:
         """Return why the rows cannot be fitted; empty if they can."""
         reason, rows = too_little(self.rows), self.total.rows
-        if rows.n_rows < 4 or not rows.gram.any():
+        if rows.n_rows < LEAST_ROWS or not rows.gram.any():
             return reason
         level = float(rows.covariate_target[0]) ** 2 / float(rows.covariates[0, 0])
         return reason if rows.square - level <= EQUAL * rows.square else ""
@@ -163,7 +163,7 @@ def _counted(agent: "Anytime", measured: int | None) -> tuple[int, Seen | None]:
 def sums_of(
     agent: "Anytime", history: History, kept: KeptSums | None
 ) -> tuple[AlignedRounds, SessionSums] | None:
-    """Return the latest rows and the sums of all; None if the rounds are few, or none is measured.
+    """Return the latest rows and the sums of all; None if the rounds, or the latest rows, are few.
 
     It is None, too, where the rows' squares are beyond a float.
 
@@ -186,6 +186,7 @@ def sums_of(
         settled = history.unsettled, history.settled_round
         sums = session_sums(rows, first, window.last, seen, kept, *settled)
     latest = history.since(window.last - LATEST + 1)
-    if not latest.trajectories or not np.isfinite(sums.total.sums).all():
+    n_latest = sum(len(part.measurements) for part in latest.trajectories.values())
+    if n_latest < LEAST_ROWS or not np.isfinite(sums.total.sums).all():
         return None
     return align(latest), sums

@@ -1,6 +1,7 @@
 """The history of a fit, built from stored rows by a constant number of statements."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from service.records import SessionRow, VoidRow
 from service.storage.history_reader import Range
 from service.storage.reader import FOR_EVER, Reader
 
+_NO_INTS = np.zeros(0, np.int64)
+NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
 SLICE = 8  # grains of measurements that are read at once where a fit adds up all rows anew
 
 
@@ -66,7 +69,7 @@ def read_history(
     for name, (start, contexts, positions) in stored_rounds(rounds, session, voids):
         first = start + int(np.searchsorted(positions, window.first))
         last = start + len(positions) - 1
-        rows = values[name] = _with_lags(values.get(name, _NONE), start, window.n_lags, session)
+        rows = values[name] = _with_lags(values.get(name, NONE), start, window.n_lags, session)
         if not is_plain:
             until = min(last, closed.get(name, 0))
             rows = completed(rows, first, until, session.reward_mode, default)
@@ -76,10 +79,6 @@ def read_history(
         unsettled = first_not_used(values, trajectories, 0, due.measured)
     history = History(session.dim, trajectories, window, unsettled=unsettled)
     return with_covariates(reader, session, history, measured)
-
-
-_NO_INTS = np.zeros(0, np.int64)
-_NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
 
 
 def read_recent(
@@ -153,12 +152,13 @@ def read_slices(
     Yields
     ------
     int, History
-        The position of the slice's last measurement; slices without a row are left out.
+        The position of the slice's last measurement. Slices without a round of the window are left
+        out; the first of their measurements that is no row is then that of the next slice.
     """
     from lhb_engine.design.moment_sums import GRAIN
 
     key, known = session.key, due.measured
-    voids = reader.voids(key, 0, known)
+    voids, unsettled = reader.voids(key, 0, known), FOR_EVER
     for after in range(0, known, SLICE * GRAIN):
         until = min(after + SLICE * GRAIN, known)
         rows = stored_measurements(reader.measurements_after(key, after, until), session)
@@ -169,8 +169,11 @@ def read_slices(
             for rounds in needed_ranges(name, wanted, None, 0, window.n_lags)
         ]
         found = _read_ranges(reader, session, window, due, ranges, (after, until), voids)
+        assert found.unsettled is not None
+        if found.unsettled <= until:
+            unsettled = min(unsettled, found.unsettled)
         if found.trajectories:
-            yield until, found
+            yield until, replace(found, unsettled=min(unsettled, found.unsettled))
 
 
 def _read_ranges(
@@ -192,7 +195,7 @@ def _read_ranges(
     rounds = reader.rounds_in(session.key, ranges, window.last)
     asked = {name: first for name, first, _ in reversed(ranges)}
     for name, (start, contexts, positions) in stored_rounds(rounds, session, voids):
-        rows = values.get(name, _NONE)
+        rows = values.get(name, NONE)
         if start > asked.pop(name, start):  # earlier rounds are dropped
             rows = values[name] = _with_lags(rows, start, window.n_lags, session)
         rows = rows.between(start, start + len(positions) - 1)
@@ -227,7 +230,7 @@ def read_trajectory(
     rounds, voids = reader.rounds_in(key, ranges, last), reader.voids(key, 0, measured)
     parts = {}
     for _, (start, contexts, positions) in stored_rounds(rounds, session, voids):
-        rows = _with_lags(values.get(name, _NONE), start, session.horizon, session)
+        rows = _with_lags(values.get(name, NONE), start, session.horizon, session)
         rows = rows.between(start, start + len(positions) - 1)
         parts[name] = Trajectory(contexts, rows, start, positions)
     return with_covariates(reader, session, History(session.dim, parts, window), measured)

@@ -19,7 +19,7 @@ from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import History
+from lhb_engine.history import History, NeedsAllRows
 from service.agent_cache import build_agent
 from service.fits.history import read_history, read_recent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
@@ -74,7 +74,9 @@ def run_fit(
         return FitAnswer(json.dumps({"reason": str(error), "is_final": True}))
 
 
-def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) -> FitAnswer | None:
+def _run_fit(
+    database_url: str, key: SessionKey, due: int, idle_seconds: float, *, all_rows: bool = False
+) -> FitAnswer | None:
     from service.fits.past import measured_before, sums_made_anew, sums_to_keep, usable_sums
 
     with open_reader(database_url) as reader:
@@ -85,14 +87,15 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
         assert current is not None
         session = at_revision(session, current.revision)
         agent = build_agent(session, reader.agent_state(key))
-        kept = usable_sums(reader, session, agent, current)
+        kept = None if all_rows else usable_sums(reader, session, agent, current)
         if kept is None and session.dropped_to:
             reason = no_fit_from_rows(session, agent)
             if reason is not None:
                 name = session.name
                 made = {"reason": reason, "is_final": True, "session_name": name}
                 return FitAnswer(json.dumps(made))
-        kept = kept or sums_made_anew(reader, session, agent, current)
+        if kept is None and not all_rows:
+            kept = sums_made_anew(reader, session, agent, current)
         slots = None
         if session.clock is not None:
             n_settled = None if kept is None else kept.n_settled
@@ -111,6 +114,8 @@ def _run_fit(database_url: str, key: SessionKey, due: int, idle_seconds: float) 
             found, sums = in_idle_time(partial(_fit, agent, kept), history, idle_seconds)
         else:
             found, sums = _fit(agent, kept, history)
+    except NeedsAllRows:
+        return _run_fit(database_url, key, due, idle_seconds, all_rows=True)
     except MemoryError:
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process

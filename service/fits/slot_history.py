@@ -6,7 +6,7 @@ import numpy as np
 
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory
 from service.due_fits import DueFit
-from service.fits.history import first_not_used, needed_ranges
+from service.fits.history import NONE, first_not_used, needed_ranges
 from service.fits.slot_sums import SlotSums, read_slot_sums
 from service.fits.stored_rows import stored_measurements
 from service.fits.sums import SettledSlots, n_erased
@@ -97,8 +97,7 @@ def _whole(
         for name, rows in values.items()
     }
     if not trajectories:  # nothing is measured: the fit says so
-        none = Measurements(*(np.zeros(0, np.int64),) * 2, np.zeros(0), np.zeros(0, np.int64))
-        trajectories[""] = Trajectory(nothing[first - 1 :], none, first)
+        trajectories[""] = Trajectory(nothing[first - 1 :], NONE, first)
     history = History(session.dim, trajectories, window)
     if due is not None and clock.late_slots is not None:
         history = _until_settled(history, values, sums.settled, 0, measured)
@@ -125,10 +124,9 @@ def _recent(
     ranges = [(start, min(last, window.last)) for start, last in wanted if start <= window.last]
     asked = [("", *rounds) for rounds in ranges]
     values = stored_measurements(reader.measurements_in(key, asked, known), session)
+    rows = values.get("", NONE)
     parts = {
-        f"\0{start:020}": Trajectory(
-            contexts[start - 1 : last], values[""].between(start, last), start
-        )
+        f"\0{start:020}": Trajectory(contexts[start - 1 : last], rows.between(start, last), start)
         for start, last in ranges
     }
     history = History(session.dim, parts, window)

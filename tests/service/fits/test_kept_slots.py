@@ -234,6 +234,21 @@ def test_what_is_void_corrected_or_erased_is_in_no_sum(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_totals_may_stop_for_longer_than_the_latest_slots(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    world = World(harness, database_url)
+    world.play(80)
+    assert world.n_from_sums
+    while harness.session.n_measurements % 8:
+        world.play(1)  # else a part of a grain would be read
+    n_fits, world.total = world.n_fits, lambda *args: None  # type: ignore[method-assign]
+    world.play(100)
+    assert world.n_fits > n_fits + 2
+    assert world.n_erased_of_replay() == 0
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_totals_of_trajectories_keep_the_sums_of_slots(
     harness: ServiceHarness, database_url: str
 ) -> None:

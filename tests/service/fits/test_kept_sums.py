@@ -12,10 +12,11 @@ import service.fits.past
 from lhb_engine.agents import summed_fit
 from lhb_engine.design import levels, moment_sums
 from lhb_engine.diagnostics import findings
-from lhb_engine.history import History
+from lhb_engine.history import FitWindow, History
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.sessions import DeleteSession
 from service.commands.void_decision import VoidDecision
+from service.due_fits import DueFit
 from service.fits import history, job
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -78,6 +79,7 @@ class World:
         self.chosen: dict[str, list[Any]] = {name: [] for name in names}
         self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
         self.n_fits, self.n_from_sums, self.n, self.largest_slice = 0, 0, 0, 0
+        self.silent_until = 0  # round before which no reward is sent
         self.rewarded: list[tuple[str, int]] = []
         self.rain = np.random.default_rng(7)
         self.is_told = "covariates" in harness.session.options
@@ -107,7 +109,8 @@ class World:
             kind = self.rng.random()
             if kind > 0.05:
                 self.waiting.append((at, value, name, {"round": len(chosen)}))
-            for due in sorted(w for w in self.waiting if w[0] <= self.n):
+            is_silent = self.n < self.silent_until
+            for due in sorted(w for w in self.waiting if w[0] <= self.n and not is_silent):
                 self.waiting.remove(due)
                 self.harness.reward(due[1], due[2], **due[3], **self.told_late())
                 self.rewarded.append((due[2], due[3]["round"]))
@@ -191,6 +194,51 @@ def test_a_session_lives_on_sums(
     assert replay.n_estimates == world.n_fits
     harness.run(DeleteSession(harness.key))
     assert world.kept() is None
+
+
+@pytest.mark.parametrize(
+    ("database_url", "names"),
+    [("sqlite", ("",)), ("sqlite", ("", "a"))],
+    indirect=["database_url"],
+)
+def test_rewards_may_be_later_than_the_latest_rows(
+    harness: ServiceHarness, names: tuple[str, ...], database_url: str
+) -> None:
+    """A fit whose latest rounds are not measured is from all rows, and not from new ones alone."""
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, names, database_url)
+    world.play(150)
+    n, n_fits = world.n_from_sums, world.n_fits
+    world.silent_until = 260
+    world.play(109)
+    assert world.n_fits > n_fits + 1
+    assert harness.session.estimate
+    world.play(80)
+    assert world.n_from_sums > n
+    with harness.store.reader() as reader:
+        assert replay_session(reader, harness.session).differences == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_no_slice_hides_a_measurement_beyond_the_window(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users of one round each; slices of four. The next fit has to add what is beyond."""
+    monkeypatch.setattr(moment_sums, "GRAIN", 4)
+    monkeypatch.setattr(history, "SLICE", 1)
+    harness.create(algorithm="anytime", dim=DIM, horizon=6)
+    contexts = np.ones((2, DIM))
+    for i in range(24):
+        harness.decide(f"u{i:02}", contexts=contexts)
+        if i != 3:
+            harness.reward(1.0, f"u{i:02}", round=1)
+    harness.reward(1.0, "u03", round=1)
+    window = FitWindow(1, 1, 9, 6, 9)
+    due = DueFit(window, 24, 24, 0.0, "overdue", 0.0)
+    with harness.store.reader() as reader:
+        slices = list(history.read_slices(reader, harness.session, window, due))
+    assert [(stop, each.unsettled) for stop, each in slices] == [(4, 5), (8, 9), (24, 9)]
 
 
 @pytest.mark.parametrize(

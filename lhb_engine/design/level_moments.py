@@ -35,6 +35,11 @@ class RowLevels:
     begun: int
 
     @property
+    def inexact(self) -> float:
+        """By which share of itself the spread may be off."""
+        return 0.0
+
+    @property
     def n_rows(self) -> int:
         """Number of rows."""
         return self.rows.n_rows

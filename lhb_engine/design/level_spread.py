@@ -64,6 +64,10 @@ class Levelled(Protocol):
     def begun(self) -> int:
         """Number of levels that are a trajectory's first."""
 
+    @property
+    def inexact(self) -> float:
+        """By which share of itself the spread may be off, however many levels there are."""
+
     def errors(self, of: Floats) -> LevelErrors:
         """Return what is known of errors, which are the product of a row with `of`, (p,)."""
 
@@ -109,8 +113,9 @@ def level_spread(moments: Levelled, coefficients: Floats) -> Spread:
     near = cost <= cost.min() + within
     low = spreads * noise / np.sqrt(-lambertw(edge, -1).real)
     high = spreads * noise / np.sqrt(-lambertw(edge).real)
-    value = float(spreads[best] * noise[best])
-    return Spread(float(spreads[best]), value, float(low[near].min()), float(high[near].max()))
+    value, off = float(spreads[best] * noise[best]), moments.inexact
+    bounds = float(low[near].min()) * (1.0 - off), float(high[near].max()) * (1.0 + off)
+    return Spread(float(spreads[best]), value, *bounds)
 
 
 def _first_of_least(cost: Floats) -> int:

@@ -23,6 +23,7 @@ from lhb_engine.history import Floats
 
 _HEAD = struct.Struct("<4sHxx6q")  # magic, version, lags, dim, covariates, rows, nodes, begun
 _MAGIC, _VERSION = b"LHBL", 1
+INEXACT = 0.05  # by which share the nodes may move the spread, at levels of a few rounds
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class LevelSums(SquareSums):
         """Return the sums of no rows."""
         p = n_lags * dim + sum(groups) + 2
         return cls(np.zeros((1, p, p)), 0, n_lags, dim, groups, counts=np.zeros(0), begun=0)
+
+    @property
+    def inexact(self) -> float:
+        """By which share of itself the spread may be off."""
+        return INEXACT
 
     @property
     def _nodes(self) -> Floats:

@@ -9,9 +9,10 @@ from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.level_grains import level_grains, shares
 from lhb_engine.design.level_moments import level_moments
-from lhb_engine.design.level_spread import level_spread
-from lhb_engine.design.level_sums import LevelSums
+from lhb_engine.design.level_spread import LevelErrors, level_spread
+from lhb_engine.design.level_sums import INEXACT, LevelSums
 from lhb_engine.design.moment_sums import added
+from lhb_engine.design.square_sums import RowMoments
 from tests.lhb_engine.played_histories import DIM, HORIZON, history
 
 STRETCH = 16
@@ -50,6 +51,38 @@ def test_shares_are_nearly_those_of_every_size():
     assert (shares(np.zeros(2)) == 0.0).all()
 
 
+class Levels:
+    """Any number of levels of one size, with the errors to expect where their spread is tau."""
+
+    def __init__(self, n, size, tau, inexact):
+        each = n * np.array([1.0, size, 1.0 + tau**2 * size])
+        share, nodes = np.ones(1), np.array([float(size)])
+        if inexact:
+            share = shares(nodes)[0]
+            nodes = 2.0 ** np.arange(len(share))
+        counts, rounds, squares = each[:, None] * share
+        self.inexact, self.begun = inexact, n
+        self.of_levels = LevelErrors(nodes, counts, rounds, np.zeros(len(nodes)), squares)
+        square = np.diag([1.0, n * size, n * size * (1.0 + tau**2)])
+        self.rows = RowMoments(square, n * size, 1, 1)
+
+    def errors(self, _):
+        return self.of_levels
+
+
+def test_the_interval_allows_for_what_nodes_move():
+    """With ten million levels it is the nodes that say the spread, and not the noise."""
+    moved = []
+    for size in (2, 3, 5, 11, 12, 23, 45, 90, 181):
+        for tau in np.geomspace(0.1, 10.0, 9):
+            found = level_spread(Levels(10**7, size, tau, INEXACT), np.zeros(2))
+            assert found.low < tau < found.high
+            moved.append(abs(found.value / tau - 1.0))
+            exact = level_spread(Levels(10**7, size, tau, 0.0), np.zeros(2))
+            assert exact.value == pytest.approx(tau, rel=1e-3)
+    assert 0.5 * INEXACT < max(moved) < INEXACT
+
+
 @pytest.mark.parametrize("kind", [{}, {"keep": 0.6}, {"spans": (1, 3, 7)}])
 def test_sums_of_any_grains_are_those_of_all_levels(kind, monkeypatch):
     monkeypatch.setattr(moment_sums, "GRAIN", 64)
@@ -63,8 +96,9 @@ def test_sums_of_any_grains_are_those_of_all_levels(kind, monkeypatch):
         scale = np.sqrt(np.outer(np.diag(other), np.diag(other)))
         assert (np.abs(one - other) <= 5e-3 * scale).all()
     by = np.random.default_rng(2).normal(size=HORIZON * DIM + 1)
-    spreads = level_spread(found, by), level_spread(exact, by)
-    np.testing.assert_allclose(*spreads, rtol=0.03)
+    by_nodes, each = level_spread(found, by), level_spread(exact, by)
+    np.testing.assert_allclose(by_nodes[:2], each[:2], rtol=0.03)
+    assert by_nodes.low < each.low < each.high < by_nodes.high
     again = LevelSums.from_bytes(found.to_bytes())
     assert again.to_bytes() == found.to_bytes()
     assert (again.sums == found.sums).all()

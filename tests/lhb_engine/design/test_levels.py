@@ -126,7 +126,8 @@ def test_with_many_levels_the_interval_is_as_narrow_as_they_tell():
             *np.array([[3], [n_levels], [len(errors)], [sums.sum()], [sums @ sums / 3]])
         )
         rows = SimpleNamespace(matrix=np.array([[errors @ errors]]), n_rows=len(errors))
-        moments = SimpleNamespace(rows=rows, begun=n_levels, errors=lambda _, told=told: told)
+        said = {"begun": n_levels, "inexact": 0.0, "errors": lambda _, told=told: told}
+        moments = SimpleNamespace(rows=rows, **said)
         found = level_spread(moments, np.empty(0))
         covered += found.low <= 1.0 <= found.high
         assert found.low < found.value < found.high

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from service.logs import shown_path
 
 MOST = 4096  # kept beginnings of lines; then they are made anew
+LONGEST = 1024  # characters of a path and a beginning that are kept
 
 
 class Asked(NamedTuple):
@@ -72,12 +73,14 @@ class RequestLog:
         )
 
     def _begin(self, asked: Asked) -> str:
-        """Return the line up to the status, and keep it."""
+        """Return the line up to the status, and keep it if it is short."""
         said = {"event": "request", "level": "info", **asked._asdict()}
         said["path"] = shown_path(asked.path)
+        found = f'{dumps(said)[:-1]}, "status":'
         if len(self._begins) >= MOST:
             self._begins.clear()
-        found = self._begins[asked] = f'{dumps(said)[:-1]}, "status":'
+        if len(asked.path) + len(found) <= LONGEST:
+            self._begins[asked] = found
         return found
 
     def _write(self) -> None:

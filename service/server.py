@@ -111,9 +111,8 @@ def server_config(
     host: str, port: int, settings: Settings, store: Store | None = None, **more: Any
 ) -> uvicorn.Config:
     """Return uvicorn's configuration of the app; `more` are further arguments of it."""
-    hosts = f"{settings.allowed_hosts},{host}"
-    settings = settings.model_copy(update={"allowed_hosts": hosts})
     app = create_app(settings, store)
+    app.outer_middleware.guard.accept(host)
     return uvicorn.Config(
         app,
         http=connection_class(settings, app.outer_middleware.admission),

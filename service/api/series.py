@@ -20,7 +20,7 @@ from service.api.sessions import read_session
 from service.due_fits import DueFit
 from service.fits.history import read_history
 from service.records import SessionRow
-from service.storage.reader import FOR_EVER, Reader
+from service.storage.reader import Reader
 
 router = APIRouter(tags=["estimates"])
 MOST_EARLIER = (
@@ -104,7 +104,7 @@ def _measured(
     as_they_came = replace(session, reward_mode="single", default_reward=None)
     window, due = FitWindow(1, first, last, n_lags, last), None
     if session.clock is not None and estimate is None:  # nobody needs contexts
-        due = DueFit(window, FOR_EVER, 0, 0.0, "never", 0.0)
+        due = DueFit(window, session.n_measurements, 0, 0.0, "never", 0.0)
     history = read_history(reader, as_they_came, window, due)
     history = build_agent(session, None).covariates.told(history)
     parts: list[Columns] = [(np.zeros(0, np.int64),) * 2 + (np.zeros(0),) * 2]

@@ -31,6 +31,10 @@ class BrowserGuard:
         self._names = names
         self._known: set[bytes] = set()  # cache of accepted Host headers, at most 100
 
+    def accept(self, name: str) -> None:
+        """Accept one more host name: that which the server listens on."""
+        self._names.add(name.lower())
+
     def check(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
         """Refuse a request that a page of another site may have sent.
 

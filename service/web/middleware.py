@@ -56,6 +56,8 @@ class Middleware:
     ----------
     admission : Admission
         Of connections to this application.
+    guard : BrowserGuard
+        Refuses what pages of other sites send, while there are no keys.
     service : Service
         The running service; to be set at start-up.
     rates : RateLimit or None
@@ -83,7 +85,7 @@ class Middleware:
         per_second = settings.requests_per_second
         self.rates = RateLimit(per_second, settings.request_burst) if per_second else None
         self._deadlines = BodyDeadlines(settings.body_timeout_seconds)
-        self._guard = BrowserGuard(settings.allowed_hosts)
+        self.guard = BrowserGuard(settings.allowed_hosts)
         self._memory = BodyMemory(max(settings.max_bodies_bytes, settings.max_body_bytes))
         self._ids = RequestIds()
         named = settings.trusted_proxies
@@ -127,7 +129,7 @@ class Middleware:
             access = scope["lhb.access"] = self._keys.access_of(scope)
             scope["lhb.tenant"] = access.tenant
             if access is EVERYBODY:
-                self._guard.check(headers, scope)
+                self.guard.check(headers, scope)
             if self.rates is not None:
                 self.rates.count(scope, is_keyed=self._keys.is_closed)
             if "lhb.late" in scope and may_refuse(scope):

@@ -66,10 +66,10 @@ class RequestLog:
             self._text = f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._write)
-        more = f",{dumps(trace)[1:-1]}" if trace else ""
+        more = f", {dumps(trace)[1:-1]}" if trace else ""
         self._lines.append(
-            f'{begin}{status},"ms":{seconds * 1000:.3f},"request_id":{quoted(request_id)}{more},'
-            f'"timestamp":"{self._text}.{int((now - second) * 1e6):06d}Z"}}\n'
+            f'{begin}{status}, "ms": {seconds * 1000:.3f}, "request_id": {quoted(request_id)}{more}, '
+            f'"timestamp": "{self._text}.{int((now - second) * 1e6):06d}Z"}}\n'
         )
 
     def _begin(self, asked: Asked) -> str:

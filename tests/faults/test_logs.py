@@ -78,6 +78,7 @@ def test_a_log_explains_and_gives_nothing_away(tmp_path: Path, database_url: str
     assert start["database"].rpartition("/")[2] == url.rpartition("/")[2]
     chosen = {"log_level": "debug", "log_requests": True, "fit_wait_seconds": 0.001}
     assert chosen.items() <= start["settings"].items()
+    assert "allowed_hosts" not in start["settings"]  # nobody set it
     assert lines(server.output, "stop")[0]["program"] == "server"
     [fit] = lines(output, "fit")
     assert (fit["session"], fit["name"], fit["due"]) == (session, "shop", 4)

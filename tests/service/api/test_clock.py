@@ -75,6 +75,11 @@ async def test_totals_over_all_trajectories_are_learned_from(serve: Serve) -> No
         assert [item["last_round"] for item in shown["items"]][-1] == 41
         assert sum(item["n_measured"] for item in shown["items"]) == 40
         assert all(item["expected"] is not None for item in shown["items"])
+        brief = await client.read(f"/v1/sessions/{session}/series?bins=4&brief=true")
+        assert [(item["n_measured"], item["reward"]) for item in brief["items"]] == [
+            (item["n_measured"], item["reward"]) for item in shown["items"]
+        ]
+        assert all(item["expected"] is None for item in brief["items"])
         listed = await client.read(f"/v1/sessions/{session}/trajectories")
         assert [(one["trajectory"], one["n_missing"]) for one in listed["items"]] == [
             (user, None) for user in "abc"

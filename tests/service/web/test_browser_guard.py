@@ -4,7 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from service.app import App
 from service.problems import Problem
+from service.server import server_config
+from service.settings import Settings
 from service.web.browser_guard import BrowserGuard
 from tests.service.conftest import Serve, problem
 
@@ -97,3 +100,13 @@ async def test_the_address_of_the_connection_is_ours(host: str, server: str, sta
         with pytest.raises(Problem) as raised:
             guard.check(headers, scope)
         assert raised.value.code == "foreign_host"
+
+
+def test_the_name_that_the_server_listens_on_is_ours() -> None:
+    made = server_config("Shop.Example", 8080, Settings(database_url="sqlite:///never-opened.db"))
+    app = made.app
+    assert isinstance(app, App)
+    scope = {"server": ("10.0.0.7", 8080)}
+    app.outer_middleware.guard.check({b"host": b"shop.example:8080"}, scope)
+    with pytest.raises(Problem, match="LHB_ALLOWED_HOSTS"):
+        app.outer_middleware.guard.check({b"host": b"other.example:8080"}, scope)

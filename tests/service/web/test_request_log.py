@@ -34,6 +34,7 @@ def test_the_lines_of_a_turn_are_written_together(capsys: pytest.CaptureFixture[
     asyncio.run(add())
     text = capsys.readouterr().err
     assert text.endswith("\n")
+    assert '":"' not in text and '","' not in text  # in the form of all other lines
     [line] = map(json.loads, text.splitlines())
     at = datetime.fromisoformat(line.pop("timestamp"))
     assert line == {

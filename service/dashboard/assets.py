@@ -6,7 +6,7 @@ from mimetypes import guess_type
 FOLDER = files("service.dashboard") / "static"
 NAMES = (
     *("app.js", "api.js", "dom.js", "sessions.js", "session.js", "compare.js", "playground.js"),
-    *("lift.js", "plots.js", "style.css"),
+    *("besides.js", "credit.js", "data.js", "lift.js", "plots.js", "units.js", "style.css"),
     *("vendor/uplot.js", "vendor/uplot.css"),
 )
 ASSETS = {f"/dashboard/{name}": (FOLDER / name).read_bytes() for name in NAMES}

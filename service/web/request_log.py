@@ -68,15 +68,15 @@ class RequestLog:
             asyncio.get_running_loop().call_soon(self._write)
         more = f", {dumps(trace)[1:-1]}" if trace else ""
         self._lines.append(
-            f'{begin}{status}, "ms": {seconds * 1000:.3f}, "request_id": {quoted(request_id)}{more}, '
-            f'"timestamp": "{self._text}.{int((now - second) * 1e6):06d}Z"}}\n'
+            f'{begin}{status}, "ms": {seconds * 1000:.3f}, "request_id": {quoted(request_id)}{more}'
+            f', "timestamp": "{self._text}.{int((now - second) * 1e6):06d}Z"}}\n'
         )
 
     def _begin(self, asked: Asked) -> str:
         """Return the line up to the status, and keep it if it is short."""
         said = {"event": "request", "level": "info", **asked._asdict()}
         said["path"] = shown_path(asked.path)
-        found = f'{dumps(said)[:-1]}, "status":'
+        found = f'{dumps(said)[:-1]}, "status": '
         if len(self._begins) >= MOST:
             self._begins.clear()
         if len(asked.path) + len(found) <= LONGEST:

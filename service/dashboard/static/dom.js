@@ -51,6 +51,7 @@ export function table(caption, columns, rows) {
 // What decides now, in words and with a tone.
 export function state(session, alarm = null) {
   if (session.archived) return ["archived", ""]
+  if (session.guard === "tripped") return ["guard tripped: control plays", "bad"]
   if (alarm) return ["alarm: predicted badly of late", "bad"]
   if (session.n_rounds === 0) return ["no round yet", ""]
   const decides = {

@@ -42,12 +42,14 @@ export const joined = tables => uPlot.join(tables)
 
 const bars = uPlot.paths.bars({ size: [0.7, 40] })
 
-// series: [{label, color, dash, dots, hollow}]; columns: [xs, ys, ...]; labels stand for the xs.
-export function lines(x, y, series) {
+// series: [{label, color, dash, dots, hollow}]; columns: [xs, ys, ...]; labels stand for the xs; range is that of y.
+export function lines(x, y, series, range) {
   return host => (columns, labels) => new uPlot(options(host, x, y, series.map(one => ({
     label: one.label, stroke: color(one.color), width: one.dots ? 0 : 1.6, dash: one.dash, spanGaps: true,
     points: one.dots ? { show: true, size: one.hollow ? 12 : 7, fill: one.hollow ? "transparent" : color(one.color) } : { show: false },
-  })), labels, labels && columns[0].length ? { scales: { x: { time: false, range: [-0.6, labels.length - 0.4] } } } : {}), columns, host)
+  })), labels, { scales: {
+    x: { time: false, ...(labels && columns[0].length ? { range: [-0.6, labels.length - 0.4] } : {}) }, ...(range ? { y: { range } } : {}),
+  } }), columns, host)
 }
 
 // A line with a band around it: columns are [xs, ys, low, high].

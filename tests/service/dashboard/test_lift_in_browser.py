@@ -46,6 +46,7 @@ def test_lift_is_drawn_with_its_band_and_a_tripped_guard_is_said(page: Page, url
     card.locator("canvas").wait_for()
     assert "at all looks together with probability 95.0%" in card.inner_text()
     assert "The guard has tripped" in card.get_by_role("alert").inner_text()
+    page.get_by_text("guard tripped: control plays").wait_for()
     page.goto(f"{url}/#/sessions/plain")
     page.get_by_text("Live: this page follows the session.").wait_for()
     assert not page.get_by_text("Lift: what the agent adds a round").is_visible()

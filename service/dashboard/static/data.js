@@ -1,0 +1,33 @@
+// Missing values, late ones, how long they take to come, and which rounds are kept.
+
+import { duration, make, number } from "./dom.js"
+
+export function dataFacts(session, series) {
+  const { arrivals } = series
+  const unit = session.clock ? "slot" : "round"
+  const rounds = series.last_round - series.first_round + 1
+  if (rounds < 1) return make("p", { class: "soft" }, `No ${unit} yet.`)
+  const measured = series.items.reduce((sum, item) => sum + item.n_measured, 0)
+  const share = (part, whole) => (whole ? `${number(part)} (${Math.round((100 * part) / whole)}%)` : "–")
+  const rows = [[`${unit}s looked at`, number(rounds)], ["measured", share(measured, rounds)], ["missing", share(rounds - measured, rounds)]]
+  if (arrivals) {
+    rows.push(["came after the next round had begun", share(arrivals.n_late, arrivals.n_values)],
+      ["half of the values came within", duration(arrivals.median_seconds)],
+      ["nine of ten came within", duration(arrivals.nine_tenths_seconds)], ["the slowest took", duration(arrivals.longest_seconds)])
+  }
+  return make("div", {}, make("dl", { class: "pairs" }, ...rows.map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value)))),
+    make("p", { class: "soft" }, `${mode(session)} The newest may still be on their way: a reward may come at any time.`),
+    ...retention(session).map(said => make("p", {}, said)))
+}
+
+function mode({ clock, reward_mode }) {
+  if (clock) return "A reward is the total of whole slots."
+  return reward_mode === "sum" ? "Values of a round add up." : "A round has one value."
+}
+
+// What is kept of old rounds, and how many have gone.
+function retention({ keep_rounds, keep_days, n_dropped_rounds }) {
+  const kept = [keep_rounds && `the latest ${number(keep_rounds)} rounds`, keep_days && `those of the last ${number(keep_days)} days`].filter(Boolean)
+  const said = kept.length ? [`Kept for certain: ${kept.join(" and ")}. Older ones may go once a fit has learned from them.`] : []
+  return n_dropped_rounds ? [...said, `${number(n_dropped_rounds)} old rounds are not listed any more. What was learned from them stays.`] : said
+}

@@ -41,6 +41,8 @@ class SessionReplay:
 
     Attributes
     ----------
+    session_id, name, tenant : str
+        Of the session; the name may be None.
     n_decisions, n_estimates : int
         How many were recomputed.
     n_elsewhere : int
@@ -56,6 +58,8 @@ class SessionReplay:
     """
 
     session_id: str
+    name: str | None = None
+    tenant: str = ""
     n_decisions: int = 0
     n_estimates: int = 0
     n_elsewhere: int = 0
@@ -68,6 +72,8 @@ class SessionReplay:
         """Return the result as JSON values, with at most 100 differences."""
         return {
             "session_id": self.session_id,
+            "name": self.name,
+            "tenant": self.tenant,
             "decisions": self.n_decisions,
             "estimates": self.n_estimates,
             "estimates_from_elsewhere": self.n_elsewhere,
@@ -94,7 +100,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     SessionReplay
         Counts and differences.
     """
-    replay = SessionReplay(session.id, dropped_to=session.dropped_to)
+    replay = SessionReplay(session.id, session.name, session.tenant, dropped_to=session.dropped_to)
     agent, gaps = build_agent(session, None), _gaps(reader, session)
     states = {0: agent.state()}
     before: int | None = None  # measurements that the installed estimate's fit could use

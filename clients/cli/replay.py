@@ -36,9 +36,12 @@ def _lines(reports: list[dict[str, Any]]) -> Iterator[str]:
     """Format a row for each session, and below them a line for each difference."""
     verdicts = ["equal" if report["equal"] else "DIFFERENT" for report in reports]
     yield from table(
-        ("session", "decisions", "estimates", "verdict"),
+        ("session", "decisions", "estimates", "verdict", "tenant", "name"),
         [
-            (report["session_id"], report["decisions"], report["estimates"], verdict)
+            (
+                *(report["session_id"], report["decisions"], report["estimates"], verdict),
+                *(report["tenant"] or "-", report["name"] or ""),
+            )
             for report, verdict in zip(reports, verdicts, strict=True)
         ],
     )

@@ -23,8 +23,13 @@ def sessions(
 
     Example: lhb sessions --url http://127.0.0.1:8080
     """
-    found = _from_database(archived) if url is None else _from_server(url, archived)
-    show({"sessions": found}, as_json, table(HEADS, map(_row, found)))
+    if url is not None:  # those of the key's tenant
+        found = _from_server(url, archived)
+        show({"sessions": found}, as_json, table(HEADS, map(_row, found)))
+        return
+    found = _from_database(archived)
+    rows = ((*_row(one)[:-1], one["tenant"] or "-", one["name"] or "") for one in found)
+    show({"sessions": found}, as_json, table((*HEADS[:-1], "tenant", HEADS[-1]), rows))
 
 
 def _from_server(url: str, archived: bool) -> list[Mapping[str, Any]]:
@@ -44,7 +49,7 @@ def _from_database(archived: bool) -> list[Mapping[str, Any]]:
 
     with open_reader(read_settings().database_url) as reader:
         return [
-            session_answer(one, deciding(reader, one))
+            {"tenant": one.tenant, **session_answer(one, deciding(reader, one))}
             for one in all_sessions(reader)
             if archived or one.archived_at is None
         ]

@@ -179,13 +179,20 @@ def _problem(error: ValidationError, body: bytes) -> Problem:
             pass
     named = [(_field(detail["loc"]), detail) for detail in details]
     errors: list[dict[str, Any]] = [
-        {"code": _CODES.get(d["type"], ProblemCode.INVALID), "field": name, "detail": d["msg"]}
+        {"code": _CODES.get(d["type"], ProblemCode.INVALID), "field": name, "detail": _in_words(d)}
         for name, d in named
     ][:20]
     top = errors[0]
     several = errors if len(errors) > 1 else None
     detail = f"{top['field']}: {top['detail']}"
     return Problem(top["code"], detail, top["field"], errors=several)
+
+
+def _in_words(error: Mapping[str, Any]) -> str:
+    """Return pydantic's message, without its own terms."""
+    if error["type"] == "extra_forbidden":
+        return "there is no field of this name here"
+    return str(error["msg"]).removeprefix("Value error, ")
 
 
 def _field(location: tuple[int | str, ...]) -> str:

@@ -32,9 +32,13 @@ def test_sessions_are_listed_here_and_through_a_server(tmp_path: Path) -> None:
         client.request("PATCH", f"/v1/sessions/{farm.id}", json={"archived": True})
         for where in ((), ("--url", url)):
             [listed] = json.loads(lhb(database, "--json", *where))["sessions"]
+            if not where:
+                assert listed.pop("tenant") == ""
             assert listed == client.request("GET", f"/v1/sessions/{shop.id}")
             head, first, second = lhb(database, "--archived", *where).splitlines()
-            assert head.split() == ["id", "algorithm", "rounds", "model", "decides", "name"]
-            assert first.split() == [shop.id, "anytime", "1", "0", "exploring", "shop"]
-            assert second.split() == [farm.id, "uniform", "0", "0", "archived", "farm"]
+            tenants = (["tenant"], ["-"]) if not where else ([], [])
+            heads = ["id", "algorithm", "rounds", "model", "decides", *tenants[0], "name"]
+            assert head.split() == heads
+            assert first.split() == [shop.id, "anytime", "1", "0", "exploring", *tenants[1], "shop"]
+            assert second.split() == [farm.id, "uniform", "0", "0", "archived", *tenants[1], "farm"]
             assert first.index("shop") == second.index("farm") == head.index("name")

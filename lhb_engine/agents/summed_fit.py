@@ -29,6 +29,7 @@ from lhb_engine.posterior.rank_one_posterior import Posterior
 if TYPE_CHECKING:
     from lhb_engine.agents.anytime import Anytime
 
+TINY = float(np.finfo(float).tiny)  # numbers below have fewer digits
 EQUAL = 1e-13  # rewards are all equal if their variance over their mean square is below
 
 
@@ -165,7 +166,8 @@ def sums_of(
 ) -> tuple[AlignedRounds, SessionSums] | None:
     """Return the latest rows and the sums of all; None if the rounds, or the latest rows, are few.
 
-    It is None, too, where the rows' squares are beyond a float.
+    It is None, too, where squares are more than a float holds, or those of all contexts, or of all
+    rewards, less.
 
     Parameters
     ----------
@@ -189,4 +191,7 @@ def sums_of(
     n_latest = sum(len(part.measurements) for part in latest.trajectories.values())
     if n_latest < LEAST_ROWS or not np.isfinite(sums.total.sums).all():
         return None
-    return align(latest), sums
+    found, total = align(latest), sums.total.rows
+    is_lost = total.square < TINY and found.y.any()
+    is_lost |= np.trace(total.gram) < TINY and found.contexts.any()
+    return None if is_lost else (found, sums)

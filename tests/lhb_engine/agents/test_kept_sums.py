@@ -10,7 +10,9 @@ from lhb_engine.agents import make_agent, summed_fit
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.levels import stretch_of
-from lhb_engine.history import FitWindow, History, Measurements
+from lhb_engine.design.moments import Moments
+from lhb_engine.design.session_sums import KeptSums
+from lhb_engine.history import FitWindow, History, Measurements, NeedsAllRows
 from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
 
 OPTIONS = {
@@ -235,12 +237,18 @@ def test_the_latest_rounds_are_cut_alike_from_more_and_from_less():
         assert (one.before == other.before).all()
 
 
-def test_squares_beyond_a_float_are_left_to_rows():
+@pytest.mark.parametrize(("contexts", "rewards"), [(1e160, 1.0), (1e-170, 1.0), (1.0, 1e-170)])
+def test_squares_that_no_float_holds_are_left_to_rows(contexts, rewards):
     past, _ = played("one")
     [part] = past.trajectories.values()
-    huge = replace(part, contexts=part.contexts * 1e160)
+    rows = replace(part.measurements, value=part.measurements.value * rewards)
+    scaled = replace(part, contexts=part.contexts * contexts, measurements=rows)
     window = FitWindow(1, 1, 1600, HORIZON, 1600)
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
-    found, sums = agent.fit_keeping(History(DIM, {"": huge}).over(window), None)
+    whole = History(DIM, {"": scaled}).over(window)
+    found, sums = agent.fit_keeping(whole, None)
     assert sums is None
     assert found.theta @ THETA > 0.99
+    none = KeptSums(1, 0, 0, Moments.zero(1, DIM), None)
+    with pytest.raises(NeedsAllRows):
+        agent.fit_keeping(whole, none)

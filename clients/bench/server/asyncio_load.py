@@ -1,7 +1,8 @@
 """The load generator on asyncio, for machines without wrk.
 
-At full load a connection sends its next request as soon as the last one is answered. At a fixed
-rate, latency counts from when a request was due, not from when it was sent.
+The load begins once all connections are made. At full load a connection sends its next request as
+soon as the last one is answered. At a fixed rate, latency counts from when a request was due, not
+from when it was sent.
 """
 
 import asyncio
@@ -39,11 +40,12 @@ async def latencies(
         A request was not answered with success.
     """
     loop = asyncio.get_running_loop()
-    load = _Load(requests, seconds if rate is None else None)
-    for i in range(n_connections):
-        host, _, port = urls[i % len(urls)].removeprefix("http://").partition(":")
-        await loop.create_connection(lambda: _Connection(load), host, int(port))
+    load = _Load(requests)
     try:
+        for i in range(n_connections):
+            host, _, port = urls[i % len(urls)].removeprefix("http://").partition(":")
+            await loop.create_connection(lambda: _Connection(load), host, int(port))
+        load.begin(seconds if rate is None else None)
         if rate is not None:
             for i in range(int(rate * seconds)):
                 due = load.began + i / rate
@@ -67,21 +69,33 @@ class _Load:
     ----------
     requests : iterator of bytes
         What to send.
-    seconds : float or None
-        At full load, how long a free connection sends another request at once; None waits for
-        `add`.
     """
 
-    def __init__(self, requests: Iterator[bytes], seconds: float | None) -> None:
-        self.began = time.perf_counter()
+    def __init__(self, requests: Iterator[bytes]) -> None:
+        self.began = 0.0
         self.connections: list[_Connection] = []
         self.latencies: list[float] = []
         self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._requests = requests
-        self._until = None if seconds is None else self.began + seconds
-        self._is_closed = seconds is not None
+        self._until = 0.0
+        self._is_closed = False
         self._late: deque[float] = deque()
         self._free: deque[_Connection] = deque()
+
+    def begin(self, seconds: float | None) -> None:
+        """Begin with the connections that there are.
+
+        Parameters
+        ----------
+        seconds : float or None
+            At full load, how long a free connection sends another request at once; each sends at
+            least one. None waits for `add`.
+        """
+        self.began = time.perf_counter()
+        if seconds is not None:
+            self._until, self._is_closed = self.began + seconds, True
+            for _ in range(len(self._free)):
+                self._free.popleft().ask(time.perf_counter(), next(self._requests))
 
     def add(self, due: float) -> None:
         """Send a request that is due now, or as soon as a connection is free."""
@@ -98,7 +112,7 @@ class _Load:
     def released(self, connection: "_Connection") -> None:
         """Use a connection that is new or has its answer."""
         now = time.perf_counter()
-        if self._until is not None and now < self._until:
+        if now < self._until:
             connection.ask(now, next(self._requests))
         elif self._late:
             connection.ask(self._late.popleft(), next(self._requests))

@@ -51,7 +51,7 @@ def send_batches(url: str, pid: int, n_sessions: int, kind: str, seconds: int) -
         content = to_json({"items": items})
         client.post("/v1/batch", content=content).raise_for_status()
         n, before, began = 0, cpu_seconds([pid]), time.perf_counter()
-        while time.perf_counter() - began < seconds:
+        while n == 0 or time.perf_counter() - began < seconds:
             answer = client.post("/v1/batch", content=content)
             if answer.json()["items"][-1]["status"] != 201:
                 raise SystemExit(f"the server answered {answer.text}")

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from clients.bench.server.busy_fits import BEGUN
+from clients.bench.server.busy_fits import BEGUN, ENOUGH
 from clients.bench.server.load import (
     DIM,
     N_ARMS,
@@ -25,7 +25,7 @@ from clients.bench.server.stalls import LOG, noted
 
 CODE = "from clients.bench.server.busy_fits import serve; serve()"
 CAPACITY_SECONDS = 2.0  # of full load, to find the rate that is half of it
-ANSWER_MS = 2.0  # about how long an answer takes at half load
+ANSWER_SHARE = 1 / 8  # of its time at full load, which an answer takes at half load, about
 BODY = json.dumps({"contexts": np.random.default_rng(3).uniform(-1, 1, (N_ARMS, DIM)).tolist()})
 
 
@@ -77,6 +77,8 @@ def _pair(folder: Path, i: int, seconds: float) -> dict[str, dict[str, float]]:
             }
             if fitted and not client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:
                 raise SystemExit("the fit ended before the measurement did")
+            if fitted:
+                Path(f"{log}{ENOUGH}").touch()
             while fitted and client.get(f"/v1/sessions/{fitted}").json()["fit_due"]:
                 time.sleep(0.1)
     return pair
@@ -86,10 +88,12 @@ def _at_rate(url: str, ids: list[str], rate: float, seconds: float) -> Answered:
     """Load a server at about `rate`. wrk's connections pause; asyncio's requests are due by clock.
 
     wrk measures latency from each request, so that a late answer delays its own connection only.
+    Of the time between two requests of a connection an answer takes some, and the pause the rest.
+    At full load there is no pause, and half as much time between two requests.
     """
     if generator() == "asyncio":
         return by_asyncio([url], ids, BODY, seconds, one_session=False, rate=rate)
-    pause = max(1.0, N_CONNECTIONS / rate * 1e3 - ANSWER_MS)
+    pause = N_CONNECTIONS / rate * 1e3 * (1 - ANSWER_SHARE / 2)
     return by_wrk([url], ids, BODY, seconds, one_session=False, pause_ms=pause)
 
 

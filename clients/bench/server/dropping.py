@@ -80,11 +80,11 @@ def run(database: str | None, n_rounds: int, n_trajectories: int) -> dict[str, A
         "trajectories": n_trajectories,
         "dropped": after.n_dropped_rounds,
         "transactions": len(taken),
-        "median_ms": round(float(np.median(taken)) * 1e3, 2),
-        "longest_ms": round(max(taken) * 1e3, 2),
+        "median_ms": round(float(np.median(taken)) * 1e3, 4),
+        "longest_ms": round(max(taken) * 1e3, 4),
         "above_50_ms": sum(seconds > 0.05 for seconds in taken),
-        "sync_median_ms": round(float(np.median(syncs)) * 1e3, 2),
-        "sync_longest_ms": round(max(syncs) * 1e3, 2),
+        "sync_median_ms": round(float(np.median(syncs)) * 1e3, 4),
+        "sync_longest_ms": round(max(syncs) * 1e3, 4),
         "seconds": round(sum(taken), 1),
     }
 

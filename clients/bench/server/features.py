@@ -120,7 +120,8 @@ def _measured(feature: Feature, seconds: int) -> dict[str, float]:
         if feature.is_collected:
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = stack.enter_context(_collector())
         [(url, pid)] = stack.enter_context(servers(1, SERVE, log=log, **environment))
-        assert (httpx.get(f"{url}/v1/sessions").status_code == 401) == feature.has_keys
+        asked = httpx.get(f"{url}/v1/sessions", timeout=60)
+        assert (asked.status_code == 401) == feature.has_keys
         scrapes: list[int] = []
         if feature.is_scraped:
             stack.enter_context(_scraping(f"{url}/metrics", headers, scrapes))
@@ -167,8 +168,10 @@ def _scraping(url: str, headers: dict[str, str], sizes: list[int]) -> Iterator[N
 
     def scrape() -> None:
         with httpx.Client(timeout=60, headers=headers) as client:
-            while not end.wait(SCRAPE_SECONDS):
+            while True:
                 sizes.append(len(client.get(url).raise_for_status().content))
+                if end.wait(SCRAPE_SECONDS):
+                    return
 
     thread = threading.Thread(target=scrape, daemon=True)
     thread.start()

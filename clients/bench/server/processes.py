@@ -96,7 +96,7 @@ def measure(
 
 
 def _counts(url: str) -> tuple[float, float]:
-    text = httpx.get(f"{url}/metrics").text
+    text = httpx.get(f"{url}/metrics", timeout=60).text
     found = dict(re.findall(r"(?m)^(lhb_commands_total|lhb_commits_total) ([\d.e+]+)$", text))
     return float(found["lhb_commands_total"]), float(found["lhb_commits_total"])
 

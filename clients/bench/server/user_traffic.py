@@ -49,7 +49,7 @@ class Players:
         """Take decisions and reward each; return the milliseconds of each decision."""
         path, found = f"/v1/sessions/{self.session}/decisions", []
         until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
+        while not found or time.perf_counter() < until:
             key, contexts = self._anyone(), self.contexts()
             body = to_json({"contexts": contexts, "trajectory": key})
             began = time.perf_counter()
@@ -67,7 +67,7 @@ class Players:
             Decisions; the time, and the CPU time of this server process, that they took.
         """
         n, spent, used, until = 0, 0.0, 0.0, time.perf_counter() + seconds
-        while time.perf_counter() < until:
+        while n == 0 or time.perf_counter() < until:
             asked = [(self._anyone(), self.contexts()) for _ in range(BATCH)]
             content = self._content(asked)
             began, before = time.perf_counter(), cpu_seconds([pid])

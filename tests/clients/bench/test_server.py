@@ -7,7 +7,7 @@ import pytest
 
 from clients.bench.server import overload, soaking, starting
 from clients.bench.server.beside_fits import beside_fits
-from clients.bench.server.load import DIM, by_asyncio, decide_all
+from clients.bench.server.load import DIM, N_CONNECTIONS, by_asyncio, decide_all
 from clients.bench.server.processes import SERVE, measure, servers
 from clients.bench.server.serving import ON_SQLITE
 
@@ -21,6 +21,8 @@ def test_the_asyncio_load_counts_what_the_server_counts(tmp_path: Path) -> None:
             found = by_asyncio([url], ids, f'{{"contexts": {contexts}}}', 0.3, False)
             assert found.n == sum(client.get(f"/v1/sessions/{id}").json()["n_rounds"] for id in ids)
             assert 0 < found.p99_ms < 10_000
+            at_least = by_asyncio([url], ids, f'{{"contexts": {contexts}}}', 0.0, False)
+            assert at_least.n == N_CONNECTIONS  # however slowly they were made
             one = by_asyncio([url], ids[:1], f'{{"contexts": {contexts}}}', 0.1, True)
             assert client.get(f"/v1/sessions/{ids[0]}").json()["n_trajectories"] > 1
             assert one.n > 0

@@ -8,7 +8,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
+
+from tests.free_port import free_port
 
 UNPRIVILEGED = "nobody"  # PostgreSQL refuses to run as root
 
@@ -57,9 +58,7 @@ class PostgresServer:
         self._data = scratch / "data"
         self._log = scratch / "log"
         self._user = UNPRIVILEGED if os.geteuid() == 0 else None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         if self._user is not None:
             scratch.chmod(0o755)
             shutil.chown(scratch, self._user)
@@ -120,5 +119,5 @@ class PostgresServer:
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(30)
+            self._process.wait(120)
             self._process = None

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from lhb import Client
 from tests.faults.server_process import Server
+from tests.free_port import free_port
 
 CONTEXTS = [[0.3, -0.1], [0.2, 0.9]]
 N_ROUNDS = 400
@@ -33,9 +33,7 @@ class FixedServer(Server):
 
     def __init__(self, database: Path, **settings: str) -> None:
         super().__init__(database, **settings)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.code = f"from service.server import run; run(port={port})"
+        self.code = f"from service.server import run; run(port={free_port()})"
 
 
 def give(url: str, buffer: Path, first: int, kill_after: int) -> tuple[int, int]:

@@ -29,7 +29,7 @@ def create(client: httpx.Client) -> str:
 
 def connect(server: Server) -> socket.socket:
     host, _, port = server.url.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def request_of(session: str, body: Any, length: int | None = None) -> bytes:

@@ -27,6 +27,7 @@ import pytest
 import yaml
 
 from clients.simulator import SimulationSettings, simulate_all
+from tests.free_port import free_port
 from tests.postgres_server import PostgresServer
 
 ROOT = Path(__file__).parents[2]
@@ -42,12 +43,6 @@ def nginx() -> str:
         assert "CI" not in os.environ, "nginx is missing"
         pytest.skip("nginx is not installed")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Compose:
@@ -132,7 +127,7 @@ def proxy(ports: list[int]) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(120)
 
 
 @pytest.fixture

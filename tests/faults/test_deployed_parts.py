@@ -15,11 +15,11 @@ from service.storage.migrate import migrate
 from tests.faults.server_process import Server
 from tests.faults.test_compose import (
     ROOT,
-    free_port,
     make_role,
     nginx,
     wait_until_it_listens,
 )
+from tests.free_port import free_port
 from tests.postgres_server import PostgresServer
 
 PASSWORD = "it's not: p@ss/word"
@@ -86,7 +86,7 @@ def tls_proxy(folder: Path, api: int) -> Iterator[tuple[str, Path]]:
         yield f"https://127.0.0.1:{port}", certificate
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
 
 
 def test_the_shipped_proxy_speaks_tls_and_says_whose_request_it_is(tmp_path: Path) -> None:

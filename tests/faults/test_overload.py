@@ -14,7 +14,7 @@ from tests.faults.server_process import Server
 from tests.faults.test_clients import ARMS, connect, create, request_of
 from tests.faults.test_connections import everything
 
-N_ACCEPTED = 8
+N_ACCEPTED = 16  # eight batches: they wait for the lock for forty seconds
 LIMITS = {"LHB_MAX_BATCH": "2", "LHB_MAX_WAIT_SECONDS": "0.2"}
 
 
@@ -75,12 +75,14 @@ def test_what_would_wait_too_long_is_refused_unread(tmp_path: Path) -> None:
                 assert answer.headers["cache-control"] == "no-store"
             for served in ("/healthz", "/metrics", "/v1/sessions", f"/v1/sessions/{session}"):
                 assert client.get(served).status_code == 200
-            assert metric(client, "lhb_overload_refusals_total") == len(refused) + 1
-        statuses = []
+        answers = []
         for one in waiting:
-            one.settimeout(60)
-            statuses.append(one.recv(65_536).split(b" ", 2)[1])
+            one.settimeout(120)
+            answers.append(one.recv(65_536))
+        statuses = [answer.split(b" ", 2)[1] for answer in answers]
         assert set(statuses) <= {b"201", b"503"}  # 503: the file was locked for five seconds
+        n_late = sum(b'"overloaded"' in answer for answer in answers)  # on a slow machine
+        assert metric(client, "lhb_overload_refusals_total") == len(refused) + 1 + n_late
         while (answer := client.post(path, json=body)).status_code == 503:
             assert answer.json()["code"] == "overloaded"
             time.sleep(0.02)

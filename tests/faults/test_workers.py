@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 
 from tests.faults.server_process import Server, WorkerProcess
 from tests.faults.test_kill import wait_for_fits
+from tests.free_port import free_port
 
 ARMS = [[1.0, 0.25], [-0.5, 1.0]]
 
@@ -93,7 +93,7 @@ def test_readiness_says_that_fits_are_late(postgres_url: str) -> None:
         return str(client.get("/readyz").json()["fits"])
 
     with (
-        Server(postgres_url, LHB_FIT_LATE_SECONDS="5") as server,
+        Server(postgres_url, LHB_FIT_LATE_SECONDS="20") as server,
         server.client() as client,
         WorkerProcess(postgres_url) as worker,
     ):
@@ -158,7 +158,7 @@ def test_a_worker_without_processes_gives_its_fits_back(postgres_url: str, tmp_p
 @pytest.mark.slow
 def test_a_worker_whose_processes_are_frozen_gives_its_fits_back(postgres_url: str) -> None:
     """Its idle processes are stopped; they are replaced meanwhile."""
-    settings = {"LHB_FIT_START_SECONDS": "8", "LHB_FIT_RETRY_SECONDS": "60"}
+    settings = {"LHB_FIT_START_SECONDS": "25", "LHB_FIT_RETRY_SECONDS": "60"}
     with (
         Server(postgres_url) as server,
         server.client() as client,
@@ -187,8 +187,7 @@ class FailingWorker(WorkerProcess):
 
 
 def test_a_workers_metrics_tell_of_fits_that_fail(postgres_url: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {"LHB_METRICS_PORT": str(port), "LHB_FIT_ATTEMPTS": "2"}
     with (
         Server(postgres_url) as server,

@@ -19,7 +19,7 @@ def die(number: int) -> None:
 
 
 async def test_frozen_and_dying_processes_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing_processes, "START_SECONDS", 8.0)
+    monkeypatch.setattr(parsing_processes, "START_SECONDS", 25.0)
     parsing = ParsingProcesses()
     try:
         first = await parsing.run(os.getpid)

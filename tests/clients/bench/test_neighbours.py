@@ -30,8 +30,10 @@ def test_a_flood_is_measured_beside_its_absence(flood: str) -> None:
 def test_a_large_session_is_as_if_it_had_been_played(tmp_path: Path) -> None:
     """Its rows, stored without a server, are exported as its file says."""
     url = f"sqlite:///{tmp_path / 'lhb.db'}"
-    with servers(1, SERVE, LHB_DATABASE_URL=url) as [(server, _)], httpx.Client(timeout=60) as client:
-        client.base_url = httpx.URL(server)
+    with (
+        servers(1, SERVE, LHB_DATABASE_URL=url) as [(server, _)],
+        httpx.Client(base_url=server, timeout=60) as client,
+    ):
         session = floods.Flooded(client, 20).create()
         path = f"/v1/sessions/{session}"
         client.post(f"{path}/history", content=floods.log(20), headers=floods.JSON)
@@ -42,8 +44,10 @@ def test_a_large_session_is_as_if_it_had_been_played(tmp_path: Path) -> None:
     assert session_file(short, 20).count(b"\n") == short.count(b"\n")
     file = session_file(short, 47)
     first, second = store(url, "", file, 2)
-    with servers(1, SERVE, LHB_DATABASE_URL=url) as [(server, _)], httpx.Client(timeout=60) as client:
-        client.base_url = httpx.URL(server)
+    with (
+        servers(1, SERVE, LHB_DATABASE_URL=url) as [(server, _)],
+        httpx.Client(base_url=server, timeout=60) as client,
+    ):
         for id in (first, second):
             assert client.get(f"/v1/sessions/{id}").json()["n_rounds"] == 47
         lines = client.get(f"/v1/sessions/{second}/events").content.splitlines()

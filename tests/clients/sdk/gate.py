@@ -5,6 +5,8 @@ from contextlib import suppress
 from threading import Thread
 from typing import Self
 
+from tests.free_port import free_port
+
 
 class Gate:
     """`with Gate(url) as gate`: `gate.url` leads to `url` until it is shut."""
@@ -12,7 +14,7 @@ class Gate:
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
         self._server = (host, int(port))
-        self._port = 0  # of its own, once it was opened
+        self._port = free_port()
         self._sockets: list[socket.socket] = []
 
     @property
@@ -21,7 +23,6 @@ class Gate:
 
     def open(self) -> Self:
         listener = socket.create_server(("127.0.0.1", self._port))
-        self._port = listener.getsockname()[1]
         self._sockets = [listener]
         Thread(target=self._accept, args=(listener,), daemon=True).start()
         return self

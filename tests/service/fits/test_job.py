@@ -45,7 +45,7 @@ def test_a_process_whose_work_found_no_idle_time_ends() -> None:
         target=in_idle_time, args=(time.sleep, 60.0, 0.05)
     )
     process.start()
-    process.join(30)
+    process.join(120)
     assert process.exitcode == STARVED
 
 

@@ -111,7 +111,7 @@ async def test_slow_reads_of_one_tenant_leave_threads_to_others(serve: Serve) ->
         def hold() -> None:
             nonlocal n_held
             n_held += 1
-            free.wait(20)
+            free.wait(120)
 
         held = [asyncio.create_task(client.service.read_for("a", hold)) for _ in range(20)]
         try:

@@ -71,7 +71,7 @@ def test_a_loop_that_has_gone_does_not_end_the_thread() -> None:
     thread, held = WriterThread(), threading.Event()
 
     async def leave() -> None:
-        thread.call(lambda _: held.wait(10), None)
+        thread.call(lambda _: held.wait(120), None)
 
     async def ask() -> int:
         return await thread.call(abs, -3)
@@ -86,7 +86,7 @@ def test_a_caller_that_has_gone_is_no_trouble() -> None:
     thread, held = WriterThread(), threading.Event()
 
     async def play() -> int:
-        gone = thread.call(lambda _: held.wait(10), None)
+        gone = thread.call(lambda _: held.wait(120), None)
         gone.cancel()
         held.set()
         return await thread.call(abs, -2)

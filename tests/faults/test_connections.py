@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults.server_process import OURS, Server
 from tests.faults.test_clients import ARMS, connect, create, request_of
+from tests.faults.test_large_writes import until
 
 LIMITS = {
     "LHB_HEADER_TIMEOUT_SECONDS": "1",
@@ -25,10 +26,27 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield started
 
 
-@pytest.fixture
-def session(server: Server) -> str:
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """It waits for a head for longer than a busy machine takes."""
+    limits = {**LIMITS, "LHB_HEADER_TIMEOUT_SECONDS": "120"}
+    with Server(tmp_path_factory.mktemp("patient") / "lhb.db", **limits) as started:
+        yield started
+
+
+def session_of(server: Server) -> str:
     with server.client() as client:
         return create(client)
+
+
+def clients_of(server: Server) -> set[int]:
+    """The ports of those whose connection its process holds."""
+    found, port = set(), f":{int(server.url.rpartition(':')[2]):04X}"
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, here, there, _, _, _, _, _, _, inode, *_ = line.split()
+        if here.endswith(port) and inode != "0":  # 0: the kernel's alone, which sends what is left
+            found.add(int(there.rpartition(":")[2], 16))
+    return found - {0}  # where it listens
 
 
 def everything(connection: socket.socket) -> bytes:
@@ -51,7 +69,8 @@ def code_of(answer: bytes, status: int) -> str:
     return str(json.loads(body)["code"])
 
 
-def test_heads_that_come_in_drops_are_cut_off(server: Server, session: str) -> None:
+def test_heads_that_come_in_drops_are_cut_off(server: Server) -> None:
+    session = session_of(server)
     whole = request_of(session, {"contexts": ARMS})
     slow = [connect(server) for _ in range(40)]
     began = time.monotonic()
@@ -75,45 +94,47 @@ def test_who_says_nothing_is_let_go(server: Server) -> None:
         assert 0.9 < time.monotonic() - began < 60
 
 
-def test_a_head_has_a_largest_size(server: Server, session: str) -> None:
+def test_a_head_has_a_largest_size(patient: Server) -> None:
+    session = session_of(patient)
     line = f"POST /v1/sessions/{session}/decisions HTTP/1.1\r\n{OURS}".encode()
     for filler in (b"x-long: " + b"a" * 10_000, b"x-more: a\r\n" * 2000):
         for piece in (500, 10**6):
-            with connect(server) as connection:
+            with connect(patient) as connection:
                 try:
                     for start in range(0, len(line + filler), piece):
                         connection.sendall((line + filler)[start : start + piece])
                 except (BrokenPipeError, ConnectionResetError):
                     continue  # it was cut off before all was sent
                 assert code_of(everything(connection), 431) == "headers_too_large"
-    with server.client() as client:
+    with patient.client() as client:
         assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == 0
         long = {"x-long": "a" * 3000}
         assert client.get("/healthz", headers=long).status_code == 200
 
 
-def test_large_bodies_and_many_requests_at_once_are_no_head(server: Server, session: str) -> None:
+def test_large_bodies_and_many_requests_at_once_are_no_head(patient: Server) -> None:
     """However they are cut: at each byte around the end of the head, too."""
+    session = session_of(patient)
     body = {"contexts": [[0.5, -0.25]] * 5000}
     whole = request_of(session, body)
     end = whole.index(b"\r\n\r\n") + 4
     rounds = 0
     for cut in (10, *range(end - 4, end + 3), 60_000):
-        with connect(server) as connection:
+        with connect(patient) as connection:
             connection.sendall(whole[:cut])
             time.sleep(0.02)
             connection.sendall(whole[cut:])
             assert connection.recv(65_536).startswith(b"HTTP/1.1 201 ")
             rounds += 1
     small = request_of(session, {"contexts": ARMS})
-    with connect(server) as connection:
+    with connect(patient) as connection:
         connection.sendall(small * 200)
         answer = b""
         while answer.count(b"HTTP/1.1 201 ") < 200:
             answer += connection.recv(65_536)
             assert answer
         assert b"HTTP/1.1 4" not in answer
-    with server.client() as client:
+    with patient.client() as client:
         assert client.get(f"/v1/sessions/{session}").json()["n_rounds"] == rounds + 200
 
 
@@ -161,10 +182,12 @@ def test_what_is_not_http_gets_a_problem(server: Server) -> None:
             assert code_of(everything(connection), 400) == "malformed_http"
 
 
-def test_there_are_only_so_many_connections(server: Server, session: str) -> None:
-    kept = [connect(server) for _ in range(50)]
+def test_there_are_only_so_many_connections(patient: Server) -> None:
+    session = session_of(patient)
+    until(lambda: not clients_of(patient))
+    kept = [connect(patient) for _ in range(50)]
     try:
-        with connect(server) as one_too_many:
+        with connect(patient) as one_too_many:
             answer = everything(one_too_many)
             assert code_of(answer, 503) == "too_many_connections"
             assert b"retry-after: 1" in answer
@@ -176,7 +199,7 @@ def test_there_are_only_so_many_connections(server: Server, session: str) -> Non
     deadline = time.monotonic() + 120
     while True:
         try:
-            if httpx.get(f"{server.url}/healthz", timeout=60).status_code == 200:
+            if httpx.get(f"{patient.url}/healthz", timeout=60).status_code == 200:
                 return
         except httpx.TransportError:
             pass

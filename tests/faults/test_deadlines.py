@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.server_process import OURS, Server
 from tests.faults.test_clients import ARMS, connect, create, request_of
-from tests.faults.test_connections import everything
+from tests.faults.test_connections import clients_of, everything
 from tests.faults.test_large_writes import until
 from tests.faults.test_offline import lhb
 
@@ -53,16 +53,6 @@ def is_cut(connection: socket.socket, seconds: float, drop: bytes = b"") -> bool
             continue
         except OSError:
             return True
-    return False
-
-
-def is_held(connection: socket.socket) -> bool:
-    """Whether a process has the other end; its system may still send what is left of the answer."""
-    ends = [f"{port:04X}" for _, port in (connection.getpeername(), connection.getsockname())]
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        _, here, there, _, _, _, _, _, _, inode, *_ = line.split()
-        if [here[-4:], there[-4:]] == ends:
-            return inode != "0"
     return False
 
 
@@ -186,7 +176,7 @@ def test_who_never_reads_is_let_go(server: Server, session: str) -> None:
     with connect(server) as connection:
         connection.sendall(ask * 200)
         assert connection.recv(1) == b"H"
-        until(lambda: not is_held(connection))
+        until(lambda: connection.getsockname()[1] not in clients_of(server))
         n_bytes = 1
         with pytest.raises(ConnectionResetError):  # noqa: PT012
             while more := connection.recv(2**20):

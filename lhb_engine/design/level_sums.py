@@ -4,7 +4,6 @@ What a level of n measured rounds takes out of the moments, docs/model.md (10.9)
 function of n. So levels are shared out between a few nodes n = 1, 2, 4, ..., by (10.10).
 """
 
-import struct
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -12,17 +11,11 @@ import numpy as np
 
 from lhb_engine.design.level_spread import LevelErrors
 from lhb_engine.design.levels import kept_share
-from lhb_engine.design.square_sums import (
-    RowMoments,
-    SquareSums,
-    check_alike,
-    from_triangles,
-    to_triangles,
-)
+from lhb_engine.design.square_sums import RowMoments, SquareSums, check_alike
+from lhb_engine.design.sum_bytes import Header, from_triangles, to_triangles
 from lhb_engine.history import Floats
 
-_HEAD = struct.Struct("<4sHxx6q")  # magic, version, lags, dim, covariates, rows, nodes, begun
-_MAGIC, _VERSION = b"LHBL", 1
+HEADER = Header(b"LHBL", 1, "sums of levels", n_counts=3)  # n_rows, n_nodes, begun
 INEXACT = 0.05  # by which share the nodes may move the spread, at levels of a few rounds
 
 
@@ -107,8 +100,8 @@ class LevelSums(SquareSums):
     def to_bytes(self) -> bytes:
         """Return a header, the counts and the upper triangles of the sums, as float64."""
         shape = (self.n_lags, self.dim, self.n_covariates)
-        head = _HEAD.pack(_MAGIC, _VERSION, *shape, self.n_rows, len(self.counts), self.begun)
-        return head + self.counts.astype("<f8").tobytes() + to_triangles(self.sums)
+        header = HEADER.to_bytes(*shape, self.n_rows, len(self.counts), self.begun)
+        return header + self.counts.astype("<f8").tobytes() + to_triangles(self.sums)
 
     @classmethod
     def from_bytes(cls, data: bytes, groups: tuple[int, ...] = ()) -> Self:
@@ -126,16 +119,8 @@ class LevelSums(SquareSums):
             The bytes are no such sums, of another version, of other covariates, or not of the
             length that they say.
         """
-        if len(data) < _HEAD.size or data[:4] != _MAGIC:
-            raise ValueError("these bytes are no sums of levels")
-        _, version, n_lags, dim, n_covariates, n_rows, n_nodes, begun = _HEAD.unpack_from(data)
-        if version != _VERSION:
-            raise ValueError(f"sums of version {version} cannot be read, only of {_VERSION}")
-        if min(n_lags, dim) < 1 or min(n_rows, n_nodes, begun) < 0:
-            raise ValueError("sums of an impossible size")
-        if n_covariates != 1 + sum(groups):
-            raise ValueError(f"sums of {n_covariates} covariates, not of {1 + sum(groups)}")
-        counts, rest = np.split(np.frombuffer(data[_HEAD.size :], np.uint8), [8 * n_nodes])
-        sums = from_triangles(rest.tobytes(), 1 + n_nodes, n_lags * dim + n_covariates + 1)
+        n_lags, dim, (n_rows, n_nodes, begun), rest = HEADER.read(data, groups)
+        counts, triangles = np.split(np.frombuffer(rest, np.uint8), [8 * n_nodes])
+        sums = from_triangles(triangles.tobytes(), 1 + n_nodes, n_lags * dim + sum(groups) + 2)
         found = counts.view("<f8").astype(np.float64)
         return cls(sums, n_rows, n_lags, dim, groups, counts=found, begun=begun)

@@ -4,22 +4,15 @@ They are all that a Gaussian likelihood knows of the data. They add up over rows
 machines, and their size does not depend on the number of rows.
 """
 
-import struct
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from lhb_engine.design.square_sums import (
-    RowMoments,
-    SquareSums,
-    check_alike,
-    from_triangles,
-    to_triangles,
-)
+from lhb_engine.design.square_sums import RowMoments, SquareSums, check_alike
+from lhb_engine.design.sum_bytes import Header, from_triangles, to_triangles
 
-_HEAD = struct.Struct("<4sHxx5q")  # magic, version, n_lags, dim, n_covariates, n_rows, n_pairs
-_MAGIC, _VERSION = b"LHBM", 1
+HEADER = Header(b"LHBM", 1, "moments", n_counts=2)  # n_rows, n_pairs
 
 
 @dataclass(frozen=True)
@@ -82,8 +75,8 @@ class Moments(SquareSums):
 
     def to_bytes(self) -> bytes:
         """Return a header and the upper triangles of the sums, as little-endian float64."""
-        head = (self.n_lags, self.dim, self.n_covariates, self.n_rows, self.n_pairs)
-        return _HEAD.pack(_MAGIC, _VERSION, *head) + to_triangles(self.sums)
+        shape = (self.n_lags, self.dim, self.n_covariates)
+        return HEADER.to_bytes(*shape, self.n_rows, self.n_pairs) + to_triangles(self.sums)
 
     @classmethod
     def from_bytes(cls, data: bytes, groups: tuple[int, ...] = ()) -> Self:
@@ -101,15 +94,6 @@ class Moments(SquareSums):
             The bytes are no moments, of another version, of other covariates, or not of the length
             that they say.
         """
-        if len(data) < _HEAD.size or data[:4] != _MAGIC:
-            raise ValueError("these bytes are no moments")
-        _, version, n_lags, dim, n_covariates, n_rows, n_pairs = _HEAD.unpack_from(data)
-        if version != _VERSION:
-            raise ValueError(f"moments of version {version} cannot be read, only of {_VERSION}")
-        if min(n_lags, dim) < 1 or min(n_covariates, n_rows, n_pairs) < 0:
-            raise ValueError("moments of an impossible size")
-        if n_covariates != 1 + sum(groups):
-            raise ValueError(f"moments of {n_covariates} covariates, not of {1 + sum(groups)}")
-        p = n_lags * dim + n_covariates + 1
-        sums = from_triangles(data[_HEAD.size :], 3, p)
+        n_lags, dim, (n_rows, n_pairs), rest = HEADER.read(data, groups)
+        sums = from_triangles(rest, 3, n_lags * dim + sum(groups) + 2)
         return cls(sums, n_rows, n_lags, dim, groups, n_pairs=n_pairs)

@@ -184,27 +184,3 @@ def _factors(moments: RowMoments | SquareSums, contexts: Floats, rewards: float)
     """Return the factor of each column, (p,)."""
     lagged = np.tile(contexts, moments.n_lags)
     return np.concatenate([lagged, np.ones(moments.n_covariates), [rewards]])
-
-
-def to_triangles(sums: Floats) -> bytes:
-    """Return the upper triangles of symmetric matrices, (k, p, p), as little-endian float64."""
-    upper = np.triu_indices(sums.shape[1])
-    return np.ascontiguousarray(sums[:, *upper], dtype="<f8").tobytes()
-
-
-def from_triangles(data: bytes, k: int, p: int) -> Floats:
-    """Return the k matrices that `to_triangles` wrote, (k, p, p).
-
-    Raises
-    ------
-    ValueError
-        There are more bytes, or fewer.
-    """
-    n = p * (p + 1) // 2
-    if len(data) != k * 8 * n:
-        raise ValueError(f"moments of {len(data)} bytes: their header says otherwise")
-    triangles = np.frombuffer(data, "<f8").reshape(k, n)
-    upper, sums = np.triu_indices(p), np.empty((k, p, p))
-    sums[:, *upper] = triangles
-    sums.transpose(0, 2, 1)[:, *upper] = triangles
-    return sums

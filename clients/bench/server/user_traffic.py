@@ -47,7 +47,7 @@ class Players:
 
     def decide_for(self, seconds: float) -> list[float]:
         """Take decisions and reward each; return the milliseconds of each decision."""
-        path, found = f"/v1/sessions/{self.session}/decisions", []
+        path, found = f"/v1/sessions/{self.session}/decisions", list[float]()
         until = time.perf_counter() + seconds
         while not found or time.perf_counter() < until:
             key, contexts = self._anyone(), self.contexts()

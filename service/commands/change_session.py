@@ -27,6 +27,8 @@ from service.trial import changed_trial
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
+KEEP = ("keep_rounds", "keep_days")  # retention, whose fields have the same names in a row
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeSession(SessionCommand[SessionRow]):
@@ -94,9 +96,6 @@ class ChangeSession(SessionCommand[SessionRow]):
             detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
             raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
         return changed
-
-
-KEEP = ("keep_rounds", "keep_days")
 
 
 def _change_options(

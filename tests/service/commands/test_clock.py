@@ -1,65 +1,23 @@
 """Sessions with a clock: slots of time, totals of them, late decisions."""
 
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lhb_engine.history import FitWindow, History
 from service.commands.reward_rounds import Reward
 from service.commands.void_decision import VoidDecision
-from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.fits.out_of_turn import AskFit
 from service.problems import Problem, ProblemCode
-from service.records import SessionRow
-from service.transfer.file_format import export_session
+from tests.service.commands.slots import (
+    CLOCK,
+    begin,
+    between,
+    history_of,
+    refused,
+    slot_totals,
+    sums,
+    taken,
+)
 from tests.service.service_harness import ServiceHarness
-
-CLOCK = {"slot_seconds": 60, "start": 960.0, "totals": "all", "late_slots": 20}
-
-
-def between(since: float, until: float) -> dict[str, datetime]:
-    ends = (datetime.fromtimestamp(end, UTC) for end in (since, until))
-    return dict(zip(("since", "until"), ends, strict=True))
-
-
-def begin(harness: ServiceHarness, **more: Any) -> SessionRow:
-    clock = {**CLOCK, **more.pop("clock", {})}
-    return harness.create(algorithm="anytime", clock=clock, **more)
-
-
-def history_of(harness: ServiceHarness, last: int, due: DueFit | None = None) -> History:
-    window = FitWindow(1, 1, last, 4, last)
-    with harness.store.reader() as reader:
-        return read_history(reader, harness.session, window, due)
-
-
-def sums(history: History, name: str = "") -> list[float]:
-    """The first feature of each slot."""
-    found: list[float] = history.trajectories[name].contexts[:, 0].tolist()
-    return found
-
-
-def taken(harness: ServiceHarness, *when: tuple[str, float]) -> None:
-    """Decisions of trajectories at times, each for the first arm, whose context is (1, 0)."""
-    for trajectory, at in when:
-        harness.now = at
-        harness.decide(trajectory, forced_arm=0)
-
-
-def slot_totals(harness: ServiceHarness, first: int, last: int, value: float = 1.0) -> None:
-    """A total for each slot from first to last, after the last is over."""
-    harness.now = max(harness.now, 960.0 + 60 * last)
-    for slot in range(first, last + 1):
-        harness.reward(value, **between(900.0 + 60 * slot, 960.0 + 60 * slot))
-
-
-def refused(harness: ServiceHarness, code: ProblemCode, field: str, **reward: Any) -> None:
-    with pytest.raises(Problem) as caught:
-        harness.reward(1.0, **reward)
-    assert (caught.value.code, caught.value.field) == (code, field)
 
 
 def test_a_slot_has_the_sum_of_the_contexts_of_all_trajectories(harness: ServiceHarness) -> None:
@@ -111,23 +69,6 @@ def test_a_total_is_of_whole_slots_that_are_over(harness: ServiceHarness) -> Non
     assert history_of(harness, 4).trajectories[""].measurements.value.tolist() == [2.0]
 
 
-def test_a_late_decision_counts_from_the_next_fit_on(harness: ServiceHarness) -> None:
-    """And a repeat of the fit before it leaves it out."""
-    begin(harness)
-    taken(harness, *(("a", 970.0 + 60 * i) for i in range(8)))
-    slot_totals(harness, 1, 8)
-    due = harness.session.schedule.current
-    assert due is not None
-    assert (due.window.first, due.window.last, due.reason) == (1, 8, "overdue")
-    taken_late = harness.decide("b", forced_arm=0, at=1000.0)
-    assert (taken_late.at, taken_late.round) == (1000.0, 1)
-    assert sums(history_of(harness, 8, due)) == [1.0] * 8
-    harness.finish(8)
-    again = harness.run(AskFit(harness.key, harness.agents)).due
-    assert again is None or again.decided == 9
-    assert sums(history_of(harness, 8)) == [2.0] + [1.0] * 7
-
-
 @pytest.mark.parametrize(("at", "code"), [(959.0, "out_of_range"), (2000.0, "out_of_range")])
 def test_a_decision_is_not_before_the_first_slot_and_not_ahead(
     harness: ServiceHarness, at: float, code: str
@@ -164,45 +105,6 @@ def test_a_decision_has_a_time_only_where_there_is_a_clock(harness: ServiceHarne
     assert caught.value.field == "at"
 
 
-def test_fits_are_due_by_slots_empty_ones_too(harness: ServiceHarness) -> None:
-    """The first window ends with slot 8; of boundaries passed in a pause there is one fit."""
-    begin(harness)
-    taken(harness, *(("a", 961.0 + i) for i in range(20)))
-    assert [one.window.due for one in harness.session.schedule.open] == [8]
-    assert harness.session.schedule.current is None
-    slot_totals(harness, 1, 3)
-    taken(harness, ("a", 960.0 + 60 * 500 + 1))
-    schedule = harness.session.schedule
-    assert schedule.current is not None
-    assert schedule.current.window.due == 8
-    assert len(schedule.open) == 1
-    assert schedule.open[0].window.due > 501
-    assert schedule.waiting == []
-
-
-def test_a_fit_waits_for_totals_as_long_as_the_session_says(harness: ServiceHarness) -> None:
-    begin(harness, reward_wait_seconds=600.0)
-    taken(harness, *(("a", 961.0 + 60 * i) for i in range(9)))
-    assert harness.session.schedule.current is None
-    harness.now += 599.0
-    harness.tick()
-    assert harness.session.schedule.current is None
-    harness.now += 2.0
-    harness.tick()
-    assert harness.session.fit_due == 8
-
-
-def test_totals_alone_move_the_clock_and_make_a_fit_due(harness: ServiceHarness) -> None:
-    begin(harness)
-    taken(harness, *(("a", 961.0 + 60 * i) for i in range(6)))
-    slot_totals(harness, 1, 7)
-    assert harness.session.fit_due is None
-    slot_totals(harness, 8, 8)
-    due = harness.session.schedule.current
-    assert due is not None
-    assert due.measured == 8  # with the total that made it due
-
-
 def test_a_void_decision_leaves_its_slot(harness: ServiceHarness) -> None:
     begin(harness)
     taken(harness, ("a", 970.0), ("a", 980.0), ("b", 990.0))
@@ -233,53 +135,6 @@ def test_an_agent_that_learns_from_each_reward_has_no_clock(harness: ServiceHarn
     with pytest.raises(Problem) as caught:
         harness.create(algorithm="ucb_mp", clock=CLOCK)
     assert caught.value.field == "algorithm"
-
-
-def test_an_export_is_imported_with_its_clock(harness: ServiceHarness, tmp_path: Path) -> None:
-    begin(harness)
-    taken(harness, *(("ab"[i % 2], 961.0 + 40 * i) for i in range(15)))
-    slot_totals(harness, 1, 9)
-    harness.reward(0.5, correct=True, reward_id="refund", **between(960, 1020))
-    harness.finish(8)
-    taken(harness, ("a", 1700.0))
-    harness.decide("b", forced_arm=0, at=1000.0)
-    before = harness.session
-    with harness.store.reader() as reader:
-        content = b"".join(export_session(reader, before))
-    made, _ = harness.import_file(tmp_path, content)
-    old = history_of(harness, 12)
-    harness.key = made.key
-    after = harness.session
-    same = ("clock", "n_rounds", "n_trajectories", "n_measurements", "n_begun", "estimate")
-    assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
-    new = history_of(harness, 12)
-    assert sums(new) == sums(old)
-    assert new.trajectories[""].measurements.value.tolist() == [0.5] + [1.0] * 8
-    ahead = [one.window for one in before.schedule.open if one.window.due > before.n_begun]
-    assert [one.window for one in after.schedule.open] == ahead
-    with harness.store.reader() as reader:
-        again = b"".join(export_session(reader, after))
-    skipped = (b'"header"', b'"end"')
-    assert [line for line in again.splitlines() if not any(s in line for s in skipped)] == [
-        line for line in content.splitlines() if not any(s in line for s in skipped)
-    ]
-
-
-def test_a_window_that_waits_for_totals_is_imported(
-    harness: ServiceHarness, tmp_path: Path
-) -> None:
-    begin(harness, reward_wait_seconds=600.0)
-    taken(harness, *(("a", 961.0 + 60 * i) for i in range(9)))
-    before = harness.session
-    assert before.schedule.open[0].window.due == 8
-    with harness.store.reader() as reader:
-        content = b"".join(export_session(reader, before))
-    harness.key = harness.import_file(tmp_path, content)[0].key
-    after = harness.session.schedule.open
-    assert [one.window for one in after] == [one.window for one in before.schedule.open]
-    harness.now += 602.0
-    harness.tick()
-    assert harness.session.fit_due == 8
 
 
 def test_covariates_come_with_totals_alone(harness: ServiceHarness) -> None:

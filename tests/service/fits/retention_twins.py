@@ -11,11 +11,7 @@ import pytest
 
 import service.fits.past
 import service.retention
-from lhb_engine.agents import summed_fit
-from lhb_engine.design import moment_sums
-from lhb_engine.diagnostics import findings
 from service.commands.drop_rounds import GiveUpRounds, drop_rounds
-from service.fits import history
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.record import Fitted
@@ -27,6 +23,7 @@ from service.storage.sql import dropping
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
 
 DIM, HORIZON = 3, 6
@@ -41,9 +38,7 @@ def small_limits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> ServiceHarness:
     """Sums from 64 rounds on, and slices of a few rows."""
-    for module in (summed_fit, history, service.fits.past, findings, service.retention):
-        monkeypatch.setattr(module, "LATEST", 64)
-    monkeypatch.setattr(moment_sums, "GRAIN", 16)
+    keep_sums_from(monkeypatch, 64)
     monkeypatch.setattr(service.retention, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(dropping, "PAGE", 7)
     monkeypatch.setattr(dropping, "MAX_PAGES", 3)

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 import service.fits.past
-from lhb_engine.agents import summed_fit
-from lhb_engine.design import moment_sums
-from lhb_engine.diagnostics import findings
 from service import slot_clock
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.sessions import DeleteSession
@@ -28,6 +25,7 @@ from service.slot_records import SlotSumsRow
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
 
 DIM, SECONDS, START, LATE = 3, 60, 960, 4
@@ -42,11 +40,9 @@ def harness(
     monkeypatch: pytest.MonkeyPatch,
 ) -> ServiceHarness:
     """Moments from 48 slots on; stretches of eight slots."""
-    for module in (summed_fit, slot_history, service.fits.past, findings):
-        monkeypatch.setattr(module, "LATEST", 48)
+    keep_sums_from(monkeypatch, 48, grain=8)
     for module in (slot_clock, slot_sums):
         monkeypatch.setattr(module, "STRETCH", 8)
-    monkeypatch.setattr(moment_sums, "GRAIN", 8)
     return ServiceHarness(tmp_path, store)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from lhb_engine.agents.fit_cost import posterior_cost
 from service.fits.cost import cpu_limit
+from service.fits.processes import Job
 from service.settings import Settings
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
@@ -31,6 +32,16 @@ async def failures(client: Client, session: str) -> list[Any]:
 
 async def idle(client: Client, session: str) -> bool:
     return not (await client.read(f"/v1/sessions/{session}"))["fit_due"]
+
+
+async def failure_of(client: Client, job: Job) -> str:
+    """Why a fit fails whose work is `job`; it is not tried again."""
+    client.fits.job = job
+    session = await client.create(algorithm="anytime")
+    await append(client, session, 2, 8)
+    [failed] = await until(lambda: failures(client, session))
+    assert await idle(client, session)
+    return str(failed["reason"])
 
 
 async def test_a_session_that_cannot_be_fitted_is_refused(serve: Serve) -> None:
@@ -72,12 +83,7 @@ async def test_a_fit_that_needs_more_memory_fails_once_and_says_so(serve: Serve)
 
 async def test_a_fit_that_takes_too_long_fails_once_and_says_so(serve: Serve) -> None:
     async with serve(fit_timeout_seconds=0.2, fit_retry_seconds=0.05) as client:
-        client.fits.job = sleeping_fit
-        session = await client.create(algorithm="anytime")
-        await append(client, session, 2, 8)
-        [failed] = await until(lambda: failures(client, session))
-        assert failed["reason"] == "the fit took longer than 0.2 s"
-        assert await idle(client, session)
+        assert await failure_of(client, sleeping_fit) == "the fit took longer than 0.2 s"
 
 
 async def test_a_fit_beyond_its_cpu_time_fails_once_and_says_so(
@@ -86,12 +92,7 @@ async def test_a_fit_beyond_its_cpu_time_fails_once_and_says_so(
     """It would go on for ever without `setitimer`, or be tried again without `is_final`."""
     monkeypatch.setattr("service.fits.processes.cpu_limit", lambda *_: 0.2)
     async with serve(fit_retry_seconds=0.05) as client:
-        client.fits.job = spinning_fit
-        session = await client.create(algorithm="anytime")
-        await append(client, session, 2, 8)
-        [failed] = await until(lambda: failures(client, session))
-        assert failed["reason"] == "the fit took more than 0.2 s of CPU time"
-        assert await idle(client, session)
+        assert await failure_of(client, spinning_fit) == "the fit took more than 0.2 s of CPU time"
 
 
 async def test_a_fit_that_waits_for_a_processor_may_take_longer(
@@ -100,11 +101,7 @@ async def test_a_fit_that_waits_for_a_processor_may_take_longer(
     """Its CPU time is limited, so that a busy machine fails no fit: it slept beyond that limit."""
     monkeypatch.setattr("service.fits.processes.cpu_limit", lambda *_: 0.5)
     async with serve(fit_retry_seconds=0.05) as client:
-        client.fits.job = waiting_fit
-        session = await client.create(algorithm="anytime")
-        await append(client, session, 2, 8)
-        [failed] = await until(lambda: failures(client, session))
-        assert failed["reason"] == "it has run to its end"
+        assert await failure_of(client, waiting_fit) == "it has run to its end"
 
 
 def test_the_time_of_a_fit_comes_from_its_size() -> None:

@@ -7,20 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import service.fits.past
-import service.retention
-from lhb_engine.agents import summed_fit
 from lhb_engine.design.moments import Moments
-from lhb_engine.diagnostics import findings
 from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import erase_trajectory
-from service.fits import history
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.out_of_turn import AskFit
 from service.fits.record import Fitted
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.fits.retention_twins import (  # noqa: F401
     ANYTIME,
     DIM,
@@ -143,8 +139,7 @@ def test_after_a_change_of_the_world(
     harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums begin anew from rows that are there; dropping goes on."""
-    for module in (summed_fit, history, service.fits.past, findings, service.retention):
-        monkeypatch.setattr(module, "LATEST", 300)
+    keep_sums_from(monkeypatch, 300)
     twins = Twins(harness, database_url, {"keep_rounds": 300})
     twins.play(700, ("",))
     assert twins.drop(1)

@@ -1,0 +1,20 @@
+"""Limits of kept sums that are low enough for a test."""
+
+import pytest
+
+import service.fits.past
+import service.retention
+from lhb_engine.agents import summed_fit
+from lhb_engine.design import moment_sums
+from lhb_engine.diagnostics import findings
+from service.fits import history, slot_history
+
+# each has taken LATEST from lhb_engine.history as it was imported
+READERS = (summed_fit, history, slot_history, service.fits.past, findings, service.retention)
+
+
+def keep_sums_from(monkeypatch: pytest.MonkeyPatch, latest: int, grain: int = 16) -> None:
+    """Fits go on from sums where there are more than `latest` rounds or slots."""
+    for module in READERS:
+        monkeypatch.setattr(module, "LATEST", latest)
+    monkeypatch.setattr(moment_sums, "GRAIN", grain)

@@ -1,0 +1,157 @@
+"""A session that learns from kept sums, each of whose fits is compared with one of all rows."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import service.fits.past
+from lhb_engine.history import History
+from service.fits import history, job
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import run_fit
+from service.fits.record import Fitted
+from service.fits.sums import FitAnswer
+from service.records import KeptSumsRow
+from service.storage.ports import Store
+from tests.contracts.conftest import reopen, store  # noqa: F401
+from tests.service.fits.kept_limits import keep_sums_from
+from tests.service.service_harness import ServiceHarness
+
+DIM, WEIGHTS = 3, np.array([0.2, 0.0, 0.8])
+THETA = np.array([0.6, -0.64, 0.48])
+
+
+@pytest.fixture(name="harness")
+def low_limits(
+    tmp_path: Path,
+    store: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> ServiceHarness:
+    """Sums from 64 rounds on."""
+    keep_sums_from(monkeypatch, 64)
+    monkeypatch.setattr(history, "SLICE", 2)
+    monkeypatch.setattr(job, "read_recent", counted := Counted(history.read_recent))
+    made = ServiceHarness(tmp_path, store)
+    made.read = counted.n_read  # type: ignore[attr-defined]
+    return made
+
+
+class Counted:
+    """Reads a history, and takes note of its measurements."""
+
+    def __init__(self, read: Callable[..., History]) -> None:
+        self.n_read: list[int] = []
+        self._read = read
+
+    def __call__(self, *args: Any) -> History:
+        found = self._read(*args)
+        self.n_read.append(sum(len(part.measurements) for part in found.trajectories.values()))
+        return found
+
+
+def without_seconds(answer: FitAnswer) -> dict[str, Any]:
+    """What a fit says, but for the time that it took."""
+    found: dict[str, Any] = json.loads(answer.text)
+    found.get("estimate", {}).pop("seconds", None)
+    return found
+
+
+class World:
+    """Trajectories whose rewards come late, in another order, some never, some over two rounds."""
+
+    def __init__(self, harness: ServiceHarness, names: tuple[str, ...], url: str) -> None:
+        self.harness, self.names, self.url = harness, names, url
+        self.rng = np.random.default_rng(3)
+        self.chosen: dict[str, list[Any]] = {name: [] for name in names}
+        self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
+        self.n_fits, self.n_from_sums, self.n, self.largest_slice = 0, 0, 0, 0
+        self.silent_until = 0  # round before which no reward is sent
+        self.rewarded: list[tuple[str, int]] = []
+        self.rain = np.random.default_rng(7)
+        self.is_told = "covariates" in harness.session.options
+
+    def correct(self, i: int) -> None:
+        """Replace the value that came `i`-th of those over one round."""
+        name, round = self.rewarded[i]
+        value = float(self.rng.standard_normal())
+        self.harness.reward(value, name, round=round, correct=True, reward_id=f"c{self.n}-{i}")
+
+    def play(self, n_rounds: int, sign: float = 1.0) -> None:
+        for _ in range(n_rounds):
+            self.n += 1
+            self.harness.now += 1.0
+            name = str(self.rng.choice(self.names))
+            contexts = self.rng.uniform(-1, 1, (4, DIM))
+            told = self.told()
+            decision = self.harness.decide(name, contexts=contexts, **told)
+            chosen = self.chosen[name]
+            chosen.append(contexts[decision.arm])
+            lagged = np.array([*reversed(chosen[-3:])])
+            value = sign * float(WEIGHTS[: len(lagged)] @ lagged @ THETA)
+            value += 0.05 * float(self.rng.standard_normal()) + 2.0 * told.get(
+                "covariates", {}
+            ).get("rain", 0.0)
+            at = self.n + float(self.rng.exponential(6.0))
+            kind = self.rng.random()
+            if kind > 0.05:
+                self.waiting.append((at, value, name, {"round": len(chosen)}))
+            is_silent = self.n < self.silent_until
+            for due in sorted(w for w in self.waiting if w[0] <= self.n and not is_silent):
+                self.waiting.remove(due)
+                self.harness.reward(due[1], due[2], **due[3], **self.told_late())
+                self.rewarded.append((due[2], due[3]["round"]))
+            self.harness.tick()
+            while self.harness.session.fit_due is not None:
+                self.fit()
+
+    def slices(self, *args: Any) -> Iterator[tuple[int, History]]:
+        """Read slices, and take note of the most measurements in one."""
+        for stop, found in history.read_slices(*args):
+            n = sum(len(part.measurements) for part in found.trajectories.values())
+            self.largest_slice = max(n, self.largest_slice)
+            yield stop, found
+
+    def told(self) -> dict[str, Any]:
+        """The next round's weather."""
+        return {"covariates": {"rain": float(self.rain.normal())}} if self.is_told else {}
+
+    def told_late(self) -> dict[str, Any]:
+        """Weather that comes with every third reward, and is noise."""
+        return self.told() if self.is_told and self.rain.random() < 0.3 else {}
+
+    def forget(self, name: str) -> None:
+        """The trajectory was erased: nothing of it comes any more, and it may begin anew."""
+        self.waiting = [late for late in self.waiting if late[2] != name]
+        self.chosen[name] = []
+
+    def fit(self) -> None:
+        due = self.harness.session.fit_due
+        assert due is not None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(service.fits.past, "usable_sums", lambda *args: None)
+            patch.setattr(service.fits.past, "AT_ONCE", 0)
+            patch.setattr(service.fits.past, "read_slices", self.slices)
+            in_slices = run_fit(self.url, *self.harness.key, due, 0.0)
+            patch.setattr(service.fits.past, "sums_made_anew", lambda *args: None)
+            whole = run_fit(self.url, *self.harness.key, due, 0.0)
+        n = len(self.harness.read)  # type: ignore[attr-defined]
+        answer = run_fit(self.url, *self.harness.key, due, 0.0)
+        self.n_from_sums += len(self.harness.read) > n  # type: ignore[attr-defined]
+        assert whole is not None
+        expected = without_seconds(whole)
+        for other in (answer, in_slices):
+            assert other is not None
+            assert without_seconds(other) == expected
+            assert other.sums == whole.sums
+        fitted = Fitted.of(answer)
+        finish = FinishFit(self.harness.key, due, fitted, self.harness.agents, RetryPolicy())
+        self.harness.run(finish)
+        self.n_fits += 1
+
+    def kept(self) -> KeptSumsRow | None:
+        with self.harness.store.reader() as reader:
+            return reader.kept_sums(self.harness.key)

@@ -1,0 +1,89 @@
+"""What is corrected, void or erased, or may still change, is in no kept sum."""
+
+import pytest
+
+from service.commands.erase_trajectory import erase_trajectory
+from service.commands.void_decision import VoidDecision
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import run_fit
+from service.fits.out_of_turn import AskFit
+from service.fits.record import Fitted
+from service.replay import replay_session
+from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
+from tests.service.service_harness import ServiceHarness
+
+
+@pytest.mark.parametrize(
+    ("database_url", "names"), [("sqlite", ("", "a"))], indirect=["database_url"]
+)
+def test_a_corrected_value_leaves_the_sums(
+    harness: ServiceHarness, names: tuple[str, ...], database_url: str
+) -> None:
+    """Of settled rows and of later ones; sums that hold the old value are not used again."""
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, names, database_url)
+    world.play(170)
+    assert world.n_from_sums
+    for oldest in (3, 20, -1, None):
+        row, n, n_fits = world.kept(), world.n_from_sums, world.n_fits
+        assert row is not None
+        assert row.n_settled > 20
+        if oldest is None:
+            harness.run(VoidDecision(harness.key, "a", "~7", harness.agents))
+        else:
+            world.correct(oldest)
+        world.play(25)
+        harness.run(AskFit(harness.key, harness.agents))
+        world.fit()
+        assert world.n_fits > n_fits
+        world.play(12)
+        harness.run(AskFit(harness.key, harness.agents))
+        world.fit()
+        assert world.n_from_sums > n  # the next fits go on from new sums
+    with harness.store.reader() as reader:
+        assert replay_session(reader, harness.session).differences == []
+
+
+def test_an_erased_trajectory_is_in_no_sum(harness: ServiceHarness, database_url: str) -> None:
+    """Later fits equal those from the rows that are left; sums settle beyond the gaps."""
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": {"most_stale": 0.1}}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, ("", "a", "b"), database_url)
+    world.play(200)
+    before = world.kept()
+    assert before is not None
+    due = harness.run(AskFit(harness.key, harness.agents)).due
+    running = run_fit(database_url, *harness.key, due.key, 0.0)
+    assert running is not None
+    harness.run_large(erase_trajectory(harness.key, "a"))
+    assert world.kept() is None
+    fitted = Fitted.of(running)
+    assert fitted.sums is not None
+    harness.run(FinishFit(harness.key, due.key, fitted, harness.agents, RetryPolicy()))
+    assert world.kept() is None  # a fit that had read the rows
+    world.forget("a")
+    n_fits, n_from_sums = world.n_fits, world.n_from_sums
+    world.play(150)
+    after = world.kept()
+    assert after is not None
+    assert after.n_settled > harness.session.n_measurements - 100 > before.n_settled
+    assert world.n_fits > n_fits + 3
+    assert world.n_from_sums > n_from_sums + 1
+    with harness.store.reader() as reader:
+        replay = replay_session(reader, harness.session)
+    assert replay.differences == []
+    assert 0 < replay.n_erased <= n_fits + 1
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_what_does_not_stay_as_it_was_is_not_summed(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    """A default reward may be replaced by the true one after a fit has used it."""
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 5, "default_reward": 0.0}
+    harness.create(algorithm="anytime", **made)
+    world = World(harness, ("",), database_url)
+    world.play(100)
+    assert world.n_fits > 5
+    assert harness.read == []  # type: ignore[attr-defined]

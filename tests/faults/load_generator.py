@@ -46,8 +46,11 @@ class Player:
 
     async def play(self, server: Server, count: "Count") -> None:
         """Until the server goes away, or enough is acknowledged."""
-        connection = await RawConnection(server.url).open()
         path = f"/v1/sessions/{self.session}/decisions"
+        try:
+            connection = await RawConnection(server.url).open()
+        except ConnectionError:
+            return
         try:
             while not count.is_enough:
                 body = self.next_body()

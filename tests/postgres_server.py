@@ -49,9 +49,12 @@ def _version(initdb: Path) -> int:
 
 
 class PostgresServer:
-    """A server with its data in a folder of its own, on a free port of 127.0.0.1."""
+    """A server with its data in a folder of its own, on a free port of 127.0.0.1.
 
-    def __init__(self) -> None:
+    Its data begin as those of `base`, a folder of `pg_basebackup`, if one is given.
+    """
+
+    def __init__(self, base: Path | None = None) -> None:
         # not pytest's folder: that is private to root, and PostgreSQL runs as somebody else
         scratch = self._scratch = Path(tempfile.mkdtemp(prefix="lhb-postgres-"))
         self._bin = binaries(scratch)
@@ -62,14 +65,39 @@ class PostgresServer:
         if self._user is not None:
             scratch.chmod(0o755)
             shutil.chown(scratch, self._user)
-        arguments = ["-D", str(self._data), "-U", "lhb", "-A", "trust", "-E", "UTF8", "--locale=C"]
-        self._run("initdb", *arguments, "--no-sync").check_returncode()
+        if base is None:
+            chosen = ["-D", str(self._data), "-U", "lhb", "-A", "trust", "-E", "UTF8", "--locale=C"]
+            self.run("initdb", *chosen, "--no-sync")
+        else:
+            subprocess.run(["cp", "-a", base, self._data], check=True)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [self._bin / program, *arguments], user=self._user, capture_output=True, check=False
-        )
+    def run(self, program: str, *arguments: str) -> None:
+        """Run one of PostgreSQL's programs, as its user."""
+        command = [self._bin / program, *arguments]
+        subprocess.run(command, user=self._user, capture_output=True, check=True)
+
+    def folder(self, name: str) -> Path:
+        """Return a new folder of PostgreSQL's user, beside its data."""
+        made = self._scratch / name
+        made.mkdir()
+        if self._user is not None:
+            shutil.chown(made, self._user)
+        return made
+
+    def configure(self, settings: str, *, recovers: bool = False) -> None:
+        """Add lines to its settings, before it starts; `recovers` asks it to read an archive."""
+        with (self._data / "postgresql.conf").open("a") as file:
+            file.write(f"\n{settings}\n")
+        if recovers:
+            (self._data / "recovery.signal").touch()
+
+    def wait_for_end(self) -> str:
+        """Return its log, once it has ended by itself."""
+        if self._process is not None:
+            self._process.wait(60)
+            self._process = None
+        return self._log.read_text()
 
     def url(self, database: str = "postgres") -> str:
         """Where a database of this server is."""

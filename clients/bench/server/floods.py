@@ -29,6 +29,7 @@ N_IMPORTS = 4  # at once
 COLLISIONS = 40.0  # a second
 N_LARGE, LARGE_DIM, LARGE_ROUNDS = 3, 600, 600  # sessions whose fit takes about 10 s of CPU
 N_UNREAD, N_READERS = 8, 4
+N_TRAJECTORIES = 50  # of the session whose trajectories are listed, a short log each
 N_LEARNERS, LEARNER_DIM = 400, 128  # sessions of agents with 0.5 MB each
 NICENESS = 10
 JSON = {"content-type": "application/json"}
@@ -176,6 +177,29 @@ def reads(flooded: Flooded) -> list[Work]:
     return work + [read] * N_READERS
 
 
+def pages(flooded: Flooded) -> list[Work]:
+    """Read all that is large, whole: exports, and the longest pages of each listing."""
+    session = flooded.large()
+    many = flooded.create()
+    body = log(SHORT_ROUNDS)
+    for i in range(N_TRAJECTORIES):
+        flooded.post(
+            f"/v1/sessions/{many}/history", body.replace(b"{", b'{"trajectory": "%d", ' % i, 1)
+        )
+    asked = [
+        f"/v1/sessions/{session}/events",
+        f"/v1/sessions/{session}/rounds?limit=1000&cursor={flooded.rounds // 2}",
+        f"/v1/sessions/{session}/credit?limit=1000",
+        f"/v1/sessions/{session}/series?rounds=100000&bins=1000",
+        f"/v1/sessions/{many}/trajectories?limit=1000",
+    ]
+
+    def read(path: str) -> Work:
+        return lambda: flooded.client.get(path).raise_for_status()
+
+    return [read(path) for path in asked] * 2
+
+
 def agents(flooded: Flooded) -> list[Work]:
     """Ask for decisions of many sessions in turn whose agents are large."""
     settings = {"algorithm": "lin_ucb", "dim": LEARNER_DIM}
@@ -196,7 +220,7 @@ def agents(flooded: Flooded) -> list[Work]:
 
 FLOODS: dict[str, Callable[[Flooded], list[Work]]] = {
     flood.__name__: flood
-    for flood in (fits, reads, imports, histories, deletions, collisions, strangers, agents)
+    for flood in (fits, reads, pages, imports, histories, deletions, collisions, strangers, agents)
 }
 
 

@@ -118,8 +118,8 @@ def neighbours(
     flood: Annotated[
         list[str] | None,
         typer.Option(
-            help="fits, reads, imports, histories, deletions, collisions, strangers or agents; "
-            "default: all."
+            help="fits, reads, pages, imports, histories, deletions, collisions, strangers "
+            "or agents; default: all."
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Seconds per measurement.", min=1)] = 10.0,
@@ -138,7 +138,8 @@ def neighbours(
 ) -> None:
     """Measure a tenant's decisions, fits and exports beside a tenant that floods.
 
-    The floods are long fits, reads, imports, logs, deletions, refused logs and large agents.
+    The floods are long fits, unread exports, long pages, imports, logs, deletions, refused logs
+    and large agents.
 
     Example: lhb bench neighbours
     """

@@ -130,14 +130,30 @@ class Windows:
         the last one.
         """
         if self._clock is not None:
-            agent, passed = self._agents[-1], None
-            ahead = agent.next_fit(after)
-            while ahead is not None and ahead.due < session.n_begun:
-                passed, ahead = ahead, agent.next_fit(ahead.due)
-            is_now = ahead is not None and ahead.due == session.n_begun
-            following = agent.next_fit(session.n_begun) if is_now else None
+            agent, n = self._agents[-1], session.n_begun
+            passed, ahead = last_passed(agent, after, n), agent.next_fit(max(after, n - 1))
+            is_now = ahead is not None and ahead.due == n
+            following = agent.next_fit(n) if is_now else None
             return [one for one in (passed, ahead, following) if one is not None]
         return [window for window in self._windows[-1] if window.due > self._changes.last]
+
+
+def last_passed(agent: Agent, after: int, until: int) -> FitWindow | None:
+    """Return the agent's last window due after `after` and before `until`, if there is one.
+
+    It is looked for from the end: with a memory, windows are as many as slots.
+    """
+    back, found = 1, None
+    while found is None and until - 1 - back // 2 > after:
+        found = agent.next_fit(max(after, until - 1 - back))
+        found = found if found is not None and found.due < until else None
+        back *= 2
+    while found is not None:
+        following = agent.next_fit(found.due)
+        if following is None or following.due >= until:
+            break
+        found = following
+    return found
 
 
 def windows_until(agent: Agent, n_rounds: int) -> list[FitWindow]:

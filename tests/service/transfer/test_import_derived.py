@@ -5,10 +5,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
+from lhb_engine.agents import make_agent
 from service.problems import Problem
+from service.transfer.import_schedule import last_passed
 from tests.service.service_harness import OK, ServiceHarness
 from tests.service.transfer.test_import_forgeries import (
     NAN,
@@ -176,3 +179,20 @@ def test_a_state_from_before_the_second_phase_was_noted_is_read(tmp_path: Path) 
     older = forged(content, lambda records: records[-1]["state"].pop("second_phase"))
     records = written(tmp_path / "older", older)
     assert records[-1]["state"]["second_phase"] is True
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": 8}, {"memory": 100}])
+def test_the_last_window_that_was_passed_is_found_from_the_end(options: dict[str, Any]) -> None:
+    agent, found = make_agent("anytime", dim=2, horizon=4, **options), []
+    for until in (1, 8, 9, 30, 400):
+        for after in range(0, until + 1, 7):
+            passed, ahead = None, agent.next_fit(after)
+            while ahead is not None and ahead.due < until:
+                passed, ahead = ahead, agent.next_fit(ahead.due)
+            assert last_passed(agent, after, until) == passed
+            found.append(passed)
+    assert None in found
+    counted = Mock(wraps=agent.next_fit)
+    with patch.object(agent, "next_fit", counted):
+        assert last_passed(agent, 0, 2**31) is not None
+    assert counted.call_count < 100

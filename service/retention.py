@@ -2,8 +2,8 @@
 
 A fit of `anytime` goes on from sums, and reads the rows after them. What a session gives up is one
 position, `dropped_to`: rounds up to it take no rewards any more. The rows of a round go when that
-holds, too, for the round 2 h rounds later in its trajectory, so that every later row finds its lags
-and those of its pair.
+holds, too, for the round `n_before` rounds later in its trajectory, so that every later row finds
+its lags and those of its pair, and the rows of its level.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
+from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import LATEST
 from service.problems import Problem, ProblemCode
 from service.records import SessionRow
@@ -62,8 +63,6 @@ def refuse_retention(session: SessionRow, agent: Agent) -> None:
         why = "with the option memory, fits are from rows"
     elif not agent.keeps_sums:
         why = f"at {session.dim} * {session.horizon} unknowns, fits are from rows"
-    elif agent.stretch:
-        why = "with levels, fits add new rows to older ones of the same trajectory"
     elif session.reward_mode == "sum":
         why = 'with reward_mode "sum", fits are from rows'
     elif session.default_reward is not None:
@@ -76,6 +75,12 @@ def refuse_retention(session: SessionRow, agent: Agent) -> None:
         field = "keep_rounds" if session.keep_days is None else "keep_days"
         detail = f"{why}: such a session has to keep all rounds"
         raise Problem(ProblemCode.BAD_OPTION, detail, field)
+
+
+def n_before(session: SessionRow) -> int:
+    """Return how many rounds of a trajectory stay before one whose reward may come."""
+    n = 2 * session.horizon
+    return n + stretch_of(session.horizon) if session.options.get("levels") else n
 
 
 def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:

@@ -22,6 +22,7 @@ from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums
+    from lhb_engine.design.square_sums import SquareSums
 
 
 class Anytime(Agent):
@@ -188,7 +189,7 @@ class Anytime(Agent):
 
         assert history.window is not None
         window, words = history.window, self._goes_on(history.window)
-        history = self._told(history)
+        history = self.told(history)
         found = sums_of(self, history, kept) if self.keeps_sums else None
         if found is None:
             if kept is not None:
@@ -217,14 +218,26 @@ class Anytime(Agent):
         """
         from lhb_engine.agents.summed_fit import kept_sums
 
-        told = ((stop, self._told(history)) for stop, history in slices)
+        told = ((stop, self.told(history)) for stop, history in slices)
         return kept_sums(self, told, window, measured)
+
+    def stored_sums(self, data: bytes) -> "SquareSums":
+        """Return sums that are stored, as its fits take them.
+
+        Raises
+        ------
+        ValueError
+            They are not of its size, or no numbers.
+        """
+        from lhb_engine.agents.summed_fit import sums_from_bytes
+
+        return sums_from_bytes(self, data)
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
         from lhb_engine.diagnostics.findings import findings, latest
 
-        told = self._told(latest(history, self.horizon))
+        told = self.told(latest(history, self.horizon))
         known = Predictor.of(estimate) or self.prediction
         return [found.to_json() for found in findings(told, known, self.horizon, self.dim)]
 
@@ -241,13 +254,18 @@ class Anytime(Agent):
         return stretch_of(self.horizon) if self.options.levels else 0
 
     @property
+    def n_past(self) -> int:
+        """Number of rounds before a trajectory's first one that fits add; stretches begin there."""
+        return 0 if self.options.zero_start else self.horizon - 1
+
+    @property
     def _sums_pay(self) -> bool:
         """Whether moments at so many unknowns cost less than rows."""
         from lhb_engine.posterior.fit_data import MOST_UNKNOWNS
 
         return self.dim * self.horizon <= MOST_UNKNOWNS
 
-    def _told(self, history: History) -> History:
+    def told(self, history: History) -> History:
         """Return a history with what the options tell fits of it."""
         told = replace(self.covariates.told(history), levels=self.stretch)
         return told if self.options.zero_start else with_past(told)

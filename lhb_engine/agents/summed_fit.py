@@ -10,7 +10,9 @@ from lhb_engine.agents.anytime_fit import AnytimeFit
 from lhb_engine.agents.fit_part import LEAST_ROWS, Part, too_little
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.lessened_sums import less
+from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import moments_of
+from lhb_engine.design.moments import Moments
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.design.session_sums import (
     KeptSums,
@@ -20,6 +22,7 @@ from lhb_engine.design.session_sums import (
     session_sums,
     sums_of_slices,
 )
+from lhb_engine.design.square_sums import SquareSums
 from lhb_engine.history import LATEST, FitWindow, History
 from lhb_engine.posterior.fit_data import FitData, MomentData, fit_data
 from lhb_engine.posterior.later_moments import LaterMoments, coefficients
@@ -153,6 +156,16 @@ def kept_sums(
         rows = (Slice(align(each), stop, each.unsettled or stop + 1) for stop, each in slices)
         found = sums_of_slices(rows, first, window.last, seen)
     return found if found is not None and np.isfinite(found.settled.sums).all() else None
+
+
+def sums_from_bytes(agent: "Anytime", data: bytes) -> SquareSums:
+    """Return stored sums; see `Anytime.stored_sums`."""
+    kind = LevelSums if agent.stretch else Moments
+    found: SquareSums = kind.from_bytes(data, agent.covariates.groups)
+    dim = agent.dim + (not agent.options.zero_start)
+    if found.dim != dim or found.n_lags > agent.horizon or not found.are_finite:
+        raise ValueError("not sums of this session")
+    return found
 
 
 def _counted(agent: "Anytime", measured: int | None) -> tuple[int, Seen | None]:

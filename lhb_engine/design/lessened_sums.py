@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.level_grains import level_grains
 from lhb_engine.design.moment_sums import moments_of
 from lhb_engine.design.session_sums import KeptSums, Seen
 from lhb_engine.design.square_sums import SquareSums
@@ -13,7 +14,8 @@ from lhb_engine.design.square_sums import SquareSums
 def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums:
     """Return the sums less some rows that are in them, and less the pairs of these.
 
-    They are equal to the sums of the other rows within rounding.
+    They are equal to the sums of the other rows within rounding. Of a level that has both, what the
+    other rows say stays as it is where these are known.
 
     Parameters
     ----------
@@ -34,7 +36,12 @@ def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums
 def _less(total: SquareSums, rows: AlignedRounds, which: np.ndarray) -> SquareSums:
     if not which.any():
         return total
-    return less(total, moments_of(rows, np.flatnonzero(which)))
+    if not rows.levels:
+        return less(total, moments_of(rows, np.flatnonzero(which)))
+    only = rows.only(which)  # those of a level that are left, given the others
+    for _, part in level_grains(only, np.flatnonzero(only.number > 0)):
+        total = less(total, part)
+    return total
 
 
 def less(total: SquareSums, part: SquareSums) -> SquareSums:

@@ -97,6 +97,11 @@ class LevelSums(SquareSums):
         sums = np.pad(self.sums, ((0, more), (0, 0), (0, 0)))
         return replace(self, sums=sums, counts=np.pad(self.counts, (0, more)))
 
+    @property
+    def are_finite(self) -> bool:
+        """Whether all of them are numbers."""
+        return super().are_finite and bool(np.isfinite(self.counts).all())
+
     def to_bytes(self) -> bytes:
         """Return a header, the counts and the upper triangles of the sums, as float64."""
         shape = (self.n_lags, self.dim, self.n_covariates)

@@ -137,6 +137,11 @@ class SquareSums(ABC):
         return int(self.sums.shape[1]) - self.n_lags * self.dim - 1
 
     @property
+    def are_finite(self) -> bool:
+        """Whether all of them are numbers."""
+        return bool(np.isfinite(self.sums).all())
+
+    @property
     def rows(self) -> RowMoments:
         """The moments of the rows alone."""
         return RowMoments(self.sums[0], self.n_rows, self.n_lags, self.dim, self.groups)

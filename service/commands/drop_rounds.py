@@ -4,7 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from service.records import SessionKey
-from service.retention import Plan, is_busy, may_begin
+from service.retention import Plan, is_busy, may_begin, n_before
 from service.storage.ports import DropCursor
 from service.writer.command import Command, SessionCommand
 from service.writer.effects import count_some
@@ -56,7 +56,7 @@ class DropSlice(SessionCommand[DropCursor | None]):
         session = uow.session(self.key)
         if session is None or is_busy(session) or session.swept_to >= self.to:
             return None
-        found = uow.drop(self.key, self.to, 2 * session.horizon, self.done)
+        found = uow.drop(self.key, self.to, n_before(session), self.done)
         session.n_dropped_rounds += found.n_rounds
         session.n_dropped_measurements += found.n_measurements
         session.n_dropped_complete += found.n_complete

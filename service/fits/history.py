@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,24 @@ from service.storage.reader import FOR_EVER, Reader
 
 _NO_INTS = np.zeros(0, np.int64)
 NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
+
+
+class Stretches(NamedTuple):
+    """Where the levels of trajectories change.
+
+    Attributes
+    ----------
+    n_rounds : int
+        For how many rounds a trajectory keeps a level of its own; 0: it has none.
+    n_past : int
+        Of them, those of the first stretch that come before its first round.
+    """
+
+    n_rounds: int
+    n_past: int
+
+
+NO_LEVELS = Stretches(0, 0)
 SLICE = 8  # grains of measurements that are read at once where a fit adds up all rows anew
 
 
@@ -87,7 +106,7 @@ def read_recent(
     window: FitWindow,
     due: DueFit,
     n_settled: int,
-    stretch: int = 0,
+    stretches: Stretches = NO_LEVELS,
 ) -> History:
     """Build the history of a fit that has sums of the first `n_settled` measurements.
 
@@ -101,8 +120,7 @@ def read_recent(
     reader, session, window, due
         As `read_history`; rewards are single, without a default.
     n_settled : int
-    stretch : int
-        For how many rounds a trajectory keeps a level of its own; 0: it has none.
+    stretches : Stretches
     """
     key, known = session.key, due.measured
     first = window.last - LATEST + 1
@@ -110,7 +128,7 @@ def read_recent(
         stored_measurements(reader.measurements_after(key, n_settled, known), session),
         stored_measurements(reader.window_measurements(key, first, window.last, 0, known), session),
     ]
-    wanted += _beside(reader, session, wanted[0], stretch, known)
+    wanted += _beside(reader, session, wanted[0], stretches, known)
     spans = reader.window_spans(key, first, window.last)
     latest = {name: rounds for name, *rounds in spans if name != session.erasing}
     ranges = [
@@ -125,20 +143,29 @@ def read_recent(
 
 
 def _beside(
-    reader: Reader, session: SessionRow, rows: dict[str, Measurements], stretch: int, known: int
+    reader: Reader,
+    session: SessionRow,
+    rows: dict[str, Measurements],
+    stretches: Stretches,
+    known: int,
 ) -> list[dict[str, Measurements]]:
     """Return the measurements of the stretches in which some begin; none without levels."""
-    if not stretch:
+    n, before = stretches
+    if not n:
         return []
     ranges = []
     for name, some in rows.items():
-        starts = (np.unique((some.first - 1) // stretch) * stretch + 1).tolist()
-        ranges += [(name, first, first + stretch - 1) for first in starts]
+        starts = (np.unique((some.first - 1 + before) // n) * n + 1 - before).tolist()
+        ranges += [(name, first, first + n - 1) for first in starts]
     return [stored_measurements(reader.measurements_in(session.key, ranges, known), session)]
 
 
 def read_slices(
-    reader: Reader, session: SessionRow, window: FitWindow, due: DueFit, stretch: int = 0
+    reader: Reader,
+    session: SessionRow,
+    window: FitWindow,
+    due: DueFit,
+    stretches: Stretches = NO_LEVELS,
 ) -> Iterator[tuple[int, History]]:
     """Build the history of a fit slice by slice: of so many measurements in order of arrival.
 
@@ -146,7 +173,7 @@ def read_slices(
 
     Parameters
     ----------
-    reader, session, window, due, stretch
+    reader, session, window, due, stretches
         As `read_recent`.
 
     Yields
@@ -162,7 +189,7 @@ def read_slices(
     for after in range(0, known, SLICE * GRAIN):
         until = min(after + SLICE * GRAIN, known)
         rows = stored_measurements(reader.measurements_after(key, after, until), session)
-        wanted = [rows, *_beside(reader, session, rows, stretch, known)]
+        wanted = [rows, *_beside(reader, session, rows, stretches, known)]
         ranges = [
             (name, *rounds)
             for name in rows

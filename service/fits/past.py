@@ -9,13 +9,11 @@ from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
-from lhb_engine.design.level_sums import LevelSums
-from lhb_engine.design.moments import Moments
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
 from lhb_engine.history import LATEST
 from service.agent_cache import build_agent
 from service.due_fits import DueFit
-from service.fits.history import read_slices, read_trajectory
+from service.fits.history import Stretches, read_slices, read_trajectory
 from service.fits.sums import FitSums, n_erased
 from service.records import KeptSumsRow, SessionRow
 from service.slot_clock import clock_of
@@ -83,7 +81,8 @@ def sums_made_anew(
     is_small = due.window.last <= AT_ONCE * LATEST
     if is_small or session.dropped_to or session.clock is not None:
         return None
-    slices = read_slices(reader, session, due.window, due, agent.stretch)
+    stretches = Stretches(agent.stretch, agent.n_past)
+    slices = read_slices(reader, session, due.window, due, stretches)
     return agent.sums_of(slices, due.window, measured_before(reader, session))
 
 
@@ -101,17 +100,15 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
         return row
     known = agent.prediction
     seen = None if known is None else Seen(measured_before(reader, session), known.last_round)
-    found = lessened(_kept(row, agent), align(agent.covariates.told(history)), seen)
+    found = lessened(_kept(row, agent), align(agent.told(history)), seen)
     rest = None if found.seen is None else found.seen.to_bytes()
     return row._replace(settled=found.settled.to_bytes(), seen=rest)
 
 
 def _kept(row: KeptSumsRow, agent: Anytime) -> KeptSums:
     """Return stored sums as a fit takes them."""
-    groups = agent.covariates.groups
-    kind = LevelSums if agent.stretch else Moments
-    seen = None if row.seen is None else kind.from_bytes(row.seen, groups)
-    settled = kind.from_bytes(row.settled, groups)
+    seen = None if row.seen is None else agent.stored_sums(row.seen)
+    settled = agent.stored_sums(row.settled)
     return KeptSums(row.first_round, row.last_round, row.n_settled, settled, seen)
 
 

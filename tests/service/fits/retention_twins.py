@@ -11,6 +11,7 @@ import pytest
 
 import service.fits.past
 import service.retention
+from lhb_engine.design import levels
 from service.commands.drop_rounds import GiveUpRounds, drop_rounds
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
@@ -39,6 +40,7 @@ def small_limits(
 ) -> ServiceHarness:
     """Sums from 64 rounds on, and slices of a few rows."""
     keep_sums_from(monkeypatch, 64)
+    monkeypatch.setattr(levels, "LEAST_STRETCH", 16)
     monkeypatch.setattr(service.retention, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(dropping, "PAGE", 7)
     monkeypatch.setattr(dropping, "MAX_PAGES", 3)
@@ -57,15 +59,19 @@ class LoseSums(SessionCommand[None]):
 class Twins:
     """Sessions that take the same: the first keeps all rows, the others drop some.
 
-    Rewards come late, in another order, some never, some over two rounds.
+    Rewards come late, in another order, some never, some over two rounds. With the option `levels`
+    those of named trajectories are higher.
     """
 
-    def __init__(self, harness: ServiceHarness, url: str, *retention: dict[str, Any]) -> None:
+    def __init__(
+        self, harness: ServiceHarness, url: str, *retention: dict[str, Any], **settings: Any
+    ) -> None:
         self.harness, self.url = harness, url
         self.rng = np.random.default_rng(3)
+        self.level = 0.5 if settings.get("options", {}).get("levels") else 0.0
         self.keys: list[SessionKey] = []
         for kept in ({}, *retention):
-            harness.create(**ANYTIME, **kept)
+            harness.create(**ANYTIME, **settings, **kept)
             self.keys.append(harness.key)
         self.chosen: dict[str, list[Any]] = {}
         self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
@@ -93,7 +99,7 @@ class Twins:
             value = sign * float(
                 WEIGHTS @ np.array([*chosen[-3:], 0 * THETA, 0 * THETA])[:3] @ THETA
             )
-            value += 0.05 * float(self.rng.standard_normal())
+            value += self.level * len(name) + 0.05 * float(self.rng.standard_normal())
             round = len(chosen)
             when = {"round": round}
             kind = self.rng.random()

@@ -93,13 +93,15 @@ def test_no_slice_hides_a_measurement_beyond_the_window(
     assert [(stop, each.unsettled) for stop, each in slices] == [(4, 5), (8, 9), (24, 9)]
 
 
+@pytest.mark.parametrize("zero_start", [True, False])
 def test_a_session_with_levels_lives_on_sums(
-    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
+    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch, zero_start: bool
 ) -> None:
     """Fits equal those from all rows, after a correction, a void one and an erasure too."""
     monkeypatch.setattr(levels, "LEAST_STRETCH", 8)
     monkeypatch.setattr(levels, "HORIZONS", 1)
-    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": {"levels": True}}
+    options = {"levels": True, "zero_start": zero_start}
+    made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30, "options": options}
     harness.create(algorithm="anytime", **made)
     world = World(harness, ("", "a", "b"), database_url)
     world.play(180)

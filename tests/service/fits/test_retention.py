@@ -11,7 +11,7 @@ from service.commands.rewards import ReceiveRewards
 from service.commands.void_decision import VoidDecision
 from service.fits.out_of_turn import AskFit
 from service.replay import replay_session
-from service.retention import plan
+from service.retention import n_before, plan
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.retention_twins import (  # noqa: F401
     ANYTIME,
@@ -25,13 +25,22 @@ from tests.service.fits.retention_twins import (  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
 pytestmark = pytest.mark.slow
+LEVELS, LEVELS_AND_PAST = {"levels": True}, {"levels": True, "zero_start": False}
 
 
-@pytest.mark.parametrize("names", [("",), ("", "a", "b")])
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [
+        (("",), {}),
+        (("", "a", "b"), {}),
+        (("", "a", "b"), LEVELS),
+        (("", "a", "b"), LEVELS_AND_PAST),
+    ],
+)
 def test_fits_are_those_of_a_session_that_keeps_all(
-    harness: ServiceHarness, names: tuple[str, ...], database_url: str
+    harness: ServiceHarness, names: tuple[str, ...], options: dict[str, bool], database_url: str
 ) -> None:
-    twins = Twins(harness, database_url, {"keep_rounds": 100})
+    twins = Twins(harness, database_url, {"keep_rounds": 100}, options=options)
     n_drops = 0
     for _ in range(9):
         twins.play(40, names)
@@ -39,7 +48,8 @@ def test_fits_are_those_of_a_session_that_keeps_all(
     assert n_drops >= 2
     kept, dropped = twins.session(0), twins.session(1)
     assert dropped.swept_to == dropped.dropped_to >= 100
-    assert dropped.n_dropped_rounds >= 100 - 2 * HORIZON * len(names)
+    assert dropped.n_dropped_rounds >= 100 - n_before(dropped) * len(names)
+    assert dropped.n_dropped_rounds <= dropped.dropped_to - n_before(dropped)
     counts = [twins.n_rows(i) for i in (0, 1)]
     assert counts[0]["decisions"] - counts[1]["decisions"] == dropped.n_dropped_rounds
     n_less = counts[0]["measurements"] - counts[1]["measurements"]

@@ -67,7 +67,6 @@ NEED_ROWS: list[dict[str, Any]] = [
     {"holdout": {"share": 0.1, "policy": "uniform"}},
     {"mode": "shadow"},
     {"options": {"memory": 1000}},
-    {"options": {"levels": True}},
     {"clock": {"slot_seconds": 60}},
     {"algorithm": "ad_lasso"},
     {"reward_mode": "sum"},

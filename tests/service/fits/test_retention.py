@@ -25,17 +25,13 @@ from tests.service.fits.retention_twins import (  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 
 pytestmark = pytest.mark.slow
-LEVELS, LEVELS_AND_PAST = {"levels": True}, {"levels": True, "zero_start": False}
+NAMES, LEVELS = ("", "a", "b"), {"levels": True}
 
 
 @pytest.mark.parametrize(
     ("names", "options"),
-    [
-        (("",), {}),
-        (("", "a", "b"), {}),
-        (("", "a", "b"), LEVELS),
-        (("", "a", "b"), LEVELS_AND_PAST),
-    ],
+    [(("",), {}), (NAMES, {}), (NAMES, LEVELS), (NAMES, LEVELS | {"zero_start": False})],
+    ids=["alone", "several", "levels", "levels-past"],
 )
 def test_fits_are_those_of_a_session_that_keeps_all(
     harness: ServiceHarness, names: tuple[str, ...], options: dict[str, bool], database_url: str

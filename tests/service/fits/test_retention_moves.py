@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moments import Moments
 from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import erase_trajectory
@@ -28,14 +29,17 @@ from tests.service.fits.retention_twins import (  # noqa: F401
 )
 from tests.service.service_harness import ServiceHarness
 
+OPTIONS = [{}, {"levels": True, "zero_start": False}]
+
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "levels"])
 def test_a_session_moves_with_its_sums(
-    harness: ServiceHarness, database_url: str, tmp_path: Path
+    harness: ServiceHarness, database_url: str, tmp_path: Path, options: dict[str, bool]
 ) -> None:
     """Export, import, and go on as the session that keeps everything."""
     day = 1 / 24
-    twins = Twins(harness, database_url, {"keep_days": day})
+    twins = Twins(harness, database_url, {"keep_days": day}, options=options)
     names = ("", "a")
     twins.play(30, ("gone", *names))
     twins.play(270, names)
@@ -77,11 +81,12 @@ def test_a_session_moves_with_its_sums(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS, ids=["plain", "levels"])
 def test_somebody_is_forgotten_as_far_as_rows_are_left(
-    harness: ServiceHarness, database_url: str
+    harness: ServiceHarness, database_url: str, options: dict[str, bool]
 ) -> None:
     """Fits equal those from all rows but these, within rounding; dropped rows stay in the sums."""
-    twins = Twins(harness, database_url, {"keep_rounds": 100})
+    twins = Twins(harness, database_url, {"keep_rounds": 100}, options=options)
     twins.play(200, ("", "b"))
     twins.play(120, ("", "ann", "b"))
     assert twins.drop(1)
@@ -111,10 +116,14 @@ def test_somebody_is_forgotten_as_far_as_rows_are_left(
     kept = [twins.kept(i) for i in (0, 1)]
     assert kept[0].n_settled == kept[1].n_settled
     for name in ("settled", "seen"):
-        all_rows, less = (Moments.from_bytes(getattr(row, name)) for row in kept)
+        kind = LevelSums if options else Moments
+        all_rows, less = (kind.from_bytes(getattr(row, name)) for row in kept)
         size = float(np.abs(all_rows.sums).max())
         np.testing.assert_allclose(less.sums, all_rows.sums, rtol=0, atol=1e-11 * size)
-        assert (less.n_rows, less.n_pairs) == (all_rows.n_rows, all_rows.n_pairs)
+        for count in ("n_rows", "begun" if options else "n_pairs"):
+            assert getattr(less, count) == getattr(all_rows, count)
+        if options:
+            np.testing.assert_allclose(less.counts, all_rows.counts, rtol=0, atol=1e-9)
     # dropped rounds of somebody cannot be told from the others' any more
     n_rows = found[1]["n_rows"]
     with harness.store.reader() as reader:

@@ -240,7 +240,7 @@ def _refit(
     window = FitWindow(**manifest["window"])
     known = manifest["measured"], manifest["decided"], manifest["closed_at"]
     due = DueFit(window, *known, manifest["reason"], 0.0)
-    if no_fit_from_rows(session, agent) is not None:
+    if no_fit_from_rows(session, agent, window) is not None:
         replay.n_dropped += 1
         return
     history = read_history(reader, session, window, due)

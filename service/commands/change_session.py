@@ -22,7 +22,7 @@ from service.fits.schedule import reopen_schedule, wait_longer
 from service.option_changes import MOST_CHANGES, changes_of
 from service.problems import Problem, ProblemCode
 from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
-from service.retention import refuse_retention
+from service.retention import refuse_memory, refuse_retention
 from service.trial import changed_trial
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
@@ -48,6 +48,7 @@ class ChangeSession(SessionCommand[SessionRow]):
             raise Problem(ProblemCode.BAD_OPTION, detail, "mode")
         changed = self._with_options(session)
         agent = first_agent(changed, allow_oracles=True)
+        refuse_memory(session, changed)
         refuse_retention(changed, agent)
         if self.allowed is not None and changed.options != session.options:
             refuse_costly(changed, self.allowed)

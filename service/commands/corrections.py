@@ -10,7 +10,7 @@ from lhb_engine.agents import ALGORITHMS
 from service.commands.reward_rounds import Reward, of_trajectory
 from service.problems import Problem, ProblemCode
 from service.records import MeasurementRow, SessionRow
-from service.retention import used_by_fits
+from service.retention import needs_sums, used_by_fits
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -87,7 +87,7 @@ def refuse_used(session: SessionRow, root: int, field: str) -> None:
     Problem
         no_corrections.
     """
-    if session.dropped_to and root <= used_by_fits(session):
+    if session.dropped_to and needs_sums(session) and root <= used_by_fits(session):
         detail = "a fit has learned from the value, and the session drops rows: it cannot forget it"
         raise Problem(ProblemCode.NO_CORRECTIONS, detail, field)
 

@@ -12,6 +12,7 @@ from service.lift.steps import NOTHING
 from service.lift.sums import LiftSums
 from service.problems import Problem, ProblemCode
 from service.records import COMMAND_LINE, Actor, HiddenRows, KeptSumsRow, SessionKey, SessionRow
+from service.retention import needs_sums
 from service.slot_clock import clock_of
 from service.storage.ports import Changes, Keys
 from service.storage.reader import Reader
@@ -67,9 +68,10 @@ class EraseTrajectory(Command[bool]):
         n_voids = len(stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
         n_rounds, n_measurements = found.n_rounds, found.n_measurements
         changes = Changes(dropped_sums=[self.key], dropped_slots=[(self.key, 0)])
-        if session.dropped_to:  # the other dropped rows are in no place but the sums
+        if session.dropped_to and needs_sums(session):  # dropped rows are in no place but these
             sums = _sums_without(stored, session, self.trajectory)
             changes = Changes(sums=[] if sums is None else [sums])
+        if session.dropped_to:
             first = stored.first_left(key)
             n_rounds = 0 if first is None else n_rounds - first + 1
             n_measurements = sum(1 for _ in stored.measurement_log(key))

@@ -9,7 +9,7 @@ from service.commands.sessions import find_session, refuse_archived
 from service.fits.out_of_turn import fit_now, is_stale
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, VoidRow, number_in
-from service.retention import refuse_dropped
+from service.retention import needs_sums, refuse_dropped
 from service.slot_clock import clock_of, stretch_of
 from service.storage.ports import Changes, Keys
 from service.writer.command import Command
@@ -60,7 +60,7 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
             detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
             raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
         refuse_dropped(session, decision.position, f"round {decision.round}", "event_id")
-        if session.dropped_to:
+        if session.dropped_to and needs_sums(session):
             detail = "the session drops rows: what fits have learned stays as it is"
             raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
         session.n_measurements += 1

@@ -10,6 +10,7 @@ from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
 from service.fits.sums import n_erased
 from service.records import SessionKey, SessionRow
+from service.retention import needs_sums
 from service.storage.ports import Changes
 from service.storage.reader import FOR_EVER
 from service.writer.command import SessionCommand
@@ -96,7 +97,7 @@ class FinishFit(SessionCommand[str | None]):
         record_fit(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
         self._keep_sums(uow, session, estimate)
         self._keep_slots(uow, session)
-        if estimate.theta is not None or session.dropped_to:
+        if estimate.theta is not None or (session.dropped_to and needs_sums(session)):
             _skip_before(uow, session, due)
         uow.save_agent(session.key)
         return estimate.status
@@ -121,7 +122,7 @@ class FinishFit(SessionCommand[str | None]):
 def _skip_before(uow: UnitOfWork, session: SessionRow, installed: DueFit) -> None:
     """Record older fits as skipped: an installed estimate is never replaced by an older one.
 
-    Where rows are dropped, an older fit finds the sums of the past beyond its window.
+    Where fits need the sums of dropped rows, an older fit finds these beyond its window.
     """
     schedule = session.schedule
     reason = f"overtaken by the fit of epoch {installed.window.epoch}"

@@ -89,7 +89,7 @@ def _run_fit(
         agent = build_agent(session, reader.agent_state(key))
         kept = None if all_rows else usable_sums(reader, session, agent, current)
         if kept is None and session.dropped_to:
-            reason = no_fit_from_rows(session, agent)
+            reason = no_fit_from_rows(session, agent, current.window)
             if reason is not None:
                 name = session.name
                 made = {"reason": reason, "is_final": True, "session_name": name}

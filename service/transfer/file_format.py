@@ -25,7 +25,7 @@ from service.records import (
     SessionRow,
     VoidRow,
 )
-from service.retention import keeps_everything
+from service.retention import keeps_everything, needs_sums
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
 
@@ -105,7 +105,7 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
                 values[name] = None if values[name] is None else json.loads(values[name])
             yield {"record": "estimate", **values}
         number = estimates[-1].number
-    if session.dropped_to:
+    if session.dropped_to and needs_sums(session):
         sums = reader.kept_sums(session.key)
         if sums is not None:
             yield sums_record(sums)

@@ -8,6 +8,7 @@ from typing import Any
 from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
 from service.records import KeptSumsRow, SessionRow, TrajectoryRow
+from service.retention import needs_sums
 from service.transfer.import_manifests import TrajectoryRecords
 from service.transfer.import_records import InvalidRecord, check
 
@@ -62,8 +63,8 @@ class Dropped:
             The session drops no rows, or the sums are not of its size.
         """
         session = self._session
-        is_first = bool(session.dropped_to) and self.sums is None
-        check(is_first, "record", "sums are once in a session that drops rows, else never")
+        is_first = bool(session.dropped_to) and needs_sums(session) and self.sums is None
+        check(is_first, "record", "sums are once in a session that needs them, else never")
         data = {}
         for name in ("settled", "seen"):
             data[name] = None if record[name] is None else _sums(record[name], name, agent)
@@ -81,7 +82,8 @@ class Dropped:
         if not session.dropped_to:
             return [part.row for part in known.values()]
         has_sums = self.sums is not None and self.sums.estimate == session.estimate
-        check(has_sums, "session.dropped_to", "there are no sums of the estimate in use")
+        fits = has_sums or not needs_sums(session)
+        check(fits, "session.dropped_to", "there are no sums of the estimate in use")
         rows, n_gone, n_less = [], 0, 0
         for name, given in self._given.items():
             part = known.get(name)

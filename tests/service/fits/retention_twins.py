@@ -71,7 +71,7 @@ class Twins:
         self.level = 0.5 if settings.get("options", {}).get("levels") else 0.0
         self.keys: list[SessionKey] = []
         for kept in ({}, *retention):
-            harness.create(**ANYTIME, **settings, **kept)
+            harness.create(**ANYTIME | settings | kept)
             self.keys.append(harness.key)
         self.chosen: dict[str, list[Any]] = {}
         self.waiting: list[tuple[float, float, str, dict[str, int]]] = []

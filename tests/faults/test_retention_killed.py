@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from lhb_engine.design.levels import stretch_of
 from service.replay import replay_session
 from service.storage.database_url import open_reader
 from service.without_server import all_sessions
@@ -48,13 +49,16 @@ def state(client: httpx.Client, path: str) -> dict[str, Any]:
 
 
 def is_swept(client: httpx.Client, path: str) -> bool:
-    """Of one trajectory, all rows are gone but those of 2 h rounds before the first that counts."""
+    """Of one trajectory, all rows are gone but those before the first that counts."""
     told = state(client, path)
-    return bool(told["n_dropped_rounds"] == told["dropped_to"] - 2 * HORIZON > 0)
+    n_before = 2 * HORIZON + (stretch_of(HORIZON) if told["options"] else 0)
+    return bool(told["n_dropped_rounds"] == told["dropped_to"] - n_before > 0)
 
 
-def test_nothing_is_lost_and_fits_go_on(database_url: str) -> None:
+@pytest.mark.parametrize("options", [{}, {"levels": True}], ids=["plain", "levels"])
+def test_nothing_is_lost_and_fits_go_on(database_url: str, options: dict[str, bool]) -> None:
     is_shared = database_url.startswith("postgres")
+    body = BODY | {"options": options}
     server, player = Server(database_url, **LIMITS), Player()
     worker = WorkerProcess(database_url, **LIMITS)
     server.leaves_sessions = False  # limits are others here: it is replayed below
@@ -66,7 +70,7 @@ def test_nothing_is_lost_and_fits_go_on(database_url: str) -> None:
             beside.leaves_sessions = False
             running.enter_context(beside)
         with server.client() as client:
-            path = f"/v1/sessions/{client.post('/v1/sessions', json=BODY).json()['id']}"
+            path = f"/v1/sessions/{client.post('/v1/sessions', json=body).json()['id']}"
             player.play(client, path, 160)
             client.post(f"{path}/fits")
         (worker if is_shared else server).kill()  # a fit with kept sums is due, or runs

@@ -69,12 +69,13 @@ class Twins:
         self.harness, self.url = harness, url
         self.rng = np.random.default_rng(3)
         self.level = 0.5 if settings.get("options", {}).get("levels") else 0.0
+        self.adds_up = settings.get("reward_mode") == "sum"
         self.keys: list[SessionKey] = []
         for kept in ({}, *retention):
             harness.create(**ANYTIME | settings | kept)
             self.keys.append(harness.key)
         self.chosen: dict[str, list[Any]] = {}
-        self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
+        self.waiting: list[tuple[float, float, str, dict[str, Any]]] = []
         self.n = 0
 
     def _each(self) -> Iterator[None]:
@@ -101,10 +102,17 @@ class Twins:
             )
             value += self.level * len(name) + 0.05 * float(self.rng.standard_normal())
             round = len(chosen)
-            when = {"round": round}
+            when: dict[str, Any] = {"round": round}
             kind = self.rng.random()
-            if kind < 0.1 and round > 1 and not self._is_measured(name, round - 1):
+            if (
+                kind < 0.1
+                and round > 1
+                and not self.adds_up
+                and not self._is_measured(name, round - 1)
+            ):
                 when = {"first_round": round - 1, "last_round": round}
+            if self.adds_up:
+                when["reward_id"] = f"w{self.n}"
             if kind < 0.95:
                 delay = float(self.rng.exponential(6.0))
                 self.waiting.append((self.n + delay, value, name, when))

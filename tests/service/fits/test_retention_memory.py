@@ -39,10 +39,11 @@ def test_fits_are_those_of_a_session_that_keeps_all(
 ) -> None:
     """Also after corrections, void decisions, an erased trajectory and a move."""
     body = {"options": {"memory": MEMORY}, "reward_wait_seconds": 8.0, **settings}
-    twins = Twins(harness, database_url, {"keep_rounds": 70}, **body)
+    twins = Twins(harness, database_url, {"keep_days": 1 / 24}, **body)
     n_drops = 0
     for _ in range(5):
         twins.play(50, NAMES)
+        harness.now += 3600.0
         n_drops += twins.drop(1)
     assert n_drops >= 2
     kept, dropped = twins.session(0), twins.session(1)
@@ -66,6 +67,7 @@ def test_fits_are_those_of_a_session_that_keeps_all(
     moved, _ = harness.import_file(tmp_path, file)
     twins.keys.append(moved.key)
     twins.play(30, ("", "a"))
+    harness.now += 3600.0
     assert twins.drop(1)
     assert twins.drop(2)
     twins.play(20, ("", "a"))

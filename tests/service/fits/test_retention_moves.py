@@ -189,7 +189,6 @@ def test_what_needs_dropped_rows_fails_for_good(harness: ServiceHarness, databas
     ("body", "why"),
     [
         ({"algorithm": "ad_lasso"}, "ad_lasso"),
-        ({"options": {"memory": 500}}, "memory"),
         ({"reward_mode": "sum"}, "sum"),
         ({"default_reward": 0.0}, "default_reward"),
         ({"horizon": 1000}, "unknowns"),

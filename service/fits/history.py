@@ -23,9 +23,6 @@ from service.records import SessionRow, VoidRow
 from service.storage.history_reader import Range
 from service.storage.reader import FOR_EVER, Reader
 
-_NO_INTS = np.zeros(0, np.int64)
-NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
-
 
 class Stretches(NamedTuple):
     """Where the levels of trajectories change.
@@ -42,6 +39,8 @@ class Stretches(NamedTuple):
     n_past: int
 
 
+_NO_INTS = np.zeros(0, np.int64)
+NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
 NO_LEVELS = Stretches(0, 0)
 SLICE = 8  # grains of measurements that are read at once where a fit adds up all rows anew
 

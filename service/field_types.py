@@ -50,7 +50,7 @@ KeepRounds = Annotated[
     Field(
         ge=LATEST,
         le=2**53,
-        description="rows of earlier rounds go, once a fit has learned from them; null: all stay",
+        description="rows of earlier rounds go, once no coming fit needs them; null: all stay",
     ),
 ]
 KeepDays = Annotated[

@@ -28,6 +28,6 @@ function mode({ clock, reward_mode }) {
 // What is kept of old rounds, and how many have gone.
 function retention({ keep_rounds, keep_days, n_dropped_rounds }) {
   const kept = [keep_rounds && `the latest ${number(keep_rounds)} rounds`, keep_days && `those of the last ${number(keep_days)} days`].filter(Boolean)
-  const said = kept.length ? [`Kept for certain: ${kept.join(" and ")}. Older ones may go once a fit has learned from them.`] : []
+  const said = kept.length ? [`Kept for certain: ${kept.join(" and ")}. Older ones may go once no coming fit needs them.`] : []
   return n_dropped_rounds ? [...said, `${number(n_dropped_rounds)} old rounds are not listed any more. What was learned from them stays.`] : said
 }

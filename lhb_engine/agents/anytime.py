@@ -13,6 +13,7 @@ from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.agents.scores import best_arms
 from lhb_engine.design.covariates import Covariates
+from lhb_engine.design.levels import Stretches, stretch_of
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints, NeedsAllRows
@@ -22,7 +23,6 @@ from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums
-    from lhb_engine.design.square_sums import SquareSums
 
 
 class Anytime(Agent):
@@ -221,18 +221,6 @@ class Anytime(Agent):
         told = ((stop, self.told(history)) for stop, history in slices)
         return kept_sums(self, told, window, measured)
 
-    def stored_sums(self, data: bytes) -> "SquareSums":
-        """Return sums that are stored, as its fits take them.
-
-        Raises
-        ------
-        ValueError
-            They are not of its size, or no numbers.
-        """
-        from lhb_engine.agents.summed_fit import sums_from_bytes
-
-        return sums_from_bytes(self, data)
-
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
         from lhb_engine.diagnostics.findings import findings, latest
@@ -247,16 +235,10 @@ class Anytime(Agent):
         return self.options.memory is None and self._sums_pay
 
     @property
-    def stretch(self) -> int:
-        """For how many rounds a trajectory keeps a level of its own; 0: it has none."""
-        from lhb_engine.design.levels import stretch_of
-
-        return stretch_of(self.horizon) if self.options.levels else 0
-
-    @property
-    def n_past(self) -> int:
-        """Number of rounds before a trajectory's first one that fits add; stretches begin there."""
-        return 0 if self.options.zero_start else self.horizon - 1
+    def stretches(self) -> Stretches:
+        """Where levels change; stretches begin with the rounds that fits add as an unknown past."""
+        n_rounds = stretch_of(self.horizon) if self.options.levels else 0
+        return Stretches(n_rounds, 0 if self.options.zero_start else self.horizon - 1)
 
     @property
     def _sums_pay(self) -> bool:
@@ -267,7 +249,7 @@ class Anytime(Agent):
 
     def told(self, history: History) -> History:
         """Return a history with what the options tell fits of it."""
-        told = replace(self.covariates.told(history), levels=self.stretch)
+        told = replace(self.covariates.told(history), levels=self.stretches.n_rounds)
         return told if self.options.zero_start else with_past(told)
 
     def _goes_on(self, window: FitWindow) -> str:

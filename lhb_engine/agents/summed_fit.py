@@ -159,8 +159,14 @@ def kept_sums(
 
 
 def sums_from_bytes(agent: "Anytime", data: bytes) -> SquareSums:
-    """Return stored sums; see `Anytime.stored_sums`."""
-    kind = LevelSums if agent.stretch else Moments
+    """Return stored sums as the agent's fits take them.
+
+    Raises
+    ------
+    ValueError
+        They are not of its size, or no numbers.
+    """
+    kind = LevelSums if agent.stretches.n_rounds else Moments
     found: SquareSums = kind.from_bytes(data, agent.covariates.groups)
     dim = agent.dim + (not agent.options.zero_start)
     if found.dim != dim or found.n_lags > agent.horizon or not found.are_finite:

@@ -7,12 +7,38 @@ have the intraclass correlation rho = tau^2 / (1 + tau^2). It takes the place of
 of `coloured_noise`, and like it is read off errors.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from lhb_engine.history import Floats, Ints
 
 LEAST_STRETCH = 64  # rounds
 HORIZONS = 4  # in a stretch: what pays over all lags varies within it
+
+
+class Stretches(NamedTuple):
+    """Where the levels of trajectories change.
+
+    Attributes
+    ----------
+    n_rounds : int
+        For how many rounds a trajectory keeps a level of its own; 0: it has none.
+    n_past : int
+        Of them, those of the first stretch that come before its first round.
+    """
+
+    n_rounds: int
+    n_past: int
+
+    def of(self, rounds: Ints) -> list[tuple[int, int]]:
+        """Return the first and the last round of each stretch that has any of some rounds."""
+        n, before = self
+        starts = np.unique((rounds - 1 + before) // n) * n + 1 - before
+        return [(first, first + n - 1) for first in starts.tolist()]
+
+
+NO_LEVELS = Stretches(0, 0)
 
 
 def stretch_of(horizon: int) -> int:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
+from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import (
     LATEST,
     FitWindow,
@@ -23,25 +23,8 @@ from service.records import SessionRow, VoidRow
 from service.storage.history_reader import Range
 from service.storage.reader import FOR_EVER, Reader
 
-
-class Stretches(NamedTuple):
-    """Where the levels of trajectories change.
-
-    Attributes
-    ----------
-    n_rounds : int
-        For how many rounds a trajectory keeps a level of its own; 0: it has none.
-    n_past : int
-        Of them, those of the first stretch that come before its first round.
-    """
-
-    n_rounds: int
-    n_past: int
-
-
 _NO_INTS = np.zeros(0, np.int64)
 NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
-NO_LEVELS = Stretches(0, 0)
 SLICE = 8  # grains of measurements that are read at once where a fit adds up all rows anew
 
 
@@ -149,13 +132,9 @@ def _beside(
     known: int,
 ) -> list[dict[str, Measurements]]:
     """Return the measurements of the stretches in which some begin; none without levels."""
-    n, before = stretches
-    if not n:
+    if not stretches.n_rounds:
         return []
-    ranges = []
-    for name, some in rows.items():
-        starts = (np.unique((some.first - 1 + before) // n) * n + 1 - before).tolist()
-        ranges += [(name, first, first + n - 1) for first in starts]
+    ranges = [(name, *rounds) for name, some in rows.items() for rounds in stretches.of(some.first)]
     return [stored_measurements(reader.measurements_in(session.key, ranges, known), session)]
 
 

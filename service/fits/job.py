@@ -21,7 +21,7 @@ from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History, NeedsAllRows
 from service.agent_cache import build_agent
-from service.fits.history import Stretches, read_history, read_recent
+from service.fits.history import read_history, read_recent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
 from service.fits.slot_history import read_kept_slots
 from service.fits.sums import FitAnswer
@@ -105,7 +105,7 @@ def _run_fit(
             history = read_history(reader, session, current.window, current)
         else:
             assert isinstance(agent, Anytime)  # others keep no sums
-            place = kept.n_settled, Stretches(agent.stretch, agent.n_past)
+            place = kept.n_settled, agent.stretches
             history = read_recent(reader, session, current.window, current, *place)
         history = replace(history, measured_before=measured_before(reader, session))
     began = time.perf_counter()

@@ -7,13 +7,14 @@ import json
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
+from lhb_engine.agents.summed_fit import sums_from_bytes
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
 from lhb_engine.history import LATEST
 from service.agent_cache import build_agent
 from service.due_fits import DueFit
-from service.fits.history import Stretches, read_slices, read_trajectory
+from service.fits.history import read_slices, read_trajectory
 from service.fits.sums import FitSums, n_erased
 from service.records import KeptSumsRow, SessionRow
 from service.slot_clock import clock_of
@@ -64,7 +65,7 @@ def _has_sums(session: SessionRow, agent: Anytime, due: DueFit) -> bool:
         and session.default_reward is None
         # else a late decision may change any row; or each of many trajectories has all slots
         and (clock is None or (clock.late_slots is not None and clock.totals == "all"))
-        and (clock is None or not agent.stretch)
+        and (clock is None or not agent.options.levels)
     )
 
 
@@ -81,8 +82,7 @@ def sums_made_anew(
     is_small = due.window.last <= AT_ONCE * LATEST
     if is_small or session.dropped_to or session.clock is not None:
         return None
-    stretches = Stretches(agent.stretch, agent.n_past)
-    slices = read_slices(reader, session, due.window, due, stretches)
+    slices = read_slices(reader, session, due.window, due, agent.stretches)
     return agent.sums_of(slices, due.window, measured_before(reader, session))
 
 
@@ -107,8 +107,8 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
 
 def _kept(row: KeptSumsRow, agent: Anytime) -> KeptSums:
     """Return stored sums as a fit takes them."""
-    seen = None if row.seen is None else agent.stored_sums(row.seen)
-    settled = agent.stored_sums(row.settled)
+    seen = None if row.seen is None else sums_from_bytes(agent, row.seen)
+    settled = sums_from_bytes(agent, row.settled)
     return KeptSums(row.first_round, row.last_round, row.n_settled, settled, seen)
 
 

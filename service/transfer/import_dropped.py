@@ -117,10 +117,12 @@ class Dropped:
 
 def _sums(text: str, field: str, agent: Agent) -> bytes:
     """Return the bytes of sums, checked."""
+    from lhb_engine.agents.summed_fit import sums_from_bytes  # loads what only fits need
+
     try:
         data = b64decode(text, validate=True)
         assert isinstance(agent, Anytime)  # other sessions drop no rows
-        agent.stored_sums(data)
+        sums_from_bytes(agent, data)
     except (binascii.Error, ValueError) as error:
         raise InvalidRecord(field, str(error)) from None
     return data

@@ -217,7 +217,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _put_password_into_url(self) -> Self:
         if self.database_password_file is not None:
-            password = quote(self.database_password_file.read_text().strip(), safe="")
+            password = quote(self.database_password_file.read_text("utf-8").strip(), safe="")
             scheme, separator, rest = self.database_url.partition("://")
             user, at, place = rest.rpartition("@")
             if not at or ":" in user:

@@ -46,7 +46,7 @@ def folders() -> frozenset[str]:
 
 def prose(name: str) -> str:
     """What a file says to people: of Python docstrings and comments, of all others everything."""
-    text = (ROOT / name).read_text()
+    text = (ROOT / name).read_text("utf-8")
     if not name.endswith(".py"):
         return text
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -71,7 +71,7 @@ def documents() -> list[str]:
 
 
 def headings(document: str) -> list[str]:
-    return re.findall(r"^#+ (.+)$", (ROOT / document).read_text(), re.M)
+    return re.findall(r"^#+ (.+)$", (ROOT / document).read_text("utf-8"), re.M)
 
 
 def anchors(document: str) -> set[str]:
@@ -82,7 +82,7 @@ def anchors(document: str) -> set[str]:
 @cache
 def equations() -> list[str]:
     """Numbers at the ends of the indented lines of docs/model.md."""
-    text = (ROOT / "docs/model.md").read_text()
+    text = (ROOT / "docs/model.md").read_text("utf-8")
     return re.findall(r"^ {4}.*\((\d+\.\d+)\)$", text, re.M)
 
 
@@ -113,7 +113,7 @@ def missing_modules(said: str) -> list[str]:
         if not rest or f"{path}/{rest[0]}.py" in tracked():
             continue
         package = ROOT / path / "__init__.py"
-        if not package.is_file() or not re.search(rf"\b{rest[0]}\b", package.read_text()):
+        if not package.is_file() or not re.search(rf"\b{rest[0]}\b", package.read_text("utf-8")):
             missing.append(dotted)
     return missing
 
@@ -149,7 +149,7 @@ def test_what_a_file_refers_to_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", documents())
 def test_links_lead_somewhere(name: str) -> None:
-    for target in LINK.findall((ROOT / name).read_text()):
+    for target in LINK.findall((ROOT / name).read_text("utf-8")):
         if target.startswith(("http://", "https://")):
             continue
         path, _, anchor = target.partition("#")
@@ -161,7 +161,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 def test_every_room_is_described() -> None:
     """Packages two folders deep are rows of the table of rooms; below that their room says it."""
-    text = (ROOT / "docs/architecture.md").read_text()
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
     rooms = {str(Path(name).parent) for name in tracked() if name.endswith("/__init__.py")}
     ours = {room for room in rooms if not room.startswith("tests") and room.count("/") < 2}
     missing = {room for room in ours if f"| `{room}/` |" not in text}
@@ -170,7 +170,7 @@ def test_every_room_is_described() -> None:
 
 def faults() -> list[list[str]]:
     """Cells of the rows of docs/faults.md, without the tables' heads."""
-    lines = (ROOT / "docs/faults.md").read_text().splitlines()
+    lines = (ROOT / "docs/faults.md").read_text("utf-8").splitlines()
     rows = [line for line in lines if line.startswith("|") and not line.startswith("|-")]
     return [
         [cell.strip() for cell in row.strip("|").split("|")]
@@ -181,7 +181,7 @@ def faults() -> list[list[str]]:
 
 @cache
 def functions_of(name: str) -> frozenset[str]:
-    defined = ast.walk(ast.parse((ROOT / name).read_text()))
+    defined = ast.walk(ast.parse((ROOT / name).read_text("utf-8")))
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return frozenset(node.name for node in defined if isinstance(node, kinds))
 
@@ -198,7 +198,7 @@ def test_every_fault_names_a_test_that_exists(row: list[str]) -> None:
 
 
 def test_equations_are_numbered_one_after_the_other_within_their_section() -> None:
-    text = (ROOT / "docs/model.md").read_text()
+    text = (ROOT / "docs/model.md").read_text("utf-8")
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         number = section.split()[0]
         found = re.findall(r"^ {4}.*\((\d+\.\d+)\)$", section, re.M)

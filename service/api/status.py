@@ -132,7 +132,7 @@ def _is_late(service: Service, queue: FitQueue) -> bool:
 @router.get("/docs", include_in_schema=False)
 async def get_docs() -> Response:
     """Show the OpenAPI schema on a page that loads nothing from other sites."""
-    page = files("service.api").joinpath("docs_page.html").read_text()
+    page = files("service.api").joinpath("docs_page.html").read_text("utf-8")
     policy = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'"
     policy += "; script-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
     headers = {"content-security-policy": policy, "x-content-type-options": "nosniff"}

@@ -28,7 +28,7 @@ class WrongSchema(Refused):
 def script(revision: str, dialect: str) -> str:
     """Return the SQL script of a revision for a dialect, "sqlite" or "postgres"."""
     path = files(__package__).joinpath("migrations", "sql", f"{revision}.{dialect}.sql")
-    return path.read_text()
+    return path.read_text("utf-8")
 
 
 @cache

@@ -1,6 +1,9 @@
 """Settings that are wrong, and variables that are none."""
 
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +56,18 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         open_reader(f"sqlite:///{path}"),
     ):
         pass
+
+
+def test_a_password_file_is_utf_8_in_any_locale(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes("größe\n".encode())
+    locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    given = {"LHB_DATABASE_URL": "postgresql://lhb@db/lhb", "LHB_DATABASE_PASSWORD_FILE": str(file)}
+    code = "from service.settings import Settings; print(Settings().database_url)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **locale, **given},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == b"postgresql://lhb:gr%C3%B6%C3%9Fe@db/lhb\n"

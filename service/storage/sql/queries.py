@@ -50,7 +50,7 @@ def load_queries(package: str, fills: dict[str, str]) -> dict[str, str]:
 def _named(folder: str | None, file: str) -> Iterator[tuple[str, str]]:
     """Yield name and text of each statement of a file."""
     assert folder is not None
-    for block in files(folder).joinpath(file).read_text().split("-- name: ")[1:]:
+    for block in files(folder).joinpath(file).read_text("utf-8").split("-- name: ")[1:]:
         title, _, body = block.partition("\n")
         lines = [line for line in body.splitlines() if not line.startswith("--")]
         yield title.strip(), "\n".join(lines).strip()

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from importlib.metadata import version
+from random import getrandbits
 from typing import Any, NamedTuple
 
 import structlog
@@ -61,7 +62,7 @@ class TraceIds(RandomIdGenerator):
 
     def draw(self) -> int:
         """Return a random id, which the next trace gets."""
-        self.drawn = super().generate_trace_id()
+        self.drawn = getrandbits(128) or 1  # 0 is no trace's id
         return self.drawn
 
     def generate_trace_id(self) -> int:
@@ -94,15 +95,16 @@ class Tracing:
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("lhb", version(DISTRIBUTION))
         self._traceparent = TraceContextTextMapPropagator()
-        self._submitted: deque[tuple[int, SpanContext | None]] = deque()
+        self._n_submitted = self._n_committed = 0  # commands
+        self._submitted: deque[tuple[int, SpanContext]] = deque()  # of spans; which command
 
     def begin(self, scope: Scope, headers: Mapping[bytes, bytes]) -> RequestSpan | None:
         """Begin the span of a request, in the trace that its traceparent names; set its ids.
 
         None if the sampler leaves it out; its log line then has the caller's traceparent alone.
         """
-        given, parent = trace_of(headers), NOBODY
-        if given:
+        parent = NOBODY
+        if b"traceparent" in headers and (given := trace_of(headers)):
             parent = self._traceparent.extract(given, NOBODY)
         elif self._ids.draw() & LOW_BITS >= self._bound:
             return None
@@ -161,19 +163,17 @@ class Tracing:
 
         A fit inherits the context of a request that is over, and is not that request's own.
         """
+        self._n_submitted += n_commands
         asked = ASKED.get()
-        if asked is None or not asked.is_recording():
-            self._submitted.append((n_commands, None))
-        else:
-            self._submitted.append((n_commands, asked.get_span_context()))
+        if asked is not None and asked.is_recording():
+            self._submitted.append((self._n_submitted, asked.get_span_context()))
 
     def _end_commit(self, seconds: float, n_commands: int) -> None:
-        links, n_left = [], n_commands
-        while n_left > 0:  # a transaction holds whole submissions, in their order
-            n, asked = self._submitted.popleft()
-            n_left -= n
-            if asked is not None:
-                links.append(Link(asked))
+        self._n_committed += n_commands
+        links = []
+        # a transaction holds whole submissions, in their order
+        while self._submitted and self._submitted[0][0] <= self._n_committed:
+            links.append(Link(self._submitted.popleft()[1]))
         said = {"lhb.commands": n_commands}
         self._past("commit", seconds, said, links)
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from hashlib import sha256
+from hmac import compare_digest
 from math import inf
 from typing import NamedTuple
 
@@ -75,9 +76,8 @@ class Keyring:
         """
         if not self.is_closed:
             return EVERYBODY
-        scheme, key = read_authorization(scope)
-        found = self._known.get(sha256(key).digest())
-        if found is None or scheme.lower() != b"bearer" or self._has_expired(found):
+        found = self._known.get(digest_of(scope))
+        if found is None or found.expires_at <= self._clock():
             if scope["path"] in OPEN_PATHS:
                 return STRANGER
             detail = 'a request needs the header "Authorization: Bearer KEY" with a valid key'
@@ -85,12 +85,9 @@ class Keyring:
         self.used[found.key_id] = found
         return found
 
-    def _has_expired(self, found: Access) -> bool:
-        return found.expires_at < inf and found.expires_at <= self._clock()
-
     def id_of(self, scope: Scope) -> str | None:
         """Return the id of a request's key, also of a revoked one; None if it is not known."""
-        return self._ids.get(sha256(read_authorization(scope)[1]).digest())
+        return self._ids.get(digest_of(scope))
 
 
 def access(key: ApiKey) -> Access:
@@ -99,17 +96,28 @@ def access(key: ApiKey) -> Access:
     return Access(key.tenant, ROLES.index(key.role), key.id, until)
 
 
-def read_authorization(scope: Scope) -> tuple[bytes, bytes]:
-    """Return scheme and key of the Authorization header; both are empty without that header.
+def digest_of(scope: Scope) -> bytes:
+    """Return the SHA-256 of the key that a request presents, no bytes if it presents none.
 
-    Personalizer's callers give the key in a header of its own.
+    A connection keeps its last digest, and what was presented: most often the same comes again.
+    What the digest allows is looked up for every request.
     """
     given = _header(scope, b"authorization")
-    if not given and is_personalizer(scope["path"]):
-        return b"bearer", _header(scope, SUBSCRIPTION_KEY).strip()
+    if not given and is_personalizer(scope["path"]):  # its callers use a header of their own
+        return sha256(_header(scope, SUBSCRIPTION_KEY).strip()).digest()
+    connection = scope.get("lhb.connection")
+    if connection is not None and compare_digest(given, connection.presented[0]):
+        digest: bytes = connection.presented[1]
+        return digest
     scheme, _, key = given.partition(b" ")
-    return scheme, key.strip()
+    digest = sha256(key.strip()).digest() if scheme.lower() == b"bearer" else b""
+    if connection is not None:
+        connection.presented = given, digest
+    return digest
 
 
 def _header(scope: Scope, wanted: bytes) -> bytes:
-    return next((value for name, value in scope["headers"] if name == wanted), b"")
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return bytes(value)
+    return b""

@@ -64,6 +64,9 @@ class ClientConnection(WholeMessages):
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._has_resumed = False
+        # Authorization of the last request, and the digest of its key. uvicorn keeps the headers of
+        # the last request as long
+        self.presented = b"", b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timeout of the first head; answer 503 if too many connections are open."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from service.spans import Tracing
 
 log = structlog.get_logger()
+NO_TRACE: dict[str, str] = {}
 JSON_TYPE = (b"content-type", b"application/json")
 HOT_HEADERS = b"".join(b"%b: %b\r\n" % header for header in (JSON_TYPE, *API_HEADERS))
 
@@ -183,7 +184,9 @@ class Middleware:
                 log_failure(scope["lhb.problem"], **self._request(scope))
             scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
             if self._log is not None:
-                trace = trace_of(headers) | scope.get("lhb.trace", {})
+                trace = scope.get("lhb.trace", NO_TRACE)
+                if b"traceparent" in headers:
+                    trace = trace_of(headers) | trace
                 self._log.add(self._asked(scope), request_id, trace, status, seconds)
 
     def _asked(self, scope: Scope) -> Asked:
@@ -192,8 +195,8 @@ class Middleware:
         key = access.key_id if access is not None else None
         if key is None and self._keys.is_closed:
             key = self._keys.id_of(scope)
-        named = scope["method"], scope["path"], scope.get("lhb.tenant")
-        return Asked(*named, key, client[0] if client else None)
+        address = client[0] if client else None
+        return scope["method"], scope["path"], scope.get("lhb.tenant"), key, address
 
     @staticmethod
     def _request(scope: Scope) -> dict[str, str]:

@@ -60,7 +60,7 @@ class RateLimit:
             429 too_many_requests; the refused request is not counted.
         """
         if scope["path"].startswith(LIMITED_PREFIX):
-            self.count_caller(_caller(scope, is_keyed))
+            self.count_caller(scope["lhb.access"].key_id if is_keyed else _address(scope))
 
     def count_elsewhere(self, caller: str, n: int) -> None:
         """Count requests that another process has let through."""
@@ -69,7 +69,8 @@ class RateLimit:
     def count_caller(self, caller: str) -> None:
         """Count a request of this caller; raises what `count` raises."""
         now = self._clock()
-        at = max(self._times.get(caller, 0.0), now) + self._interval
+        at = self._times.get(caller, 0.0)
+        at = (at if at > now else now) + self._interval
         wait = at - now - self._ahead
         if wait > 1e-9:
             detail = f"at most {1 / self._interval:g} requests a second"
@@ -85,8 +86,6 @@ class RateLimit:
             self._times.popitem(last=False)
 
 
-def _caller(scope: Scope, is_keyed: bool) -> str:
-    if is_keyed:
-        return str(scope["lhb.access"].key_id)
+def _address(scope: Scope) -> str:
     client = scope.get("client")
     return "" if client is None else str(client[0])

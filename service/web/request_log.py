@@ -7,22 +7,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from json import dumps
 from json.encoder import encode_basestring_ascii as quoted
-from typing import NamedTuple
 
 from service.logs import shown_path
 
 MOST = 4096  # kept beginnings of lines; then they are made anew
 LONGEST = 1024  # characters of a path and a beginning that are kept
-
-
-class Asked(NamedTuple):
-    """What many requests have in common; None: it is not known."""
-
-    method: str
-    path: str
-    tenant: str | None
-    key: str | None
-    client: str | None
+# what many requests have in common: method, path, tenant, key, client; None: it is not known
+Asked = tuple[str, str, str | None, str | None, str | None]
+NAMES = ("method", "path", "tenant", "key", "client")
 
 
 class RequestLog:
@@ -64,22 +56,23 @@ class RequestLog:
         if second != self._second:
             self._second = second
             self._text = f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
+        fraction = str(1_000_000 + int((now - second) * 1e6))[1:]  # its zeros before it
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._write)
         more = f", {dumps(trace)[1:-1]}" if trace else ""
         self._lines.append(
             f'{begin}{status}, "ms": {seconds * 1000:.3f}, "request_id": {quoted(request_id)}{more}'
-            f', "timestamp": "{self._text}.{int((now - second) * 1e6):06d}Z"}}\n'
+            f', "timestamp": "{self._text}.{fraction}Z"}}\n'
         )
 
     def _begin(self, asked: Asked) -> str:
         """Return the line up to the status, and keep it if it is short."""
-        said = {"event": "request", "level": "info", **asked._asdict()}
-        said["path"] = shown_path(asked.path)
+        said = {"event": "request", "level": "info", **dict(zip(NAMES, asked, strict=True))}
+        said["path"] = shown_path(asked[1])
         found = f'{dumps(said)[:-1]}, "status": '
         if len(self._begins) >= MOST:
             self._begins.clear()
-        if len(asked.path) + len(found) <= LONGEST:
+        if len(asked[1]) + len(found) <= LONGEST:
             self._begins[asked] = found
         return found
 

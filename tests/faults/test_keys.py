@@ -6,7 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -142,6 +145,49 @@ def test_a_key_revoked_by_one_process_is_refused_by_the_other(postgres_url: str)
                 httpx.get(f"{other.url}/v1/sessions", headers=theirs, timeout=60).status_code == 401
             )
         )
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_on_one_connection_each_request_is_checked(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Whatever the same connection has presented before."""
+    database = tmp_path / "lhb.db" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    with Server(database) as server, httpx.Client(base_url=server.url, timeout=60) as admins:
+        connection = HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+        connection.connect()
+        connection.auto_open = 0  # it is the one connection
+
+        def make(path: str = "/v1/keys", **body: Any) -> dict[str, Any]:
+            answer = admins.post(path, json=body).raise_for_status()
+            found: dict[str, Any] = answer.json()
+            return found
+
+        def status(authorization: str | None) -> int:
+            headers = {} if authorization is None else {"authorization": authorization}
+            connection.request("GET", "/v1/sessions", headers=headers)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+
+        admins.headers["authorization"] = f"Bearer {make(role='admin')['key']}"
+        shop = make()
+        old = f"Bearer {shop['key']}"
+        assert [status(old) for _ in range(3)] == [200] * 3
+        for other in (None, "", "Bearer", f"Basic {shop['key']}", old[:-1], f"{old}x"):
+            assert [status(other), status(other), status(old)] == [401, 401, 200], other
+        rotation = f"/v1/keys/{shop['id']}/rotation"
+        new = f"Bearer {make(rotation, overlap_seconds=3600)['key']}"
+        assert [status(new), status(old), status(new), status(old)] == [200] * 4
+        admins.delete(f"/v1/keys/{shop['id']}").raise_for_status()
+        assert [status(old), status(new), status(old)] == [401, 200, 401]
+        brief = make(expires_in_seconds=2.0)
+        until = datetime.fromisoformat(brief["expires_at"]).timestamp()
+        while (answered := status(f"Bearer {brief['key']}")) == 200:
+            assert time.time() < until + 60
+        assert (answered, time.time() >= until) == (401, True)
+        assert status(new) == 200
+        connection.close()
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

@@ -69,11 +69,15 @@ def decide_all(
     SystemExit
         A request was not answered with success.
     """
+    play = by_wrk if generator() == "wrk" else by_asyncio
+    return play(urls, ids, body or decision_body(), seconds, one_session, headers=headers)
+
+
+def decision_body() -> str:
+    """Return a body that asks for a decision, with N_ARMS contexts."""
     rng = random.Random(1)
     contexts = [[round(rng.uniform(-1, 1), 12) for _ in range(DIM)] for _ in range(N_ARMS)]
-    play = by_wrk if generator() == "wrk" else by_asyncio
-    body = body or json.dumps({"contexts": contexts})
-    return play(urls, ids, body, seconds, one_session, headers=headers)
+    return json.dumps({"contexts": contexts})
 
 
 def by_wrk(

@@ -36,18 +36,19 @@ class LoadResult:
 
 @contextmanager
 def servers(
-    n: int, code: str, log: str = "", **environment: str
+    n: int, code: str, log: str = "", under: Sequence[str] = (), **environment: str
 ) -> Iterator[list[tuple[str, int]]]:
     """Run `n` processes of `code`; yield the URL and the process id of each.
 
-    Their log goes to the file `log`, or where ours goes.
+    Their log goes to the file `log`, or where ours goes. `under` is a command that runs them, like
+    valgrind.
     """
     with ExitStack() as stack:
         started = []
         errors = stack.enter_context(Path(log).open("a")) if log else None
         for _ in range(n):
             process = subprocess.Popen(
-                [sys.executable, "-c", code],
+                [*under, sys.executable, "-c", code],
                 env={**os.environ, "LHB_LOG_LEVEL": "error", **environment},
                 stdout=subprocess.PIPE,
                 stderr=errors,

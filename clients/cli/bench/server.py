@@ -30,6 +30,10 @@ def serve(
             help="Measure instead what keys, limits, metrics, log lines and traces add, on SQLite.",
         ),
     ] = False,
+    instructions: Annotated[
+        bool,
+        typer.Option(help="With --everything-on: count instructions by valgrind, and not CPU."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure durable decisions over HTTP: against floors, in batches, on a slow disk, beside fits.
@@ -43,7 +47,7 @@ def serve(
     if everything_on:
         if database is not None:
             raise typer.BadParameter("--everything-on is measured on SQLite")
-        measured = features.run(seconds, pairs)
+        measured = features.run(seconds, pairs, is_counted=instructions)
         show(measured, as_json, _features_table(measured["features"]))
     elif database is None:
         measured = serving.run_on_sqlite(seconds, pairs, fit_pairs)
@@ -54,15 +58,13 @@ def serve(
 
 
 def _features_table(features: dict[str, Any]) -> Iterator[str]:
-    heads = ["CPU us", "of off", "quartiles", "1000 user instructions", "of off", "quartiles"]
-    yield f"| feature | {' | '.join(heads)} |"
-    yield "|-" * (len(heads) + 1) + "|"
+    is_counted = all("instructions" in found for found in features.values())
+    head, key = ("1000 user instructions", "instructions") if is_counted else ("CPU us", "cpu_us")
+    yield f"| feature | {head} | of off | standard error |"
+    yield "|-|-|-|-|"
     for name, found in features.items():
-        shown = []
-        for key in ("cpu_us", "instructions"):
-            low, high = found[f"{key}_quartiles"]
-            shown += [f"{found[key]:.0f}", f"{found[f'{key}_ratio']:.3f}", f"{low:.3f} {high:.3f}"]
-        yield f"| {name} | {' | '.join(shown)} |"
+        shown = f"{found[key]:.0f} | {found['ratio']:.3f} | {found['standard_error']:.3f}"
+        yield f"| {name} | {shown} |"
 
 
 def _serving_lines(measured: dict[str, Any]) -> Iterator[str]:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from service.logs import shown_path
 from service.web import request_log
-from service.web.request_log import Asked, RequestLog
+from service.web.request_log import NAMES, Asked, RequestLog
 
-ASKED = Asked("POST", "/v1/batch", "", None, "127.0.0.1")
+ASKED: Asked = ("POST", "/v1/batch", "", None, "127.0.0.1")
 HOSTILE = st.text() | st.text('"\\\n\r\0\x7f\u2028{}%é😀a')
 MAYBE = st.none() | HOSTILE
 PATHS = HOSTILE | HOSTILE.map(lambda text: f"/v1/sessions/s/decisions/{text}")
@@ -47,9 +47,9 @@ def test_the_lines_of_a_turn_are_written_together(capsys: pytest.CaptureFixture[
     assert before - tick <= at <= datetime.now(UTC) + tick
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    asked=st.builds(Asked, HOSTILE, PATHS, MAYBE, MAYBE, MAYBE),
+    asked=st.tuples(HOSTILE, PATHS, MAYBE, MAYBE, MAYBE),
     request_id=HOSTILE,
     trace=st.dictionaries(st.sampled_from(["traceparent", "trace_id"]), HOSTILE),
     status=st.integers(100, 599),
@@ -79,8 +79,8 @@ def test_a_line_is_the_json_of_its_record(
     assert text.isascii()
     when = datetime(1970, 1, 1) + timedelta(microseconds=at * 15_625)
     record = {
-        **{"event": "request", "level": "info", **asked._asdict()},
-        **{"path": shown_path(asked.path), "status": status, "ms": round(seconds * 1000, 3)},
+        **{"event": "request", "level": "info", **dict(zip(NAMES, asked, strict=True))},
+        **{"path": shown_path(asked[1]), "status": status, "ms": round(seconds * 1000, 3)},
         **{"request_id": request_id, **trace},
         "timestamp": when.isoformat(timespec="microseconds") + "Z",
     }
@@ -102,9 +102,9 @@ def test_few_beginnings_are_kept(
     async def add() -> None:
         log = RequestLog()
         for path in paths:
-            log.add(ASKED._replace(path=path), "r", {}, 200, 0.001)
+            log.add(("POST", path, *ASKED[2:]), "r", {}, 200, 0.001)
             assert len(log._begins) <= 2
-            assert all(len(kept.path) < 1024 for kept in log._begins)
+            assert all(len(kept[1]) < 1024 for kept in log._begins)
         await asyncio.sleep(0)
 
     asyncio.run(add())

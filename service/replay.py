@@ -19,8 +19,8 @@ from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
 from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.fits.job import fingerprint
+from service.fits.job import checked_fit, fingerprint
+from service.fits.past import read_rows, sums_made_anew
 from service.option_changes import at_revision, changes_of
 from service.records import DecisionRow, EstimateRow, SessionRow
 from service.retention import no_fit_from_rows
@@ -243,16 +243,20 @@ def _refit(
     if no_fit_from_rows(session, agent, window) is not None:
         replay.n_dropped += 1
         return
-    history = read_history(reader, session, window, due)
+    now = session
+    if session.changes is not None:
+        now = at_revision(session, manifest.get("revision", 0))
+        agent = build_agent(now, agent.state())
+    kept = sums_made_anew(reader, now, agent, due, measured_before)
+    history = read_rows(reader, now, agent, due, kept)
     n_gone = int(np.ptp(np.searchsorted(gaps, (window.first, window.last + 1))))
     if session.clock is not None:
         n_gone = len(gaps)  # of whatever slot they were
     if n_gone and not history.trajectories:
         replay.n_erased += 1
         return
-    if session.changes is not None:
-        agent = build_agent(at_revision(session, manifest.get("revision", 0)), agent.state())
-    again = agent.checked_fit(replace(history, measured_before=measured_before)).to_json()
+    history = replace(history, measured_before=measured_before)
+    again = checked_fit(agent, kept, history)[0].to_json()
     said = json.loads(record.estimate or "{}")
     before = {name: value for name, value in stored.to_json().items() if name in said}
     is_exact = record.fingerprint == json.dumps(fingerprint())

@@ -21,7 +21,6 @@ from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History, NeedsAllRows
 from service.agent_cache import build_agent
-from service.fits.history import read_history, read_recent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
 from service.fits.slot_history import read_kept_slots
 from service.fits.sums import FitAnswer
@@ -77,7 +76,13 @@ def run_fit(
 def _run_fit(
     database_url: str, key: SessionKey, due: int, idle_seconds: float, *, all_rows: bool = False
 ) -> FitAnswer | None:
-    from service.fits.past import measured_before, sums_made_anew, sums_to_keep, usable_sums
+    from service.fits.past import (
+        measured_before,
+        read_rows,
+        sums_made_anew,
+        sums_to_keep,
+        usable_sums,
+    )
 
     with open_reader(database_url) as reader:
         session = reader.session(key)
@@ -94,26 +99,23 @@ def _run_fit(
                 name = session.name
                 made = {"reason": reason, "is_final": True, "session_name": name}
                 return FitAnswer(json.dumps(made))
+        before = measured_before(reader, session)
         if kept is None and not all_rows:
-            kept = sums_made_anew(reader, session, agent, current)
+            kept = sums_made_anew(reader, session, agent, current, before)
         slots = None
         if session.clock is not None:
             n_settled = None if kept is None else kept.n_settled
             read = reader, session, current.window, current, n_settled
             history, slots = read_kept_slots(*read)
-        elif kept is None:
-            history = read_history(reader, session, current.window, current)
         else:
-            assert isinstance(agent, Anytime)  # others keep no sums
-            place = kept.n_settled, agent.stretches
-            history = read_recent(reader, session, current.window, current, *place)
-        history = replace(history, measured_before=measured_before(reader, session))
+            history = read_rows(reader, session, agent, current, kept)
+        history = replace(history, measured_before=before)
     began = time.perf_counter()
     try:
         if idle_seconds and session.refit != "blocking":
-            found, sums = in_idle_time(partial(_fit, agent, kept), history, idle_seconds)
+            found, sums = in_idle_time(partial(checked_fit, agent, kept), history, idle_seconds)
         else:
-            found, sums = _fit(agent, kept, history)
+            found, sums = checked_fit(agent, kept, history)
     except NeedsAllRows:
         return _run_fit(database_url, key, due, idle_seconds, all_rows=True)
     except MemoryError:
@@ -127,7 +129,7 @@ def _run_fit(
     return FitAnswer(json.dumps(made), kept_sums, slots)
 
 
-def _fit(
+def checked_fit(
     agent: Agent, kept: "KeptSums | None", history: History
 ) -> tuple[Estimate, "SessionSums | None"]:
     """Fit and check, and return the sums for the next fit if the agent keeps some."""

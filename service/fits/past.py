@@ -11,10 +11,10 @@ from lhb_engine.agents.summed_fit import sums_from_bytes
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
-from lhb_engine.history import LATEST
+from lhb_engine.history import LATEST, History
 from service.agent_cache import build_agent
 from service.due_fits import DueFit
-from service.fits.history import read_slices, read_trajectory
+from service.fits.history import read_history, read_recent, read_slices, read_trajectory
 from service.fits.sums import FitSums, n_erased
 from service.records import KeptSumsRow, SessionRow
 from service.slot_clock import clock_of
@@ -70,9 +70,11 @@ def _has_sums(session: SessionRow, agent: Anytime, due: DueFit) -> bool:
 
 
 def sums_made_anew(
-    reader: Reader, session: SessionRow, agent: Agent, due: DueFit
+    reader: Reader, session: SessionRow, agent: Agent, due: DueFit, measured: int | None
 ) -> KeptSums | None:
     """Add up the rows of a fit that finds no sums to go on from, in bounded memory.
+
+    `measured` is how many measurements the installed estimate's fit could use.
 
     None where it has so few rounds that all are read at once, where it needs rows and not sums,
     where rows were dropped, or where rounds are slots, whose contexts are few numbers.
@@ -83,7 +85,17 @@ def sums_made_anew(
     if is_small or session.dropped_to or session.clock is not None:
         return None
     slices = read_slices(reader, session, due.window, due, agent.stretches)
-    return agent.sums_of(slices, due.window, measured_before(reader, session))
+    return agent.sums_of(slices, due.window, measured)
+
+
+def read_rows(
+    reader: Reader, session: SessionRow, agent: Agent, due: DueFit, kept: KeptSums | None
+) -> History:
+    """Build the history of a fit: all rows of its window, or those that `kept` lacks."""
+    if kept is None:
+        return read_history(reader, session, due.window, due)
+    assert isinstance(agent, Anytime)  # others keep no sums
+    return read_recent(reader, session, due.window, due, kept.n_settled, agent.stretches)
 
 
 def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSumsRow | None:

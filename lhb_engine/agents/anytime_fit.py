@@ -233,14 +233,30 @@ class AnytimeFit:
     def _earlier_parts(self, first: int) -> tuple[int, dict[int, FitData]]:
         """Return the round after which rows are held out, and earlier rows by their first round."""
         assert self.prediction is not None
-        last = self.window.last
-        cut = last - (last - self.prediction.last_round) // 2
+        cut = self._cut(self.prediction.last_round)
         starts, back = {1, first}, cut // 2
         while back >= self._fewest:
             starts.add(cut - back + 1)
             back //= 2
-        parts = {start: self.rows.rows(start, cut) for start in sorted(starts)}
-        return cut, {k: fit_data(rows) for k, rows in parts.items() if not too_little(rows)}
+        return cut, self._parts(sorted(starts), cut)
+
+    def _cut(self, since: int) -> int:
+        """Return the middle of the rounds after `since`, or of those of them up to the newest row.
+
+        The latter where no row lies beyond the middle, as rewards come late.
+        """
+        last, newest = self.window.last, int(self.rows.number.max())
+        cut = last - (last - since) // 2
+        return cut if cut < newest else newest - max(1, (newest - since) // 2)
+
+    def _parts(self, starts: list[int], cut: int) -> dict[int, FitData]:
+        """Return the rows from each start up to `cut`, where they are enough for a fit."""
+        found = {}
+        for start in starts:
+            inside = (self.rows.number >= start) & (self.rows.number <= cut)
+            if inside.any() and not too_little(rows := self.rows.only(inside)):
+                found[start] = fit_data(rows)
+        return found
 
     @property
     def _fewest(self) -> int:

@@ -120,7 +120,9 @@ class SummedFit(AnytimeFit):
         assert self.prediction is not None
         last = self.window.last
         begin = max(self.first, last - self.rows.n_rows + 1)
-        cut = last - (last - max(self.prediction.last_round, begin - 1)) // 2
+        cut = self._cut(max(self.prediction.last_round, begin - 1))
+        if cut < begin:
+            begin = max(self.first, int(self.rows.number[self.rows.number > 0].min()))
         later = np.flatnonzero(self.rows.number > cut)
         if self.rows.levels:
             whole = self._seen()
@@ -132,11 +134,17 @@ class SummedFit(AnytimeFit):
         while back >= self._fewest:
             starts.append(cut - back + 1)
             back //= 2
-        for start in starts:
-            rows = self.rows.rows(start, cut)
-            if not too_little(rows):
-                parts[start] = fit_data(rows)
-        return cut, parts
+        return cut, parts | self._parts(starts, cut)
+
+    def _cut(self, since: int) -> int:
+        """Return the middle of the rounds after `since`.
+
+        Where the latest rows are of earlier rounds, it is that of the rounds of new rows.
+        """
+        if int(self.rows.number.max()) <= since and self._later is not None:
+            new = self.rows.in_order()[-self._later.n_rows :]
+            since = int(self.rows.number[new].min()) - 1
+        return super()._cut(since)
 
     def _seen(self) -> FitData:
         """Return the rows that the installed estimate's fit used."""

@@ -55,6 +55,19 @@ def test_a_fit_after_a_change_looks_back_as_far_as_predicts_best(seed):
     assert not later.diagnostics["alarm"]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fit_after_a_change_looks_back_where_the_latest_rounds_are_not_measured(seed):
+    """Rewards come 160 rounds late: none is measured in the later half of those since the fit."""
+    past = turned(n=600, seed=seed)
+    agent = agent_after(past, 300)
+    part = past.trajectories["0"]
+    late = replace(part, measurements=part.measurements.between(1, 440))
+    estimate = agent.fit(replace(past, trajectories={"0": late}, window=window(600)))
+    assert estimate.diagnostics["alarm"]
+    assert CHANGE - 10 <= estimate.first_round <= CHANGE + 70
+    assert estimate.theta @ -THETA > 0.98
+
+
 def test_where_nothing_changes_all_rounds_count():
     for seed in range(5):
         past = history(n=700, seed=seed)

@@ -5,7 +5,7 @@ what one fit needs: the window's measurements, and the contexts of its rounds an
 before them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ Ints = NDArray[np.int64]
 # rounds of the session that a fit has as rows beside its sums; its checks look at no others, so
 # they find the same with sums and without
 LATEST = 2**15
+LEAST_ROWS = 4  # of a fit
 Flags = NDArray[np.bool_]
 MANY = 32  # measurements from which numpy joins ranges faster than a loop
 
@@ -205,6 +206,8 @@ class History:
     measured_before : int or None
         How many of the session's measurements the installed estimate's fit could use, in order of
         arrival; None where arrivals are not known.
+    measured : int or None
+        How many this fit could use.
     unsettled : int or None
         Number of the first measurement of the session, in order of arrival, that is no row of this
         history and may be one of a later fit; None where arrivals are not known. Where rounds are
@@ -218,20 +221,45 @@ class History:
     window: FitWindow | None = None
     groups: tuple[int, ...] = ()
     measured_before: int | None = None
+    measured: int | None = None
     unsettled: int | None = None
     settled_round: int | None = None
     levels: int = 0
+
+    def latest(self, n: int) -> "History":
+        """Return the measurements of the window's last n rounds, with what their rows need.
+
+        Where these are too few for a fit, as when rewards come later than that, it is the last n
+        measurements in order of arrival.
+        """
+        if self.measures_latest(n) or self.measured is None:
+            return self._of_last(n)
+        arrived = self.measured - n
+        return self._only(lambda part, rows: _arrivals(rows) > arrived)
+
+    def measures_latest(self, n: int) -> bool:
+        """Whether enough measurements for a fit are of the window's last n rounds."""
+        parts = self._of_last(n).trajectories.values()
+        return sum(len(part.measurements) for part in parts) >= LEAST_ROWS
+
+    def _of_last(self, n: int) -> "History":
+        assert self.window is not None
+        return self.since(self.window.last - n + 1)
 
     def since(self, round: int) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.
 
         What is returned does not depend on what else the history holds.
         """
+        return self._only(lambda part, rows: part.numbering[rows.first - part.first_round] >= round)
+
+    def _only(self, chosen: Callable[[Trajectory, Measurements], Flags]) -> "History":
+        """Return some of the measurements, with what their rows need."""
         assert self.window is not None
         parts: dict[str, Trajectory] = {}
         for key, part in self.trajectories.items():
             new = part.measurements.between(part.first_round, part.last_round)
-            new = new.chosen(part.numbering[new.first - part.first_round] >= round)
+            new = new.chosen(chosen(part, new))
             for first, last in new.needed_rounds(self.window.n_lags) if len(new) else []:
                 parts[f"{key}\0{first}"] = part.rounds(first, last, new.between(first, last))
         return replace(self, trajectories=parts)
@@ -244,6 +272,11 @@ class History:
             trajectories={key: part for key, part in parts.items() if part is not None},
             window=window,
         )
+
+
+def _arrivals(rows: Measurements) -> Ints:
+    assert rows.position is not None
+    return rows.position
 
 
 class NeedsAllRows(Exception):

@@ -8,14 +8,14 @@ libraries and CPU, else equal within 1e-9 relative to its largest number.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Ints
+from lhb_engine.history import FitWindow, Ints, NeedsAllRows
 from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
 from service.due_fits import DueFit
@@ -248,30 +248,34 @@ def _refit(
         now = at_revision(session, manifest.get("revision", 0))
         agent = build_agent(now, agent.state())
     kept = sums_made_anew(reader, now, agent, due, measured_before)
-    history = read_rows(reader, now, agent, due, kept)
+    history = read_rows(reader, now, agent, due, kept, measured_before)
     n_gone = int(np.ptp(np.searchsorted(gaps, (window.first, window.last + 1))))
     if session.clock is not None:
         n_gone = len(gaps)  # of whatever slot they were
-    if n_gone and not history.trajectories:
+    if n_gone and kept is None and not history.trajectories:
         replay.n_erased += 1
         return
-    history = replace(history, measured_before=measured_before)
-    again = checked_fit(agent, kept, history)[0].to_json()
+    try:
+        found, _ = checked_fit(agent, kept, history)
+    except NeedsAllRows:
+        history = read_rows(reader, now, agent, due, None, measured_before)
+        found, _ = checked_fit(agent, None, history)
+    again = found.to_json()
     said = json.loads(record.estimate or "{}")
     before = {name: value for name, value in stored.to_json().items() if name in said}
     is_exact = record.fingerprint == json.dumps(fingerprint())
     replay.n_elsewhere += not is_exact
     where = f"estimate {record.number} (epoch {record.epoch})"
-    found = [
+    other = [
         f"{where}: {name} is {again[name]!r} now"
         for name in before
         if name not in NOT_COMPARED
         and not (before[name] == again[name] if is_exact else _is_close(before[name], again[name]))
     ]
-    if found and n_gone:  # it was made from rows that were erased since
+    if other and n_gone:  # it was made from rows that were erased since
         replay.n_erased += 1
     else:
-        replay.differences += found
+        replay.differences += other
 
 
 def _is_close(before: Any, again: Any) -> bool:

@@ -11,14 +11,12 @@ from lhb_engine.design.level_moments import RowLevels
 from lhb_engine.design.level_spread import level_spread
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.square_sums import SquareSums
-from lhb_engine.history import Ints
+from lhb_engine.history import LEAST_ROWS, Ints
 from lhb_engine.posterior.fit_data import FitData, MomentData
 from lhb_engine.posterior.later_moments import coefficients
 from lhb_engine.posterior.linearised_intervals import Certainty, certainty
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
-
-LEAST_ROWS = 4  # of a fit
 
 
 @dataclass(frozen=True)

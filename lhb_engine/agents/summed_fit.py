@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lhb_engine.agents.anytime_fit import AnytimeFit
-from lhb_engine.agents.fit_part import LEAST_ROWS, Part, too_little
+from lhb_engine.agents.fit_part import Part, too_little
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.lessened_sums import less
 from lhb_engine.design.level_sums import LevelSums
@@ -23,8 +23,8 @@ from lhb_engine.design.session_sums import (
     sums_of_slices,
 )
 from lhb_engine.design.square_sums import SquareSums
-from lhb_engine.history import LATEST, FitWindow, History
-from lhb_engine.posterior.fit_data import FitData, MomentData, fit_data
+from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History
+from lhb_engine.posterior.fit_data import FitData, MomentData
 from lhb_engine.posterior.later_moments import LaterMoments, coefficients
 from lhb_engine.posterior.prediction_check import HeldOut, alarm_limit
 from lhb_engine.posterior.rank_one_posterior import Posterior
@@ -214,7 +214,7 @@ def sums_of(
         rows = align(history)
         settled = history.unsettled, history.settled_round
         sums = session_sums(rows, first, window.last, seen, kept, *settled)
-    latest = history.since(window.last - LATEST + 1)
+    latest = history.latest(LATEST)
     n_latest = sum(len(part.measurements) for part in latest.trajectories.values())
     if n_latest < LEAST_ROWS or not np.isfinite(sums.total.sums).all():
         return None

@@ -78,7 +78,8 @@ def read_history(
     unsettled = None
     if due is not None and is_plain:
         unsettled = first_not_used(values, trajectories, 0, due.measured)
-    history = History(session.dim, trajectories, window, unsettled=unsettled)
+    known = None if due is None else due.measured
+    history = History(session.dim, trajectories, window, measured=known, unsettled=unsettled)
     return with_covariates(reader, session, history, measured)
 
 
@@ -93,9 +94,10 @@ def read_recent(
     """Build the history of a fit that has sums of the first `n_settled` measurements.
 
     It has the rows of the measurements after these, and those that are pairs with them. It has the
-    window's latest rounds, too, with twice the lags before them, as checks look at these. Where
-    trajectories have levels, it has the rows of the stretches that have new ones. It is read by a
-    constant number of statements.
+    window's latest rounds, too, with twice the lags before them, as checks look at these; where
+    hardly any of these is measured, it also has the measurements that came last. Where trajectories
+    have levels, it has the rows of the stretches that have new ones. It is read by a constant
+    number of statements.
 
     Parameters
     ----------
@@ -113,15 +115,24 @@ def read_recent(
     wanted += _beside(reader, session, wanted[0], stretches, known)
     spans = reader.window_spans(key, first, window.last)
     latest = {name: rounds for name, *rounds in spans if name != session.erasing}
-    ranges = [
-        (name, *rounds)
-        for name in sorted(set().union(*wanted, latest))
-        for rounds in needed_ranges(
-            name, wanted, latest.get(name), 2 * session.horizon, window.n_lags
-        )
-    ]
     within, voids = (n_settled, known), reader.voids(key, 0, known)
-    return _read_ranges(reader, session, window, due, ranges, within, voids)
+
+    def read() -> History:
+        ranges = [
+            (name, *rounds)
+            for name in sorted(set().union(*wanted, latest))
+            for rounds in needed_ranges(
+                name, wanted, latest.get(name), 2 * session.horizon, window.n_lags
+            )
+        ]
+        return _read_ranges(reader, session, window, due, ranges, within, voids)
+
+    found = read()
+    if not found.measures_latest(LATEST):
+        last = reader.measurements_after(key, max(0, known - LATEST), known)
+        wanted.append(stored_measurements(last, session))
+        found = read()
+    return found
 
 
 def _beside(
@@ -207,7 +218,7 @@ def _read_ranges(
         # the order of the names is that of the trajectories: no key holds a zero byte
         parts[f"{name}\0{start:020}"] = Trajectory(contexts, rows, start, positions)
     unsettled = first_not_used(values, parts, *within)
-    history = History(session.dim, parts, window, unsettled=unsettled)
+    history = History(session.dim, parts, window, measured=due.measured, unsettled=unsettled)
     return with_covariates(reader, session, history, due.measured)
 
 

@@ -107,9 +107,9 @@ def _run_fit(
             n_settled = None if kept is None else kept.n_settled
             read = reader, session, current.window, current, n_settled
             history, slots = read_kept_slots(*read)
+            history = replace(history, measured_before=before)
         else:
-            history = read_rows(reader, session, agent, current, kept)
-        history = replace(history, measured_before=before)
+            history = read_rows(reader, session, agent, current, kept, before)
     began = time.perf_counter()
     try:
         if idle_seconds and session.refit != "blocking":

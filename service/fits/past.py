@@ -4,6 +4,7 @@ They follow from the rows: a fit without them reads all rows. A session that dro
 """
 
 import json
+from dataclasses import replace
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
@@ -89,13 +90,23 @@ def sums_made_anew(
 
 
 def read_rows(
-    reader: Reader, session: SessionRow, agent: Agent, due: DueFit, kept: KeptSums | None
+    reader: Reader,
+    session: SessionRow,
+    agent: Agent,
+    due: DueFit,
+    kept: KeptSums | None,
+    measured: int | None,
 ) -> History:
-    """Build the history of a fit: all rows of its window, or those that `kept` lacks."""
+    """Build the history of a fit: all rows of its window, or those that `kept` lacks.
+
+    `measured` is how many measurements the installed estimate's fit could use.
+    """
     if kept is None:
-        return read_history(reader, session, due.window, due)
-    assert isinstance(agent, Anytime)  # others keep no sums
-    return read_recent(reader, session, due.window, due, kept.n_settled, agent.stretches)
+        history = read_history(reader, session, due.window, due)
+    else:
+        assert isinstance(agent, Anytime)  # others keep no sums
+        history = read_recent(reader, session, due.window, due, kept.n_settled, agent.stretches)
+    return replace(history, measured_before=measured)
 
 
 def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSumsRow | None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import service.fits.past
+from lhb_engine.agents import summed_fit
 from lhb_engine.history import History
-from service.fits import history, job
+from service.fits import history
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.record import Fitted
@@ -34,7 +35,7 @@ def low_limits(
     """Sums from 64 rounds on."""
     keep_sums_from(monkeypatch, 64)
     monkeypatch.setattr(history, "SLICE", 2)
-    monkeypatch.setattr(job, "read_recent", counted := Counted(history.read_recent))
+    monkeypatch.setattr(service.fits.past, "read_recent", counted := Counted(history.read_recent))
     made = ServiceHarness(tmp_path, store)
     made.read = counted.n_read  # type: ignore[attr-defined]
     return made
@@ -70,6 +71,8 @@ class World:
         self.waiting: list[tuple[float, float, str, dict[str, int]]] = []
         self.n_fits, self.n_from_sums, self.n, self.largest_slice = 0, 0, 0, 0
         self.silent_until = 0  # round before which no reward is sent
+        self.delay = 0  # rounds, of all rewards
+        self.n_from_rows = 0  # fits without sums, where there are rounds enough for some
         self.rewarded: list[tuple[str, int]] = []
         self.rain = np.random.default_rng(7)
         self.is_told = "covariates" in harness.session.options
@@ -95,7 +98,7 @@ class World:
             value += 0.05 * float(self.rng.standard_normal()) + 2.0 * told.get(
                 "covariates", {}
             ).get("rain", 0.0)
-            at = self.n + float(self.rng.exponential(6.0))
+            at = self.n + self.delay + float(self.rng.exponential(6.0))
             kind = self.rng.random()
             if kind > 0.05:
                 self.waiting.append((at, value, name, {"round": len(chosen)}))
@@ -142,6 +145,7 @@ class World:
         answer = run_fit(self.url, *self.harness.key, due, 0.0)
         self.n_from_sums += len(self.harness.read) > n  # type: ignore[attr-defined]
         assert whole is not None
+        self.n_from_rows += whole.sums is None and self.n > summed_fit.LATEST
         expected = without_seconds(whole)
         for other in (answer, in_slices):
             assert other is not None

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import service.fits.past
 from lhb_engine.design import levels, moment_sums
 from lhb_engine.history import FitWindow
 from service.commands.erase_trajectory import erase_trajectory
@@ -21,7 +22,10 @@ from tests.service.service_harness import ServiceHarness
 
 @pytest.mark.parametrize("names", [("",), ("", "a", "b")])
 def test_a_session_lives_on_sums(
-    harness: ServiceHarness, names: tuple[str, ...], database_url: str
+    harness: ServiceHarness,
+    names: tuple[str, ...],
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every fit equals that from all rows; replay does too; what a fit reads is bounded."""
     options: dict[str, Any] = {"seasonality": [{"period": 12}]}
@@ -40,10 +44,15 @@ def test_a_session_lives_on_sums(
     assert 32 <= world.largest_slice < 120  # with those that are pairs with its own
     read: list[int] = harness.read  # type: ignore[attr-defined]
     assert max(read[-3:]) < 200
-    with harness.store.reader() as reader:
-        replay = replay_session(reader, harness.session)
-    assert replay.differences == []
-    assert replay.n_estimates == world.n_fits
+    for at_once in (4, 0):  # 0: rows of every fit from sums are read in slices
+        monkeypatch.setattr(service.fits.past, "AT_ONCE", at_once)
+        read.clear()
+        with harness.store.reader() as reader:
+            replay = replay_session(reader, harness.session)
+        assert replay.differences == []
+        assert replay.n_estimates == world.n_fits
+        assert (len(read) >= world.n_from_sums) == (at_once == 0)
+    assert max(read) < 200
     harness.run(DeleteSession(harness.key))
     assert world.kept() is None
 
@@ -56,18 +65,20 @@ def test_a_session_lives_on_sums(
 def test_rewards_may_be_later_than_the_latest_rows(
     harness: ServiceHarness, names: tuple[str, ...], database_url: str
 ) -> None:
-    """A fit whose latest rounds are not measured is from all rows, and not from new ones alone."""
+    """Fits look at the rewards that came last then, beside the sums of all."""
     made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30}
     harness.create(algorithm="anytime", **made)
     world = World(harness, names, database_url)
     world.play(150)
-    n, n_fits = world.n_from_sums, world.n_fits
+    n, n_fits, n_from_rows = world.n_from_sums, world.n_fits, world.n_from_rows
     world.silent_until = 260
     world.play(109)
     assert world.n_fits > n_fits + 1
     assert harness.session.estimate
     world.play(80)
-    assert world.n_from_sums > n
+    assert world.n_from_sums > n + 3
+    assert world.n_from_rows == n_from_rows
+    assert max(harness.read) < 200  # type: ignore[attr-defined]
     with harness.store.reader() as reader:
         assert replay_session(reader, harness.session).differences == []
 
@@ -127,19 +138,22 @@ def test_a_session_with_levels_lives_on_sums(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("delay", [0, 400])
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_after_a_change_of_the_world_sums_begin_anew(
-    harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch
+    harness: ServiceHarness, database_url: str, delay: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where no reward of the latest rounds is there yet."""
     keep_sums_from(monkeypatch, 300)
     made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30}
     harness.create(algorithm="anytime", **made)
     world = World(harness, ("",), database_url)
-    world.play(400)
+    world.delay = delay
+    world.play(400 + delay)
     before = world.kept()
     assert before is not None
     assert before.first_round == 1
-    world.play(500, sign=-1.0)
+    world.play(500 + delay, sign=-1.0)
     after = world.kept()
     assert after is not None
     assert after.first_round > 300

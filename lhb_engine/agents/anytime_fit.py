@@ -241,10 +241,7 @@ class AnytimeFit:
         return cut, self._parts(sorted(starts), cut)
 
     def _cut(self, since: int) -> int:
-        """Return the middle of the rounds after `since`, or of those of them up to the newest row.
-
-        The latter where no row lies beyond the middle, as rewards come late.
-        """
+        """Return the middle of the rounds after `since`, up to the newest row if that is older."""
         last, newest = self.window.last, int(self.rows.number.max())
         cut = last - (last - since) // 2
         return cut if cut < newest else newest - max(1, (newest - since) // 2)

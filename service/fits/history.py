@@ -127,12 +127,11 @@ def read_recent(
         ]
         return _read_ranges(reader, session, window, due, ranges, within, voids)
 
-    found = read()
-    if not found.measures_latest(LATEST):
-        last = reader.measurements_after(key, max(0, known - LATEST), known)
-        wanted.append(stored_measurements(last, session))
-        found = read()
-    return found
+    if (found := read()).measures_latest(LATEST):
+        return found
+    last = reader.measurements_after(key, max(0, known - LATEST), known)
+    wanted.append(stored_measurements(last, session))
+    return read()
 
 
 def _beside(

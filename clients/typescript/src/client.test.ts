@@ -82,7 +82,8 @@ test("settings of a session, and what of them changes", async () => {
   const now = await kept.change({ keep_rounds: null, keep_days: 30 });
   assert.deepEqual([now.keep_rounds, now.keep_days, now.dropped_to], [null, 30, 0]);
   assert.equal(kept.info.keep_days, 30);
-  const refused = await refusal(levelled.change({ keep_days: 30 }));
+  assert.equal((await levelled.change({ keep_days: 30 })).keep_days, 30);
+  const refused = await refusal(hourly.change({ keep_days: 30 }));
   assert.deepEqual([refused.code, refused.field], ["bad_option", "keep_days"]);
 });
 

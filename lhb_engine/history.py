@@ -214,6 +214,9 @@ class History:
         slots, that is also a row whose contexts may change.
     settled_round : int or None
         Last round whose context is sure to stay, where later ones may change; None: all do.
+    latest_after : int or None
+        Where each trajectory has all rounds of the session: the latest rows are those of
+        measurements after this one, in order of arrival. None: they are those of the latest rounds.
     """
 
     dim: int
@@ -225,42 +228,57 @@ class History:
     unsettled: int | None = None
     settled_round: int | None = None
     levels: int = 0
+    latest_after: int | None = None
 
-    def latest(self, n: int) -> "History":
+    def is_small(self, n_rounds: int) -> bool:
+        """Return whether all rows may be among the latest ones, those of so many rounds."""
+        assert self.window is not None
+        if self.latest_after is not None:
+            return self.latest_after == 0
+        return self.window.last <= n_rounds
+
+    def latest(self, n: int, n_lags: int | None = None) -> "History":
         """Return the measurements of the window's last n rounds, with what their rows need.
 
         Where these are too few for a fit, as when rewards come later than that, it is the last n
-        measurements in order of arrival.
+        measurements in order of arrival. The lags are those of the window unless others are given.
         """
-        if self.measures_latest(n) or self.measured is None:
-            return self._of_last(n)
-        arrived = self.measured - n
-        return self._only(lambda part, rows: _arrivals(rows) > arrived)
+        after = self.latest_after
+        if after is None:
+            if self.measures_latest(n) or self.measured is None:
+                return self._of_last(n, n_lags)
+            after = self.measured - n
+        return self._only(lambda part, rows: _arrivals(rows) > after, n_lags)
 
     def measures_latest(self, n: int) -> bool:
         """Whether enough measurements for a fit are of the window's last n rounds."""
         parts = self._of_last(n).trajectories.values()
         return sum(len(part.measurements) for part in parts) >= LEAST_ROWS
 
-    def _of_last(self, n: int) -> "History":
+    def _of_last(self, n: int, n_lags: int | None = None) -> "History":
         assert self.window is not None
-        return self.since(self.window.last - n + 1)
+        return self.since(self.window.last - n + 1, n_lags)
 
-    def since(self, round: int) -> "History":
+    def since(self, round: int, n_lags: int | None = None) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.
 
         What is returned does not depend on what else the history holds.
         """
-        return self._only(lambda part, rows: part.numbering[rows.first - part.first_round] >= round)
+        return self._only(
+            lambda part, rows: part.numbering[rows.first - part.first_round] >= round, n_lags
+        )
 
-    def _only(self, chosen: Callable[[Trajectory, Measurements], Flags]) -> "History":
+    def _only(
+        self, chosen: Callable[[Trajectory, Measurements], Flags], n_lags: int | None = None
+    ) -> "History":
         """Return some of the measurements, with what their rows need."""
         assert self.window is not None
+        reach = self.window.n_lags if n_lags is None else n_lags
         parts: dict[str, Trajectory] = {}
         for key, part in self.trajectories.items():
             new = part.measurements.between(part.first_round, part.last_round)
             new = new.chosen(chosen(part, new))
-            for first, last in new.needed_rounds(self.window.n_lags) if len(new) else []:
+            for first, last in new.needed_rounds(reach) if len(new) else []:
                 parts[f"{key}\0{first}"] = part.rounds(first, last, new.between(first, last))
         return replace(self, trajectories=parts)
 

@@ -19,16 +19,11 @@ from service.records import SessionRow
 # all: a reward is a total over all trajectories together. trajectory: it is one of its trajectory
 Totals = Literal["all", "trajectory"]
 CLOCK_DEFAULTS: dict[str, Any] = {"start": None, "totals": "all"}  # and `late_slots`: the horizon
-STRETCH = 256  # slots that are summed once, together
+STRETCH = 256  # slots that are kept in one row, at most
 MOST_SLOTS = 2**31  # since the start
-MOST_AT_FIRST = 2**24  # since the start of a new session: a fit reads all of them
+MOST_AT_FIRST = 2**24  # since the start of a new session
 MOST_LATE = 2**20  # slots
 AHEAD_SECONDS = 60.0  # by which a client's clock may be ahead of the server's
-
-
-def stretch_of(slot: int) -> int:
-    """Return the number of the stretch of slots, from 0, that a slot is in."""
-    return (slot - 1) // STRETCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,16 @@ from typing import NamedTuple
 
 
 class SlotSumsRow(NamedTuple):
-    """The summed contexts of a stretch of slots that take no decision any more; see `SlotSums`.
+    """The summed contexts of slots that take no decision any more; see `service.fits.slot_sums`.
 
-    Each stretch of a session has a row of the default trajectory. Where rewards are totals of
-    trajectories, those with decisions in it have rows of their own.
+    They are those of a trajectory, after the session's row before, up to `last_slot`. The default
+    trajectory has a row wherever another has one, be it empty; where rewards are totals over all,
+    it has the sums of all.
     """
 
     tenant: str
     session_id: str
     trajectory: str
-    stretch: int  # from 0
+    last_slot: int
     decided: int  # decisions of all later slots have positions after this one
-    sums: bytes  # float64 (STRETCH, dim)
+    sums: bytes  # float64 (n, 1 + dim): slots that have decisions, each with its context

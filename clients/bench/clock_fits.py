@@ -1,16 +1,18 @@
 """What a fit of a session with a clock costs, however many decisions there have been.
 
-Decisions and totals are written straight to the store. The first fit reads all of them, and keeps
-sums; its direction is not installed, so that the later one, some slots after it, is no mere check.
+Decisions and totals, of all users together or of each of three, are written straight to the store.
+The first fit reads all of them, and keeps sums; its direction is not installed, so that the later
+one, some slots after it, is no mere check. The rows are counted that statements return to it.
 """
 
-import json
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -18,20 +20,24 @@ from lhb_engine.history import Floats
 from service.agent_cache import Agents
 from service.api.session_bodies import SESSION_DEFAULTS
 from service.commands.sessions import CreateSession
+from service.fits import job
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
+from service.fits.kept_slots import KeepSlots
 from service.fits.out_of_turn import fit_now
 from service.fits.record import Fitted
 from service.records import DecisionRow, MeasurementRow, SessionKey
-from service.storage.database_url import open_store
+from service.slot_clock import Totals
+from service.storage.database_url import open_reader, open_store
 from service.storage.ports import Changes
 from service.writer.command import SessionCommand
 from service.writer.group_commit import GroupCommit
 from service.writer.unit_of_work import UnitOfWork
 
 DIM, HORIZON, SECONDS, LATER, AT_ONCE = 5, 48, 60, 100, 500
-HEADER = """| slots | decisions | first fit, CPU s | a later one, CPU s | its rows | \\|cos\\| |
-|-|-|-|-|-|-|"""
+USERS = 3  # where rewards are totals of trajectories
+HEADER = """| totals | slots | decisions | first fit, CPU s | later | its rows | read | \\|cos\\| |
+|-|-|-|-|-|-|-|-|"""
 
 
 class Writing(SessionCommand[None]):
@@ -44,24 +50,27 @@ class Writing(SessionCommand[None]):
         """Write the slots."""
         session = uow.session(self.key)
         assert session is not None
-        trajectory = uow.trajectory((*self.key, ""))
+        users = [uow.trajectory((*self.key, name)) for name in self.rows.names]
         changes = Changes()
         for slot in self.slots:
-            for context in self.rows.contexts[slot - 1]:
-                trajectory.n_rounds += 1
-                n, at = trajectory.n_rounds, float(SECONDS * slot - 1)
-                chosen: Any = (0, None, context.tobytes(), b"", None, False, True, 1, 0, None, at)
-                row = DecisionRow(*self.key, "", n, n, n, None, None, *chosen)
-                changes.decisions.append(row)
-            number = trajectory.n_measurements = trajectory.n_measurements + 1
-            value = float(self.rows.totals[slot - 1])
-            of_slot: Any = slot, slot, number, number, value, None, float(SECONDS * (slot + 1))
-            changes.measurements.append(MeasurementRow(*self.key, "", *of_slot))
-        trajectory.n_decisions = trajectory.n_rounds
-        session.n_rounds, session.n_measurements = trajectory.n_rounds, trajectory.n_measurements
-        session.n_trajectories, session.schedule.n_slots = 1, self.slots[-1] + 1
+            for user, contexts, total in zip(users, *self.rows.of(slot), strict=True):
+                for context in contexts:
+                    user.n_rounds += 1
+                    session.n_rounds += 1
+                    n, at = user.n_rounds, float(SECONDS * slot - 1)
+                    chosen: Any = 0, None, context.tobytes(), b"", None, False, True, 1, 0, None, at
+                    place: Any = user.key, n, n, session.n_rounds, None, None
+                    changes.decisions.append(DecisionRow(*self.key, *place, *chosen))
+                user.n_measurements += 1
+                session.n_measurements += 1
+                numbers = user.n_measurements, session.n_measurements
+                of_slot: Any = slot, slot, *numbers, float(total), None, float(SECONDS * (slot + 1))
+                changes.measurements.append(MeasurementRow(*self.key, user.key, *of_slot))
+        session.n_trajectories, session.schedule.n_slots = len(users), self.slots[-1] + 1
         uow.save(session)
-        uow.save_trajectory(trajectory)
+        for user in users:
+            user.n_decisions = user.n_rounds
+            uow.save_trajectory(user)
         uow.write_rows(changes)
 
 
@@ -82,23 +91,60 @@ class Ask(SessionCommand[int]):
 
 
 class Rows:
-    """Selected contexts of slots, `a_slot` in each, and the totals that they cause."""
+    """Selected contexts of each user's slots, `a_slot` in each, and the totals that they cause."""
 
-    def __init__(self, n_slots: int, a_slot: int, seed: int) -> None:
+    def __init__(self, n_slots: int, a_slot: int, seed: int, totals: Totals) -> None:
+        self.names = [""] if totals == "all" else [f"user {i}" for i in range(USERS)]
         rng = np.random.default_rng(seed)
         self.theta: Floats = rng.standard_normal(DIM)
         self.theta /= np.linalg.norm(self.theta)
         weights = np.zeros(HORIZON)
         weights[rng.choice(HORIZON, 4, replace=False)] = 0.25
-        self.contexts: Floats = rng.uniform(-1.0, 1.0, (n_slots, a_slot, DIM))
-        signal = self.contexts.sum(axis=1) @ self.theta
-        noise = 0.1 * np.sqrt(a_slot) * rng.standard_normal(n_slots)
-        self.totals: Floats = np.convolve(signal, weights)[:n_slots] + noise
+        shape = len(self.names), n_slots
+        self.contexts: Floats = rng.uniform(-1.0, 1.0, (*shape, a_slot, DIM))
+        signal = self.contexts.sum(axis=2) @ self.theta
+        self.totals: Floats = 0.1 * np.sqrt(a_slot) * rng.standard_normal(shape)
+        for noise, scores in zip(self.totals, signal, strict=True):
+            noise += np.convolve(scores, weights)[:n_slots]
+
+    def of(self, slot: int) -> tuple[Floats, Floats]:
+        """Return the contexts and the totals of a slot, by user."""
+        return self.contexts[:, slot - 1], self.totals[:, slot - 1]
 
 
-def size(n_slots: int, a_slot: int, seed: int = 0) -> dict[str, Any]:
+@contextmanager
+def counting(rows: list[int]) -> Iterator[None]:
+    """Count the rows that statements of fits return."""
+
+    @contextmanager
+    def counted(url: str) -> Iterator[Any]:
+        with open_reader(url) as reader:
+            whole, each = reader._all, reader._each
+            n = 0
+
+            def every(name: str, *values: Any) -> Any:
+                nonlocal n
+                found = whole(name, *values)
+                n += len(found)
+                return found
+
+            def one_by_one(name: str, *values: Any) -> Any:
+                nonlocal n
+                for row in each(name, *values):
+                    n += 1
+                    yield row
+
+            reader._all, reader._each = every, one_by_one  # type: ignore[method-assign]
+            yield reader
+            rows.append(n)
+
+    with patch.object(job, "open_reader", counted):
+        yield
+
+
+def size(n_slots: int, a_slot: int, seed: int = 0, totals: Totals = "all") -> dict[str, Any]:
     """Time two fits of a session, the second one `LATER` slots after the first."""
-    rows = Rows(n_slots + LATER, a_slot, seed)
+    rows, read = Rows(n_slots + LATER, a_slot, seed, totals), [0]
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'bench.db'}"
         store, agents = open_store(url), Agents()
@@ -115,7 +161,7 @@ def size(n_slots: int, a_slot: int, seed: int = 0) -> dict[str, Any]:
                 raise error
             return result
 
-        clock = {"slot_seconds": SECONDS, "start": 0.0, "totals": "all"}
+        clock = {"slot_seconds": SECONDS, "start": 0.0, "totals": totals}
         asked = {**SESSION_DEFAULTS, "algorithm": "anytime", "dim": DIM, "horizon": HORIZON}
         session, _ = run(CreateSession("", {**asked, "seed": 1, "clock": clock}, True))
 
@@ -123,12 +169,20 @@ def size(n_slots: int, a_slot: int, seed: int = 0) -> dict[str, Any]:
 
         def fit() -> tuple[float, dict[str, Any]]:
             due = run(Ask(key, agents))
-            began = process_time()
-            answer = run_fit(url, *key, due, 0.0)
-            spent = process_time() - began
-            assert answer is not None
-            estimate = json.loads(answer.text)["estimate"]
-            fitted = replace(Fitted.of(answer), estimate={**estimate, "theta": None})
+            spent = 0.0
+            while True:
+                began = process_time()
+                answer = run_fit(url, *key, due, 0.0)
+                spent += process_time() - began
+                assert answer is not None
+                fitted = Fitted.of(answer)
+                if not fitted.is_part:
+                    break
+                assert fitted.slots is not None
+                run(KeepSlots(key, fitted.slots))
+            estimate = fitted.estimate
+            assert estimate is not None
+            fitted = replace(fitted, estimate={**estimate, "theta": None})
             run(FinishFit(key, due, fitted, agents, RetryPolicy()))
             return spent, estimate
 
@@ -137,29 +191,32 @@ def size(n_slots: int, a_slot: int, seed: int = 0) -> dict[str, Any]:
             run(Writing(key, agents, slots, rows))
         first, _ = fit()
         run(Writing(key, agents, range(n_slots + 1, n_slots + LATER + 1), rows))
-        later, estimate = fit()
+        with counting(read):
+            later, estimate = fit()
         store.close()
     theta = np.array(estimate["theta"] or np.zeros(DIM))
     return {
+        "totals": totals,
         "n_slots": n_slots,
-        "n_decisions": n_slots * a_slot,
+        "n_decisions": n_slots * a_slot * len(rows.names),
         "first": first,
         "later": later,
         "n_rows": estimate["n_rows"],
+        "n_read": read[-1],
         "cosine": abs(float(theta @ rows.theta)),
     }
 
 
 def run(
-    sizes: Iterable[tuple[int, int]], seed: int, progress: Callable[[str], None]
+    sizes: Iterable[tuple[int, int]], seed: int, progress: Callable[[str], None], totals: Totals
 ) -> list[dict[str, Any]]:
     """Time each size; return a row for each."""
     found = []
     for n_slots, a_slot in sizes:
-        row = size(n_slots, a_slot, seed)
+        row = size(n_slots, a_slot, seed, totals)
         found.append(row)
         progress(
-            f"| {n_slots} | {row['n_decisions']} | {row['first']:.2f} | {row['later']:.2f} | "
-            f"{row['n_rows']} | {row['cosine']:.4f} |"
+            f"| {totals} | {n_slots} | {row['n_decisions']} | {row['first']:.2f} | "
+            f"{row['later']:.2f} | {row['n_rows']} | {row['n_read']} | {row['cosine']:.4f} |"
         )
     return found

@@ -199,7 +199,11 @@ class Anytime(Agent):
         return SummedFit(self, window, latest, words, sums).estimate(), sums
 
     def sums_of(
-        self, slices: Iterable[tuple[int, History]], window: FitWindow, measured: int | None
+        self,
+        slices: Iterable[tuple[int, History]],
+        window: FitWindow,
+        measured: int | None,
+        settled_round: int | None = None,
     ) -> "KeptSums | None":
         """Add up the rows of a fit that are too many to be there all at once.
 
@@ -207,7 +211,7 @@ class Anytime(Agent):
         ----------
         slices : iterable of (int, History)
             The number of each slice's last measurement, and its rows (docs/model.md 10).
-        window, measured
+        window, measured, settled_round
             Those of the fit's history; `measured` is its `measured_before`.
 
         Returns
@@ -219,7 +223,7 @@ class Anytime(Agent):
         from lhb_engine.agents.summed_fit import kept_sums
 
         told = ((stop, self.told(history)) for stop, history in slices)
-        return kept_sums(self, told, window, measured)
+        return kept_sums(self, told, window, measured, settled_round)
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""

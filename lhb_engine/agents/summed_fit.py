@@ -78,10 +78,10 @@ class SummedFit(AnytimeFit):
     def _covered(self) -> dict[str, Any]:
         """Return what the estimate says of its rows."""
         rows = self.total.rows
-        n_rounds = self.window.last - self.first + 1
+        n_missing = self.window.last - self.first + 1 - round(float(rows.covariates[0, 0]))
         return {
             "n_rows": rows.n_rows,
-            "n_missing": n_rounds - round(float(rows.covariates[0, 0])),
+            "n_missing": n_missing if self.rows.shares_rounds else 0,
             "first_round": self.first,
             "last_round": self.window.last,
         }
@@ -120,6 +120,8 @@ class SummedFit(AnytimeFit):
         assert self.prediction is not None
         last = self.window.last
         begin = max(self.first, last - self.rows.n_rows + 1)
+        if not self.rows.shares_rounds:
+            begin = max(begin, int(self.rows.number[self.rows.number > 0].min()))
         cut = self._cut(max(self.prediction.last_round, begin - 1))
         if cut < begin:
             begin = max(self.first, int(self.rows.number[self.rows.number > 0].min()))
@@ -157,12 +159,13 @@ def kept_sums(
     slices: Iterable[tuple[int, History]],
     window: FitWindow,
     measured: int | None,
+    settled_round: int | None = None,
 ) -> KeptSums | None:
     """Return the sums of slices of a history; see `Anytime.sums_of`."""
     first, seen = _counted(agent, measured)
     with np.errstate(over="ignore", invalid="ignore"):
         rows = (Slice(align(each), stop, each.unsettled or stop + 1) for stop, each in slices)
-        found = sums_of_slices(rows, first, window.last, seen)
+        found = sums_of_slices(rows, first, window.last, seen, settled_round)
     return found if found is not None and np.isfinite(found.settled.sums).all() else None
 
 
@@ -207,7 +210,7 @@ def sums_of(
     """
     window = history.window
     assert window is not None
-    if window.last <= LATEST:
+    if history.is_small(LATEST):
         return None
     first, seen = _counted(agent, history.measured_before)
     with np.errstate(over="ignore", invalid="ignore"):

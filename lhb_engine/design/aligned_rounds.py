@@ -42,7 +42,8 @@ class AlignedRounds:
     n_lags : int
         Number of lags that at least one row can see.
     n_rows, n_missing : int
-        Measurements used; rounds of the window that no measurement covers.
+        Measurements used; rounds of the window that no measurement covers, 0 where each trajectory
+        has all rounds.
     covariates : (n_places, n_covariates) array
         What else moves the reward, scaled as contexts are; zero where there is no row.
     groups : tuple of int
@@ -51,6 +52,8 @@ class AlignedRounds:
         The trajectory of each place, from 0; -1 in the gaps.
     levels : int
         For how many rounds a trajectory keeps a level of its own; 0: it has none.
+    shares_rounds : bool
+        Whether the trajectories share the session's rounds; else each has all of them.
     """
 
     contexts: Floats
@@ -68,6 +71,7 @@ class AlignedRounds:
     groups: tuple[int, ...]
     owner: Ints
     levels: int = 0
+    shares_rounds: bool = True
 
     @property
     def beside(self) -> Floats:
@@ -156,6 +160,7 @@ def align(history: History) -> AlignedRounds:
     lengths = rounds.lengths[sequences.owner]
     starts = np.cumsum(lengths + n_lags - 1) - (lengths + n_lags - 1)
     n_places = int(starts[-1] + lengths[-1])
+    shares_rounds = history.latest_after is None
     out = AlignedRounds(
         np.zeros((n_places, history.dim)),
         np.zeros(n_places),
@@ -167,11 +172,12 @@ def align(history: History) -> AlignedRounds:
         np.full(n_places, -1),
         n_lags,
         len(spans),
-        int(inside.sum()) - int(spans.sum()),
+        int(inside.sum()) - int(spans.sum()) if shares_rounds else 0,
         np.zeros((n_places, covariates.shape[1])),
         history.groups,
         np.full(n_places, -1),
         history.levels,
+        shares_rounds,
     )
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     places = np.repeat(starts, lengths) + within

@@ -142,7 +142,7 @@ def session_sums(
     if unsettled is not None:
         stop = (unsettled - 1) // moment_sums.GRAIN
     begin = first if (rows.number >= first).any() else 1
-    stays = seen is None or settled_round is None or seen.last <= settled_round
+    stays = _stays(seen, settled_round)
     has_seen = kept is not None and kept.seen is not None
     adding = None if has_seen else seen
     stop = running.add(rows, begin, (n_settled, FAR), stop, adding, only_seen=not stays)
@@ -172,7 +172,11 @@ class Slice(NamedTuple):
 
 
 def sums_of_slices(
-    slices: Iterable[Slice], first: int, last: int, seen: Seen | None
+    slices: Iterable[Slice],
+    first: int,
+    last: int,
+    seen: Seen | None,
+    settled_round: int | None = None,
 ) -> KeptSums | None:
     """Add up the rows of a session slice by slice, so that they need not be there all at once.
 
@@ -180,7 +184,7 @@ def sums_of_slices(
     ----------
     slices : iterable of Slice
         From the session's first measurement on. No more are taken than are needed.
-    first, last, seen
+    first, last, seen, settled_round
         As `session_sums`.
 
     Returns
@@ -190,18 +194,26 @@ def sums_of_slices(
         slice.
     """
     running, n_settled, after, is_settled = None, 0, 0, True
+    stays = _stays(seen, settled_round)
     for rows, stop, unsettled in slices:
         running = running or _Running(_zero(rows))
         whole = (min(unsettled, stop + 1) - 1) // moment_sums.GRAIN if is_settled else 0
-        running.add(rows, first, (after, stop), whole, seen)
+        whole = running.add(rows, first, (after, stop), whole, seen, only_seen=not stays)
         if is_settled:
-            n_settled, is_settled = whole * moment_sums.GRAIN, unsettled > stop
+            n_settled = whole * moment_sums.GRAIN
+            is_settled = unsettled > stop and n_settled == stop
         after = stop
-        if not is_settled and (seen is None or (seen.measured or FAR) <= stop):
+        if not is_settled and (not stays or seen is None or (seen.measured or FAR) <= stop):
             break
     if running is None:
         return None
-    return KeptSums(first, last, n_settled, running.settled, None if seen is None else running.seen)
+    known = running.seen if stays and seen is not None else None
+    return KeptSums(first, last, n_settled, running.settled, known)
+
+
+def _stays(seen: Seen | None, settled_round: int | None) -> bool:
+    """Return whether the rows of the installed estimate's fit are sure to stay."""
+    return seen is None or settled_round is None or seen.last <= settled_round
 
 
 class _Running:

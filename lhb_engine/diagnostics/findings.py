@@ -28,9 +28,13 @@ def latest(history: History, horizon: int) -> History:
     """
     window = history.window
     assert window is not None
-    n_rounds = max(1, min(LATEST, MOST_NUMBERS // history.dim))
-    first = max(window.first, window.last - n_rounds + 1)
-    cut = history.over(replace(window, first=first, n_lags=min(2 * horizon, window.last)))
+    n_lags = min(2 * horizon, window.last)
+    if history.latest_after is None:
+        n_rounds = max(1, min(LATEST, MOST_NUMBERS // history.dim))
+        first = max(window.first, window.last - n_rounds + 1)
+        cut = history.over(replace(window, first=first, n_lags=n_lags))
+    else:
+        cut = replace(history.latest(LATEST, n_lags), window=replace(window, n_lags=n_lags))
     parts = cut.trajectories
     names = sorted(parts, key=lambda name: (-len(parts[name].contexts), name))
     gap = min(2 * horizon, len(parts[names[0]].contexts)) if names else 0
@@ -66,6 +70,8 @@ def findings(
     ValueError
         As `align`.
     """
+    if not history.trajectories:
+        return ()
     rows = align(history)
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known = known and known.in_units(units)

@@ -67,7 +67,11 @@ class EraseTrajectory(Command[bool]):
         stored = uow.stored
         n_voids = len(stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
         n_rounds, n_measurements = found.n_rounds, found.n_measurements
-        changes = Changes(dropped_sums=[self.key], dropped_slots=[(self.key, 0)])
+        changes = Changes(dropped_sums=[self.key])
+        if clock is not None and clock.totals == "trajectory" and self.trajectory:
+            changes.erased_slots.append(key)
+        else:
+            changes.dropped_slots.append((self.key, 0))
         if session.dropped_to and needs_sums(session):  # dropped rows are in no place but these
             sums = _sums_without(stored, session, self.trajectory)
             changes = Changes(sums=[] if sums is None else [sums])

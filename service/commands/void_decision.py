@@ -10,7 +10,7 @@ from service.fits.out_of_turn import fit_now, is_stale
 from service.problems import Problem, ProblemCode
 from service.records import DecisionRow, SessionKey, VoidRow, number_in
 from service.retention import needs_sums, refuse_dropped
-from service.slot_clock import clock_of, stretch_of
+from service.slot_clock import clock_of
 from service.storage.ports import Changes, Keys
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
@@ -70,6 +70,6 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
             fit_now(uow, session, self.agents.get(uow, session), "stale", uow.now)
         changes, clock = Changes(voids=[void]), clock_of(session.clock)
         if clock is not None:
-            changes.dropped_slots.append((self.key, stretch_of(clock.slots.at(decision.at))))
+            changes.dropped_slots.append((self.key, clock.slots.at(decision.at)))
         uow.write_rows(changes)
         return decision, void

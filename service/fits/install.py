@@ -6,13 +6,12 @@ from lhb_engine.estimate import Estimate
 from service.agent_cache import Agents
 from service.commands.hidden_write import refuse_appending
 from service.due_fits import DueFit
+from service.fits.kept_slots import keep_slots
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
 from service.fits.sums import n_erased
 from service.records import SessionKey, SessionRow
 from service.retention import needs_sums
-from service.storage.ports import Changes
-from service.storage.reader import FOR_EVER
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
@@ -96,7 +95,8 @@ class FinishFit(SessionCommand[str | None]):
             session.estimate = session.n_estimates + 1
         record_fit(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
         self._keep_sums(uow, session, estimate)
-        self._keep_slots(uow, session)
+        if self.fitted.slots is not None:
+            keep_slots(uow, session, self.fitted.slots)
         if estimate.theta is not None or (session.dropped_to and needs_sums(session)):
             _skip_before(uow, session, due)
         uow.save_agent(session.key)
@@ -109,14 +109,6 @@ class FinishFit(SessionCommand[str | None]):
         row = self.fitted.sums.row(session, (estimate.diagnostics or {}) if is_installed else None)
         if row is not None:
             uow.keep_sums(row)
-
-    def _keep_slots(self, uow: UnitOfWork, session: SessionRow) -> None:
-        """Store slots that the fit has summed, unless decisions left them meanwhile."""
-        slots = self.fitted.slots
-        if slots is None or not slots.rows or slots.n_erased != n_erased(session):
-            return
-        if not uow.stored.voids(session.key, slots.measured, FOR_EVER):
-            uow.write_rows(Changes(slot_sums=slots.rows))
 
 
 def _skip_before(uow: UnitOfWork, session: SessionRow, installed: DueFit) -> None:

@@ -22,8 +22,8 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import History, NeedsAllRows
 from service.agent_cache import build_agent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
-from service.fits.slot_history import read_kept_slots
-from service.fits.sums import FitAnswer
+from service.fits.slot_history import fit_slots, read_all_slots, read_recent_slots
+from service.fits.sums import FitAnswer, SettledSlots, n_erased
 from service.option_changes import at_revision
 from service.records import SessionKey
 from service.retention import no_fit_from_rows
@@ -63,8 +63,9 @@ def run_fit(
     Returns
     -------
     FitAnswer or None
-        With `estimate` and `fingerprint`, or with the `reason` of the failure; None if the
-        session's current fit is another one by now.
+        With `estimate` and `fingerprint`, or with the `reason` of the failure; with slots alone if
+        these are to be kept before the fit can go on; None if the session's current fit is another
+        one by now.
     """
     try:
         with limited():
@@ -100,13 +101,19 @@ def _run_fit(
                 made = {"reason": reason, "is_final": True, "session_name": name}
                 return FitAnswer(json.dumps(made))
         before = measured_before(reader, session)
+        slots = None if session.clock is None else fit_slots(reader, session, current)
+        new = [] if slots is None else slots.new
+        summed = SettledSlots(new, current.measured, n_erased(session)) if new else None
+        if slots is not None and not slots.is_whole:
+            return FitAnswer(json.dumps({"session_name": session.name}), slots=summed)
         if kept is None and not all_rows:
-            kept = sums_made_anew(reader, session, agent, current, before)
-        slots = None
-        if session.clock is not None:
-            n_settled = None if kept is None else kept.n_settled
-            read = reader, session, current.window, current, n_settled
-            history, slots = read_kept_slots(*read)
+            kept = sums_made_anew(reader, session, agent, current, before, slots)
+        if slots is not None:
+            place = reader, session, current.window, current, slots
+            if kept is None:
+                history = read_all_slots(*place)
+            else:
+                history = read_recent_slots(*place, kept.n_settled)
             history = replace(history, measured_before=before)
         else:
             history = read_rows(reader, session, agent, current, kept, before)
@@ -126,7 +133,7 @@ def _run_fit(
     estimate = found.to_json() | {"seconds": time.perf_counter() - began}
     made = {"estimate": estimate, "fingerprint": fingerprint(), "session_name": session.name}
     kept_sums = None if sums is None else sums_to_keep(sums, session)
-    return FitAnswer(json.dumps(made), kept_sums, slots)
+    return FitAnswer(json.dumps(made), kept_sums, summed)
 
 
 def checked_fit(

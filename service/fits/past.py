@@ -16,6 +16,8 @@ from lhb_engine.history import LATEST, History
 from service.agent_cache import build_agent
 from service.due_fits import DueFit
 from service.fits.history import read_history, read_recent, read_slices, read_trajectory
+from service.fits.slot_history import is_by_trajectory, read_slot_slices
+from service.fits.slot_sums import SlotSums
 from service.fits.sums import FitSums, n_erased
 from service.records import KeptSumsRow, SessionRow
 from service.slot_clock import clock_of
@@ -61,30 +63,44 @@ def _has_sums(session: SessionRow, agent: Anytime, due: DueFit) -> bool:
     clock = clock_of(session.clock)
     return (
         agent.keeps_sums
-        and due.window.last > LATEST
+        and _extent(session, due) > LATEST
         and session.reward_mode != "sum"
         and session.default_reward is None
-        # else a late decision may change any row; or each of many trajectories has all slots
-        and (clock is None or (clock.late_slots is not None and clock.totals == "all"))
+        # else a late decision may change any row
+        and (clock is None or clock.late_slots is not None)
         and (clock is None or not agent.options.levels)
     )
 
 
+def _extent(session: SessionRow, due: DueFit) -> int:
+    """Return how many rows there may be: rounds, or where each trajectory has all, measurements."""
+    return due.measured if is_by_trajectory(session) else due.window.last
+
+
 def sums_made_anew(
-    reader: Reader, session: SessionRow, agent: Agent, due: DueFit, measured: int | None
+    reader: Reader,
+    session: SessionRow,
+    agent: Agent,
+    due: DueFit,
+    measured: int | None,
+    slots: SlotSums | None = None,
 ) -> KeptSums | None:
     """Add up the rows of a fit that finds no sums to go on from, in bounded memory.
 
     `measured` is how many measurements the installed estimate's fit could use.
 
-    None where it has so few rounds that all are read at once, where it needs rows and not sums,
-    where rows were dropped, or where rounds are slots, whose contexts are few numbers.
+    None where it has so few rounds that all are read at once, where it needs rows and not sums, or
+    where rows were dropped. Where rounds are slots of time, `slots` has their contexts.
     """
     if not isinstance(agent, Anytime) or not _has_sums(session, agent, due):
         return None
-    is_small = due.window.last <= AT_ONCE * LATEST
-    if is_small or session.dropped_to or session.clock is not None:
+    if _extent(session, due) <= AT_ONCE * LATEST or session.dropped_to:
         return None
+    if session.clock is not None and slots is None:  # a replay has all rows
+        return None
+    if slots is not None:
+        parts = read_slot_slices(reader, session, due.window, due, slots)
+        return agent.sums_of(parts, due.window, measured, slots.settled)
     slices = read_slices(reader, session, due.window, due, agent.stretches)
     return agent.sums_of(slices, due.window, measured)
 

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from pebble import ProcessExpired
@@ -13,14 +13,17 @@ from service.fits.cost import cpu_limit
 from service.fits.cpu_limit import SPENT, within_cpu_time
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import STARVED, prepare_process, run_fit
+from service.fits.kept_slots import KeepSlots
 from service.fits.record import Fitted
 from service.fits.slots import Slot, Slots
 from service.fits.sums import FitAnswer
 from service.process_pool import NoProcess, NotBegun, Processes
 from service.settings import Settings
+from service.writer.command import SessionCommand
 from service.writer.group_commit import GroupCommit
 
 log = structlog.get_logger()
+Answer = TypeVar("Answer")
 Job = Callable[[str, str, str, int, float], FitAnswer | None]
 MAX_DEATHS = 3  # of a fit whose process dies, before the fit counts as failed
 LONGEST_PAUSE_SECONDS = 30.0  # between two looks whether processes begin work again
@@ -96,7 +99,7 @@ class FitProcesses:
         assert self._writer is not None
         key, began = slot.key, time.monotonic()
         try:
-            fitted = await self._fitted(slot, due)
+            fitted = await self._whole(slot, due)
         finally:
             self._slots.release(slot, time.monotonic() - began)
             self._freed()
@@ -111,18 +114,27 @@ class FitProcesses:
             told |= {"status": status, **fitted.summary()}
             log.info("fit", **told, **self.on_record(seconds, told))
 
-    async def _persist(self, finish: FinishFit) -> str | None:
-        """Record the result; retry until the database can be written."""
+    async def _persist(self, command: SessionCommand[Answer]) -> Answer:
+        """Record a result; retry until the database can be written."""
         assert self._writer is not None
         pause = 0.1
         while True:
             try:
-                status: str | None = await self._writer.submit(finish)
-                return status
+                return await self._writer.submit(command)
             except Exception as error:
-                log.warning("fit_not_recorded", session=finish.key[1], reason=str(error))
+                log.warning("fit_not_recorded", session=command.key[1], reason=str(error))
             await asyncio.sleep(pause)
             pause = min(5.0, 2 * pause)
+
+    async def _whole(self, slot: Slot, due: int) -> Fitted | None:
+        """Return the result of a fit, after those of its parts that are to be kept first."""
+        n_lost = 0
+        while (fitted := await self._fitted(slot, due)) is not None and fitted.is_part:
+            assert fitted.slots is not None
+            n_lost += not await self._persist(KeepSlots(slot.key, fitted.slots))
+            if n_lost == MAX_DEATHS:
+                return Fitted(None, reason="decisions were voided, or erased, while it summed them")
+        return fitted
 
     async def _fitted(self, slot: Slot, due: int) -> Fitted | None:
         key, limit = slot.key, self._settings.fit_timeout_seconds

@@ -14,8 +14,9 @@ from service.writer.unit_of_work import UnitOfWork
 class Fitted:
     """A fitting process's result: an estimate with its fingerprint, or the reason of its failure.
 
-    `estimate` is the JSON form of an `Estimate`; it is None if the fit failed. `is_final` says of a
-    failure that another attempt would end like it.
+    `estimate` is the JSON form of an `Estimate`; it is None if the fit failed, and in a part of a
+    fit, whose `slots` are to be kept. `is_final` says of a failure that another attempt would end
+    like it.
     """
 
     estimate: dict[str, Any] | None
@@ -32,6 +33,11 @@ class Fitted:
         return cls(
             **{"estimate": None, **json.loads(answer.text)}, sums=answer.sums, slots=answer.slots
         )
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the fit goes on once its slots are kept."""
+        return self.estimate is None and self.reason is None
 
     def summary(self) -> dict[str, Any]:
         """Return what a log says of it."""

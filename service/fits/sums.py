@@ -90,7 +90,7 @@ class FitAnswer(NamedTuple):
     Attributes
     ----------
     text : str
-        JSON of a `Fitted` without its sums.
+        JSON of a `Fitted` without its sums; without estimate and reason, `slots` come first.
     sums : FitSums or None
         They come as bytes: as JSON they would be 12 MB where a fit has 500 unknowns, and be parsed
         in the event loop.

@@ -71,22 +71,39 @@ class HistoryReader(ABC):
         return self._each(*self._window("rounds", key, first, last, n_before))
 
     def timed_decisions(
-        self, key: SessionKey, after: int, decided: int, n_named: int
+        self, key: SessionKey, after: int, decided: int, unnamed_after: int
     ) -> Iterator[tuple[str, int, int, float, bytes]]:
         """Iterate over the decisions with positions `after` + 1 to `decided`.
 
-        `n_named` rounds are of trajectories with a key, or erased.
+        Those of the default trajectory are in rounds after one, `unnamed_after` says which.
 
         Yields
         ------
         trajectory, round, position, time, selected context (bytes)
             In order of trajectory and round.
         """
-        return self._each("timed_decisions", *key, after, decided, n_named)
+        return self._each("timed_decisions", *key, after, decided, unnamed_after)
 
-    def slot_sums(self, key: SessionKey, until: int) -> list[SlotSumsRow]:
-        """Return the summed slots of stretches before `until`, by trajectory and in order."""
-        return [SlotSumsRow(*row) for row in self._all("slot_sums", *key, until)]
+    def unnamed_after(self, key: SessionKey, position: int, n_named: int) -> int:
+        """Return a round of the default trajectory after which all later ones are.
+
+        They are those with positions after one. `n_named` rounds are of trajectories with a key, or
+        erased.
+        """
+        row = self._one("unnamed_after", *key, position, n_named)
+        return position if row is None else int(row[0]) - 1
+
+    def last_slot_sums(self, key: SessionKey, until: int) -> SlotSumsRow | None:
+        """Return the default trajectory's last summed slots up to a slot; None: there are none."""
+        row = self._one("last_slot_sums", *key, until)
+        return None if row is None else SlotSumsRow(*row)
+
+    def slot_sums_in(
+        self, key: SessionKey, ranges: list[Range], until: int
+    ) -> Iterator[SlotSumsRow]:
+        """Iterate over summed slots whose last one is in ranges, and not after a slot."""
+        rows = self._each("slot_sums_in", *key, json.dumps(ranges), until)
+        return (SlotSumsRow(*row) for row in rows)
 
     def window_measurements(
         self, key: SessionKey, first: int, last: int, n_before: int, known: int

@@ -44,7 +44,8 @@ class Changes:
     `sessions` holds those of which any other column changed. `states` are agents' states as JSON.
     `deleted` sessions lose their own row and state; their other rows are `hidden` until a sweep.
     `swept` are sessions whose note of hidden rows goes, `dropped_sums` those whose kept sums go.
-    `dropped_slots` are sessions whose summed slots go, from a stretch on.
+    `dropped_slots` are sessions whose summed slots go, from a slot on, and `erased_slots`
+    trajectories whose summed slots do.
     `used_keys` are tenant and id of API keys, with the time of their last use. Entries of the audit
     log up to the id `audit_gone` go.
     """
@@ -63,6 +64,7 @@ class Changes:
     lift_units: list[LiftUnitRow] = field(default_factory=list)
     dropped_sums: list[SessionKey] = field(default_factory=list)
     dropped_slots: list[tuple[SessionKey, int]] = field(default_factory=list)
+    erased_slots: list[TrajectoryKey] = field(default_factory=list)
     states: dict[SessionKey, str] = field(default_factory=dict)
     deleted: list[SessionKey] = field(default_factory=list)
     hidden: list[HiddenRows] = field(default_factory=list)

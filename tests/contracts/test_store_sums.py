@@ -52,21 +52,29 @@ def test_a_history_of_what_came_after_some_sums_is_in_stretches(store: Store) ->
     assert new.numbering.tolist() == list(range(83, 101))
 
 
-def test_stretches_of_slots_are_kept_until_some_slot(reopen: Callable[[], Store]) -> None:
-    store = reopen()
+def test_summed_slots_are_kept_until_some_slot(reopen: Callable[[], Store]) -> None:
+    store, names = reopen(), ("", "x", "ü")
     rows = [
-        SlotSumsRow("t", "s1", name, i, 9 + i, bytes([i])) for name in ("", "ü") for i in range(3)
+        SlotSumsRow("t", "s1", name, 10 * i, 9 + i, bytes([i])) for name in names for i in range(3)
     ]
     commit(store, session(), slot_sums=rows)
     commit(store, slot_sums=[again := rows[1]._replace(sums=bytes(100_000))])
+    ranges = [("", 5, 20), ("ü", 0, 9), ("ü", 11, 21), ("y", 0, 99)]
     with reopen().reader() as reader:
-        assert reader.slot_sums(S1, 2) == [rows[0], again, *rows[3:5]]
-        assert reader.slot_sums(("t", "s2"), 9) == []
+        assert sorted(reader.slot_sums_in(S1, ranges, 99)) == [again, rows[2], rows[6], rows[8]]
+        assert sorted(reader.slot_sums_in(S1, ranges, 19)) == [again, rows[6]]
+        assert [*reader.slot_sums_in(("t", "s2"), ranges, 99)] == []
+        found = [reader.last_slot_sums(S1, slot) for slot in (-1, 0, 19, 99)]
+        assert found == [None, rows[0], again, rows[2]]
         before = dict(reader.stored_by_tenant())["t"]
     commit(store := reopen(), dropped_slots=[(S1, 1)])
+    whole = [(name, 0, 99) for name in names]
     with store.reader() as reader:
-        assert reader.slot_sums(S1, 9) == [rows[0], rows[3]]
-        assert before - dict(reader.stored_by_tenant())["t"] == 100_003
+        assert sorted(reader.slot_sums_in(S1, whole, 99)) == [rows[0], rows[3], rows[6]]
+        assert before - dict(reader.stored_by_tenant())["t"] == 100_005
+    commit(store := reopen(), erased_slots=[(*S1, "x")])
+    with store.reader() as reader:
+        assert sorted(reader.slot_sums_in(S1, whole, 99)) == [rows[0], rows[6]]
 
 
 def test_decisions_are_read_by_position(store: Store) -> None:
@@ -79,14 +87,17 @@ def test_decisions_are_read_by_position(store: Store) -> None:
     ]
     commit(store, session(), *(trajectory(name) for name in ("", "a", "b")), *rows)
     with store.reader() as reader:
-        found = [row[:4] for row in reader.timed_decisions(S1, 2, 6, 3)]
+        after = [reader.unnamed_after(S1, position, 3) for position in (0, 1, 2, 4, 6)]
+        assert after == [0, 0, 1, 2, 3]
+        assert reader.unnamed_after(S1, 7, 3) >= 4
+        found = [row[:4] for row in reader.timed_decisions(S1, 2, 6, 1)]
         assert found == [
             ("", 2, 4, 1002.0),
             ("", 3, 6, 1003.0),
             ("a", 2, 5, 1002.0),
             ("b", 1, 3, 1001.0),
         ]
-        assert len(list(reader.timed_decisions(S1, 0, 7, 3))) == 7
+        assert len(list(reader.timed_decisions(S1, 0, 7, 0))) == 7
 
 
 def test_sums_are_replaced_and_go_with_their_session(reopen: Callable[[], Store]) -> None:

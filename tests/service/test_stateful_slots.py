@@ -12,20 +12,20 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from lhb_engine.history import FitWindow
+from lhb_engine.history import FitWindow, History
 from service import slot_clock
 from service.commands.void_decision import VoidDecision
 from service.due_fits import DueFit
 from service.fits import slot_sums
 from service.fits.history import read_history
-from service.fits.slot_history import read_kept_slots
+from service.fits.slot_history import fit_slots, read_all_slots, read_recent_slots
 from service.records import SessionKey
 from service.slot_records import SlotSumsRow
 from service.storage.ports import Changes
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.service import test_stateful_history
-from tests.service.test_stateful_history import NAMES, TOLD, check
+from tests.service.test_stateful_history import NAMES, TOLD, Rounds, check
 
 START, SECONDS, LATE = 960.0, 60, 2
 
@@ -112,8 +112,8 @@ class Machine(test_stateful_history.Machine):
         session = self.harness.session
         if session.n_begun:
             with self.harness.store.reader() as reader:
-                _, slots = read_kept_slots(reader, session, *self.window(), None)
-            self.harness.run(Keep(session.key, slots.rows))
+                slots = fit_slots(reader, session, self.window()[1])
+            self.harness.run(Keep(session.key, slots.new))
 
     def window(self) -> tuple[FitWindow, DueFit]:
         n = self.harness.session.n_begun
@@ -125,19 +125,47 @@ class Machine(test_stateful_history.Machine):
         session = self.harness.session
         if not session.n_begun:
             return
+        window = self.window()
         with self.harness.store.reader() as reader:
-            whole = read_history(reader, session, *self.window())
-            history, _ = read_kept_slots(reader, session, *self.window(), None)
-        measured = {name for name, found in self.model.items() if found.said}
-        assert history.trajectories.keys() == (measured or {""})
-        for name in measured:
-            found, part = self.model[name], history.trajectories[name]
-            found.contexts = [np.zeros(2) for _ in range(session.n_begun)]
-            found.told = [{} for _ in found.contexts]
-            for slot, context in self.taken[name]:
-                found.contexts[slot - 1] = found.contexts[slot - 1] + context
-            check(part, found)
-            np.testing.assert_array_equal(part.contexts, whole.trajectories[name].contexts)
+            whole = read_history(reader, session, *window)
+            slots = fit_slots(reader, session, window[1])
+            history = read_all_slots(reader, session, *window, slots)
+            recent = read_recent_slots(reader, session, *window, slots, 3)
+        for name in self.model:
+            self.add_up(name)
+        said = self.checked(history)
+        measured = {name: sorted(found.said) for name, found in self.model.items() if found.said}
+        assert said == measured
+        assert self.checked(whole) == measured
+        assert self.checked(recent).items() <= measured.items()
+
+    def add_up(self, name: str) -> None:
+        """Remember the slots of a trajectory as rounds."""
+        found = self.model[name]
+        found.contexts = [np.zeros(2) for _ in range(self.harness.session.n_begun)]
+        found.told = [{} for _ in found.contexts]
+        for slot, context in self.taken[name]:
+            found.contexts[slot - 1] = found.contexts[slot - 1] + context
+
+    def checked(self, history: History) -> dict[str, list[tuple[int, int]]]:
+        """Return the spans that a history has rows of, in order, each with its lags."""
+        said: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for key, part in history.trajectories.items():
+            name, first, last = key.partition("\0")[0], part.first_round, part.last_round
+            spans = list(zip(part.measurements.first, part.measurements.last, strict=True))
+            if not key:
+                assert spans == []
+                continue
+            found, here = self.model[name], Rounds()
+            here.contexts, here.told = (
+                found.contexts[first - 1 : last],
+                found.told[first - 1 : last],
+            )
+            here.said = {span: found.said[span] for span in spans}
+            check(part, here)
+            assert all(first <= max(1, start - 3) for start, _ in spans)
+            said[name] += spans
+        return {name: sorted(spans) for name, spans in said.items() if spans}
 
     def teardown(self) -> None:
         super().teardown()

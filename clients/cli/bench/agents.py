@@ -91,6 +91,9 @@ def clock(
         list[str] | None,
         typer.Option(help="slots,decisions a slot: time fits of such a session; repeatable."),
     ] = None,
+    by_user: Annotated[
+        bool, typer.Option("--by-user", help="With --fits: totals of each of three trajectories.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure what is learned from totals of slots of time, with many decisions a slot.
@@ -105,7 +108,8 @@ def clock(
             typer.echo(clock_fits.HEADER)
         sizes = [_slots(text) for text in fits]
         say = (lambda line: None) if as_json else typer.echo
-        show({"seed": first_seed, "fits": clock_fits.run(sizes, first_seed, say)}, as_json, ())
+        timed = clock_fits.run(sizes, first_seed, say, "trajectory" if by_user else "all")
+        show({"seed": first_seed, "fits": timed}, as_json, ())
         return
     if not as_json:
         typer.echo(table.HEADER)

@@ -183,8 +183,10 @@ class PostgresTransaction:
             yield "insert_void", void
         for sums in changes.sums:
             yield "keep_sums", sums
-        for key, stretch in changes.dropped_slots:
-            yield "drop_slots", (*key, stretch)
+        for key, slot in changes.dropped_slots:
+            yield "drop_slots", (*key, slot)
+        for one in changes.erased_slots:
+            yield "erase_slots", one
         for slots in changes.slot_sums:
             yield "keep_slots", slots
         for lift in changes.lift_sums:

@@ -90,6 +90,7 @@ def fills(changing: Sequence[str]) -> dict[str, str]:
     found["not_erasing"] = NOT_ERASING
     found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
     found["played"] = PLAYED
+    found["summed_slots"] = ", ".join(f"s.{name}" for name in COLUMNS["slot_sums"])
     for table in ("estimates", "api_keys", "audit", "hidden_rows", "voids", *SUMS):
         found[f"{table}_values"] = numbered(len(COLUMNS[table]))
     return found

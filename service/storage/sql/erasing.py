@@ -18,7 +18,7 @@ TABLES = {
     **ROUNDS,
     "estimates": (("number",), "length(manifest) + coalesce(length(estimate), 0)"),
     "trajectories": (("trajectory", "n_rounds"), "0"),
-    "slot_sums": (("trajectory", "stretch"), "length(sums)"),
+    "slot_sums": (("trajectory", "last_slot"), "length(sums)"),
     "lift_units": (("since", "trajectory", "block"), "0"),
 }
 MAX_ROWS, MAX_BYTES = 256, 2**18  # of one call: a commit of a few milliseconds

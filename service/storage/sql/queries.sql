@@ -137,29 +137,45 @@ select trajectory, round, position, context from decisions
 where tenant = $1 and session_id = $2 and position <= $3 order by trajectory, round, number
 
 -- name: timed_decisions
--- with positions $3..$4, the first one left out; in key order, as a fit sums in it. Those of the
--- default trajectory, which has no index by position, are after round $3 - $5, where the others have
--- $5 rounds
+-- with positions $3..$4, the first one left out. Those of the default trajectory, which has no index
+-- by position, are among the rounds after $5, of which each has a position
 select trajectory, round, position, at, context from (
     select trajectory, round, number, position, at, context from decisions
     where tenant = $1 and session_id = $2 and trajectory <> '' and position > $3 and position <= $4
     union all
     select trajectory, round, number, position, at, context from decisions
-    where tenant = $1 and session_id = $2 and trajectory = '' and round > $3 - $5
-        and position > $3 and position <= $4) d
+    where tenant = $1 and session_id = $2 and trajectory = '' and round > $5
+        and round <= $5 + ($4 - $3) and position > $3 and position <= $4) d
 order by trajectory, round, number
 
--- name: slot_sums
-select {slot_sums} from slot_sums where tenant = $1 and session_id = $2 and stretch < $3
-order by trajectory, stretch
+-- name: unnamed_after
+-- the first round of the default trajectory after position $3: it is after round $3 - $4, where the
+-- others have $4 rounds
+select round from decisions
+where tenant = $1 and session_id = $2 and trajectory = '' and round > $3 - $4 and position > $3
+order by round limit 1
+
+-- name: last_slot_sums
+select {slot_sums} from slot_sums
+where tenant = $1 and session_id = $2 and trajectory = '' and last_slot <= $3
+order by last_slot desc limit 1
+
+-- name: slot_sums_in
+-- rows whose last slot is in a range, and up to $4
+select {summed_slots} from {ranges} r cross join slot_sums s
+where s.tenant = $1 and s.session_id = $2 and s.trajectory = r.trajectory
+    and s.last_slot between r.first and r.last and s.last_slot <= $4
 
 -- name: keep_slots
 insert into slot_sums ({slot_sums}) values ({slot_sums_values})
-on conflict (tenant, session_id, trajectory, stretch) do update
+on conflict (tenant, session_id, trajectory, last_slot) do update
     set decided = excluded.decided, sums = excluded.sums
 
+-- name: erase_slots
+delete from slot_sums where tenant = $1 and session_id = $2 and trajectory = $3
+
 -- name: drop_slots
-delete from slot_sums where tenant = $1 and session_id = $2 and stretch >= $3
+delete from slot_sums where tenant = $1 and session_id = $2 and last_slot >= $3
 
 -- name: measurements_until
 select trajectory, first_round, last_round, value, position, replaces from measurements

@@ -208,8 +208,10 @@ class SqliteTransaction:
             execute(SQL["insert_void"], void)
         for sums in changes.sums:
             execute(SQL["keep_sums"], sums)
-        for key, stretch in changes.dropped_slots:
-            execute(SQL["drop_slots"], (*key, stretch))
+        for key, slot in changes.dropped_slots:
+            execute(SQL["drop_slots"], (*key, slot))
+        for one in changes.erased_slots:
+            execute(SQL["erase_slots"], one)
         for slots in changes.slot_sums:
             execute(SQL["keep_slots"], slots)
         for lift in changes.lift_sums:

@@ -9,7 +9,9 @@ import service.fits.history
 import service.fits.past
 from lhb_engine.agents import summed_fit as summed_fit_of_engine
 from service.fits.job import in_idle_time, run_fit
-from service.fits.sums import FitAnswer
+from service.fits.sums import FitAnswer, SettledSlots
+from service.slot_records import SlotSumsRow
+from service.storage.database_url import open_reader
 
 
 def gate_of(database_url: str) -> Path:
@@ -93,3 +95,18 @@ def waiting_fit(
     """Gets no processor for a second, and ends."""
     time.sleep(1.0)
     return FitAnswer(json.dumps({"reason": "it has run to its end", "is_final": True}))
+
+
+def fit_in_parts(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> FitAnswer | None:
+    """A real fit, which begins with a part: slots that are to be kept first."""
+    with open_reader(database_url) as reader:
+        session = reader.session((tenant, session_id))
+        kept = reader.last_slot_sums((tenant, session_id), 10**9)
+    assert session is not None
+    if kept is None:
+        row = SlotSumsRow(tenant, session_id, "", 1, 0, b"")
+        slots = SettledSlots([row], session.n_measurements, 0)
+        return FitAnswer("{}", slots=slots)
+    return run_fit(database_url, tenant, session_id, due, idle_seconds)

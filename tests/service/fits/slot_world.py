@@ -1,0 +1,219 @@
+"""A session by the clock, each of whose fits is made in every way that there is."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+import service.fits.past
+from service import slot_clock
+from service.fits import job, slot_history, slot_sums
+from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import run_fit
+from service.fits.kept_slots import KeepSlots
+from service.fits.out_of_turn import AskFit
+from service.fits.record import Fitted
+from service.fits.sums import FitAnswer
+from service.replay import replay_session
+from service.slot_records import SlotSumsRow
+from tests.service.fits.kept_limits import keep_sums_from
+from tests.service.service_harness import ServiceHarness
+
+DIM, SECONDS, START, LATE = 3, 60, 960, 4
+THETA = np.array([0.6, -0.64, 0.48])
+ALL = 2**40
+
+
+def make_small(patch: pytest.MonkeyPatch) -> None:
+    """Moments from 48 slots on; stretches of eight slots; few decisions are read at once."""
+    keep_sums_from(patch, 48, grain=8)
+    for module in (slot_clock, slot_sums):
+        patch.setattr(module, "STRETCH", 8)
+    patch.setattr(slot_sums, "AT_ONCE", 16)
+
+
+@contextmanager
+def all_rows(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No fit takes anything that is kept, and none adds up slices."""
+    read = slot_history.read_slot_sums
+    with patch.context() as here:
+        for name in ("usable_sums", "sums_made_anew"):
+            here.setattr(service.fits.past, name, lambda *args: None)
+        here.setattr(slot_history, "read_slot_sums", lambda *args, kept: read(*args, kept=False))
+        yield
+
+
+@contextmanager
+def in_slices(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every fit adds up all rows, in slices of two grains."""
+    with patch.context() as here:
+        here.setattr(service.fits.past, "usable_sums", lambda *args: None)
+        here.setattr(service.fits.past, "AT_ONCE", 1)
+        here.setattr(slot_history, "SLICE", 2)
+        yield
+
+
+@contextmanager
+def counting(patch: pytest.MonkeyPatch, rows: Counter[str]) -> Iterator[None]:
+    """Count the rows that statements of fits return, by the names of the statements."""
+    opened = job.open_reader
+
+    @contextmanager
+    def counted(url: str) -> Iterator[Any]:
+        with opened(url) as reader:
+            whole, each = reader._all, reader._each
+
+            def every(name: str, *values: Any) -> Any:
+                found = whole(name, *values)
+                rows[name] += len(found)
+                return found
+
+            def one_by_one(name: str, *values: Any) -> Any:
+                for row in each(name, *values):
+                    rows[name] += 1
+                    yield row
+
+            reader._all, reader._each = every, one_by_one
+            yield reader
+
+    with patch.context() as here:
+        here.setattr(job, "open_reader", counted)
+        yield
+
+
+class World:
+    """Users decide, some late; totals of one or two slots come late, in any order, or never."""
+
+    def __init__(self, harness: ServiceHarness, url: str, **more: Any) -> None:
+        self.harness, self.url = harness, url
+        clock = {"slot_seconds": SECONDS, "start": float(START), "totals": "all"}
+        clock |= {"late_slots": LATE, **more.pop("clock", {})}
+        self.by_user = clock["totals"] == "trajectory"
+        harness.create(algorithm="anytime", dim=DIM, horizon=5, clock=clock, **more)
+        self.rng = np.random.default_rng(3)
+        self.sums: dict[tuple[str, int], Any] = {}
+        self.late: list[tuple[int, str, float]] = []  # slot in which it is sent, user, time
+        self.told: list[tuple[int, str, int, int]] = []  # the same, user, first and last slot
+        self.slot = self.n_fits = self.n_from_sums = self.n_parts = 0
+        self.n_read: list[Counter[str]] = []  # rows of each fit, by statement
+
+    def play(self, n_slots: int) -> None:
+        for _ in range(n_slots):
+            self.slot += 1
+            begin = START + SECONDS * (self.slot - 1)
+            for _ in range(self.rng.poisson(2.0)):
+                user, at = str(self.rng.choice(["", "a", "b"])), begin + self.rng.uniform(0, 59)
+                if self.rng.random() < 0.2:
+                    self.late.append((self.slot + int(self.rng.integers(1, LATE + 1)), user, at))
+                else:
+                    self.harness.now = max(self.harness.now, at)
+                    self.decide(user, at)
+            for one in [one for one in self.late if one[0] == self.slot]:
+                self.harness.now = max(self.harness.now, begin + 1.0)
+                self.decide(*one[1:])
+            if self.slot % 3 != 2:
+                n = 1 + self.slot % 3
+                for user in ("", "a", "b") if self.by_user else ("",):
+                    wait = int(self.rng.exponential(2.0)) + n
+                    if self.rng.random() > 0.05:
+                        self.told.append((self.slot + wait, user, self.slot, self.slot + n - 1))
+            for two in [two for two in self.told if two[0] == self.slot]:
+                self.harness.now = max(self.harness.now, float(begin))
+                self.total(*two[1:])
+            while self.harness.session.fit_due is not None:
+                self.fit()
+
+    def decide(self, user: str, at: float) -> None:
+        contexts = self.rng.uniform(-1, 1, (4, DIM))
+        taken = self.harness.decide(user, contexts=contexts, at=at)
+        place = (user if self.by_user else "", 1 + int((at - START) // SECONDS))
+        self.sums[place] = self.sums.get(place, 0.0) + contexts[taken.arm]
+
+    def total(self, user: str, first: int, last: int, **more: Any) -> None:
+        value = 0.05 * float(self.rng.standard_normal())
+        for slot in range(first, last + 1):
+            value += 0.3 * float(self.sums.get((user, slot), np.zeros(DIM)) @ THETA)
+            value += 0.7 * float(self.sums.get((user, slot - 2), np.zeros(DIM)) @ THETA)
+        ends = (START + SECONDS * end for end in (first - 1, last))
+        since, until = (datetime.fromtimestamp(end, UTC) for end in ends)
+        if not self.by_user or any(place[0] == user for place in self.sums):
+            self.harness.reward(value, user, since=since, until=until, **more)
+
+    def forget(self, user: str) -> None:
+        """Have nobody decide or tell totals late for somebody who was erased."""
+        self.late = [one for one in self.late if one[1] != user]
+        self.told = [one for one in self.told if one[1] != user]
+        self.sums = {place: one for place, one in self.sums.items() if place[0] != user}
+
+    def n_read_now(self) -> Counter[str]:
+        """Return the rows that a fit reads after another one has kept what it could."""
+        for _ in range(2):
+            self.play(2)
+            self.ask()
+        return self.n_read[-1]
+
+    def ask(self) -> None:
+        self.harness.run(AskFit(self.harness.key, self.harness.agents))
+        self.fit()
+
+    def fit(self) -> None:
+        """Fit from what is kept, and compare with fits of all rows, at once and in slices."""
+        due = self.harness.session.fit_due
+        assert due is not None
+        with pytest.MonkeyPatch.context() as patch:
+            with all_rows(patch):
+                expected = self.answer(due)
+            with in_slices(patch):
+                sliced = self.answer(due)
+            recent, made = job.read_recent_slots, []
+            patch.setattr(job, "read_recent_slots", lambda *a: (made.append(1), recent(*a))[1])
+            self.n_read.append(Counter())
+            with counting(patch, self.n_read[-1]):
+                answer = self.answer(due)
+        for one in (sliced, answer):
+            assert without_seconds(one) == without_seconds(expected)
+            assert one.sums == expected.sums
+        self.finish(due, Fitted.of(answer))
+        self.n_from_sums += len(made)
+        self.n_fits += 1
+
+    def answer(self, due: int) -> FitAnswer:
+        """Return the answer of a fit, after those of its parts."""
+        while True:
+            answer = run_fit(self.url, *self.harness.key, due, 0.0)
+            assert answer is not None
+            fitted = Fitted.of(answer)
+            if not fitted.is_part:
+                return answer
+            assert fitted.slots is not None
+            assert self.harness.run(KeepSlots(self.harness.key, fitted.slots))
+            self.n_parts += 1
+
+    def finish(self, due: int, fitted: Fitted) -> None:
+        finish = FinishFit(self.harness.key, due, fitted, self.harness.agents, RetryPolicy())
+        self.harness.run(finish)
+
+    def kept(self) -> list[SlotSumsRow]:
+        with self.harness.store.reader() as reader:
+            ranges = [(name, 1, ALL) for name in ("", "a", "b")]
+            return [*reader.slot_sums_in(self.harness.key, ranges, ALL)]
+
+    def n_erased_of_replay(self) -> int:
+        """Estimates whose rows are gone; all others, and decisions, are equal."""
+        with self.harness.store.reader() as reader:
+            replay = replay_session(reader, self.harness.session)
+        assert replay.differences == []
+        assert replay.n_estimates == self.n_fits
+        return replay.n_erased
+
+
+def without_seconds(answer: FitAnswer) -> Any:
+    """Return what an answer says but for the time that it took."""
+    found = json.loads(answer.text)
+    found["estimate"].pop("seconds")
+    return found

@@ -1,6 +1,6 @@
 """The anytime agent (docs/model.md 7): schedule, choice of arms, and state."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Self
@@ -197,33 +197,6 @@ class Anytime(Agent):
             return AnytimeFit(self, window, align(history), words).estimate(), None
         latest, sums = found
         return SummedFit(self, window, latest, words, sums).estimate(), sums
-
-    def sums_of(
-        self,
-        slices: Iterable[tuple[int, History]],
-        window: FitWindow,
-        measured: int | None,
-        settled_round: int | None = None,
-    ) -> "KeptSums | None":
-        """Add up the rows of a fit that are too many to be there all at once.
-
-        Parameters
-        ----------
-        slices : iterable of (int, History)
-            The number of each slice's last measurement, and its rows (docs/model.md 10).
-        window, measured, settled_round
-            Those of the fit's history; `measured` is its `measured_before`.
-
-        Returns
-        -------
-        KeptSums or None
-            From which `fit_keeping` goes on as from all rows, to the bit; None where there are no
-            rows, or their squares are beyond a float.
-        """
-        from lhb_engine.agents.summed_fit import kept_sums
-
-        told = ((stop, self.told(history)) for stop, history in slices)
-        return kept_sums(self, told, window, measured, settled_round)
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""

@@ -161,10 +161,27 @@ def kept_sums(
     measured: int | None,
     settled_round: int | None = None,
 ) -> KeptSums | None:
-    """Return the sums of slices of a history; see `Anytime.sums_of`."""
+    """Add up the rows of a fit that are too many to be there all at once.
+
+    Parameters
+    ----------
+    agent : Anytime
+        The agent; it is not changed.
+    slices : iterable of (int, History)
+        The number of each slice's last measurement, and its rows (docs/model.md 10).
+    window, measured, settled_round
+        Those of the fit's history; `measured` is its `measured_before`.
+
+    Returns
+    -------
+    KeptSums or None
+        From which `Anytime.fit_keeping` goes on as from all rows, to the bit; None where there are
+        no rows, or their squares are beyond a float.
+    """
     first, seen = _counted(agent, measured)
     with np.errstate(over="ignore", invalid="ignore"):
-        rows = (Slice(align(each), stop, each.unsettled or stop + 1) for stop, each in slices)
+        told = ((stop, agent.told(each)) for stop, each in slices)
+        rows = (Slice(align(each), stop, each.unsettled or stop + 1) for stop, each in told)
         found = sums_of_slices(rows, first, window.last, seen, settled_round)
     return found if found is not None and np.isfinite(found.settled.sums).all() else None
 

@@ -163,12 +163,8 @@ def align(history: History) -> AlignedRounds:
     shares_rounds = history.latest_after is None
     out = AlignedRounds(
         np.zeros((n_places, history.dim)),
-        np.zeros(n_places),
-        np.zeros(n_places),
-        np.zeros(n_places, np.int64),
-        np.zeros(n_places, np.int64),
-        np.zeros(n_places, np.int64),
-        np.zeros(n_places, np.int64),
+        *np.zeros((2, n_places)),
+        *np.zeros((4, n_places), np.int64),
         np.full(n_places, -1),
         n_lags,
         len(spans),
@@ -301,6 +297,4 @@ def _arrivals(measured: list[Measurements], there: np.ndarray) -> Ints | None:
 
 def _ranks(last: Ints) -> Ints:
     """Return the places in ascending order, from 1; of equal values the first comes first."""
-    ranks = np.empty(len(last), np.int64)
-    ranks[np.argsort(last, kind="stable")] = np.arange(1, len(last) + 1)
-    return ranks
+    return np.argsort(np.argsort(last, kind="stable")) + 1

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
-from lhb_engine.agents.summed_fit import sums_from_bytes
+from lhb_engine.agents.summed_fit import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
@@ -100,9 +100,9 @@ def sums_made_anew(
         return None
     if slots is not None:
         parts = read_slot_slices(reader, session, due.window, due, slots)
-        return agent.sums_of(parts, due.window, measured, slots.settled)
+        return kept_sums(agent, parts, due.window, measured, slots.settled)
     slices = read_slices(reader, session, due.window, due, agent.stretches)
-    return agent.sums_of(slices, due.window, measured)
+    return kept_sums(agent, slices, due.window, measured)
 
 
 def read_rows(

@@ -233,9 +233,8 @@ class History:
     def is_small(self, n_rounds: int) -> bool:
         """Return whether all rows may be among the latest ones, those of so many rounds."""
         assert self.window is not None
-        if self.latest_after is not None:
-            return self.latest_after == 0
-        return self.window.last <= n_rounds
+        after = self.latest_after
+        return self.window.last <= n_rounds if after is None else after == 0
 
     def latest(self, n: int, n_lags: int | None = None) -> "History":
         """Return the measurements of the window's last n rounds, with what their rows need.

@@ -42,8 +42,7 @@ class AlignedRounds:
     n_lags : int
         Number of lags that at least one row can see.
     n_rows, n_missing : int
-        Measurements used; rounds of the window that no measurement covers, 0 where each trajectory
-        has all rounds.
+        Measurements used; rounds of the window that none covers, 0 unless `shares_rounds`.
     covariates : (n_places, n_covariates) array
         What else moves the reward, scaled as contexts are; zero where there is no row.
     groups : tuple of int
@@ -163,8 +162,9 @@ def align(history: History) -> AlignedRounds:
     shares_rounds = history.latest_after is None
     out = AlignedRounds(
         np.zeros((n_places, history.dim)),
-        *np.zeros((2, n_places)),
-        *np.zeros((4, n_places), np.int64),
+        *(np.zeros(n_places), np.zeros(n_places)),
+        *(np.zeros(n_places, np.int64), np.zeros(n_places, np.int64)),
+        *(np.zeros(n_places, np.int64), np.zeros(n_places, np.int64)),
         np.full(n_places, -1),
         n_lags,
         len(spans),

@@ -8,9 +8,9 @@ from pathlib import Path
 import service.fits.history
 import service.fits.past
 from lhb_engine.agents import summed_fit as summed_fit_of_engine
+from service.fits import slot_sums
 from service.fits.job import in_idle_time, run_fit
-from service.fits.sums import FitAnswer, SettledSlots
-from service.slot_records import SlotSumsRow
+from service.fits.sums import FitAnswer
 from service.storage.database_url import open_reader
 
 
@@ -100,13 +100,10 @@ def waiting_fit(
 def fit_in_parts(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> FitAnswer | None:
-    """A real fit, which begins with a part: slots that are to be kept first."""
+    """A real fit in a process where eight slots are many; gated from its second part on."""
+    slot_sums.STRETCH = slot_sums.AT_ONCE = 8
+    slot_sums.MOST_ROWS = 1
     with open_reader(database_url) as reader:
-        session = reader.session((tenant, session_id))
         kept = reader.last_slot_sums((tenant, session_id), 10**9)
-    assert session is not None
-    if kept is None:
-        row = SlotSumsRow(tenant, session_id, "", 1, 0, b"")
-        slots = SettledSlots([row], session.n_measurements, 0)
-        return FitAnswer("{}", slots=slots)
-    return run_fit(database_url, tenant, session_id, due, idle_seconds)
+    fit = run_fit if kept is None else gated_fit
+    return fit(database_url, tenant, session_id, due, idle_seconds)

@@ -16,7 +16,6 @@ from tests.service.conftest import Client, Serve, until
 from tests.service.fits.fit_gate import ARMS, close_gate, installed, play, process_at
 from tests.service.fits.fit_jobs import (
     dying_fit,
-    fit_in_parts,
     gated_fit,
     starved_fit,
     summed_fit,
@@ -64,28 +63,6 @@ async def test_sums_come_from_the_process_as_bytes(serve: Serve) -> None:
         settled = Moments.from_bytes(row.settled)
         assert (settled.n_lags, settled.dim) == (1, 2)  # no grain is full
         assert Moments.from_bytes(row.seen).n_rows > 4
-
-
-async def test_a_fit_goes_on_when_its_first_part_is_kept(serve: Serve) -> None:
-    """Nothing is recorded of the part: it is no fit."""
-    async with serve() as client:
-        client.fits.job = fit_in_parts
-        clock = {"slot_seconds": 3600, "start": "2026-01-01T00:00:00Z"}
-        session = await client.create(algorithm="anytime", clock=clock)
-        await client.decide(session, ARMS)
-        told = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z", "value": 1.0}
-        assert (await client.reward(session, **told)).status_code < 300
-        await client.post(f"/v1/sessions/{session}/fits")
-
-        async def fits() -> Any:
-            return (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
-
-        [fit] = await until(fits)
-        assert fit["status"] == "insufficient_data"
-        with client.service.store.reader() as reader:
-            row = reader.last_slot_sums(("", session), 10**9)
-        assert row is not None
-        assert row.last_slot == 1
 
 
 async def test_a_fit_that_keeps_dying_is_recorded_as_failed(serve: Serve) -> None:

@@ -1,0 +1,54 @@
+"""A fit that is made again after a later one has kept slots reads what its manifest says."""
+
+import numpy as np
+import pytest
+
+from lhb_engine.history import FitWindow
+from service.commands.void_decision import VoidDecision
+from service.due_fits import DueFit
+from service.fits.kept_slots import KeepSlots
+from service.fits.slot_history import clock_with_slots, fit_slots
+from service.fits.slot_sums import read_slot_sums
+from service.fits.sums import SettledSlots
+from tests.service.fits.slot_world import make_small
+from tests.service.service_harness import ServiceHarness
+
+N, SECONDS = 20, 60
+
+
+def due_now(harness: ServiceHarness) -> DueFit:
+    session = harness.session
+    place = session.n_measurements, session.n_rounds, harness.now, "asked", harness.now
+    return DueFit(FitWindow(1, 1, N, 2, N), *place)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("slot", [4, 9, 10])
+def test_an_older_fit_counts_what_was_voided_since(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch, slot: int
+) -> None:
+    """Slot 9 is the first one after a kept stretch: the later fit has no decision of it."""
+    make_small(monkeypatch)
+    clock = {"slot_seconds": SECONDS, "start": 960.0, "totals": "trajectory", "late_slots": 1}
+    harness.create(algorithm="anytime", dim=2, horizon=2, clock=clock)
+    for i in range(N):
+        harness.now = 961.0 + SECONDS * i
+        harness.decide("a", contexts=np.array([[1.0 + i, 0.5], [2.0 + i, 0.25]]))
+    older = due_now(harness)
+    harness.run(VoidDecision(harness.key, "a", f"~{slot}", harness.agents))
+    newer = due_now(harness)
+    with harness.store.reader() as reader:
+        new = fit_slots(reader, harness.session, newer).new
+    rows = [row for row in new if row.last_slot == 8]
+    assert [row.trajectory for row in rows] == ["", "a"]
+    assert harness.run(KeepSlots(harness.key, SettledSlots(rows, newer.measured, 0)))
+    asked = [("a", 1, N)]
+    with harness.store.reader() as reader:
+        session = harness.session
+        clock_of_it = clock_with_slots(session)
+        for due in (older, newer):
+            [whole] = read_slot_sums(reader, session, clock_of_it, N, due, kept=False).contexts(
+                asked
+            )
+            [found] = fit_slots(reader, session, due).contexts(asked)
+            assert whole[slot - 1].any() == (due is older)
+            np.testing.assert_array_equal(found, whole)

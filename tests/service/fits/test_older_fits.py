@@ -1,9 +1,10 @@
-"""A fit that is made again after a later one has kept slots reads what its manifest says."""
+"""Fits that others, or an erasure, have overtaken: what they read, and what they keep."""
 
 import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
+from service.commands.erase_trajectory import erase_trajectory
 from service.commands.void_decision import VoidDecision
 from service.due_fits import DueFit
 from service.fits.kept_slots import KeepSlots
@@ -52,3 +53,26 @@ def test_an_older_fit_counts_what_was_voided_since(
             [found] = fit_slots(reader, session, due).contexts(asked)
             assert whole[slot - 1].any() == (due is older)
             np.testing.assert_array_equal(found, whole)
+
+
+@pytest.mark.parametrize("totals", ["all", "trajectory"])
+def test_slots_that_were_summed_before_an_erasure_are_not_kept(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch, totals: str
+) -> None:
+    make_small(monkeypatch)
+    clock = {"slot_seconds": SECONDS, "start": 960.0, "totals": totals, "late_slots": 1}
+    harness.create(algorithm="anytime", dim=2, horizon=2, clock=clock)
+    for i in range(N):
+        harness.now = 961.0 + SECONDS * i
+        harness.decide("ab"[i % 2], contexts=np.ones((2, 2)))
+    due = due_now(harness)
+    with harness.store.reader() as reader:
+        rows = fit_slots(reader, harness.session, due).new
+    part = KeepSlots(harness.key, SettledSlots(rows, due.measured, 0))
+    assert harness.run(part)
+    harness.run_large(erase_trajectory(harness.key, "b"))
+    assert not harness.run(part)
+    with harness.store.reader() as reader:
+        ranges = [(name, 1, N) for name in ("", "a", "b")]
+        left = {row.trajectory for row in reader.slot_sums_in(harness.key, ranges, N)}
+    assert left == (set() if totals == "all" else {"", "a"})

@@ -242,21 +242,24 @@ class History:
         Where these are too few for a fit, as when rewards come later than that, it is the last n
         measurements in order of arrival. The lags are those of the window unless others are given.
         """
+        assert self.window is not None
         after = self.latest_after
         if after is None:
-            if self.measures_latest(n) or self.measured is None:
-                return self._of_last(n, n_lags)
+            if self.measured is None or self.measures_latest(n):
+                return self.since(self.window.last - n + 1, n_lags)
             after = self.measured - n
         return self._only(lambda part, rows: _arrivals(rows) > after, n_lags)
 
     def measures_latest(self, n: int) -> bool:
         """Whether enough measurements for a fit are of the window's last n rounds."""
-        parts = self._of_last(n).trajectories.values()
-        return sum(len(part.measurements) for part in parts) >= LEAST_ROWS
-
-    def _of_last(self, n: int, n_lags: int | None = None) -> "History":
         assert self.window is not None
-        return self.since(self.window.last - n + 1, n_lags)
+        first, found = self.window.last - n + 1, 0
+        for part in self.trajectories.values():
+            rows = part.measurements.between(part.first_round, part.last_round)
+            found += int((part.numbering[rows.first - part.first_round] >= first).sum())
+            if found >= LEAST_ROWS:
+                return True
+        return False
 
     def since(self, round: int, n_lags: int | None = None) -> "History":
         """Return the measurements from a round of the session on, with what their rows need.
@@ -294,7 +297,3 @@ class History:
 def _arrivals(rows: Measurements) -> Ints:
     assert rows.position is not None
     return rows.position
-
-
-class NeedsAllRows(Exception):
-    """A fit cannot go on from sums: too few latest rows, or squares that are beyond a float."""

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import Agent
+from lhb_engine.agents.anytime import NeedsAllRows
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Ints, NeedsAllRows
+from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
 from service.agent_cache import build_agent
 from service.due_fits import DueFit

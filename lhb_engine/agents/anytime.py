@@ -16,13 +16,17 @@ from lhb_engine.design.covariates import Covariates
 from lhb_engine.design.levels import Stretches, stretch_of
 from lhb_engine.design.unknown_past import with_past
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import FitWindow, Floats, History, Ints, NeedsAllRows
+from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.posterior.prediction_check import Predictor
 from lhb_engine.posterior.settings import AnytimeSettings
 from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums
+
+
+class NeedsAllRows(Exception):
+    """A fit cannot go on from sums: too few latest rows, or squares that are beyond a float."""
 
 
 class Anytime(Agent):

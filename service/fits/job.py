@@ -16,10 +16,10 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.anytime import Anytime
+from lhb_engine.agents.anytime import Anytime, NeedsAllRows
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
-from lhb_engine.history import History, NeedsAllRows
+from lhb_engine.history import History
 from service.agent_cache import build_agent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
 from service.fits.slot_history import fit_slots, read_all_slots, read_recent_slots

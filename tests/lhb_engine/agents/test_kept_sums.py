@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import make_agent, summed_fit
+from lhb_engine.agents.anytime import NeedsAllRows
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.levels import stretch_of
 from lhb_engine.design.moments import Moments
 from lhb_engine.design.session_sums import KeptSums
-from lhb_engine.history import FitWindow, History, Measurements, NeedsAllRows
+from lhb_engine.history import FitWindow, History, Measurements
 from tests.lhb_engine.played_histories import DIM, HORIZON, THETA, history
 
 OPTIONS = {

@@ -1,5 +1,7 @@
 """Build the wheel: `lhb.py` becomes the package `lhb`, which holds `clients` and `service`.
 
+Benchmarks stay in the repository.
+
 At the top level of an environment, `clients` and `service` would hide folders of these names in a
 user's own program, and be hidden by them.
 """
@@ -20,6 +22,7 @@ class BuildWheel(build_py):
         if self.editable_mode:
             return
         built = Path(self.build_lib)
+        shutil.rmtree(built / "benchmarks", ignore_errors=True)
         package = built / "lhb"
         shutil.rmtree(package, ignore_errors=True)
         package.mkdir()

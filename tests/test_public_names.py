@@ -10,7 +10,7 @@ import clients
 import lhb
 import lhb_engine
 from clients.sdk.errors import ApiError, error_of
-from service.problems import ProblemCode
+from service.base.problems import ProblemCode
 
 ROOT = Path(__file__).parent.parent
 

@@ -15,7 +15,7 @@ def backup(
 
     Example: lhb backup monday.lhb
     """
-    from service.settings import read_settings
+    from service.base.settings import read_settings
     from service.storage.backup import back_up
 
     found = back_up(read_settings().database_url, file)
@@ -30,7 +30,7 @@ def restore(
 
     Example: LHB_DATABASE_URL=sqlite:///new.db lhb restore monday.lhb
     """
-    from service.settings import read_settings
+    from service.base.settings import read_settings
     from service.storage.backup import restore
     from service.storage.schema import head
 

@@ -126,8 +126,8 @@ def audit(url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _run(command: Any) -> Any:
-    from service.settings import read_settings
-    from service.without_server import run
+    from service.base.settings import read_settings
+    from service.transfer.without_server import run
 
     return run(read_settings().database_url, command, THROUGH_SERVER)
 
@@ -153,7 +153,7 @@ def _pages(url: str, path: str) -> Iterator[dict[str, Any]]:
 
 def _from_database() -> list[dict[str, Any]]:
     from service.api.keys import key_answer
-    from service.settings import read_settings
+    from service.base.settings import read_settings
     from service.storage.database_url import open_reader
 
     with open_reader(read_settings().database_url) as reader:
@@ -162,7 +162,7 @@ def _from_database() -> list[dict[str, Any]]:
 
 def _audit_of_database() -> list[dict[str, Any]]:
     from service.api.keys import audit_answer
-    from service.settings import read_settings
+    from service.base.settings import read_settings
     from service.storage.database_url import open_reader
 
     rows: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ def migrate() -> None:
 
     Example: lhb migrate
     """
-    from service.settings import read_settings
+    from service.base.settings import read_settings
     from service.storage.migrate import migrate
 
     before, after = migrate(read_settings().database_url)

@@ -9,8 +9,8 @@ from typer.core import TyperGroup
 # A command loads what it needs, so an error can only be of a class that is loaded already.
 EXPECTED = (
     "clients.sdk.errors.ApiError",
-    "service.problems.Problem",
-    "service.server.BindRefused",
+    "service.base.problems.Problem",
+    "service.operation.server.BindRefused",
     "service.storage.ports.Refused",
 )
 UNREACHABLE = ("httpx.HTTPError", "httpx.InvalidURL")

@@ -19,10 +19,10 @@ def replay(
     Example: lhb replay shop
     """
     from lhb_engine.blas import one_thread
-    from service.replay import replay_session
-    from service.settings import read_settings
+    from service.base.settings import read_settings
     from service.storage.database_url import open_reader
-    from service.without_server import all_sessions, find
+    from service.transfer.replay import replay_session
+    from service.transfer.without_server import all_sessions, find
 
     with one_thread(), open_reader(read_settings().database_url) as reader:
         found = [find(reader, name) for name in sessions] if sessions else all_sessions(reader)

@@ -13,7 +13,7 @@ def serve(
 
     Example: lhb serve --port 8081
     """
-    from service.server import run
-    from service.settings import read_settings
+    from service.base.settings import read_settings
+    from service.operation.server import run
 
     run(host, port, read_settings())

@@ -21,7 +21,7 @@ def settings(as_json: AsJson = False) -> None:
 
 
 def _settings() -> Iterator[dict[str, Any]]:
-    from service.settings import Settings, read_settings, variable_of
+    from service.base.settings import Settings, read_settings, variable_of
 
     values = read_settings().model_dump(mode="json")
     given = {name.upper(): value for name, value in os.environ.items()}

@@ -73,10 +73,10 @@ def _from_server(url: str, session: str, move: bool) -> Iterator[bytes]:
 
 
 def _from_database(session: str, move: bool) -> Iterator[bytes]:
-    from service.settings import read_settings
+    from service.base.settings import read_settings
     from service.storage.database_url import open_reader
     from service.transfer.file_format import export_session
-    from service.without_server import archive, find
+    from service.transfer.without_server import archive, find
 
     url = read_settings().database_url
     if move:
@@ -125,8 +125,8 @@ def _import(source: BinaryIO, url: str | None, name: str | None) -> str:
                 headers={"content-type": "application/x-ndjson"},
             )
         return str(answer_of(answer)["id"])
-    from service.settings import read_settings
-    from service.without_server import import_file
+    from service.base.settings import read_settings
+    from service.transfer.without_server import import_file
 
     with NamedTemporaryFile(prefix="lhb-import-") as file:
         file.writelines(chunks)

@@ -27,13 +27,13 @@ from service.api.documentation import documented, takes
 from service.api.request_bodies import BatchItem
 from service.api.response_types import BatchAnswer
 from service.api.rewards import accepted_answer, read_receive
+from service.api.runtime import Service, service_of, tenant_of
 from service.api.session_names import find_ids
+from service.base.field_types import STRICT, Key
+from service.base.logs import REQUEST_ID, log_failure
+from service.base.problems import Problem, ProblemCode, defect
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
-from service.field_types import STRICT, Key
-from service.logs import REQUEST_ID, log_failure
-from service.problems import Problem, ProblemCode, defect
-from service.runtime import Service, service_of, tenant_of
 
 router = APIRouter(tags=["decisions"])
 log = structlog.get_logger()

@@ -26,8 +26,8 @@ from service.api.request_bodies import (
     RewardsBody,
 )
 from service.api.session_bodies import POLICY_TAGS, SessionBody, SessionCopy, SessionPatch
-from service.field_types import field_name
-from service.problems import Problem, ProblemCode
+from service.base.field_types import field_name
+from service.base.problems import Problem, ProblemCode
 
 MAX_NAMED_ERRORS = 100  # errors that are listed; a list stops at its first one, unknown keys do not
 # bytes; `request_body` counts the brackets of a larger body before it is parsed, and `_problem`

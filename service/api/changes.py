@@ -9,12 +9,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 
-from service.agent_cache import deciding
 from service.api.documentation import documented
+from service.api.runtime import Service, service_of, tenant_of
 from service.api.sessions import found_session, session_answer
-from service.problems import Problem, ProblemCode
-from service.runtime import Service, service_of, tenant_of
-from service.tenant_shares import NoPlace
+from service.base.problems import Problem, ProblemCode
+from service.base.tenant_shares import NoPlace
+from service.writer.agent_cache import deciding
 
 router = APIRouter(tags=["sessions"])
 STREAM_SECONDS = 25  # of one answer; below the time that a server takes to stop

@@ -13,9 +13,9 @@ from msgspec.msgpack import encode
 
 from lhb_engine.history import Floats
 from service.api.request_bodies import MAX_ARMS
-from service.field_types import FEATURE, LARGEST, MOST_LETTERS
-from service.names import Context
-from service.problems import Problem, ProblemCode
+from service.base.field_types import FEATURE, LARGEST, MOST_LETTERS
+from service.base.problems import Problem, ProblemCode
+from service.session.names import Context
 
 _LITTLE = np.dtype("<f8")
 

@@ -9,16 +9,16 @@ from fastapi import APIRouter, Request, Response
 
 from lhb_engine.evaluation.credit import credit, why_no_credit
 from lhb_engine.history import Ints
-from service.agent_cache import deciding
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.round_types import CreditPage
 from service.api.sessions import read_session
 from service.api.trajectories import TRAJECTORY, meant_trajectory
-from service.records import DecisionRow, SessionRow
-from service.slot_clock import clock_of
+from service.session.records import DecisionRow, SessionRow
+from service.session.slot_clock import clock_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
+from service.writer.agent_cache import deciding
 
 router = APIRouter(tags=["estimates"])
 

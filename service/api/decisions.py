@@ -13,12 +13,12 @@ from service.api.request_bodies import DecisionBody
 from service.api.response_types import DecisionAnswer
 from service.api.rewards import read_rewards
 from service.api.round_types import VoidAnswer
+from service.api.runtime import Service, service_of, tenant_of
 from service.api.sessions import json_response, read_session, timestamp
+from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Blocked, Decide, Taken, request_digest
 from service.commands.void_decision import VoidDecision
-from service.problems import Problem, ProblemCode
-from service.records import SERVER_EVENT, DecisionRow, SessionRow
-from service.runtime import Service, service_of, tenant_of
+from service.session.records import SERVER_EVENT, DecisionRow, SessionRow
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["decisions"])

@@ -5,7 +5,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.agent_cache import build_agent, deciding
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.response_types import (
@@ -15,16 +14,17 @@ from service.api.response_types import (
     FitPage,
     NoEstimateAnswer,
 )
+from service.api.runtime import service_of, tenant_of
 from service.api.sessions import json_response, names_answer, read_session, timestamp
-from service.due_fits import DueFit, OpenWindow, window_to_json
-from service.fits.out_of_turn import AskFit
+from service.base.problems import Problem, ProblemCode
+from service.commands.out_of_turn import AskFit
 from service.fits.schedule import MAX_WAITING
-from service.problems import Problem, ProblemCode
-from service.records import EstimateRow, SessionRow
-from service.runtime import service_of, tenant_of
-from service.slot_clock import clock_of
+from service.session.due_fits import DueFit, OpenWindow, window_to_json
+from service.session.records import EstimateRow, SessionRow
+from service.session.slot_clock import clock_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
+from service.writer.agent_cache import build_agent, deciding
 
 router = APIRouter(tags=["estimates"])
 LOOK_BACK = MAX_WAITING + 8  # fits: all that wait may be skipped at once

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from starlette.types import Scope
 
 from service.api import batch, decisions, rewards
-from service.runtime import Service
+from service.api.runtime import Service
 
 Handler = Callable[[Service, str, str, bytes], Awaitable[tuple[int, bytes]]]
 BATCH_ROUTE = "/v1/batch"

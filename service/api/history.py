@@ -6,10 +6,10 @@ from service.api.body_parsing import HISTORY
 from service.api.documentation import documented, takes
 from service.api.history_body import read_history
 from service.api.response_types import HistoryAnswer
+from service.api.runtime import service_of, tenant_of
 from service.api.sessions import json_response
 from service.commands.append_history import Log, append_history
-from service.parsing_processes import PARSED_HERE_BYTES
-from service.runtime import service_of, tenant_of
+from service.transfer.parsing_processes import PARSED_HERE_BYTES
 
 router = APIRouter(tags=["sessions"])
 

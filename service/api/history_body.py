@@ -4,9 +4,9 @@ from typing import Any
 
 from service.api.body_parsing import HISTORY
 from service.api.context_arrays import read_contexts
+from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import body_digest
-from service.problems import Problem, ProblemCode
-from service.records import SERVER_EVENT
+from service.session.records import SERVER_EVENT
 
 MAX_ROUNDS = 10_000  # rounds in one call
 

@@ -6,7 +6,7 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from service.api.unions import strict
-from service.field_types import Key
+from service.base.field_types import Key
 
 MOST_SECONDS = 1e9  # some thirty years
 DAY = 86_400.0

@@ -10,11 +10,11 @@ from service.api.documentation import documented, takes
 from service.api.key_bodies import DAY
 from service.api.key_types import AuditPage, KeyPage, NewKeyAnswer
 from service.api.paging import LIMIT, cut, page
+from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import json_response, timestamp
+from service.base.problems import Problem, ProblemCode
 from service.commands.keys import RevokeKey, RotateKey, SaveKey, may_manage, new_key
-from service.problems import Problem, ProblemCode
-from service.records import ApiKey, AuditRow
-from service.runtime import actor_of, service_of, tenant_of
+from service.session.records import ApiKey, AuditRow
 
 router = APIRouter(tags=["keys"])
 PLACE = Query("", max_length=64, description="`next` of the previous page")

@@ -15,15 +15,15 @@ from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums
 from service.api.documentation import documented
 from service.api.lift_types import LiftAnswer, ShadowAnswer
+from service.api.runtime import service_of, tenant_of
 from service.api.sessions import read_session, timestamp
 from service.lift.steps import sums_so_far
 from service.lift.sums import GROUPS, LiftSums
 from service.lift.watch import sum_up
-from service.records import SessionRow
-from service.runtime import service_of, tenant_of
+from service.session.records import SessionRow
+from service.session.trial import trial_of
+from service.session.trial_records import LiftSumsRow
 from service.storage.reader import Reader
-from service.trial import trial_of
-from service.trial_records import LiftSumsRow
 
 router = APIRouter(tags=["estimates"])
 NO_HOLDOUT = "the session has no holdout: every trajectory is the agent's"

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from service.trial import Policy
+from service.session.trial import Policy
 
 
 class ControlAnswer(BaseModel):

@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 from starlette.types import Scope
 
-from service.problems import Problem, ProblemCode
+from service.base.problems import Problem, ProblemCode
 
 
 async def refuse_unknown_parameters(request: Request) -> None:

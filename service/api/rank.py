@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from service.agent_cache import build_agent
 from service.api.body_parsing import RANK
 from service.api.context_arrays import read_contexts
 from service.api.decisions import check_arms
 from service.api.documentation import documented, takes
 from service.api.response_types import RankAnswer
+from service.api.runtime import service_of
 from service.api.sessions import read_session
 from service.commands.contexts import arms_of, numbers_of
-from service.records import SessionRow
-from service.runtime import service_of
-from service.slot_clock import draw_of
+from service.session.records import SessionRow
+from service.session.slot_clock import draw_of
 from service.storage.reader import Reader
+from service.writer.agent_cache import build_agent
 
 router = APIRouter(tags=["estimates"])
 

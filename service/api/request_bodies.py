@@ -19,7 +19,7 @@ from pydantic import (
 from typing_extensions import TypeAliasType, TypedDict
 
 from service.api.unions import strict, union_kind
-from service.field_types import (
+from service.base.field_types import (
     LARGEST,
     MOST_COVARIATES,
     STRICT,

@@ -7,9 +7,9 @@ from pydantic import BaseModel, Field
 
 from lhb_engine.agents.base import Deciding
 from service.api.fit_types import EffectsAnswer, FindingAnswer, IntervalsAnswer, LevelsAnswer
-from service.due_fits import Asked
-from service.problems import ProblemCode
-from service.trial import PlayedBy
+from service.base.problems import ProblemCode
+from service.session.due_fits import Asked
+from service.session.trial import PlayedBy
 
 Item = TypeVar("Item")
 ABSENT: Any = Field(default_factory=NoneType)  # of a member that is left out, and never null

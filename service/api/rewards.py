@@ -10,10 +10,10 @@ from service.api.body_parsing import REWARDS
 from service.api.documentation import documented, takes
 from service.api.request_bodies import RewardItem, RewardsBody
 from service.api.response_types import AcceptedAnswer
-from service.commands.reward_rounds import Reward
+from service.api.runtime import Service, service_of, tenant_of
+from service.base.problems import Problem, ProblemCode
 from service.commands.rewards import Accepted, ReceiveRewards
-from service.problems import Problem, ProblemCode
-from service.runtime import Service, service_of, tenant_of
+from service.rounds.reward_rounds import Reward
 
 router = APIRouter(tags=["rewards"])
 NAMES_ITS_ROUNDS_BY = ("round", "event_id", "at", "replaces")

@@ -4,7 +4,7 @@ from pydantic import BaseModel
 
 from lhb_engine.agents.base import Deciding
 from service.api.response_types import Page
-from service.trial import PlayedBy
+from service.session.trial import PlayedBy
 
 
 class TrajectoryAnswer(BaseModel):

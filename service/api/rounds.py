@@ -10,8 +10,8 @@ from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.round_types import RoundPage
 from service.api.sessions import read_session, timestamp
 from service.api.trajectories import TRAJECTORY, meant_trajectory
-from service.covariates import given_covariates
-from service.records import DecisionRow, MeasurementRow, SessionRow
+from service.session.covariates import given_covariates
+from service.session.records import DecisionRow, MeasurementRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 

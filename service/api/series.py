@@ -13,14 +13,14 @@ from fastapi import APIRouter, Query, Request, Response
 
 from lhb_engine.evaluation.expected_rewards import expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints, Measurements
-from service.agent_cache import build_agent, deciding
 from service.api.documentation import documented
 from service.api.round_types import SeriesAnswer
 from service.api.sessions import read_session
-from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.records import SessionRow
+from service.rounds.history import read_history
+from service.session.due_fits import DueFit
+from service.session.records import SessionRow
 from service.storage.reader import Reader
+from service.writer.agent_cache import build_agent, deciding
 
 router = APIRouter(tags=["estimates"])
 MOST_EARLIER = (

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from service.api.request_bodies import ArmIds, Timestamp
 from service.api.unions import strict
-from service.field_types import (
+from service.base.field_types import (
     STRICT,
     Dim,
     Feature,
@@ -29,9 +29,9 @@ from service.field_types import (
     Seed,
     WaitSeconds,
 )
-from service.names import MOST_COLUMNS
-from service.slot_clock import MOST_LATE, Totals
-from service.trial import Mode, PlannedRounds, Policy, Share
+from service.session.names import MOST_COLUMNS
+from service.session.slot_clock import MOST_LATE, Totals
+from service.session.trial import Mode, PlannedRounds, Policy, Share
 
 SESSION_DEFAULTS: dict[str, Any] = {
     "algorithm": "anytime",

@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote
 
 from starlette.types import Scope
 
+from service.api.runtime import Service
+from service.base.session_ids import has_form_of_id
 from service.commands.sessions import unknown_session
-from service.runtime import Service
-from service.session_ids import has_form_of_id
 
 PREFIX = b"/v1/sessions/"
 IMPORT = b"/v1/sessions/import"

@@ -7,9 +7,9 @@ from pydantic import BaseModel
 from lhb_engine.agents.base import Deciding
 from service.api.lift_types import HoldoutAnswer
 from service.api.response_types import Page
-from service.field_types import Refit, RewardMode
-from service.slot_clock import Totals
-from service.trial import Guard, Mode
+from service.base.field_types import Refit, RewardMode
+from service.session.slot_clock import Totals
+from service.session.trial import Guard, Mode
 
 
 class ClockAnswer(BaseModel):

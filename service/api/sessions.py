@@ -8,22 +8,22 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic_core import to_json
 
 from lhb_engine.agents.base import Deciding
-from service.agent_cache import deciding
 from service.api.body_parsing import PATCH, SESSION
 from service.api.documentation import documented, takes
 from service.api.paging import LIMIT, cut, page
+from service.api.runtime import Service, actor_of, service_of, tenant_of
 from service.api.session_bodies import SESSION_DEFAULTS
 from service.api.session_types import SessionAnswer, SessionPage
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
-from service.names import ONE_HOT, names_of
-from service.records import SessionRow
-from service.runtime import Service, actor_of, service_of, tenant_of
-from service.slot_clock import CLOCK_DEFAULTS, clock_of
+from service.session.names import ONE_HOT, names_of
+from service.session.records import SessionRow
+from service.session.slot_clock import CLOCK_DEFAULTS, clock_of
+from service.session.trial import HOLDOUT_DEFAULTS, trial_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
-from service.trial import HOLDOUT_DEFAULTS, trial_of
+from service.writer.agent_cache import deciding
 
 router = APIRouter(tags=["sessions"])
 # the same body, said or not said; a session from before there were these has none of them

@@ -13,10 +13,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.documentation import documented
 from service.api.response_types import AlgorithmPage
+from service.api.runtime import Service, service_of, tenant_of
 from service.api.sessions import json_response, timestamp
-from service.due_fits import FitQueue
-from service.problems import ProblemCode, Unavailable
-from service.runtime import Service, service_of, tenant_of
+from service.base.problems import ProblemCode, Unavailable
+from service.session.due_fits import FitQueue
 from service.web.api_keys import STRANGER
 
 router = APIRouter(tags=["server"])

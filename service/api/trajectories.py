@@ -7,12 +7,12 @@ from fastapi import APIRouter, Query, Request, Response
 from service.api.documentation import documented
 from service.api.paging import LIMIT, page
 from service.api.round_types import TrajectoryPage
+from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import read_session, timestamp
+from service.base.field_types import NO_ZERO_BYTE
+from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory
-from service.field_types import NO_ZERO_BYTE
-from service.problems import Problem, ProblemCode
-from service.records import SessionRow, TrajectoryRow
-from service.runtime import actor_of, service_of, tenant_of
+from service.session.records import SessionRow, TrajectoryRow
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["rounds"])

@@ -18,6 +18,7 @@ from starlette.types import Message, Send
 
 from service.api.body_parsing import COPY
 from service.api.documentation import documented, takes
+from service.api.runtime import Service, actor_of, service_of, tenant_of
 from service.api.session_types import SessionAnswer
 from service.api.sessions import (
     found_session,
@@ -25,19 +26,18 @@ from service.api.sessions import (
     session_answer,
     written_session,
 )
+from service.base.field_types import NO_ZERO_BYTE
+from service.base.problems import Problem, ProblemCode
+from service.base.tenant_shares import NoPlace
 from service.commands.sessions import refuse_id_as_name
-from service.field_types import NO_ZERO_BYTE
 from service.fits.cost import allowed_cost
-from service.parsing_processes import PARSED_HERE_BYTES
-from service.problems import Problem, ProblemCode
-from service.records import SessionRow
-from service.runtime import Service, actor_of, service_of, tenant_of
+from service.session.records import SessionRow
 from service.storage.reader import Reader
-from service.tenant_shares import NoPlace
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
 from service.transfer.import_file import PreparedImport, prepare_import
 from service.transfer.import_session import import_session
+from service.transfer.parsing_processes import PARSED_HERE_BYTES
 
 router = APIRouter(tags=["sessions"])
 LinesOf = Callable[[Reader, SessionRow], Iterator[bytes]]  # of a file about a session

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from service.field_types import STRICT
+from service.base.field_types import STRICT
 
 REF = "#/components/schemas/"
 NULL = {"type": "null"}

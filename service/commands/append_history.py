@@ -6,12 +6,10 @@ from dataclasses import dataclass, field, replace
 from time import thread_time
 
 from lhb_engine.history import Floats
-from service.agent_cache import Agents, build_agent
+from service.base.problems import Problem, ProblemCode
 from service.commands.contexts import numbers_of
 from service.commands.decisions import Decide
-from service.commands.hidden_write import hide_for, own, refuse_erasing
 from service.commands.limits import NO_LIMITS, Limits
-from service.commands.reward_rounds import Reward
 from service.commands.rewards import apply_rewards, plan_rewards
 from service.commands.sessions import (
     find_session,
@@ -19,14 +17,16 @@ from service.commands.sessions import (
     unknown_session,
 )
 from service.commands.sweep import sweep
-from service.covariates import covariates_of_round
-from service.names import Context
-from service.problems import Problem, ProblemCode
-from service.records import SessionKey, SessionRow, TrajectoryKey
+from service.rounds.reward_rounds import Reward
+from service.session.covariates import covariates_of_round
+from service.session.names import Context
+from service.session.records import SessionKey, SessionRow, TrajectoryKey
 from service.storage.ports import Keys
+from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import Command
 from service.writer.effects import LiveAgent
 from service.writer.hidden_work import HiddenWork, WorkState, copied_session
+from service.writer.hidden_write import hide_for, own, refuse_erasing
 from service.writer.slices import LargeWrite
 from service.writer.unit_of_work import UnitOfWork
 

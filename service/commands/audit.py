@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from service.records import Actor, AuditRow
+from service.session.records import Actor, AuditRow
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 

@@ -1,7 +1,7 @@
 """The command that changes a session: its name, its archive, its mode, and options of its agent.
 
 An option may change if it means no new model: what was learned stays, and so do all rounds. The
-session keeps the options that it had before, for replay (`service.option_changes`).
+session keeps the options that it had before, for replay (`service.session.option_changes`).
 """
 
 from dataclasses import dataclass, fields, replace
@@ -9,6 +9,7 @@ from typing import Any
 
 from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.agents.fit_cost import FitCost
+from service.base.problems import Problem, ProblemCode
 from service.commands.audit import note
 from service.commands.sessions import (
     check_modes,
@@ -19,11 +20,10 @@ from service.commands.sessions import (
 )
 from service.fits.cost import refuse_costly
 from service.fits.schedule import reopen_schedule, wait_longer
-from service.option_changes import MOST_CHANGES, changes_of
-from service.problems import Problem, ProblemCode
-from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
-from service.retention import refuse_memory, refuse_retention
-from service.trial import changed_trial
+from service.rounds.retention import refuse_memory, refuse_retention
+from service.session.option_changes import MOST_CHANGES, changes_of
+from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
+from service.session.trial import changed_trial
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 

@@ -1,9 +1,9 @@
 """Contexts of a request as a session takes them: checked, and turned into numbers."""
 
 from lhb_engine.history import Floats
-from service.names import Context, names_of
-from service.problems import Problem, ProblemCode
-from service.records import SessionRow
+from service.base.problems import Problem, ProblemCode
+from service.session.names import Context, names_of
+from service.session.records import SessionRow
 
 FEW_VALUES = 1000  # of contexts with names that are encoded in the event loop, in about 1 ms
 

@@ -7,13 +7,13 @@ from typing import Any
 from lhb_engine.agents.scores import best_arms
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
-from service.agent_cache import Agents
+from service.base.problems import Problem, ProblemCode
+from service.base.session_ids import has_form_of_id
 from service.commands.contexts import numbers_of
-from service.names import Context
-from service.problems import Problem, ProblemCode
-from service.records import SessionKey, SessionRow
-from service.session_ids import has_form_of_id
-from service.trial import ControlSession, trial_of
+from service.session.names import Context
+from service.session.records import SessionKey, SessionRow
+from service.session.trial import ControlSession, trial_of
+from service.writer.agent_cache import Agents
 from service.writer.unit_of_work import UnitOfWork
 
 

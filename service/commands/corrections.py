@@ -7,10 +7,10 @@ one, because a manifest names rows by position.
 from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS
-from service.commands.reward_rounds import Reward, of_trajectory
-from service.problems import Problem, ProblemCode
-from service.records import MeasurementRow, SessionRow
-from service.retention import needs_sums, used_by_fits
+from service.base.problems import Problem, ProblemCode
+from service.rounds.retention import needs_sums, used_by_fits
+from service.rounds.reward_rounds import Reward, of_trajectory
+from service.session.records import MeasurementRow, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
 

@@ -7,25 +7,25 @@ from typing import Any, NamedTuple
 
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
-from service.agent_cache import Agents
+from service.base.problems import Problem, ProblemCode
 from service.commands.contexts import are_few, arms_of, numbers_of
 from service.commands.control import control_arm
-from service.commands.hidden_write import refuse_erasing
 from service.commands.limits import NO_LIMITS, Limits
-from service.commands.reward_rounds import Reward
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
-from service.covariates import covariates_of_round, covariates_text, in_order
 from service.fits.schedule import after_decision, begin_slot, is_between_boundaries, is_blocked
-from service.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
-from service.names import Context
-from service.problems import Problem, ProblemCode
-from service.records import DecisionRow, SessionKey, SessionRow
-from service.slot_clock import clock_of, draw_of, time_of
+from service.rounds.reward_rounds import Reward
+from service.session.covariates import covariates_of_round, covariates_text, in_order
+from service.session.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
+from service.session.names import Context
+from service.session.records import DecisionRow, SessionKey, SessionRow
+from service.session.slot_clock import clock_of, draw_of, time_of
+from service.session.trial import arm_index, trial_of
 from service.storage.ports import Keys
-from service.trial import arm_index, trial_of
+from service.writer.agent_cache import Agents
 from service.writer.command import Command
 from service.writer.effects import count_one
+from service.writer.hidden_write import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
 
 

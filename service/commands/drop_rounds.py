@@ -1,10 +1,10 @@
-"""Dropping the rows of old rounds, in slices (`service.retention`)."""
+"""Dropping the rows of old rounds, in slices (`service.rounds.retention`)."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from service.records import SessionKey
-from service.retention import Plan, is_busy, may_begin, n_before
+from service.rounds.retention import Plan, is_busy, may_begin, n_before
+from service.session.records import SessionKey
 from service.storage.ports import DropCursor
 from service.writer.command import Command, SessionCommand
 from service.writer.effects import count_some

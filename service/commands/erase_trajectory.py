@@ -4,21 +4,28 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+from service.base.problems import Problem, ProblemCode
 from service.commands.audit import note
-from service.commands.hidden_write import refuse_erasing
 from service.commands.sessions import find_session
 from service.commands.sweep import sweep
 from service.lift.steps import NOTHING
 from service.lift.sums import LiftSums
-from service.problems import Problem, ProblemCode
-from service.records import COMMAND_LINE, Actor, HiddenRows, KeptSumsRow, SessionKey, SessionRow
-from service.retention import needs_sums
-from service.slot_clock import clock_of
+from service.rounds.retention import needs_sums
+from service.session.records import (
+    COMMAND_LINE,
+    Actor,
+    HiddenRows,
+    KeptSumsRow,
+    SessionKey,
+    SessionRow,
+)
+from service.session.slot_clock import clock_of
+from service.session.trial import block_of, block_rounds, trial_of
+from service.session.trial_records import LiftSumsRow
 from service.storage.ports import Changes, Keys
 from service.storage.reader import Reader
-from service.trial import block_of, block_rounds, trial_of
-from service.trial_records import LiftSumsRow
 from service.writer.command import Command
+from service.writer.hidden_write import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from service.problems import Problem, ProblemCode
-from service.records import SessionRow, TrajectoryKey
-from service.settings import Settings
+from service.base.problems import Problem, ProblemCode
+from service.base.settings import Settings
+from service.session.records import SessionRow, TrajectoryKey
 from service.writer.unit_of_work import UnitOfWork
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS
-from service.agent_cache import Agents
+from service.base.problems import Problem, ProblemCode
 from service.commands.corrections import (
     KnownValue,
     known_value,
@@ -14,23 +14,23 @@ from service.commands.corrections import (
     refuse_used,
     value_by_id,
 )
-from service.commands.hidden_write import refuse_erasing
-from service.commands.reward_rounds import (
+from service.commands.out_of_turn import fit_now, is_stale
+from service.commands.sessions import find_session, refuse_archived
+from service.fits.schedule import after_measurement, begin_slot, is_between_boundaries
+from service.rounds.reward_rounds import (
     Reward,
     field_of_rounds,
     of_trajectory,
     refuse_given_up,
     rounds_of,
 )
-from service.commands.sessions import find_session, refuse_archived
-from service.covariates import covariates_text
-from service.fits.out_of_turn import fit_now, is_stale
-from service.fits.schedule import after_measurement, begin_slot, is_between_boundaries
-from service.problems import Problem, ProblemCode
-from service.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
+from service.session.covariates import covariates_text
+from service.session.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
 from service.storage.ports import Keys
+from service.writer.agent_cache import Agents
 from service.writer.command import Command
 from service.writer.effects import count_one
+from service.writer.hidden_write import refuse_erasing
 from service.writer.pending_spans import Spans
 from service.writer.unit_of_work import UnitOfWork
 

@@ -9,21 +9,21 @@ from typing import Any
 from lhb_engine.agents import ALGORITHMS, Agent, OptionError
 from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.randomness import SEED_LIMIT
-from service.agent_cache import build_agent
+from service.base.problems import Problem, ProblemCode
+from service.base.session_ids import has_form_of_id, new_id
 from service.commands.audit import note
 from service.commands.control import located_control, refuse_if_control
-from service.commands.hidden_write import refuse_appending
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.schedule import open_schedule
-from service.names import ONE_HOT, Names, check_names
-from service.problems import Problem, ProblemCode
-from service.records import COMMAND_LINE, Actor, SessionKey, SessionRow
-from service.retention import refuse_retention
-from service.session_ids import has_form_of_id, new_id
-from service.slot_clock import new_clock
-from service.trial import new_trial
+from service.rounds.retention import refuse_retention
+from service.session.names import ONE_HOT, Names, check_names
+from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
+from service.session.slot_clock import new_clock
+from service.session.trial import new_trial
+from service.writer.agent_cache import build_agent
 from service.writer.command import Command, SessionCommand
+from service.writer.hidden_write import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
 # limits for agents that learn within an epoch: with every reward they store dim x dim numbers

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from service.records import HiddenRows, SessionKey
+from service.session.records import HiddenRows, SessionKey
 from service.storage.ports import EraseCursor
 from service.writer.command import Command, SessionCommand
 from service.writer.unit_of_work import UnitOfWork

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from lhb_engine.agents import ALGORITHMS
-from service.agent_cache import Agents
-from service.commands.reward_rounds import no_event
+from service.base.problems import Problem, ProblemCode
+from service.commands.out_of_turn import fit_now, is_stale
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.out_of_turn import fit_now, is_stale
-from service.problems import Problem, ProblemCode
-from service.records import DecisionRow, SessionKey, VoidRow, number_in
-from service.retention import needs_sums, refuse_dropped
-from service.slot_clock import clock_of
+from service.rounds.retention import needs_sums, refuse_dropped
+from service.rounds.reward_rounds import no_event
+from service.session.records import DecisionRow, SessionKey, VoidRow, number_in
+from service.session.slot_clock import clock_of
 from service.storage.ports import Changes, Keys
+from service.writer.agent_cache import Agents
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 

@@ -3,11 +3,11 @@
 from fastapi import APIRouter, Request, Response
 
 from service.api.body_parsing import BodyParser
+from service.api.runtime import service_of
 from service.api.sessions import json_response
+from service.base.playground import PlaygroundBody, limits
+from service.base.problems import Problem, ProblemCode
 from service.dashboard.assets import ASSETS, PAGE, media_type
-from service.playground import PlaygroundBody, limits
-from service.problems import Problem, ProblemCode
-from service.runtime import service_of
 
 router = APIRouter(include_in_schema=False)
 PLAYED = BodyParser(PlaygroundBody)

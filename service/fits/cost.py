@@ -10,9 +10,9 @@ from typing import Any
 
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.agents.fit_cost import FitCost
-from service.problems import Problem, ProblemCode
-from service.records import SessionRow
-from service.settings import Settings
+from service.base.problems import Problem, ProblemCode
+from service.base.settings import Settings
+from service.session.records import SessionRow
 
 SHORT_SECONDS = 2.0  # estimated CPU time up to which a fit is short
 SLOWER = 20.0  # a fit may take this many times its estimated CPU time

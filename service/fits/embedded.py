@@ -5,16 +5,16 @@ import time
 
 import structlog
 
-from service.agent_cache import Agents
-from service.due_fits import FitQueue
+from service.base.settings import Settings
 from service.fits.cost import session_cost
 from service.fits.job import run_fit
 from service.fits.processes import FitProcesses, Job
 from service.fits.schedule import Tick
 from service.fits.slots import Slot
-from service.records import SessionKey
-from service.settings import Settings
+from service.session.due_fits import FitQueue
+from service.session.records import SessionKey
 from service.storage.ports import Store
+from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 

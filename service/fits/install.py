@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 
 from lhb_engine.estimate import Estimate
-from service.agent_cache import Agents
-from service.commands.hidden_write import refuse_appending
-from service.due_fits import DueFit
-from service.fits.kept_slots import keep_slots
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
-from service.fits.sums import n_erased
-from service.records import SessionKey, SessionRow
-from service.retention import needs_sums
+from service.rounds.kept_slots import keep_slots
+from service.rounds.retention import needs_sums
+from service.rounds.sums import n_erased
+from service.session.due_fits import DueFit
+from service.session.records import SessionKey, SessionRow
+from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
+from service.writer.hidden_write import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
 

@@ -20,14 +20,14 @@ from lhb_engine.agents.anytime import Anytime, NeedsAllRows
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
-from service.agent_cache import build_agent
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
-from service.fits.slot_history import fit_slots, read_all_slots, read_recent_slots
-from service.fits.sums import FitAnswer, SettledSlots, n_erased
-from service.option_changes import at_revision
-from service.records import SessionKey
-from service.retention import no_fit_from_rows
+from service.rounds.retention import no_fit_from_rows
+from service.rounds.slot_history import fit_slots, read_all_slots, read_recent_slots
+from service.rounds.sums import FitAnswer, SettledSlots, n_erased
+from service.session.option_changes import at_revision
+from service.session.records import SessionKey
 from service.storage.database_url import open_reader
+from service.writer.agent_cache import build_agent
 
 if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from service.due_fits import FitQueue
-from service.records import SessionKey
-from service.recurring import Recurring
+from service.base.recurring import Recurring
+from service.session.due_fits import FitQueue
+from service.session.records import SessionKey
 from service.storage.ports import Store
 from service.storage.postgres.deadlines import ANSWER_SECONDS
 from service.storage.postgres.fit_claims import changes, listening

@@ -13,15 +13,15 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
 from lhb_engine.history import LATEST, History
-from service.agent_cache import build_agent
-from service.due_fits import DueFit
-from service.fits.history import read_history, read_recent, read_slices, read_trajectory
-from service.fits.slot_history import is_by_trajectory, read_slot_slices
-from service.fits.slot_sums import SlotSums
-from service.fits.sums import FitSums, n_erased
-from service.records import KeptSumsRow, SessionRow
-from service.slot_clock import clock_of
+from service.rounds.history import read_history, read_recent, read_slices, read_trajectory
+from service.rounds.slot_history import is_by_trajectory, read_slot_slices
+from service.rounds.slot_sums import SlotSums
+from service.rounds.sums import FitSums, n_erased
+from service.session.due_fits import DueFit
+from service.session.records import KeptSumsRow, SessionRow
+from service.session.slot_clock import clock_of
 from service.storage.reader import Reader
+from service.writer.agent_cache import build_agent
 
 AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its rows in slices
 

@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 import structlog
 from pebble import ProcessExpired
 
-from service.agent_cache import Agents
+from service.base.process_pool import NoProcess, NotBegun, Processes
+from service.base.settings import Settings
 from service.fits.cost import cpu_limit
 from service.fits.cpu_limit import SPENT, within_cpu_time
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import STARVED, prepare_process, run_fit
-from service.fits.kept_slots import KeepSlots
 from service.fits.record import Fitted
 from service.fits.slots import Slot, Slots
-from service.fits.sums import FitAnswer
-from service.process_pool import NoProcess, NotBegun, Processes
-from service.settings import Settings
+from service.rounds.kept_slots import KeepSlots
+from service.rounds.sums import FitAnswer
+from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
 from service.writer.group_commit import GroupCommit
 

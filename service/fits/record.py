@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Self
 
-from service.due_fits import DueFit, window_to_json
-from service.fits.sums import FitAnswer, FitSums, SettledSlots
-from service.records import EstimateRow, SessionRow
+from service.rounds.sums import FitAnswer, FitSums, SettledSlots
+from service.session.due_fits import DueFit, window_to_json
+from service.session.records import EstimateRow, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
-from service.commands.hidden_write import refuse_appending
-from service.due_fits import DueFit, DueReason, OpenWindow
 from service.fits.cost import session_cost
 from service.fits.record import record_fit
-from service.option_changes import changes_of
-from service.records import SessionKey, SessionRow
+from service.session.due_fits import DueFit, DueReason, OpenWindow
+from service.session.option_changes import changes_of
+from service.session.records import SessionKey, SessionRow
 from service.writer.command import SessionCommand
+from service.writer.hidden_write import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
 MAX_WAITING = 32  # due fits that wait; and also incomplete windows past their boundary

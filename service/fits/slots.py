@@ -10,7 +10,7 @@ from math import inf
 
 from service.fits.cost import SHORT_SECONDS
 from service.fits.turns import Turns
-from service.records import SessionKey
+from service.session.records import SessionKey
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ Who was away does not save up time: on return, its count is at least the least o
 from collections.abc import Collection, Mapping
 from typing import Generic, TypeVar
 
-from service.records import SessionKey
+from service.session.records import SessionKey
 
 K = TypeVar("K")
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.lift.sums import GROUPS, LiftSums, Totals
-from service.records import SessionRow
+from service.session.records import SessionRow
+from service.session.trial import block_of, block_rounds, trial_of
+from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
 from service.storage.history_reader import MeasuredRow
 from service.storage.reader import Reader
-from service.trial import block_of, block_rounds, trial_of
-from service.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
 
 STEP_ROUNDS, STEP_REWARDS = 2000, 1000
 MOST_SPAN = 10_000  # rounds of a reward; a longer one is left out

@@ -9,7 +9,7 @@ import numpy as np
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums, Lift, lift
 from lhb_engine.history import Floats
-from service.trial import Trial
+from service.session.trial import Trial
 
 GROUPS = ("agent", "control")
 MOST_POINTS = 200

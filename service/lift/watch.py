@@ -2,12 +2,12 @@
 
 import structlog
 
-from service.commands.keep_lift import KeepLift
+from service.api.runtime import Service
+from service.base.problems import Unavailable
+from service.base.recurring import Recurring
+from service.lift.keep_lift import KeepLift
 from service.lift.steps import Step, next_step
-from service.problems import Unavailable
-from service.records import SessionKey
-from service.recurring import Recurring
-from service.runtime import Service
+from service.session.records import SessionKey
 
 log = structlog.get_logger()
 LOOK_SECONDS = 5.0

@@ -8,7 +8,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from service.api.body_parsing import BodyParser
 from service.api.request_bodies import MAX_ARMS, ArmIds
-from service.field_types import STRICT, ClientId, Dim, Horizon, Key, Number
+from service.base.field_types import STRICT, ClientId, Dim, Horizon, Key, Number
 
 Features = TypeAliasType("Features", Annotated[list[dict[str, Any]], FailFast()])
 

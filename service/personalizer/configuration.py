@@ -7,17 +7,17 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from lhb_engine.agents import ALGORITHMS, make_options
+from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import json_response
+from service.base.problems import Problem, ProblemCode
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import DeleteSession
 from service.fits.cost import allowed_cost
 from service.personalizer.bodies import CONFIGURATION, ServiceConfiguration
 from service.personalizer.loop import DEFAULTS, find_loop, make_session
 from service.personalizer.versions import PATH, Version
-from service.problems import Problem, ProblemCode
-from service.records import SessionRow
-from service.runtime import actor_of, service_of, tenant_of
-from service.trial import trial_of
+from service.session.records import SessionRow
+from service.session.trial import trial_of
 
 router = APIRouter()
 CHANGING = {"options", "reward_wait_seconds"}  # of a session that has rounds

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from service.problems import MEDIA_TYPE, Problem
+from service.base.problems import MEDIA_TYPE, Problem
 
 PREFIX = "/personalizer/"
 

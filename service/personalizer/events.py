@@ -8,12 +8,13 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from lhb_engine.randomness import Draw
-from service.agent_cache import build_agent
 from service.api.decisions import read_decision, take
 from service.api.rewards import read_receive
+from service.api.runtime import Service, actor_of, service_of, tenant_of
 from service.api.sessions import json_response
+from service.base.field_types import MOST_LETTERS
+from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Decide
-from service.field_types import MOST_LETTERS
 from service.personalizer.bodies import RANK, REWARD
 from service.personalizer.loop import (
     deferred_name,
@@ -24,10 +25,9 @@ from service.personalizer.loop import (
 )
 from service.personalizer.ranking import Asked, encoded, rank_answer, read_rank
 from service.personalizer.versions import PATH, Version
-from service.problems import Problem, ProblemCode
-from service.records import DecisionRow, SessionRow
-from service.runtime import Service, actor_of, service_of, tenant_of
-from service.trial import trial_of
+from service.session.records import DecisionRow, SessionRow
+from service.session.trial import trial_of
+from service.writer.agent_cache import build_agent
 
 router = APIRouter()
 EVENT = f"{PATH}/events/{{event_id:text}}"

@@ -12,8 +12,8 @@ from math import isfinite
 from typing import Any
 
 from lhb_engine.history import Floats
-from service.field_types import LARGEST
-from service.problems import Problem, ProblemCode
+from service.base.field_types import LARGEST
+from service.base.problems import Problem, ProblemCode
 
 MOST_DEPTH = 8  # of nested objects and lists
 MOST_FEATURES = 200_000  # of all arms of one request, products included

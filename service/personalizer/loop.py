@@ -4,12 +4,12 @@ import secrets
 from typing import Any
 
 from lhb_engine.randomness import SEED_LIMIT
+from service.api.runtime import Service
 from service.api.session_bodies import SESSION_DEFAULTS
+from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import CreateSession
 from service.fits.cost import allowed_cost
-from service.problems import Problem, ProblemCode
-from service.records import Actor, DecisionRow, SessionRow, TrajectoryKey
-from service.runtime import Service
+from service.session.records import Actor, DecisionRow, SessionRow, TrajectoryKey
 
 NAME = "personalizer"
 # what Personalizer begins with, but for the dim, the horizon and the share of uniform decisions:

@@ -7,9 +7,9 @@ from uuid import uuid4
 import numpy as np
 
 from lhb_engine.history import Floats
-from service.agent_cache import build_agent
 from service.api.request_bodies import DecisionBody
-from service.option_changes import at_revision, changes_of
+from service.api.runtime import Service
+from service.base.problems import Problem, ProblemCode
 from service.personalizer.bodies import RankRequest
 from service.personalizer.features import (
     FEW_FEATURES,
@@ -18,9 +18,9 @@ from service.personalizer.features import (
     hasher,
     read_features,
 )
-from service.problems import Problem, ProblemCode
-from service.records import DecisionRow, SessionRow
-from service.runtime import Service
+from service.session.option_changes import at_revision, changes_of
+from service.session.records import DecisionRow, SessionRow
+from service.writer.agent_cache import build_agent
 
 
 class Asked(NamedTuple):

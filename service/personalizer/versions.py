@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from service.problems import Problem, ProblemCode
+from service.base.problems import Problem, ProblemCode
 
 PATH = "/personalizer/{version}"
 VERSIONS = ("v1.0", "v1.1-preview", *(f"v1.1-preview.{n}" for n in (1, 2, 3)))

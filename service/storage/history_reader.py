@@ -5,15 +5,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from service.records import (
+from service.session.records import (
     KeptSumsRow,
     SessionKey,
     TrajectoryKey,
     TrajectoryRow,
     VoidRow,
 )
-from service.slot_records import SlotSumsRow
-from service.trial_records import LiftSumsRow, PlayedRound
+from service.session.slot_records import SlotSumsRow
+from service.session.trial_records import LiftSumsRow, PlayedRound
 
 Range = tuple[str, int, int]  # a trajectory, and its first and last round
 # trajectory, first and last round, value, position, and of a correction the first value's position

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.records import (
+from service.session.records import (
     DecisionRow,
     MeasurementRow,
     SessionKey,

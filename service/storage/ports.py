@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from service.records import (
+from service.session.records import (
     ApiKey,
     AuditRow,
     DecisionRow,
@@ -25,11 +25,11 @@ from service.records import (
     TrajectoryRow,
     VoidRow,
 )
-from service.slot_records import SlotSumsRow
+from service.session.slot_records import SlotSumsRow
+from service.session.trial_records import LiftSumsRow, LiftUnitRow
 from service.storage.known_rows import Keys as Keys
 from service.storage.known_rows import KnownRows as KnownRows
 from service.storage.reader import Reader
-from service.trial_records import LiftSumsRow, LiftUnitRow
 
 EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
 # a trajectory, the last of its rounds that is done, and a round before which no measurement is left

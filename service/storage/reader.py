@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from service.due_fits import Schedule
-from service.records import (
+from service.session.due_fits import Schedule
+from service.session.records import (
     DecisionRow,
     EstimateRow,
     HiddenRows,

@@ -1,6 +1,6 @@
 """The SQL scripts of the schema, one for each revision and dialect, and the check of a revision.
 
-The columns are also the fields of the rows in `service.records`, in the same order.
+The columns are also the fields of the rows in `service.session.records`, in the same order.
 
 Alembic runs the missing scripts on an existing database. A new SQLite database gets all of them at
 once, without loading alembic.

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
-from service.records import ApiKey, AuditRow
+from service.session.records import ApiKey, AuditRow
 
 
 class TenantReader(ABC):

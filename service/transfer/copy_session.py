@@ -14,15 +14,15 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow
+from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import check_modes, first_agent, modes_of
-from service.covariates import names_of_covariates
-from service.due_fits import DueFit, Schedule
 from service.fits.cost import refuse_costly
-from service.option_changes import OptionChanges
-from service.problems import Problem, ProblemCode
-from service.records import SessionRow
-from service.retention import refuse_retention
-from service.slot_clock import draw_of
+from service.rounds.retention import refuse_retention
+from service.session.covariates import names_of_covariates
+from service.session.due_fits import DueFit, Schedule
+from service.session.option_changes import OptionChanges
+from service.session.records import SessionRow
+from service.session.slot_clock import draw_of
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from service.kept_contexts import unpack
-from service.records import (
+from service.rounds.retention import keeps_everything, needs_sums
+from service.session.kept_contexts import unpack
+from service.session.records import (
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
@@ -25,7 +26,6 @@ from service.records import (
     SessionRow,
     VoidRow,
 )
-from service.retention import keeps_everything, needs_sums
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
 

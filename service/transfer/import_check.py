@@ -10,15 +10,15 @@ from typing import Any
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
-from service.agent_cache import build_agent
+from service.base.problems import Problem
 from service.commands.sessions import check_modes, first_agent
-from service.covariates import names_of_covariates
-from service.due_fits import OUT_OF_TURN
-from service.names import check_stored_names
-from service.option_changes import earlier_sessions
-from service.problems import Problem
-from service.records import SessionRow, TrajectoryRow
-from service.retention import refuse_retention
+from service.rounds.retention import refuse_retention
+from service.session.covariates import names_of_covariates
+from service.session.due_fits import OUT_OF_TURN
+from service.session.names import check_stored_names
+from service.session.option_changes import earlier_sessions
+from service.session.records import SessionRow, TrajectoryRow
+from service.session.trial import check_stored_trial, trial_of
 from service.transfer.import_choice import check_choice
 from service.transfer.import_dropped import Dropped
 from service.transfer.import_manifests import Manifests, TrajectoryRecords
@@ -26,7 +26,7 @@ from service.transfer.import_records import DERIVED, InvalidRecord, check, check
 from service.transfer.import_schedule import Rounds, Windows, in_order, open_window
 from service.transfer.import_slots import check_clock, check_rounds, count_slot
 from service.transfer.imported_session import ImportedSession
-from service.trial import check_stored_trial, trial_of
+from service.writer.agent_cache import build_agent
 
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
 

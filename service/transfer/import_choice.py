@@ -3,10 +3,10 @@
 from typing import Any
 
 from lhb_engine.randomness import Draw
-from service.kept_contexts import MOST_NUMBERS
-from service.records import SessionRow
+from service.session.kept_contexts import MOST_NUMBERS
+from service.session.records import SessionRow
+from service.session.trial import played_again, trial_of
 from service.transfer.import_records import check
-from service.trial import played_again, trial_of
 
 
 def check_choice(session: SessionRow, record: dict[str, Any]) -> None:

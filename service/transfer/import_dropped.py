@@ -7,8 +7,8 @@ from typing import Any
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.anytime import Anytime
-from service.records import KeptSumsRow, SessionRow, TrajectoryRow
-from service.retention import needs_sums
+from service.rounds.retention import needs_sums
+from service.session.records import KeptSumsRow, SessionRow, TrajectoryRow
 from service.transfer.import_manifests import TrajectoryRecords
 from service.transfer.import_records import InvalidRecord, check
 

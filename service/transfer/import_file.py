@@ -12,10 +12,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from pydantic_core import to_json
 
-from service.covariates import covariates_text
-from service.kept_contexts import pack
-from service.problems import Problem, ProblemCode
-from service.records import (
+from service.base.problems import Problem, ProblemCode
+from service.session.covariates import covariates_text
+from service.session.kept_contexts import pack
+from service.session.records import (
     DecisionRow,
     EstimateRow,
     KeptSumsRow,

@@ -10,9 +10,9 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import Ints
-from service.due_fits import Schedule
-from service.option_changes import changes_of
-from service.records import SessionRow, TrajectoryRow
+from service.session.due_fits import Schedule
+from service.session.option_changes import changes_of
+from service.session.records import SessionRow, TrajectoryRow
 from service.storage.watermarks import arrival_order, as_watermark, is_old
 from service.transfer.import_records import check
 from service.transfer.import_schedule import are_positions

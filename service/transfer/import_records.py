@@ -7,8 +7,7 @@ from typing_extensions import TypedDict
 
 from lhb_engine.diagnostics.finding import Code
 from lhb_engine.estimate import Estimate, Status
-from service.due_fits import DueReason
-from service.field_types import (
+from service.base.field_types import (
     STRICT,
     Count,
     GivenCovariates,
@@ -23,7 +22,8 @@ from service.field_types import (
     Time,
     field_name,
 )
-from service.records import (
+from service.session.due_fits import DueReason
+from service.session.records import (
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
@@ -31,8 +31,8 @@ from service.records import (
     SessionRow,
     VoidRow,
 )
+from service.session.trial import PlayedBy
 from service.transfer.file_format import ERASED, NOT_EXPORTED, RETENTION, ROW_OWNER
-from service.trial import PlayedBy
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]

@@ -9,12 +9,12 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats, Ints
-from service.agent_cache import build_agent
-from service.due_fits import OUT_OF_TURN, DueFit, OpenWindow
-from service.option_changes import at_revision, changes_of
-from service.records import SessionRow
-from service.slot_clock import clock_of
+from service.session.due_fits import OUT_OF_TURN, DueFit, OpenWindow
+from service.session.option_changes import at_revision, changes_of
+from service.session.records import SessionRow
+from service.session.slot_clock import clock_of
 from service.transfer.import_records import check
+from service.writer.agent_cache import build_agent
 
 
 class Rounds(NamedTuple):

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from service.base.problems import Problem, ProblemCode
+from service.base.session_ids import new_id
 from service.commands.audit import note
 from service.commands.control import with_located_control
-from service.commands.hidden_write import hide_for, own
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.sessions import find_session
 from service.fits.schedule import announce
-from service.problems import Problem, ProblemCode
-from service.records import (
+from service.session.records import (
     COMMAND_LINE,
     Actor,
     DecisionRow,
@@ -23,10 +23,10 @@ from service.records import (
     TrajectoryRow,
     VoidRow,
 )
-from service.session_ids import new_id
 from service.storage.ports import Changes
 from service.transfer.import_file import PreparedImport, Row, read_slice
 from service.writer.command import Command
+from service.writer.hidden_write import hide_for, own
 from service.writer.slices import LargeWrite
 from service.writer.unit_of_work import UnitOfWork
 

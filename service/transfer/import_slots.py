@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from service.problems import Problem
-from service.records import SessionRow
-from service.slot_clock import MOST_SLOTS, check_stored_clock, clock_of, time_of
+from service.base.problems import Problem
+from service.session.records import SessionRow
+from service.session.slot_clock import MOST_SLOTS, check_stored_clock, clock_of, time_of
 from service.transfer.import_manifests import TrajectoryRecords
 from service.transfer.import_records import check
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import Ints
-from service.records import SessionRow, TrajectoryRow
+from service.session.records import SessionRow, TrajectoryRow
 from service.transfer.import_dropped import Dropped
 from service.transfer.import_schedule import Windows
 

@@ -15,7 +15,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.types import Scope
 
-from service.problems import Problem, ProblemCode
+from service.base.problems import Problem, ProblemCode
 
 SHORT = 32  # a queue that is no overload whatever each request takes
 WINDOW = 256  # requests of one measurement, at least

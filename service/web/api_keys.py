@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from starlette.types import Scope
 
+from service.base.problems import Problem, ProblemCode
 from service.dashboard.assets import ASSET_PATHS
 from service.personalizer.errors import is_personalizer
-from service.problems import Problem, ProblemCode
-from service.records import ApiKey
+from service.session.records import ApiKey
 from service.web.roles import ADMIN, NO_KEY, ROLES
 
 SUBSCRIPTION_KEY = b"ocp-apim-subscription-key"  # the header of Personalizer's callers

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from starlette.types import Scope
 
-from service.problems import Problem, ProblemCode
+from service.base.problems import Problem, ProblemCode
 
 LOCAL = ".localhost"
 CONTENT_TYPES = (b"application/json", b"application/x-ndjson")

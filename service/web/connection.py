@@ -14,8 +14,8 @@ from typing import Any
 
 from starlette.types import Message, Scope, Send
 
-from service.problems import Problem, ProblemCode
-from service.settings import Settings
+from service.base.problems import Problem, ProblemCode
+from service.base.settings import Settings
 from service.web.admission import Admission, is_plain
 from service.web.open_files import most_connections
 from service.web.trailers import TRAILERS

@@ -6,9 +6,9 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from service.field_types import field_name
+from service.base.field_types import field_name
+from service.base.problems import MEDIA_TYPE, Problem, ProblemCode
 from service.personalizer.errors import problem_answer
-from service.problems import MEDIA_TYPE, Problem, ProblemCode
 
 
 async def _problem(request: Request, problem: Exception) -> Response:

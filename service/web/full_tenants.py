@@ -2,9 +2,9 @@
 
 import time
 
-from service.problems import Problem, ProblemCode
-from service.recurring import Recurring
-from service.runtime import Service
+from service.api.runtime import Service
+from service.base.problems import Problem, ProblemCode
+from service.base.recurring import Recurring
 
 LOOK_SECONDS = 30.0
 MOST_SHARE = 0.05  # of the time is spent looking: a million sessions take a second

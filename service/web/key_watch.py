@@ -2,10 +2,10 @@
 
 import contextlib
 
+from service.api.runtime import Service
+from service.base.problems import Problem
+from service.base.recurring import Recurring
 from service.commands.keys import NoteUse
-from service.problems import Problem
-from service.recurring import Recurring
-from service.runtime import Service
 from service.storage.database_url import is_sqlite
 from service.web.api_keys import Keyring
 

@@ -9,13 +9,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.fast_routes import find_handler
 from service.api.query_parameters import refuse_parameters
+from service.api.runtime import Service
 from service.api.session_names import is_by_name, is_id, replace_name
-from service.logs import REQUEST_ID, log_failure, shown_path
-from service.metrics import Metrics
+from service.base.logs import REQUEST_ID, log_failure, shown_path
+from service.base.metrics import Metrics
+from service.base.problems import Problem, ProblemCode, defect
+from service.base.settings import Settings
 from service.personalizer.errors import is_personalizer, problem_answer
-from service.problems import Problem, ProblemCode, defect
-from service.runtime import Service
-from service.settings import Settings
 from service.web.admission import Admission, may_refuse
 from service.web.api_keys import EVERYBODY, Keyring
 from service.web.browser_guard import BrowserGuard
@@ -29,7 +29,7 @@ from service.web.roles import ADMIN, refuse_role
 from service.web.whole_messages import API_HEADERS
 
 if TYPE_CHECKING:
-    from service.spans import Tracing
+    from service.operation.spans import Tracing
 
 log = structlog.get_logger()
 NO_TRACE: dict[str, str] = {}

@@ -7,7 +7,7 @@ from math import ceil
 
 from starlette.types import Scope
 
-from service.problems import Problem, ProblemCode
+from service.base.problems import Problem, ProblemCode
 
 N_CALLERS = 65_536  # remembered; the least recent one is dropped and then starts with a full burst
 LIMITED_PREFIX = "/v1/"

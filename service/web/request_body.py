@@ -8,8 +8,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope
 
 from service.api.body_parsing import LARGE
-from service.problems import Problem, ProblemCode
-from service.settings import Settings
+from service.base.problems import Problem, ProblemCode
+from service.base.settings import Settings
 
 IMPORT_PATH = "/v1/sessions/import"
 UNCOUNTED_BYTES = 2**13  # a body of one chunk up to this size is not counted in `BodyMemory`

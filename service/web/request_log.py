@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from json import dumps
 from json.encoder import encode_basestring_ascii as quoted
 
-from service.logs import shown_path
+from service.base.logs import shown_path
 
 MOST = 4096  # kept beginnings of lines; then they are made anew
 LONGEST = 1024  # characters of a path and a beginning that are kept

@@ -2,8 +2,8 @@
 
 from fastapi import Request
 
-from service.problems import Problem, ProblemCode
-from service.runtime import service_of
+from service.api.runtime import service_of
+from service.base.problems import Problem, ProblemCode
 from service.web.full_tenants import refuse_full
 
 ROLES = ("reader", "writer", "admin")  # each may what those before it may

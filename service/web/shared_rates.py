@@ -9,7 +9,7 @@ import asyncio
 import json
 from secrets import token_hex
 
-from service.recurring import Recurring
+from service.base.recurring import Recurring
 from service.storage.postgres.deadlines import ANSWER_SECONDS
 from service.storage.postgres.errors import translated
 from service.storage.postgres.fit_claims import Connection, listening

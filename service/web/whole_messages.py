@@ -3,7 +3,7 @@
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from service.problems import MEDIA_TYPE, TITLES, Problem
+from service.base.problems import MEDIA_TYPE, TITLES, Problem
 
 END_OF_HEAD = b"\r\n\r\n"
 # for a browser that is shown an answer: it is data, of whoever asked, and no page

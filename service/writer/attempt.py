@@ -3,7 +3,7 @@
 from time import perf_counter
 from typing import Any
 
-from service.problems import Problem, Unavailable
+from service.base.problems import Problem, Unavailable
 from service.storage.ports import Keys, KnownRows, Steps, Transaction
 from service.writer.command import Command
 from service.writer.effects import Effects

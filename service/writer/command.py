@@ -2,7 +2,7 @@
 
 from typing import Protocol, TypeVar
 
-from service.records import SessionKey
+from service.session.records import SessionKey
 from service.storage.ports import Keys
 from service.writer.unit_of_work import UnitOfWork
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from lhb_engine.agents import Agent
-from service.records import EstimateRow, SessionKey
+from service.session.records import EstimateRow, SessionKey
 
 Counts = dict[str, int]  # by tenant
 

@@ -20,7 +20,7 @@ from time import monotonic
 
 import structlog
 
-from service.problems import Problem, ProblemCode, Unavailable
+from service.base.problems import Problem, ProblemCode, Unavailable
 from service.storage.ports import Contended, MustWait, Store, Transaction
 from service.writer.attempt import (
     Attempt,

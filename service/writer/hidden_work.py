@@ -3,7 +3,7 @@
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, fields, replace
 
-from service.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
+from service.session.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.writer.effects import Effects, LiveAgent
 from service.writer.unit_of_work import UnitOfWork
 

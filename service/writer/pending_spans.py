@@ -1,7 +1,7 @@
 """A map from spans of rounds, which do not overlap, to items.
 
 A unit of work keeps its pending measurements in it. Which rounds a reward means is checked in
-`service.commands.reward_rounds`.
+`service.rounds.reward_rounds`.
 """
 
 from bisect import bisect_right

@@ -1,6 +1,6 @@
 """Writes about tenants: their keys and the audit log."""
 
-from service.records import ApiKey, AuditRow
+from service.session.records import ApiKey, AuditRow
 from service.storage.ports import Changes
 
 

@@ -2,7 +2,7 @@
 
 from pydantic_core import to_json
 
-from service.records import (
+from service.session.records import (
     DecisionRow,
     EstimateRow,
     HiddenRows,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from clients.cli.demo import server
-from service.app import create_app
-from service.settings import Settings
+from service.base.settings import Settings
+from service.operation.app import create_app
 
 ROOT = Path(__file__).parents[2]
 DEFAULT_URL = "http://127.0.0.1:8080"

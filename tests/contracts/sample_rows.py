@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.history import FitWindow
-from service.due_fits import OpenWindow, Schedule
-from service.records import (
+from service.session.due_fits import OpenWindow, Schedule
+from service.session.records import (
     DecisionRow,
     EstimateRow,
     KeptSumsRow,

@@ -9,7 +9,7 @@ from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
 from lhb_engine.estimate import Estimate
 from service.api import request_bodies
 from service.api.response_types import DecisionAnswer, FitAnswer
-from service.records import DecisionRow
+from service.session.records import DecisionRow
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.sql.columns import COLUMNS, COUNTERS, column_types
 from tests.contracts.client_answers import FILE, written

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.due_fits import DueFit, OpenWindow, Schedule
-from service.records import ApiKey
+from service.session.due_fits import DueFit, OpenWindow, Schedule
+from service.session.records import ApiKey
 from service.storage.ports import Store
 from tests.contracts.sample_rows import (
     S1,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from service.records import VoidRow
+from service.session.records import VoidRow
 from service.storage.ports import Changes, DropCursor, Dropped, Store
 from service.storage.sql import dropping
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from service.records import HiddenRows, VoidRow
-from service.slot_records import SlotSumsRow
+from service.session.records import HiddenRows, VoidRow
+from service.session.slot_records import SlotSumsRow
+from service.session.trial_records import LiftUnitRow
 from service.storage.ports import Changes, EraseCursor, Store
 from service.storage.sql import erasing
-from service.trial_records import LiftUnitRow
 from tests.contracts.sample_rows import (
     S1,
     T1,

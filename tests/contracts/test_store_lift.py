@@ -5,9 +5,9 @@ from dataclasses import replace
 from struct import pack
 from typing import Any
 
-from service.records import DecisionRow
+from service.session.records import DecisionRow
+from service.session.trial_records import LiftSumsRow, LiftUnitRow
 from service.storage.ports import Store
-from service.trial_records import LiftSumsRow, LiftUnitRow
 from tests.contracts.sample_rows import S1, commit, decision, session, trajectory
 
 SCORES = [0.25 * i for i in range(70)]

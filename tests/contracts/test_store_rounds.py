@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
-from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.records import DecisionRow
+from service.rounds.history import read_history
+from service.session.due_fits import DueFit
+from service.session.records import DecisionRow
 from service.storage.ports import Store
 from service.storage.reader import PAGE_BYTES, n_bytes
 from tests.contracts.sample_rows import (

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-import service.fits.history
+import service.rounds.history
 from lhb_engine.history import FitWindow
-from service.due_fits import DueFit
-from service.fits.history import read_recent
-from service.records import KeptSumsRow
-from service.slot_records import SlotSumsRow
+from service.rounds.history import read_recent
+from service.session.due_fits import DueFit
+from service.session.records import KeptSumsRow
+from service.session.slot_records import SlotSumsRow
 from service.storage.ports import Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
 
@@ -41,7 +41,7 @@ def test_a_history_of_what_came_after_some_sums_is_in_stretches(store: Store) ->
     window = FitWindow(1, 1, 100, 4, 100)
     due = DueFit(window, 101, 100, 0.0, "overdue", 0.0)
     with pytest.MonkeyPatch.context() as patch, store.reader() as reader:
-        patch.setattr(service.fits.history, "LATEST", 10)
+        patch.setattr(service.rounds.history, "LATEST", 10)
         found = read_recent(reader, session(), window, due, 99)
     old, new = found.trajectories.values()
     assert (old.first_round, old.last_round) == (26, 31)

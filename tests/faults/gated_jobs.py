@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from service.fits.job import run_fit
-from service.fits.sums import FitAnswer
+from service.rounds.sums import FitAnswer
 from service.storage.database_url import open_reader
 
 

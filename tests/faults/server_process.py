@@ -13,9 +13,9 @@ from typing import IO, Any, Self
 import httpx
 
 from lhb_engine.blas import one_thread
-from service.replay import replay_session
 from service.storage.database_url import open_reader
-from service.without_server import all_sessions
+from service.transfer.replay import replay_session
+from service.transfer.without_server import all_sessions
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +45,7 @@ class Server:
     """
 
     leaves_sessions = True
-    code = "from service.server import run; run(port=0)"
+    code = "from service.operation.server import run; run(port=0)"
     ready = "listening on"
 
     def __init__(self, database: Path | str, *prefix: str, **settings: str) -> None:

@@ -14,14 +14,14 @@ import httpx
 import psycopg
 import pytest
 
-from service.settings import Settings
+from service.base.settings import Settings
 from service.storage.backup import back_up, restore
 from service.storage.database_url import open_store
 from service.storage.migrate import migrate
 from service.storage.ports import Refused
 from service.storage.postgres import tools
 from service.storage.schema import VERSION_TABLE, WrongSchema, head, script
-from service.without_server import import_file
+from service.transfer.without_server import import_file
 from tests.conftest import database
 from tests.faults.load_generator import Player, log_of, make_players, play_all
 from tests.faults.server_process import ROOT, Server, WorkerProcess, assert_replay_equals_live

@@ -33,7 +33,7 @@ class FixedServer(Server):
 
     def __init__(self, database: Path, **settings: str) -> None:
         super().__init__(database, **settings)
-        self.code = f"from service.server import run; run(port={free_port()})"
+        self.code = f"from service.operation.server import run; run(port={free_port()})"
 
 
 def give(url: str, buffer: Path, first: int, kill_after: int) -> tuple[int, int]:

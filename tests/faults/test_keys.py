@@ -17,7 +17,7 @@ import pytest
 from tests.faults.server_process import Server
 from tests.faults.test_offline import lhb
 
-EVERYWHERE = "from service.server import run; run(host='0.0.0.0', port=0)"
+EVERYWHERE = "from service.operation.server import run; run(host='0.0.0.0', port=0)"
 
 
 class OpenServer(Server):

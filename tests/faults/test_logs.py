@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import structlog
 
+from service.base.logs import configure_logs, log
 from service.commands.keys import SaveKey, new_key
-from service.logs import configure_logs, log
 from service.storage.migrate import migrate
 from service.storage.schema import head
-from service.without_server import run
+from service.transfer.without_server import run
 from tests.faults.server_process import Server, WorkerProcess
 
 CONTEXT, REWARD, PASSWORD = 654321.125, 123454.5, "hunter2"

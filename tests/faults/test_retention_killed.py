@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from lhb_engine.design.levels import stretch_of
-from service.replay import replay_session
 from service.storage.database_url import open_reader
-from service.without_server import all_sessions
+from service.transfer.replay import replay_session
+from service.transfer.without_server import all_sessions
 from tests.faults.server_process import Server, WorkerProcess
 from tests.faults.test_kill import wait_for_fits
 from tests.faults.test_large_writes import until

@@ -7,7 +7,7 @@ import pytest
 
 from service.commands.keys import SaveKey, new_key
 from service.storage.migrate import migrate
-from service.without_server import run
+from service.transfer.without_server import run
 from tests.faults.server_process import Server
 
 BURST = 200

@@ -15,11 +15,11 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from service.base.settings import Settings
 from service.commands.keys import SaveKey, new_key
-from service.settings import Settings
+from service.operation.tracing import TracingRefused, open_tracing
 from service.storage.migrate import migrate
-from service.tracing import TracingRefused, open_tracing
-from service.without_server import run
+from service.transfer.without_server import run
 from tests.faults.server_process import Server, WorkerProcess
 from tests.faults.test_logs import CONTEXT, PASSWORD, REWARD, TRACE, lines
 
@@ -162,7 +162,7 @@ class Inspected(Server):
 
     code = (
         "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: None);"
-        "from service.server import run; run(port=0); print(sorted(sys.modules))"
+        "from service.operation.server import run; run(port=0); print(sorted(sys.modules))"
     )
 
 
@@ -177,8 +177,13 @@ def test_without_traces_nothing_of_it_is_loaded_or_sent(
         assert client.post("/v1/sessions", json={}).status_code == 422
         server.stop()
     loaded = server.output[server.output.index("[") :]
-    assert "'service.tracing'" in loaded
-    for module in ("opentelemetry.sdk", "opentelemetry.exporter", "service.spans", "google.proto"):
+    assert "'service.operation.tracing'" in loaded
+    for module in (
+        "opentelemetry.sdk",
+        "opentelemetry.exporter",
+        "service.operation.spans",
+        "google.proto",
+    ):
         assert module not in loaded
     assert not collector.bodies
 
@@ -202,7 +207,7 @@ def test_a_collector_that_is_away_costs_spans_only(tmp_path: Path) -> None:
 
 def test_traces_without_their_extra_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    monkeypatch.delitem(sys.modules, "service.spans", raising=False)
+    monkeypatch.delitem(sys.modules, "service.operation.spans", raising=False)
     with pytest.raises(TracingRefused, match=r"bandits\[opentelemetry\]"):
         open_tracing("server", Settings(traces=True))
     assert open_tracing("server", Settings()) is None

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from service.app import create_app
+from service.api.runtime import Service
+from service.base.settings import Settings
 from service.fits.processes import FitProcesses
 from service.fits.worker import Worker
-from service.runtime import Service
-from service.settings import Settings
+from service.operation.app import create_app
 from service.storage.database_url import is_sqlite
 from service.storage.postgres.store import PostgresStore
 from tests.service.service_harness import ServiceHarness

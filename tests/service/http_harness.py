@@ -8,13 +8,13 @@ from unittest.mock import patch
 import httpx
 
 from service.api.decisions import decision_answer
-from service.app import create_app
+from service.api.runtime import Service
+from service.base.problems import Problem, ProblemCode
+from service.base.settings import Settings
 from service.commands.rewards import Accepted
 from service.fits.embedded import FitPool
-from service.problems import Problem, ProblemCode
-from service.records import DecisionRow, SessionRow
-from service.runtime import Service
-from service.settings import Settings
+from service.operation.app import create_app
+from service.session.records import DecisionRow, SessionRow
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 

@@ -6,20 +6,20 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.estimate import Estimate
-from service.agent_cache import Agents
 from service.api.session_bodies import SESSION_DEFAULTS
 from service.commands.decisions import Blocked, Decide, Taken
-from service.commands.reward_rounds import Reward
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.record import Fitted
 from service.fits.schedule import Tick
-from service.records import DecisionRow, EstimateRow, SessionKey, SessionRow
+from service.rounds.reward_rounds import Reward
+from service.session.records import DecisionRow, EstimateRow, SessionKey, SessionRow
 from service.storage.ports import Store
 from service.storage.sqlite.store import SqliteStore
 from service.transfer.import_file import prepare_import
 from service.transfer.import_session import import_session
+from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
-from service.problems import Problem
-from service.replay import replay_session
+from service.session.trial import trial_of
 from service.transfer.file_format import export_session
-from service.trial import trial_of
+from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
 from tests.service.test_lift import sum_up
 

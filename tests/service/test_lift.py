@@ -9,14 +9,14 @@ import pytest
 from lhb_engine.evaluation.lift import GroupSums
 from service.api.rounds import in_force
 from service.commands.erase_trajectory import erase_trajectory
-from service.commands.keep_lift import KeepLift
 from service.commands.sweep import sweep
 from service.lift import steps
+from service.lift.keep_lift import KeepLift
 from service.lift.steps import next_step
 from service.lift.sums import LiftSums
-from service.records import DecisionRow
-from service.trial import Trial
-from service.trial_records import LiftSumsRow
+from service.session.records import DecisionRow
+from service.session.trial import Trial
+from service.session.trial_records import LiftSumsRow
 from tests.service.service_harness import OK, ServiceHarness
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.problems import ProblemCode
-from service.replay import replay_session
+from service.base.problems import ProblemCode
+from service.transfer.replay import replay_session
 from tests.service.conftest import Client, Serve
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

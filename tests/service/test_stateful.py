@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
-from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.problems import Problem
+from service.base.problems import Problem
+from service.rounds.history import read_history
+from service.session.due_fits import DueFit
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 NAMES = st.sampled_from(["", "b"])

@@ -13,12 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow, Trajectory
+from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.void_decision import VoidDecision
-from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.problems import Problem
+from service.rounds.history import read_history
+from service.session.due_fits import DueFit
 from service.storage.database_url import open_store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from lhb_engine.history import FitWindow, History
-from service import slot_clock
 from service.commands.void_decision import VoidDecision
-from service.due_fits import DueFit
-from service.fits import slot_sums
-from service.fits.history import read_history
-from service.fits.slot_history import fit_slots, read_all_slots, read_recent_slots
-from service.records import SessionKey
-from service.slot_records import SlotSumsRow
+from service.rounds import slot_sums
+from service.rounds.history import read_history
+from service.rounds.slot_history import fit_slots, read_all_slots, read_recent_slots
+from service.session import slot_clock
+from service.session.due_fits import DueFit
+from service.session.records import SessionKey
+from service.session.slot_records import SlotSumsRow
 from service.storage.ports import Changes
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork

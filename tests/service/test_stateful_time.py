@@ -23,9 +23,9 @@ from hypothesis.stateful import (
 
 from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
+from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
-from service.fits.history import read_history
-from service.problems import Problem
+from service.rounds.history import read_history
 from service.storage.database_url import open_store
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 

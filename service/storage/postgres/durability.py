@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from service.problems import ProblemCode, Unavailable
+from service.base.problems import ProblemCode, Unavailable
 
 
 def may_lose(off: Iterable[str]) -> str:

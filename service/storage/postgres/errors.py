@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import errors
 
-from service.problems import ProblemCode, Unavailable, outcome_unknown
+from service.base.problems import ProblemCode, Unavailable, outcome_unknown
 from service.storage.ports import Contended
 
 

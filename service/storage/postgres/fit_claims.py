@@ -15,8 +15,8 @@ import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 from psycopg.rows import TupleRow
 
-from service.problems import ProblemCode, Unavailable
-from service.records import SessionKey
+from service.base.problems import ProblemCode, Unavailable
+from service.session.records import SessionKey
 from service.storage.postgres.deadlines import ANSWER_SECONDS
 from service.storage.postgres.errors import translated
 from service.storage.postgres.statements import SQL

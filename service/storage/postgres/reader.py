@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import TupleRow
 
-from service.due_fits import FitQueue
+from service.session.due_fits import FitQueue
 from service.storage.giving_way import giving_way
 from service.storage.postgres.durability import check_settings
 from service.storage.postgres.errors import translated

@@ -15,9 +15,9 @@ import psycopg
 from psycopg import IsolationLevel, RawCursor
 from psycopg.conninfo import conninfo_to_dict
 
-from service.byte_bounded import ByteBounded
-from service.due_fits import FitQueue
-from service.problems import ProblemCode, Unavailable
+from service.base.byte_bounded import ByteBounded
+from service.base.problems import ProblemCode, Unavailable
+from service.session.due_fits import FitQueue
 from service.storage.ports import MAX_EXPORTS, MAX_READS, Refused
 from service.storage.postgres.deadlines import BoundedConnection
 from service.storage.postgres.durability import check_settings, may_lose

@@ -10,8 +10,8 @@ from typing import Any
 from psycopg import Cursor
 from psycopg.rows import TupleRow
 
-from service.byte_bounded import ByteBounded
-from service.records import (
+from service.base.byte_bounded import ByteBounded
+from service.session.records import (
     DecisionRow,
     HiddenRows,
     MeasurementRow,

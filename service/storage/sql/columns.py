@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
-from service.records import (
+from service.session.records import (
     ApiKey,
     AuditRow,
     DecisionRow,
@@ -17,8 +17,8 @@ from service.records import (
     TrajectoryRow,
     VoidRow,
 )
-from service.slot_records import SlotSumsRow
-from service.trial_records import LiftSumsRow, LiftUnitRow
+from service.session.slot_records import SlotSumsRow
+from service.session.trial_records import LiftSumsRow, LiftUnitRow
 
 ROWS: dict[str, type] = {
     "decisions": DecisionRow,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from service.records import SessionKey
+from service.session.records import SessionKey
 from service.storage.ports import DropCursor, Dropped
 from service.storage.reader import FOR_EVER
 

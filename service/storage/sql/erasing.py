@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from service.records import HiddenRows
+from service.session.records import HiddenRows
 from service.storage.ports import EraseCursor
 from service.storage.reader import FOR_EVER
 

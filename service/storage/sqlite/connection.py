@@ -4,7 +4,7 @@ import operator
 import sqlite3
 from pathlib import Path
 
-from service.problems import ProblemCode, Unavailable
+from service.base.problems import ProblemCode, Unavailable
 from service.storage.sqlite.disk_space import keep_log
 
 # the driver looks for an adapter of every value that is not a plain number or text; finding a

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from service.problems import ProblemCode, Unavailable
+from service.base.problems import ProblemCode, Unavailable
 
 LOOK_SECONDS = 0.02  # at most so often; a look costs a tenth of a decision
 

@@ -7,7 +7,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from service.problems import Problem, ProblemCode
+from service.base.problems import Problem, ProblemCode
 
 TIGHT_BYTES = 2**26  # four times the write-ahead log when it is long
 UNDO_BYTES = 2**21  # a slice of a large write in the log and in the file, and a slice of erasing

@@ -4,7 +4,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from service.problems import ProblemCode, Unavailable, outcome_unknown
+from service.base.problems import ProblemCode, Unavailable, outcome_unknown
 
 # a commit whose sync fails may stand after the next start: the log was written
 _IN_DOUBT = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from service.byte_bounded import ByteBounded
-from service.problems import ProblemCode, Unavailable, outcome_unknown
-from service.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
+from service.base.byte_bounded import ByteBounded
+from service.base.problems import ProblemCode, Unavailable, outcome_unknown
+from service.session.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.reader import Reader
 from service.storage.schema import check_revision, whole_schema
 from service.storage.sqlite.connection import connect

@@ -8,9 +8,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
-from service.byte_bounded import ByteBounded
-from service.problems import ProblemCode, Unavailable
-from service.records import (
+from service.base.byte_bounded import ByteBounded
+from service.base.problems import ProblemCode, Unavailable
+from service.session.records import (
     DecisionRow,
     HiddenRows,
     MeasurementRow,

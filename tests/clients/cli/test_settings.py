@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from clients.cli.output import WIDTH
-from service.settings import Settings
+from service.base.settings import Settings
 
 
 def lhb(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -10,8 +10,8 @@ LIMITS = (  # in this order: modules take the first from there as they are impor
     ("lhb_engine.design.moment_sums", "GRAIN", 16),
     ("service.storage.sql.dropping", "PAGE", 4),
     ("service.storage.sql.dropping", "MAX_ROWS", 4),
-    ("service.retention", "LEAST_SECONDS", 0.0),
-    ("service.sweeper", "LOOK_SECONDS", 0.1),
+    ("service.rounds.retention", "LEAST_SECONDS", 0.0),
+    ("service.operation.sweeper", "LOOK_SECONDS", 0.1),
     ("service.fits.cost", "LEAST_SECONDS", 3600.0),  # a fit on a busy machine is not at its end
 )
 for module, name, value in LIMITS:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clients.bench.regret_scoreboard import BOARD, LIFE
+from benchmarks.regret_scoreboard import BOARD, LIFE
 from lhb_engine.agents import make_agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.randomness import Draw

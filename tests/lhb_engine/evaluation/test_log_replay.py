@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clients.bench import coverage
+from benchmarks import coverage
 from lhb_engine.agents import make_agent
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
 from lhb_engine.evaluation.log_block import Block

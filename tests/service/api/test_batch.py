@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.commands.decisions import Decide
-from service.records import DecisionRow, SessionRow
+from service.session.records import DecisionRow, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Serve, problem
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.replay import replay_session
+from service.transfer.replay import replay_session
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 
 from service.api.body_parsing import BATCH, DECISION, HISTORY, REWARDS
 from tests.service.conftest import Serve, problem, until
-from tests.service.test_replay import replayed
+from tests.service.transfer.test_replay import replayed
 
 pytestmark = pytest.mark.anyio
 NAMES = {"algorithm": "anytime", "options": {"covariates": ["rain", "sun"]}}

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from service.base.logs import shown_path
 from service.commands.erase_trajectory import EraseTrajectory, erase_trajectory
 from service.commands.sweep import EraseSlice
-from service.logs import shown_path
-from service.replay import replay_session
 from service.storage.sql import erasing
+from service.transfer.replay import replay_session
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.service_harness import ServiceHarness

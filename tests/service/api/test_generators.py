@@ -9,8 +9,8 @@ import pytest
 
 from service.api import body_parsing
 from service.api.session_bodies import SESSION_DEFAULTS
-from service.app import create_app
-from service.settings import Settings
+from service.base.settings import Settings
+from service.operation.app import create_app
 
 SCHEMA: dict[str, Any] = create_app(Settings()).openapi()
 SCHEMAS: dict[str, Any] = SCHEMA["components"]["schemas"]

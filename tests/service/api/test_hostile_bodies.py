@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from service.api.body_parsing import DECISION, HISTORY, MAX_NAMED_ERRORS, PATCH, RANK, BodyParser
 from service.api.request_bodies import MAX_ARMS
-from service.problems import Problem
+from service.base.problems import Problem
 from service.web.request_body import BodyDeadlines
 from tests.service.conftest import Serve, problem
 

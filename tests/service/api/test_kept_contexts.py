@@ -10,7 +10,7 @@ import pytest
 
 from clients.cli.evaluate import evaluate_log
 from clients.cli.log_files import read_log
-from service.kept_contexts import MOST_NUMBERS, pack, unpack
+from service.session.kept_contexts import MOST_NUMBERS, pack, unpack
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio

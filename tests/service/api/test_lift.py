@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.trial_records import LiftSumsRow
+from service.session.trial_records import LiftSumsRow
 from tests.service.conftest import Client, Serve
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.problems import ProblemCode, Unavailable
+from service.base.problems import ProblemCode, Unavailable
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio

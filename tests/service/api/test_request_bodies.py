@@ -19,7 +19,7 @@ from service.api.body_parsing import (
     refuse_duplicates,
 )
 from service.api.context_arrays import read_contexts
-from service.problems import Problem
+from service.base.problems import Problem
 
 HOT: dict[str, BodyParser[Any]] = {
     "decision": DECISION,

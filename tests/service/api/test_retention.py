@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.records import SessionKey
+from service.session.records import SessionKey
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Client, Serve, problem

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from service.session_ids import has_form_of_id, new_id
+from service.base.session_ids import has_form_of_id, new_id
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio

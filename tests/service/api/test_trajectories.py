@@ -7,7 +7,7 @@ import pytest
 
 from service.api import trajectories
 from service.api.trajectories import cut_by_rounds
-from service.records import TrajectoryRow
+from service.session.records import TrajectoryRow
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio

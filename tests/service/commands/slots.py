@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from lhb_engine.history import FitWindow, History
-from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.problems import Problem, ProblemCode
-from service.records import SessionRow
+from service.base.problems import Problem, ProblemCode
+from service.rounds.history import read_history
+from service.session.due_fits import DueFit
+from service.session.records import SessionRow
 from tests.service.service_harness import ServiceHarness
 
 CLOCK = {"slot_seconds": 60, "start": 960.0, "totals": "all", "late_slots": 20}

@@ -8,10 +8,10 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.history import History
+from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import AppendSlice, Log, append_history
 from service.commands.decisions import Decide
-from service.fits.history import read_history
-from service.problems import Problem, ProblemCode
+from service.rounds.history import read_history
 from service.writer.group_commit import GroupCommit
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until

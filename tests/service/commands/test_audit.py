@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.commands.audit import MOST_FORGOTTEN
-from service.records import AuditRow
+from service.session.records import AuditRow
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.conftest import Serve, until

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import Agent
-from service.agent_cache import build_agent
+from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
+from service.commands.out_of_turn import AskFit
 from service.fits import job
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.out_of_turn import AskFit
 from service.fits.record import Fitted
-from service.option_changes import MOST_CHANGES, changes_of
-from service.problems import Problem
-from service.records import SessionRow
-from service.replay import replay_session
+from service.session.option_changes import MOST_CHANGES, changes_of
+from service.session.records import SessionRow
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
+from service.transfer.replay import replay_session
+from service.writer.agent_cache import build_agent
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness
 

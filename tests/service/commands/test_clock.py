@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from service.commands.reward_rounds import Reward
+from service.base.problems import Problem, ProblemCode
 from service.commands.void_decision import VoidDecision
-from service.problems import Problem, ProblemCode
+from service.rounds.reward_rounds import Reward
 from tests.service.commands.slots import (
     CLOCK,
     begin,

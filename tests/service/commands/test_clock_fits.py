@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from service.fits.out_of_turn import AskFit
+from service.commands.out_of_turn import AskFit
 from service.transfer.file_format import export_session
 from tests.service.commands.slots import begin, between, history_of, slot_totals, sums, taken
 from tests.service.service_harness import ServiceHarness

@@ -1,6 +1,6 @@
 """When a round is complete: by its value, the time of a sum, a default, a span."""
 
-from service.fits.history import read_history
+from service.rounds.history import read_history
 from tests.service.service_harness import ServiceHarness
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from lhb_engine.randomness import Draw
+from service.base.problems import Problem, ProblemCode
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import DeleteSession
-from service.problems import Problem, ProblemCode
-from service.records import SessionKey
-from service.replay import replay_session
+from service.session.records import SessionKey
+from service.session.trial import trial_of
 from service.transfer.file_format import export_session
-from service.trial import trial_of
+from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])

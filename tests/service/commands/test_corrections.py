@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from lhb_engine.history import FitWindow
-from service.commands.reward_rounds import Reward
+from service.base.problems import Problem
 from service.commands.rewards import ReceiveRewards
 from service.commands.void_decision import VoidDecision
-from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.problems import Problem
+from service.rounds.history import read_history
+from service.rounds.reward_rounds import Reward
+from service.session.due_fits import DueFit
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401

@@ -9,11 +9,11 @@ import pytest
 
 from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow, History
+from service.base.problems import Problem
 from service.commands.append_history import Log, append_history
 from service.commands.void_decision import VoidDecision
-from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.problems import Problem
+from service.rounds.history import read_history
+from service.session.due_fits import DueFit
 from service.storage.ports import Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session

@@ -9,13 +9,13 @@ import pytest
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
-from service.agent_cache import build_agent
+from service.base.problems import Problem
 from service.commands.decisions import Blocked
-from service.commands.reward_rounds import Reward
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import DeleteSession
-from service.fits.history import read_history
-from service.problems import Problem
+from service.rounds.history import read_history
+from service.rounds.reward_rounds import Reward
+from service.writer.agent_cache import build_agent
 from service.writer.command import Command
 from tests.service.service_harness import ServiceHarness
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.agent_cache import LEAST_BYTES, Agents
-from service.records import ROW_BYTES, SessionKey
+from service.session.records import ROW_BYTES, SessionKey
 from service.storage.sqlite import store
+from service.writer.agent_cache import LEAST_BYTES, Agents
 from tests.service.service_harness import ServiceHarness
 
 

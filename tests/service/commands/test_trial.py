@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lhb_engine.randomness import Draw
-from service.problems import Problem, ProblemCode
-from service.replay import replay_session
+from service.base.problems import Problem, ProblemCode
 from service.transfer.file_format import export_session
+from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])

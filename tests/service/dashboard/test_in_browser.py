@@ -13,9 +13,9 @@ from playwright.sync_api import Page
 from clients.cli.demo import server
 from lhb import Client
 from service.commands.keys import SaveKey, new_key
-from service.records import ApiKey
+from service.session.records import ApiKey
 from service.storage.database_url import open_store
-from service.without_server import run
+from service.transfer.without_server import run
 
 pytestmark = pytest.mark.slow
 

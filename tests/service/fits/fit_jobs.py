@@ -5,12 +5,12 @@ import os
 import time
 from pathlib import Path
 
-import service.fits.history
 import service.fits.past
+import service.rounds.history
 from lhb_engine.agents import summed_fit as summed_fit_of_engine
-from service.fits import slot_sums
 from service.fits.job import in_idle_time, run_fit
-from service.fits.sums import FitAnswer
+from service.rounds import slot_sums
+from service.rounds.sums import FitAnswer
 from service.storage.database_url import open_reader
 
 
@@ -68,7 +68,7 @@ def summed_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> FitAnswer | None:
     """A real fit in a process where four rounds are many enough to keep sums."""
-    for module in (service.fits.past, service.fits.history, summed_fit_of_engine):
+    for module in (service.fits.past, service.rounds.history, summed_fit_of_engine):
         module.LATEST = 4  # type: ignore[attr-defined]
     return run_fit(database_url, tenant, session_id, due, idle_seconds)
 

@@ -11,12 +11,12 @@ import pytest
 import service.fits.past
 from lhb_engine.agents import summed_fit
 from lhb_engine.history import History
-from service.fits import history
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.record import Fitted
-from service.fits.sums import FitAnswer
-from service.records import KeptSumsRow
+from service.rounds import history
+from service.rounds.sums import FitAnswer
+from service.session.records import KeptSumsRow
 from service.storage.ports import Store
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.kept_limits import keep_sums_from

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import service.fits.past
-import service.retention
+import service.rounds.retention
 from lhb_engine.design import levels
+from service.base.problems import Problem
 from service.commands.drop_rounds import GiveUpRounds, drop_rounds
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.record import Fitted
-from service.problems import Problem
-from service.records import KeptSumsRow, SessionKey, SessionRow
-from service.retention import plan
+from service.rounds.retention import plan
+from service.session.records import KeptSumsRow, SessionKey, SessionRow
 from service.storage.ports import Changes, Store
 from service.storage.sql import dropping
 from service.writer.command import SessionCommand
@@ -41,7 +41,7 @@ def small_limits(
     """Sums from 64 rounds on, and slices of a few rows."""
     keep_sums_from(monkeypatch, 64)
     monkeypatch.setattr(levels, "LEAST_STRETCH", 16)
-    monkeypatch.setattr(service.retention, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(service.rounds.retention, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(dropping, "PAGE", 7)
     monkeypatch.setattr(dropping, "MAX_PAGES", 3)
     monkeypatch.setattr(dropping, "MAX_ROWS", 11)

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 
 import service.fits.past
-from service import slot_clock
-from service.fits import job, slot_history, slot_sums
+from service.commands.out_of_turn import AskFit
+from service.fits import job
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.kept_slots import KeepSlots
-from service.fits.out_of_turn import AskFit
 from service.fits.record import Fitted
-from service.fits.sums import FitAnswer
-from service.replay import replay_session
-from service.slot_records import SlotSumsRow
+from service.rounds import slot_history, slot_sums
+from service.rounds.kept_slots import KeepSlots
+from service.rounds.sums import FitAnswer
+from service.session import slot_clock
+from service.session.slot_records import SlotSumsRow
+from service.transfer.replay import replay_session
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
 

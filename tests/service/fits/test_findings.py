@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.service.conftest import Client, Serve, problem, until
-from tests.service.test_replay import replayed
 from tests.service.transfer.test_import_forgeries import resealed
+from tests.service.transfer.test_replay import replayed
 
 pytestmark = pytest.mark.anyio
 TYPED = {"content-type": "application/x-ndjson"}

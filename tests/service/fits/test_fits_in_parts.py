@@ -10,8 +10,8 @@ import httpx
 import numpy as np
 import pytest
 
-from service.records import SessionKey
-from service.slot_records import SlotSumsRow
+from service.session.records import SessionKey
+from service.session.slot_records import SlotSumsRow
 from service.storage.database_url import open_reader
 from tests.faults.server_process import Server
 from tests.faults.test_large_writes import until
@@ -27,7 +27,7 @@ class ServerInParts(Server):
 
     code = """
 import service.fits.embedded
-from service.server import run
+from service.operation.server import run
 from tests.service.fits.fit_jobs import fit_in_parts
 service.fits.embedded.FitPool.__init__.__defaults__ = (fit_in_parts,)
 run(port=0)

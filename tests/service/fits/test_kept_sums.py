@@ -9,12 +9,12 @@ import service.fits.past
 from lhb_engine.design import levels, moment_sums
 from lhb_engine.history import FitWindow
 from service.commands.erase_trajectory import erase_trajectory
+from service.commands.out_of_turn import AskFit
 from service.commands.sessions import DeleteSession
 from service.commands.void_decision import VoidDecision
-from service.due_fits import DueFit
-from service.fits import history
-from service.fits.out_of_turn import AskFit
-from service.replay import replay_session
+from service.rounds import history
+from service.session.due_fits import DueFit
+from service.transfer.replay import replay_session
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
 from tests.service.service_harness import ServiceHarness

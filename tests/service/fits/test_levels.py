@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.service.conftest import Serve, problem, until
-from tests.service.test_replay import replayed
+from tests.service.transfer.test_replay import replayed
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents.fit_cost import posterior_cost
+from service.base.settings import Settings
 from service.fits.cost import cpu_limit
 from service.fits.processes import Job
-from service.settings import Settings
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.fits.fit_jobs import sleeping_fit, spinning_fit, waiting_fit

@@ -6,11 +6,11 @@ import pytest
 from lhb_engine.history import FitWindow
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.void_decision import VoidDecision
-from service.due_fits import DueFit
-from service.fits.kept_slots import KeepSlots
-from service.fits.slot_history import clock_with_slots, fit_slots
-from service.fits.slot_sums import read_slot_sums
-from service.fits.sums import SettledSlots
+from service.rounds.kept_slots import KeepSlots
+from service.rounds.slot_history import clock_with_slots, fit_slots
+from service.rounds.slot_sums import read_slot_sums
+from service.rounds.sums import SettledSlots
+from service.session.due_fits import DueFit
 from tests.service.fits.slot_world import make_small
 from tests.service.service_harness import ServiceHarness
 

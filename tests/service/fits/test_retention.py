@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from service.commands.drop_rounds import DropSlice, GiveUpRounds, drop_rounds
-from service.commands.reward_rounds import Reward
+from service.commands.out_of_turn import AskFit
 from service.commands.rewards import ReceiveRewards
 from service.commands.void_decision import VoidDecision
-from service.fits.out_of_turn import AskFit
-from service.replay import replay_session
-from service.retention import n_before, plan
+from service.rounds.retention import n_before, plan
+from service.rounds.reward_rounds import Reward
+from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.retention_twins import (  # noqa: F401
     ANYTIME,

@@ -9,11 +9,11 @@ import pytest
 from service.commands.change_session import ChangeSession
 from service.commands.drop_rounds import GiveUpRounds
 from service.commands.erase_trajectory import erase_trajectory
+from service.commands.out_of_turn import AskFit
 from service.commands.void_decision import VoidDecision
-from service.fits.out_of_turn import AskFit
-from service.replay import replay_session
-from service.retention import n_before, plan
+from service.rounds.retention import n_before, plan
 from service.transfer.file_format import export_session
+from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.retention_twins import (  # noqa: F401
     DIM,

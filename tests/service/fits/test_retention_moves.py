@@ -11,9 +11,9 @@ from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moments import Moments
 from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import erase_trajectory
+from service.commands.out_of_turn import AskFit
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
-from service.fits.out_of_turn import AskFit
 from service.fits.record import Fitted
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401

@@ -12,8 +12,8 @@ import numpy as np
 
 from lhb_engine.agents.fit_windows import anytime_windows
 from service.commands.decisions import Blocked
-from service.fits.history import read_history
 from service.fits.schedule import MAX_WAITING
+from service.rounds.history import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from service.fits.cost import SHORT_SECONDS
 from service.fits.slots import Slots
-from service.records import SessionKey
+from service.session.records import SessionKey
 
 LONG = 10 * SHORT_SECONDS
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.utils import murmurhash3_32
 
+from service.base.problems import Problem
 from service.personalizer.features import (
     MOST_DEPTH,
     MOST_FEATURES,
@@ -13,7 +14,6 @@ from service.personalizer.features import (
     hashed_contexts,
     read_features,
 )
-from service.problems import Problem
 
 
 def test_a_feature_is_named_by_its_path() -> None:

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
-from service.due_fits import DueFit
-from service.fits.history import read_history
-from service.records import SessionRow
-from service.replay import replay_session
+from service.rounds.history import read_history
+from service.session.due_fits import DueFit
+from service.session.records import SessionRow
 from service.storage.database_url import open_store
 from service.storage.migrate import _connected, migrate
 from service.storage.reader import Reader
 from service.storage.watermarks import arrival_order
 from service.transfer.file_format import RETENTION
+from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
 
 

@@ -11,9 +11,9 @@ from service.commands.void_decision import VoidDecision
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.record import Fitted
-from service.replay import replay_session
 from service.storage.ports import Store
 from service.transfer.copy_session import copied_session, copy_session
+from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.conftest import Serve, problem
 from tests.service.service_harness import ServiceHarness

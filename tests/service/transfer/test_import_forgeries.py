@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.problems import Problem
-from service.records import SessionRow
+from service.base.problems import Problem
+from service.session.records import SessionRow
 from service.transfer.file_format import export_session
 from service.transfer.import_file import check_import
 from tests.service.conftest import Serve, problem

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
 from service.commands.void_decision import VoidDecision
-from service.problems import Problem
-from service.replay import replay_session
 from service.storage.database_url import open_store
+from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
 from tests.service.transfer.test_import_forgeries import Records, checked, exported, lived, resealed
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import ALGORITHMS
-from service.agent_cache import build_agent
 from service.api.fit_types import IntervalsAnswer
 from service.commands.decisions import Blocked
-from service.fits.history import read_history
+from service.rounds.history import read_history
 from service.transfer.import_file import check_import
+from service.writer.agent_cache import build_agent
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 from tests.service.transfer.test_import_forgeries import exported
 

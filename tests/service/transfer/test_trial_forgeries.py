@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.problems import Problem
-from service.records import SessionKey
-from service.trial import changed_trial
+from service.base.problems import Problem
+from service.session.records import SessionKey
+from service.session.trial import changed_trial
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import ServiceHarness

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from service.base.problems import Problem
 from service.commands.keys import PREFIX, RevokeKey, SaveKey, new_key
-from service.problems import Problem
-from service.records import ApiKey
+from service.session.records import ApiKey
+from service.transfer.without_server import NotPossible, all_sessions, find
 from service.web.api_keys import EVERYBODY, Keyring
 from service.web.key_watch import RELOAD_SECONDS
-from service.without_server import NotPossible, all_sessions, find
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio

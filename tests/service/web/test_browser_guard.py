@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.app import App
-from service.problems import Problem
-from service.server import server_config
-from service.settings import Settings
+from service.base.problems import Problem
+from service.base.settings import Settings
+from service.operation.app import App
+from service.operation.server import server_config
 from service.web.browser_guard import BrowserGuard
 from tests.service.conftest import Serve, problem
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from service.base.problems import ProblemCode, Unavailable
 from service.commands.keys import SaveKey, new_key
-from service.problems import ProblemCode, Unavailable
 from service.storage.database_url import UnknownDatabase, is_sqlite, sqlite_path
 from service.storage.migrate import migrate
 from service.storage.sqlite.store import SqliteStore

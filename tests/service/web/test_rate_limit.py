@@ -2,8 +2,8 @@
 
 import pytest
 
+from service.base.problems import Problem
 from service.commands.keys import SaveKey, new_key
-from service.problems import Problem
 from service.web.rate_limit import N_CALLERS, RateLimit
 from tests.service.conftest import Serve, problem
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from service.logs import shown_path
+from service.base.logs import shown_path
 from service.web import request_log
 from service.web.request_log import NAMES, Asked, RequestLog
 

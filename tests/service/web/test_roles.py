@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from service.app import ROUTERS
 from service.commands.keys import SaveKey, new_key
+from service.operation.app import ROUTERS
 from service.web.roles import ADMIN, NEEDED, NO_KEY, READER, ROLES, WRITER, refuse_role
 from tests.service.conftest import Serve, problem
 from tests.service.web.test_api_keys import bearer

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from service.problems import ProblemCode, Unavailable
+from service.base.problems import ProblemCode, Unavailable
 from service.storage.sqlite.transaction import SqliteTransaction
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork

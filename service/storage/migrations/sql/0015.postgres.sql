@@ -1,2 +1,2 @@
--- changes of a session's options: JSON, see service/option_changes.py
+-- changes of a session's options: JSON, see service/session/option_changes.py
 alter table sessions add column changes text;

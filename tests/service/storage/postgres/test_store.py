@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from psycopg import RawCursor
 
 from lhb_engine.history import FitWindow
+from service.base.problems import Problem, Unavailable
 from service.commands.decisions import Decide
-from service.commands.reward_rounds import Reward
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
-from service.fits.history import read_history
-from service.problems import Problem, Unavailable
-from service.records import SessionKey
+from service.rounds.history import read_history
+from service.rounds.reward_rounds import Reward
+from service.session.records import SessionKey
 from service.storage.ports import Changes, Contended, Keys, KnownRows
 from service.storage.postgres.array_literals import columns
 from service.storage.postgres.reader import PostgresReader

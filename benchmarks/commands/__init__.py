@@ -1,0 +1,33 @@
+"""`lhb bench`: the measurements behind docs/performance.md and docs/anytime.md."""
+
+import typer
+
+from benchmarks.commands.agents import certainty, clock, coverage, decide, findings, lift
+from benchmarks.commands.fits import fit
+from benchmarks.commands.logs import logs
+from benchmarks.commands.server import dashboard, neighbours, overload, serve, soak, start, users
+from benchmarks.commands.solver import costs, solver
+from benchmarks.commands.storage import dropping
+
+bench = typer.Typer(help="Measure speed, memory and regret.", no_args_is_help=True)
+for command in (
+    solver,
+    costs,
+    fit,
+    logs,
+    serve,
+    start,
+    soak,
+    neighbours,
+    overload,
+    users,
+    dropping,
+    dashboard,
+    decide,
+    clock,
+    certainty,
+    findings,
+    coverage,
+    lift,
+):
+    bench.command()(command)

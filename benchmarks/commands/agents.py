@@ -1,0 +1,240 @@
+"""`lhb bench decide`, `clock`, `certainty`, `coverage`, `lift`: regret and honest uncertainty."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from clients.cli.completions import algorithms
+from clients.cli.output import AsJson, show
+
+
+def decide(
+    board: Annotated[
+        str, typer.Option(help="Board: main, harder, life, told, dense, poor or all.")
+    ] = "main",
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="Algorithm; repeatable.", autocompletion=algorithms)
+    ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(help="Also play anytime with these settings, like lapse=inf,sure_sign=0.8."),
+    ] = None,
+    world: Annotated[
+        list[str] | None, typer.Option(help="Play only this world; repeatable.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=2)] = 20,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Measure regret against that of an oracle which knows the lag weights (docs/anytime.md).
+
+    Example: lhb bench decide --board harder --seeds 5
+    """
+    from benchmarks import regret_scoreboard as scoreboard
+    from lhb_engine.posterior.settings import AnytimeSettings
+
+    boards = {
+        "main": scoreboard.BOARD,
+        "harder": scoreboard.HARDER,
+        "life": scoreboard.LIFE,
+        "told": scoreboard.TOLD,
+        "dense": scoreboard.DENSE,
+        "poor": scoreboard.POOR,
+    }
+    worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
+    if not worlds:
+        raise typer.BadParameter(
+            f"no board {board!r}: main, harder, life, told, dense, poor or all"
+        )
+    if world:
+        worlds = tuple(w for w in worlds if w.name in world)
+    names = algorithm or (["anytime"] if variant else ["anytime", "ad_lasso"])
+    for text in variant or ():
+        try:
+            AnytimeSettings().changed(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        names.append(f"anytime {text}")
+    if not as_json:
+        typer.echo(scoreboard.HEADER)
+    result = scoreboard.run(
+        worlds,
+        names,
+        range(first_seed, first_seed + seeds),
+        jobs=jobs,
+        progress=(lambda line: None) if as_json else typer.echo,
+    )
+    show(result, as_json, _board_lines(result, names))
+
+
+def _board_lines(result: dict[str, Any], names: list[str]) -> Iterator[str]:
+    for name in names:
+        mean, most = result["mean_ratio"][name], result["max_ratio"][name]
+        yield f"{name}: mean ratio {mean:.2f}, highest {most:.2f}"
+    for row in result["board"]:
+        for name, found in row["algorithms"].items():
+            if "less_anytime" in found:
+                less, by = found["less_anytime"]
+                yield f"{row['world']}: {name} less anytime {less:+.1f} ± {by:.1f}"
+
+
+def clock(
+    decisions: Annotated[
+        list[float] | None, typer.Option(help="Mean number of decisions a slot; repeatable.")
+    ] = None,
+    slots: Annotated[int, typer.Option(help="Number of slots.", min=10)] = 1000,
+    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 20,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    fits: Annotated[
+        list[str] | None,
+        typer.Option(help="slots,decisions a slot: time fits of such a session; repeatable."),
+    ] = None,
+    by_user: Annotated[
+        bool, typer.Option("--by-user", help="With --fits: totals of each of three trajectories.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what is learned from totals of slots of time, with many decisions a slot.
+
+    Example: lhb bench clock --seeds 2 --slots 200
+    """
+    from benchmarks import clock as table
+    from benchmarks import clock_fits
+
+    if fits:
+        if not as_json:
+            typer.echo(clock_fits.HEADER)
+        sizes = [_slots(text) for text in fits]
+        say = (lambda line: None) if as_json else typer.echo
+        timed = clock_fits.run(sizes, first_seed, say, "trajectory" if by_user else "all")
+        show({"seed": first_seed, "fits": timed}, as_json, ())
+        return
+    if not as_json:
+        typer.echo(table.HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = table.run(
+        decisions or (1, 10, 50), range(first_seed, first_seed + seeds), progress, slots
+    )
+    show({"slots": slots, "first_seed": first_seed, "clocks": rows}, as_json, ())
+
+
+def _slots(text: str) -> tuple[int, int]:
+    try:
+        n_slots, a_slot = (int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not slots,decisions a slot") from None
+    return n_slots, a_slot
+
+
+def certainty(
+    algorithm: Annotated[
+        str, typer.Option(help="anytime, or ad_lasso with standard_errors.")
+    ] = "anytime",
+    world: Annotated[
+        list[str] | None, typer.Option(help="Play only this world; repeatable.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 10,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """How often the intervals and the angle that an algorithm says hold, and how often it alarms.
+
+    Example: lhb bench certainty --seeds 2
+    """
+    from benchmarks import certainty as table
+
+    if algorithm not in table.OPTIONS:
+        raise typer.BadParameter(f"one of {', '.join(table.OPTIONS)}")
+    worlds = [w for w in table.WORLDS if not world or w.name in world]
+    if not worlds:
+        raise typer.BadParameter(f"no such world; there are {[w.name for w in table.WORLDS]}")
+    if not as_json:
+        typer.echo(table.HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    numbers = range(first_seed, first_seed + seeds)
+    rows = table.run(worlds, numbers, algorithm=algorithm, jobs=jobs, progress=progress)
+    show({"algorithm": algorithm, "worlds": rows}, as_json, ())
+
+
+def findings(
+    world: Annotated[
+        list[str] | None, typer.Option(help="Play only this world; repeatable.")
+    ] = None,
+    plain: Annotated[bool, typer.Option(help="Also play worlds with nothing to find.")] = True,
+    seeds: Annotated[int, typer.Option(help="Number of worlds of each kind.", min=1)] = 10,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """How often checks of the model find what is the matter, and nothing where nothing is.
+
+    Example: lhb bench findings --seeds 2
+    """
+    from benchmarks import findings as table
+
+    every = [*(w for _, w in table.MATTERS), *(table.PLAIN if plain else ())]
+    worlds = [w for w in every if not world or w.name in world]
+    if not worlds:
+        raise typer.BadParameter(f"no such world; there are {[w.name for w in every]}")
+    if not as_json:
+        typer.echo(table.HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = table.run(worlds, range(first_seed, first_seed + seeds), jobs=jobs, progress=progress)
+    show({"worlds": rows}, as_json, _findings_lines(rows))
+
+
+def _findings_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    plain = [row for row in rows if row["expected"] is None]
+    if plain:
+        n, runs = (sum(row[name] for row in plain) for name in ("runs_with_findings", "runs"))
+        yield f"nothing to find: {n} of {runs} runs find something"
+
+
+def coverage(
+    logs: Annotated[int, typer.Option(help="Number of logs of each case.", min=1)] = 200,
+    rounds: Annotated[int, typer.Option(help="Number of rounds of a log.", min=100)] = 2000,
+    case: Annotated[
+        list[str] | None, typer.Option(help="Only cases whose name contains this; repeatable.")
+    ] = None,
+    first_seed: Annotated[int, typer.Option(help="Seed of the first log.", min=0)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """How often the 95% value intervals of `lhb evaluate` hold the true value.
+
+    Example: lhb bench coverage --logs 20
+    """
+    from benchmarks.coverage import HEADER, run
+
+    if not as_json:
+        typer.echo(HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = run(logs, rounds, case or (), first_seed, progress)
+    asked = {"logs": logs, "rounds": rounds, "first_seed": first_seed}
+    show({**asked, "cases": rows}, as_json, ())
+
+
+def lift(
+    experiments: Annotated[int, typer.Option(help="Number of experiments a world.", min=1)] = 1000,
+    users: Annotated[int, typer.Option(help="Number of users of an experiment.", min=100)] = 400,
+    first_seed: Annotated[int, typer.Option(help="Seed of the first experiment.", min=0)] = 0,
+    world: Annotated[str | None, typer.Option(help="Only this world; default: all.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How often the intervals of lift hold the truth when they are looked at every day.
+
+    Example: lhb bench lift --experiments 100
+    """
+    from benchmarks.lift import HEADER, WORLDS, run
+
+    worlds = [one for one in WORLDS if world in (None, one.name)]
+    if not worlds:
+        known = ", ".join(one.name for one in WORLDS)
+        raise SystemExit(f"lhb bench lift: there is no world {world!r}; there are {known}")
+    if not as_json:
+        typer.echo(HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = run(worlds, experiments, users, first_seed, progress)
+    show({"experiments": experiments, "first_seed": first_seed, "worlds": rows}, as_json, ())

@@ -1,0 +1,85 @@
+"""`lhb bench fit`: what fits of `anytime` cost."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from clients.cli.output import AsJson, show
+
+SIZES_HEAD = (
+    "| (h, d) | rows | whole fit, CPU s | its chains | bound | chains from rows | a row, us |\n"
+    "|-|-|-|-|-|-|-|"
+)
+RUNS_HEAD = (
+    "\n| world | seed | rounds | fits | all fits, CPU s | reading rows, CPU s |\n|-|-|-|-|-|-|"
+)
+
+
+def fit(
+    size: Annotated[
+        list[str] | None, typer.Option(help="horizon,dim,rows; several times. Default: five.")
+    ] = None,
+    world: Annotated[
+        list[str] | None, typer.Option(help="Runs only in these worlds; none: no run.")
+    ] = None,
+    levels: Annotated[
+        list[int] | None, typer.Option(help="Rounds of users with levels; several times.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs in each world.", min=1)] = 1,
+    first_seed: Annotated[int, typer.Option(min=0)] = 5000,
+    as_json: AsJson = False,
+) -> None:
+    """Time a fit from moments, beside rows, at any number of rows; and all fits of a run.
+
+    Example: lhb bench fit --size 20,5,100000
+    """
+    from benchmarks import fits, level_fits
+
+    sizes = [_size(text) for text in size] if size else [] if world or levels else [*fits.SIZES]
+    known = [w.name for w in fits.RUNS]
+    wrong = [name for name in world or () if name not in [*known, "none"]]
+    if wrong:
+        raise typer.BadParameter(f"no such world {wrong[0]!r}: {', '.join(known)} or none")
+    chosen = [w for w in fits.RUNS if (w.name in world if world else not (size or levels))]
+    found: dict[str, list[dict[str, object]]] = {"sizes": [], "levels": [], "runs": []}
+    say: Callable[[str], None] = (lambda line: None) if as_json else typer.echo
+    if sizes:
+        say(SIZES_HEAD)
+    for one in sizes:
+        row = fits.size(*one)
+        found["sizes"].append(row)
+        whole, rows = ("-" if row[k] is None else f"{row[k]:.3f}" for k in ("whole", "rows"))
+        say(
+            f"| ({row['horizon']}, {row['dim']}) | {row['n_rows']} | {whole} | {row['fit']:.3f} | "
+            f"{row['bound']} | {rows} | {row['us_a_row']:.2f} |"
+        )
+    if levels:
+        say(level_fits.HEADER)
+    for n_rounds in levels or ():
+        row = level_fits.size(n_rounds, first_seed)
+        found["levels"].append(row)
+        low, high = row["interval"]
+        say(
+            f"| {n_rounds} | {row['fit']:.3f} | {row['without']:.3f} | {row['cosine']:.4f} | "
+            f"{row['spread']:.3f} | {low:.3f} to {high:.3f} |"
+        )
+    if chosen:
+        say(RUNS_HEAD)
+    for one_world in chosen:
+        for seed in range(first_seed, first_seed + seeds):
+            row = fits.run(one_world, seed)
+            found["runs"].append(row | {"seed": seed})
+            say(
+                f"| {row['world']} | {seed} | {row['rounds']} | {row['n_fits']} | "
+                f"{row['fits']:.2f} | {row['reading']:.2f} |"
+            )
+    show(found, as_json, ())
+
+
+def _size(text: str) -> tuple[int, int, int, float]:
+    try:
+        horizon, dim, n_rows = (int(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not horizon,dim,rows") from None
+    return horizon, dim, n_rows, 0.1 if horizon * dim <= 100 else 0.5

@@ -1,0 +1,32 @@
+"""`lhb bench dropping`: the transactions of retention."""
+
+from typing import Annotated
+
+import typer
+
+from clients.cli.output import AsJson, show
+
+
+def dropping(
+    rounds: Annotated[int, typer.Option(help="Rounds of the session.", min=40_000)] = 1_000_000,
+    trajectories: Annotated[
+        list[int] | None,
+        typer.Option(help="Numbers of trajectories; repeatable. Default: 1 and a tenth of rounds."),
+    ] = None,
+    database: Annotated[
+        str | None,
+        typer.Option(help="URL of a migrated PostgreSQL database. Default: new SQLite files."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the transactions that drop all rounds of a session but its latest ones.
+
+    Example: lhb bench dropping --rounds 100000
+    """
+    from benchmarks.server import dropping as of_dropping
+
+    sizes = trajectories or [1, rounds // 10]
+    measured = [of_dropping.run(database, rounds, n) for n in sizes]
+    lines = ["| " + " | ".join(measured[0]) + " |", "|-" * len(measured[0]) + "|"]
+    lines += ["| " + " | ".join(map(str, one.values())) + " |" for one in measured]
+    show({"dropping": measured}, as_json, iter(lines))

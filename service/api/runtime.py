@@ -1,0 +1,105 @@
+"""The parts of a running service that endpoints use."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from starlette.requests import Request
+
+from service.base.metrics import Metrics
+from service.base.playground import Playground
+from service.base.settings import Settings
+from service.base.tenant_shares import Places, TenantLimit
+from service.commands.limits import Limits
+from service.session.due_fits import FitQueue
+from service.session.records import Actor, SessionKey
+from service.storage.giving_way import read_giving_way
+from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
+from service.transfer.parsing_processes import ParsingProcesses
+from service.writer.agent_cache import Agents
+from service.writer.effects import Effects
+from service.writer.group_commit import GroupCommit
+from service.writer.slices import Slices
+
+T = TypeVar("T")
+
+
+class Fits(Protocol):
+    """Runs due fits in processes of this server, or follows workers that do."""
+
+    def start(self, writer: GroupCommit, store: Store) -> None:
+        """Start the fits that the database has as due."""
+
+    def after_commit(self, effects: Effects) -> None:
+        """Start the fits and set the timers that a committed batch asks for."""
+
+    async def wait(self, key: SessionKey, due: int, seconds: float) -> bool:
+        """Wait until the fit due after round `due` is done; return False on timeout."""
+
+    def queue(self) -> FitQueue:
+        """Return the number of due fits and of workers. May read the database."""
+
+    async def close(self) -> None:
+        """Stop. Due marks stay in the database, so that the next start takes the fits up."""
+
+
+@dataclass(slots=True)
+class Service:
+    """The parts that a request uses.
+
+    `writer.submit` runs a command, `slices.run` a large write, `read` a query.
+    """
+
+    settings: Settings
+    store: Store
+    agents: Agents
+    writer: GroupCommit
+    slices: Slices
+    fits: Fits
+    metrics: Metrics
+    abandon: Callable[[SessionKey, str], None]  # sweeps what a large write has hidden and left
+    parsing: ParsingProcesses = field(default_factory=ParsingProcesses)
+    playground: Playground = field(default_factory=Playground)
+    monotonic: Callable[[], float] = time.monotonic
+    readers: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(MAX_READS, thread_name_prefix="reader")
+    )
+    limits: Limits = field(init=False)
+    full_tenants: set[str] = field(default_factory=set)  # see `service.web.full_tenants`
+    exports: Places = field(default_factory=lambda: Places(MAX_EXPORTS))
+    streams: Places = field(default_factory=lambda: Places(MAX_STREAMS))
+    imports: TenantLimit = field(default_factory=lambda: TenantLimit(1))
+    reads: TenantLimit = field(default_factory=lambda: TenantLimit(MAX_READS // 2))
+
+    def __post_init__(self) -> None:
+        """Take the limits from the settings."""
+        self.limits = Limits.of(self.settings)
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Run a blocking function, usually a read of the database, in a reader thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.readers, read_giving_way, work)
+
+    async def read_for(self, tenant: str, work: Callable[[], T]) -> T:
+        """Run a read that a tenant asked for: at most half of the threads read for one tenant."""
+        async with self.reads.hold(tenant):
+            return await self.read(work)
+
+
+def service_of(request: Request) -> Service:
+    """Return the running service."""
+    service: Service = request.app.state.service
+    return service
+
+
+def actor_of(request: Request) -> Actor:
+    """Return who asks, for the audit log."""
+    return Actor(request.scope["lhb.access"].key_id, request.scope["lhb.request_id"])
+
+
+def tenant_of(request: Request) -> str:
+    """Return the tenant whose data this request may see."""
+    return str(request.scope["lhb.tenant"])

@@ -1,0 +1,1 @@
+"""What every room stands on: settings, problems, field types, logs, metrics, processes."""

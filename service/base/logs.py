@@ -1,0 +1,100 @@
+"""Logs: one JSON line per event, on stderr. No line holds a secret, a context or a reward."""
+
+import logging
+import re
+import sys
+import traceback
+from collections.abc import MutableMapping
+from contextvars import ContextVar
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+
+from service.base.problems import Problem
+from service.base.settings import Settings
+from service.storage.database_url import without_password
+from service.storage.schema import head
+
+# Id of the request that is being answered, for code that has no ASGI scope. It is not added to all
+# log lines: a commit or a fit that a request starts inherits this context, but is not that
+# request's own.
+REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
+# before a trajectory's key or an event id in a path
+PERSONAL = re.compile(
+    r"/v1/sessions/.*?/(trajectories|decisions)/(?=.)|/personalizer/.*?/events/(?=.)"
+)
+DISTRIBUTION = "long-horizon-bandits"
+DATABASE_SETTINGS = {"database_url", "database_password_file"}
+
+log = structlog.get_logger()
+
+
+def configure_logs(level: str) -> None:
+    """Configure structlog to write events of at least this level, like "info"."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            _where_it_was_raised,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def log_start(program: str, settings: Settings) -> None:
+    """Write the line of a program that starts: version, schema, database, settings.
+
+    Parameters
+    ----------
+    program : str
+        "server" or "worker".
+    settings : Settings
+        Those that differ from their default are written; of the database's URL, no user, password
+        or parameter.
+    """
+    chosen = settings.model_dump(mode="json", exclude_defaults=True, exclude=DATABASE_SETTINGS)
+    log.info(
+        "start",
+        program=program,
+        version=version(DISTRIBUTION),
+        schema=head(),
+        database=without_password(settings.database_url),
+        settings=chosen,
+    )
+
+
+def log_failure(problem: Problem, request_id: str, path: str, **more: Any) -> None:
+    """Write the line of an answer with status 5xx, with its cause."""
+    write = log.error if problem.status == 500 else log.warning
+    code, cause = problem.code.value, problem.detail
+    write("failed", request_id=request_id, path=path, code=code, cause=cause, **more)
+
+
+def shown_path(path: str) -> str:
+    """Return a path for a log: a trajectory's key and an event id may be a person's."""
+    found = PERSONAL.match(path)
+    return path if found is None else f"{found[0]}..."
+
+
+def _where_it_was_raised(
+    _: Any, __: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Replace an exception by its class and its frames: a message may hold what a client sent."""
+    given = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if given is True else given
+    raised = []
+    while isinstance(error, BaseException):
+        frames = traceback.extract_tb(error.__traceback__)
+        at = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+        raised.append({"error": type(error).__qualname__, "at": at})
+        error = error.__cause__ or error.__context__
+    if raised:
+        event["raised"] = raised
+    return event

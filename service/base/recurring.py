@@ -1,0 +1,66 @@
+"""Work that a server does from time to time, for as long as it runs."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from service.base.problems import Problem
+
+log = structlog.get_logger()
+AGAIN_SECONDS = 60.0  # until the log says again that the same thing fails
+
+
+class Recurring:
+    """One piece of work, again and again. What fails is logged, and tried again at its next time.
+
+    Parameters
+    ----------
+    name : str
+        What the log calls it.
+    pause : callable
+        Returns the seconds to wait before the next time; the first time waits too.
+    """
+
+    def __init__(self, name: str, pause: Callable[[], float]) -> None:
+        self._name, self._pause = name, pause
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._told = ("", 0.0)  # why it failed last, and when the log was told
+
+    def start(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work until `close`; one time ends before the next begins."""
+        self._task = asyncio.get_running_loop().create_task(self._go_on(work), name=self._name)
+
+    def wake(self) -> None:
+        """Wait no longer: the work is done now, or once more if it is being done."""
+        self._woken.set()
+
+    async def close(self) -> None:
+        """Stop, in the middle of the work if need be."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _go_on(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._pause()):
+                    await self._woken.wait()
+            self._woken.clear()
+            try:
+                await work()
+                self._told = ("", 0.0)
+            except Exception as error:
+                self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        """Log an error, but not each time that the same thing fails in a row."""
+        is_foreseen = isinstance(error, Problem)
+        reason = str(error) if is_foreseen else type(error).__qualname__
+        now = time.monotonic()
+        if reason != self._told[0] or now - self._told[1] >= AGAIN_SECONDS:
+            log.warning("work_failed", work=self._name, reason=reason, exc_info=not is_foreseen)
+            self._told = (reason, now)

@@ -1,0 +1,101 @@
+"""Fits beside the schedule: of many new rewards, and those that somebody asks for."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lhb_engine.agents import ALGORITHMS, Agent
+from service.base.problems import Problem, ProblemCode
+from service.commands.sessions import find_session, refuse_archived
+from service.fits.schedule import start_next, wait_for_turn
+from service.session.due_fits import Asked, DueFit, DueReason
+from service.session.records import SessionKey, SessionRow
+from service.writer.agent_cache import Agents
+from service.writer.command import SessionCommand
+from service.writer.unit_of_work import UnitOfWork
+
+LEAST = 20  # measurements, before rewards alone make a fit due
+
+
+def is_stale(session: SessionRow) -> bool:
+    """Whether more measurements than `most_stale` allows came since the last due fit.
+
+    In sum mode rounds are closed by time, and measurements do not tell what is new.
+    """
+    schedule, n = session.schedule, session.n_measurements
+    if schedule.seen is None:
+        schedule.seen = n
+    if n < LEAST or session.reward_mode == "sum" or pending(session):
+        return False
+    most = ALGORITHMS[session.algorithm].most_stale(session.options)
+    return most is not None and n - schedule.seen > most * n
+
+
+def pending(session: SessionRow) -> DueFit | None:
+    """Return a fit that is due, or None."""
+    schedule = session.schedule
+    return schedule.current or next(iter(schedule.waiting), None)
+
+
+def fit_now(
+    uow: UnitOfWork, session: SessionRow, agent: Agent, reason: DueReason, now: float
+) -> bool:
+    """Make a fit of all rounds so far due, and return whether the algorithm has such fits.
+
+    A window that ends with the last round, and waits for rewards, is this fit.
+    """
+    window = agent.fit_now(session.n_begun)
+    if window is None:
+        return False
+    schedule = session.schedule
+    schedule.open = [one for one in schedule.open if one.window.due != window.due]
+    wait_for_turn(session, window, reason, now)
+    start_next(uow, session, now)
+    uow.save(session)
+    return True
+
+
+class AskedFit(NamedTuple):
+    """What asking for a fit did, and the fit that is due."""
+
+    asked: Asked
+    due: DueFit | None
+
+
+@dataclass(frozen=True, slots=True)
+class AskFit(SessionCommand[AskedFit]):
+    """Command: make a fit of all rounds so far due, unless one is due or nothing is new."""
+
+    key: SessionKey
+    agents: Agents
+
+    def __call__(self, uow: UnitOfWork) -> AskedFit:
+        """Say what was done.
+
+        Raises
+        ------
+        Problem
+            409 fits_by_epochs: the algorithm fits only at the ends of its epochs.
+        """
+        session = find_session(uow, self.key)
+        refuse_archived(session)
+        due = pending(session)
+        if due is not None:
+            return AskedFit("due", due)
+        agent = self.agents.get(uow, session)
+        if session.n_begun and agent.fit_now(session.n_begun) is None:
+            detail = f"{session.algorithm} fits at the ends of its epochs, and at no other time"
+            raise Problem(ProblemCode.FITS_BY_EPOCHS, detail)
+        if not self._is_new(uow, session):
+            return AskedFit("nothing_new", None)
+        fit_now(uow, session, agent, "asked", uow.now)
+        return AskedFit("begun", pending(session))
+
+    def _is_new(self, uow: UnitOfWork, session: SessionRow) -> bool:
+        """Whether a fit would read anything that the last one could not."""
+        if session.n_begun == 0 or session.n_measurements == 0:
+            return False
+        if session.reward_mode == "sum" or session.default_reward is not None:
+            return True  # time may have closed rounds
+        last = uow.stored.estimate(session.key, session.n_estimates)
+        is_done = last is not None and last.status != "failed"
+        return not is_done or session.schedule.seen != session.n_measurements

@@ -1,0 +1,60 @@
+"""Storing a step of the sums of a comparison, and what follows if the agent does harm."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lhb_engine.evaluation.batch_ratio import Refusal
+from service.commands.audit import note
+from service.lift.steps import Step, sums_so_far
+from service.session.records import Actor, SessionKey, SessionRow
+from service.session.trial import Trial, changed_trial, trial_of
+from service.session.trial_records import LiftSumsRow
+from service.storage.ports import Changes
+from service.writer.command import SessionCommand
+from service.writer.unit_of_work import UnitOfWork
+
+GUARD = Actor("guard", None)
+
+
+class Kept(NamedTuple):
+    """Whether a step was stored, and whether the guard has tripped by it."""
+
+    is_stored: bool
+    has_tripped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLift(SessionCommand[Kept]):
+    """Command: store a step that was read from committed rows.
+
+    Where the interval of lift then lies below zero, a guard that is armed trips.
+    """
+
+    key: SessionKey
+    step: Step
+
+    def __call__(self, uow: UnitOfWork) -> Kept:
+        """Store it, unless another process has gone on, or rows were erased since it was read."""
+        session, step = uow.session(self.key), self.step
+        if session is None or sums_so_far(uow.stored, session) != step.before:
+            return Kept(False, False)
+        if session.n_erased_rounds != step.n_erased:
+            return Kept(False, False)
+        trial = trial_of(session.trial)
+        step.sums.add_point(trial, uow.now)
+        has_tripped = trial.guard == "armed" and self._trips(uow, session, trial)
+        place = (step.before.since, step.decided, step.measured)
+        row = LiftSumsRow(*self.key, *place, step.sums.dumps())
+        uow.write_rows(Changes(lift_sums=[row], lift_units=step.units))
+        return Kept(True, has_tripped)
+
+    def _trips(self, uow: UnitOfWork, session: SessionRow, trial: Trial) -> bool:
+        """Trip the guard if lift lies below zero; return whether it did."""
+        found = self.step.sums.lift(trial)
+        if isinstance(found, Refusal) or found.high >= 0.0:
+            return False
+        session.trial = changed_trial(session, guard="tripped")
+        uow.save(session)
+        about = {"difference": found.difference, "low": found.low, "high": found.high}
+        note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)
+        return True

@@ -1,0 +1,232 @@
+"""The composition root: creates the store, the writer, the fits and the web application."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import structlog
+from fastapi import Depends, FastAPI
+from fastapi.telemetry import TelemetryConfig
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api import (
+    batch,
+    changes,
+    credit,
+    decisions,
+    estimates,
+    history,
+    keys,
+    lift,
+    rank,
+    rewards,
+    rounds,
+    series,
+    sessions,
+    status,
+    trajectories,
+    transfer,
+)
+from service.api.documentation import add_definitions
+from service.api.query_parameters import refuse_unknown_parameters
+from service.api.runtime import Fits, Service
+from service.base.logs import configure_logs, log_start
+from service.base.metrics import Metrics
+from service.base.settings import Settings
+from service.dashboard import pages as dashboard
+from service.fits.embedded import FitPool
+from service.lift.watch import LiftWatch
+from service.operation.scraped_metrics import ScrapedMetrics
+from service.operation.sweeper import Sweeper
+from service.operation.tracing import open_tracing
+from service.personalizer import configuration, events
+from service.storage.database_url import is_sqlite, open_store
+from service.storage.ports import Store
+from service.web.api_keys import Keyring
+from service.web.error_answers import ERROR_ANSWERS
+from service.web.full_tenants import FullTenants
+from service.web.key_watch import KeyWatch
+from service.web.middleware import Middleware
+from service.web.rate_limit import RateLimit
+from service.web.roles import refuse_by_role
+from service.writer.agent_cache import Agents
+from service.writer.effects import Effects
+from service.writer.group_commit import GroupCommit
+from service.writer.slices import Slices
+
+if TYPE_CHECKING:
+    from service.web.shared_rates import SharedRates
+
+DESCRIPTION = """
+Decisions whose rewards come late, mixed together and without saying which action earned them.
+A session is one durable agent: ask it for decisions, tell it what was measured.
+"""
+# FastAPI's own: it misses the hot routes, and its records of errors hold what clients sent
+NO_TELEMETRY = TelemetryConfig(tracing=False, metrics=False, logs=False, auto_configure=False)
+log = structlog.get_logger()
+ROUTERS = (
+    *(transfer, sessions, decisions, rewards, batch, history),
+    *(estimates, rank, trajectories, rounds, credit, series, lift, changes, keys),
+    *(status, dashboard),
+    *(events, configuration),  # Personalizer's
+)
+
+
+class App(FastAPI):
+    """FastAPI behind the one middleware.
+
+    The middleware runs before FastAPI's own layers, which cost more than a decision.
+    """
+
+    outer_middleware: Middleware
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve with FastAPI what the middleware does not serve itself."""
+        await super().__call__(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Leave out Starlette's `ServerErrorMiddleware`.
+
+        It answers an exception in plain text and raises it again, which closes the connection. Our
+        middleware answers it with a problem document.
+        """
+        stack = super().build_middleware_stack()
+        assert isinstance(stack, ServerErrorMiddleware)
+        return stack.app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass requests to the middleware, and through it lifespan events to FastAPI."""
+        await self.outer_middleware(scope, receive, send)
+
+
+def create_app(settings: Settings | None = None, store: Store | None = None) -> App:
+    """Make the web application; the service behind it runs from start-up to shutdown.
+
+    Parameters
+    ----------
+    settings : Settings, optional
+        Read from the environment if absent.
+    store : Store, optional
+        An open store to use; it is closed at shutdown. If absent, one is opened at start-up.
+
+    Returns
+    -------
+    App
+        An ASGI application.
+    """
+    settings = settings or Settings()
+    configure_logs(settings.log_level)
+    metrics, keyring = Metrics(), Keyring()
+    tracing = open_tracing("server", settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        sweeper = Sweeper()
+        service = start_service(settings, metrics, sweeper, store)
+        app.state.service = app.outer_middleware.service = service
+        if tracing is not None:
+            tracing.follow_writer(service.writer)
+            if isinstance(service.fits, FitPool):
+                tracing.follow_fits(service.fits)
+        admission = app.outer_middleware.admission
+        admission.committing = service.writer.committing
+        metrics.scraped.append(admission.metrics)
+        sweeper.start(service)
+        watch = app.state.key_watch = KeyWatch(keyring, service)
+        await watch.start()
+        full_tenants = FullTenants(service)
+        await full_tenants.start()
+        lift_watch = LiftWatch(service)
+        lift_watch.start()
+        sharing = start_sharing(app.outer_middleware.rates, settings)
+        log_start("server", settings)
+        try:
+            yield
+        finally:
+            await lift_watch.close()
+            if sharing is not None:
+                await sharing.close()
+            await watch.close()
+            await full_tenants.close()
+            await sweeper.close()
+            await service.fits.close()
+            await service.writer.close()
+            await service.parsing.close()
+            await service.playground.close()
+            service.readers.shutdown()
+            service.store.close()
+            if tracing is not None:
+                await asyncio.to_thread(tracing.close)
+            log.info("stop", program="server")
+
+    app = App(
+        title="Long-horizon bandits",
+        version="1",
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        exception_handlers=ERROR_ANSWERS,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        docs_url=None,  # FastAPI's pages load their scripts from elsewhere
+        redoc_url=None,
+        telemetry=NO_TELEMETRY,
+        dependencies=[Depends(refuse_by_role), Depends(refuse_unknown_parameters)],
+    )
+    app.outer_middleware = Middleware(app.framework, settings, metrics, keyring, tracing)
+    for module in ROUTERS:
+        app.include_router(module.router)
+    describe = app.openapi
+    app.openapi = lambda: add_definitions(describe())  # type: ignore[method-assign]
+    return app
+
+
+def start_service(
+    settings: Settings, metrics: Metrics, sweeper: Sweeper, store: Store | None = None
+) -> Service:
+    """Open the store, create the writer, and start the fits that are due."""
+    store = store or open_store(settings.database_url)
+    agents = Agents()
+    fits = open_fits(settings, agents, store, metrics)
+
+    def after_commit(effects: Effects) -> None:
+        fits.after_commit(effects)
+        sweeper.after_commit(effects)
+        metrics.after_commit(effects)
+
+    writer = GroupCommit(
+        store,
+        after_commit=after_commit,
+        on_rollback=agents.forget,
+        max_batch=settings.max_batch,
+        max_queue=settings.max_queue,
+    )
+    fits.start(writer, store)
+    writer.on_batch = metrics.observe_commit
+    abandon = sweeper.abandon
+    service = Service(settings, store, agents, writer, Slices(writer), fits, metrics, abandon)
+    metrics.scraped.append(ScrapedMetrics(service))
+    return service
+
+
+def start_sharing(rates: RateLimit | None, settings: Settings) -> "SharedRates | None":
+    """Share the counts of a limit of requests with the other servers on a PostgreSQL."""
+    if rates is None or is_sqlite(settings.database_url):
+        return None
+    from service.web.shared_rates import SharedRates
+
+    return SharedRates(settings.database_url, rates)
+
+
+def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics) -> Fits:
+    """Create this server's own fitting processes, or on PostgreSQL the listener to workers."""
+    if is_sqlite(settings.database_url):
+        fits = FitPool(settings, agents)
+        fits.on_finish = metrics.observe_fit
+        return fits
+    from service.fits.listener import FitSignals
+    from service.storage.postgres.store import PostgresStore
+
+    assert isinstance(store, PostgresStore)
+    return FitSignals(store)

@@ -1,0 +1,194 @@
+"""A server process: `lhb serve` calls `run`."""
+
+import asyncio
+import gc
+import ipaddress
+import socket
+import sys
+import time
+from typing import Any
+
+import uvicorn
+
+from service.base.settings import Settings
+from service.operation.app import create_app
+from service.storage.database_url import is_sqlite, open_store, sqlite_path
+from service.storage.ports import Refused, Store
+from service.web.backlog import Backlog
+from service.web.connection import connection_class
+
+# Interval after which a Python thread hands over the GIL, on PostgreSQL. There the writer thread
+# wakes for every answer of the database and then waits for the GIL while requests are parsed, 5 ms
+# by default. On SQLite a shorter interval brings nothing and costs switches.
+WRITER_WAITS_SECONDS = 0.0005
+
+
+class BindRefused(RuntimeError):
+    """The address is beyond loopback, and the database has no key."""
+
+
+class DatabaseLost(Refused):
+    """There are backups, and no database: an empty one would be served, to everybody."""
+
+
+class AnnouncingServer(uvicorn.Server):
+    """A uvicorn server that prints its address once it listens: port 0 picks any free port."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and print the address."""
+        await super().startup(sockets)
+        if self.started:
+            settle_collector()
+            listening = [socket.fileno() for server in self.servers for socket in server.sockets]
+            self._backlogs = [Backlog(number, self._protocol) for number in listening]
+            bound = self.servers[0].sockets[0]
+            host, port = bound.getsockname()[:2]
+            shown = f"[{host}]" if bound.family == socket.AF_INET6 else host
+            print(f"listening on http://{shown}:{port}", flush=True)
+
+    def _protocol(self) -> asyncio.BaseProtocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.BaseProtocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen no more, and finish what is under way."""
+        for backlog in self._backlogs:
+            backlog.close()
+        await super().shutdown(sockets)
+
+
+def run(
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    settings: Settings | None = None,
+    store: Store | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then finish the requests that are under way.
+
+    Parameters
+    ----------
+    host : str
+        Address to listen on.
+    port : int
+        0 picks a free port.
+    settings : Settings, optional
+        Read from the environment if absent.
+    store : Store, optional
+        An open store to use; it is closed at the end. If absent, one is opened.
+
+    Raises
+    ------
+    BindRefused
+        The address is beyond loopback, and the database has no key.
+    Refused
+        The database cannot be served: another process owns it, its schema is another, ...
+    SystemExit
+        With status 3: the server did not start, for instance since the port is in use.
+    """
+    settings = settings or Settings()
+    if store is None:
+        refuse_lost(settings)
+    store = store or open_store(
+        settings.database_url
+    )  # here, so that a refusal is a line, not a traceback
+    try:
+        check_bind(host, settings, store)
+    except BaseException:
+        store.close()
+        raise
+    if not is_sqlite(settings.database_url):
+        sys.setswitchinterval(WRITER_WAITS_SECONDS)
+    server = AnnouncingServer(server_config(host, port, settings, store))
+    server.run()
+    if not server.started:
+        raise SystemExit(3)
+
+
+def server_config(
+    host: str, port: int, settings: Settings, store: Store | None = None, **more: Any
+) -> uvicorn.Config:
+    """Return uvicorn's configuration of the app; `more` are further arguments of it."""
+    app = create_app(settings, store)
+    app.outer_middleware.guard.accept(host)
+    return uvicorn.Config(
+        app,
+        http=connection_class(settings, app.outer_middleware.admission),
+        host=host,
+        port=port,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        ws="none",  # an upgraded connection would have no deadline
+        proxy_headers=False,  # forwarded addresses are not trusted, and parsing them costs time
+        timeout_graceful_shutdown=30,
+        lifespan="on",
+        **more,
+    )
+
+
+def settle_collector() -> None:
+    """Exempt the objects made at start-up from garbage collection, and collect less often.
+
+    A request leaves no cycles, but the lists of its body trigger collections, each of which would
+    walk over all imported objects. That took 5 to 8% of a request and stalled the event loop.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def check_bind(host: str, settings: Settings, store: Store) -> None:
+    """Refuse to listen beyond loopback without a key, unless `insecure_bind` is set.
+
+    Raises
+    ------
+    BindRefused
+        The address is beyond loopback, and the database has no valid key.
+    """
+    if settings.insecure_bind or is_loopback(host):
+        return
+    with store.reader() as reader:
+        if any(key.is_in_use(time.time()) for key in reader.api_keys()):
+            return
+    raise BindRefused(
+        f"refusing to listen on {host} without a key in the database: anybody who reaches it could "
+        "read and write everything. Make a key with `lhb keys create`, or listen on 127.0.0.1, or "
+        "set LHB_INSECURE_BIND=true where a container network or a proxy decides who may ask."
+    )
+
+
+def refuse_lost(settings: Settings) -> None:
+    """Refuse to begin a new SQLite database where the folder of backups holds those of another.
+
+    A server that is started again by the system would have no keys and no sessions.
+
+    Raises
+    ------
+    DatabaseLost
+    """
+    folder = settings.backup_folder
+    if folder is None or not is_sqlite(settings.database_url):
+        return
+    path = sqlite_path(settings.database_url)
+    if path.exists() or not folder.is_dir() or not any(folder.iterdir()):
+        return
+    raise DatabaseLost(
+        f"{path} is missing, and {folder} holds backups: bring one back with `lhb restore`, or "
+        "begin an empty database with `lhb migrate`"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address or a name."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        try:
+            found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+        except OSError:
+            return False
+        return all(ipaddress.ip_address(address).is_loopback for address in found)

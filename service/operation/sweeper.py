@@ -1,0 +1,121 @@
+"""The sweeper: erases rows that no reader sees, rows that retention drops, and old audits."""
+
+from functools import partial
+from time import monotonic
+
+import structlog
+
+from service.api.runtime import Service
+from service.base.recurring import Recurring
+from service.commands.audit import MOST_FORGOTTEN, ForgetAudit
+from service.commands.drop_rounds import GiveUpRounds, drop_rounds
+from service.commands.sweep import sweep
+from service.rounds.retention import Plan, plan
+from service.session.records import SessionKey, SessionRow
+from service.storage.giving_way import giving_way
+from service.storage.ports import Store
+from service.writer.effects import Effects
+
+log = structlog.get_logger()
+LOOK_SECONDS = 5.0  # between two looks for rows whose writer has died
+AT_ONCE = 100  # sessions that are looked at in one read
+AUDIT_SECONDS = 3600.0  # between two looks for entries of the audit log that are too old
+
+
+class Sweeper:
+    """Erases the rows of deleted sessions, of large writes that came to no end, and old audits.
+
+    On a local database every hidden row at start-up is a dead writer's. On a shared one the writer
+    may be another process, which has until `sweep_at`.
+    """
+
+    def __init__(self) -> None:
+        self._abandoned: dict[SessionKey, str] = {}  # with the token of the writer that is gone
+        self._looks = Recurring("sweep", lambda: LOOK_SECONDS)
+        self._audited_at = -AUDIT_SECONDS
+
+    def start(self, service: Service) -> None:
+        """Begin to sweep."""
+        self._abandoned |= dead_writers(service.store)
+        self._looks.start(partial(self._look, service))
+        self._looks.wake()
+
+    def after_commit(self, effects: Effects) -> None:
+        """Sweep now if a committed batch has deleted a session."""
+        if effects.removed:
+            self._looks.wake()
+
+    def abandon(self, key: SessionKey, writer: str) -> None:
+        """Sweep the rows of a large write that has failed, unless they are another's by now."""
+        self._abandoned[key] = writer
+        self._looks.wake()
+
+    async def close(self) -> None:
+        """Stop; what is left is swept after the next start."""
+        await self._looks.close()
+
+    async def _look(self, service: Service) -> None:
+        """Sweep; where that fails, e.g. the disk is full, hidden rows harm nobody meanwhile."""
+        await self._sweep(service)
+        await self._drop(service)
+        await self._forget_audit(service)
+
+    async def _sweep(self, service: Service) -> None:
+        def read() -> list[SessionKey]:
+            with service.store.reader() as reader:
+                notes, now = reader.hidden(), service.writer.clock()
+            keys = {note[:2]: note.writer is None or note.sweep_at <= now for note in notes}
+            return [key for key, is_due in keys.items() if is_due or key in self._abandoned]
+
+        for key in await service.read(read):
+            writer = self._abandoned.get(key)
+            await service.slices.run(sweep(key, abandoned_by=writer))
+            if self._abandoned.get(key) == writer:
+                self._abandoned.pop(key, None)
+
+    async def _drop(self, service: Service) -> None:
+        after: SessionKey = ("", "")
+        while True:
+            sessions = await service.read(partial(_with_retention, service, after))
+            for session, found in sessions:
+                if found is not None and await service.writer.submit(
+                    GiveUpRounds(session.key, found)
+                ):
+                    log.info("rounds_given_up", session_id=session.id, to=found.dropped_to)
+                    await service.slices.run(drop_rounds(session.key, found.dropped_to))
+                elif session.swept_to < session.dropped_to:
+                    await service.slices.run(drop_rounds(session.key, session.dropped_to))
+                after = session.key
+            if len(sessions) < AT_ONCE:
+                return
+
+    async def _forget_audit(self, service: Service) -> None:
+        seconds = service.settings.audit_days * 86_400
+        if not seconds or monotonic() - self._audited_at < AUDIT_SECONDS:
+            return
+        n_gone, n = 0, MOST_FORGOTTEN
+        while n == MOST_FORGOTTEN:
+            n = await service.writer.submit(ForgetAudit(seconds))
+            n_gone += n
+        if n_gone:
+            log.info("audit_forgotten", entries=n_gone)
+        self._audited_at = monotonic()
+
+
+def _with_retention(service: Service, after: SessionKey) -> list[tuple[SessionRow, Plan | None]]:
+    """Return sessions that drop rounds, each with what it may give up now."""
+    now = service.writer.clock()
+    with service.store.reader() as reader:
+        sessions = reader.with_retention(after, AT_ONCE)
+        return [
+            (one, plan(reader, one, now) if one.swept_to == one.dropped_to else None)
+            for one in giving_way(sessions)
+        ]
+
+
+def dead_writers(store: Store) -> dict[SessionKey, str]:
+    """Return, at the start of a process, sessions with hidden rows and their writers, now gone."""
+    if not store.is_local:
+        return {}
+    with store.reader() as reader:
+        return {note[:2]: note.writer for note in reader.hidden() if note.writer is not None}

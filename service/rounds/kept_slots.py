@@ -1,0 +1,54 @@
+"""Keeping the slots of time that a fit has summed."""
+
+from dataclasses import dataclass
+
+from service.rounds.sums import SettledSlots, n_erased
+from service.session.records import SessionKey, SessionRow
+from service.session.slot_clock import clock_of
+from service.storage.ports import Changes
+from service.storage.reader import FOR_EVER, Reader
+from service.writer.command import SessionCommand
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSlots(SessionCommand[bool]):
+    """Command: keep slots of a fit that has more of them than one transaction keeps."""
+
+    key: SessionKey
+    slots: SettledSlots
+
+    def __call__(self, uow: UnitOfWork) -> bool:
+        """Return whether any were kept."""
+        session = uow.session(self.key)
+        return session is not None and keep_slots(uow, session, self.slots)
+
+
+def keep_slots(uow: UnitOfWork, session: SessionRow, slots: SettledSlots) -> bool:
+    """Store slots that a fit has summed, but for those that decisions left meanwhile.
+
+    Returns
+    -------
+    bool
+        Whether there are any.
+    """
+    if not slots.rows or slots.n_erased != n_erased(session):
+        return False
+    void = first_void_slot(uow.stored, session, slots.measured)
+    rows = [row for row in slots.rows if row.last_slot < void]
+    uow.write_rows(Changes(slot_sums=rows))
+    return bool(rows)
+
+
+def first_void_slot(reader: Reader, session: SessionRow, after: int) -> int:
+    """Return the first slot of which a decision was voided after a position; one far off if none.
+
+    A decision whose row is gone may have been in any slot.
+    """
+    clock = clock_of(session.clock)
+    assert clock is not None
+    times = [
+        reader.time_of_round((*session.key, one.trajectory), one.round)
+        for one in reader.voids(session.key, after, FOR_EVER)
+    ]
+    return min((1 if at is None else clock.slots.at(at) for at in times), default=FOR_EVER)

@@ -1,0 +1,251 @@
+"""Retention: which old rounds of a session no coming fit needs, so that their rows may go.
+
+A fit of `anytime` goes on from sums, and reads the rows after them; with the option `memory` it
+reads the last rounds, and no sums. What a session gives up is one position, `dropped_to`: rounds up
+to it take no rewards any more. The rows of a round go when that holds, too, for the round
+`n_before` rounds later in its trajectory, so that every later row finds its lags and those of its
+pair, and the rows of its level.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lhb_engine.agents import Agent
+from lhb_engine.agents.anytime import Anytime
+from lhb_engine.design.levels import stretch_of
+from lhb_engine.history import LATEST, FitWindow
+from service.base.problems import Problem, ProblemCode
+from service.session.records import SessionRow
+from service.storage.reader import FOR_EVER, Reader
+
+DAY = 86_400.0
+LEAST_SECONDS = 3600.0  # a retry that comes sooner gets its first answer, whatever is kept
+# a pass over the rows begins when this share of them may go: then each row is looked at a few times
+LEAST_SHARE = 1 / 8
+
+
+class Plan(NamedTuple):
+    """What may be given up, and what it was worked out from.
+
+    Attributes
+    ----------
+    dropped_to : int
+        Position of the session's last round that is given up.
+    measured : int
+        Of the kept sums; 0 where fits need none.
+    n_measurements : int
+        Of the session; those that came later are not looked at yet.
+    """
+
+    dropped_to: int
+    measured: int
+    n_measurements: int
+
+
+def keeps_everything(session: SessionRow) -> bool:
+    """Return whether the session has no retention."""
+    return session.keep_rounds is None and session.keep_days is None
+
+
+def refuse_retention(session: SessionRow, agent: Agent) -> None:
+    """Raise a 422 if the session drops rows, and its fits could not go on without them.
+
+    Raises
+    ------
+    Problem
+        bad_option, naming ``keep_rounds`` or ``keep_days``.
+    """
+    if keeps_everything(session) and not session.dropped_to:
+        return
+    why = None
+    if not isinstance(agent, Anytime):
+        why = f"{session.algorithm} fits from rows"
+    elif session.clock is not None:
+        why = "with a clock, fits are from rows"
+    elif session.trial is not None:
+        why = "lift is summed from rows"
+    elif needs_sums(session):
+        why = _why_no_sums(session, agent)
+    if why is not None:
+        field = "keep_rounds" if session.keep_days is None else "keep_days"
+        detail = f"{why}: such a session has to keep all rounds"
+        raise Problem(ProblemCode.BAD_OPTION, detail, field)
+
+
+def _why_no_sums(session: SessionRow, agent: Anytime) -> str | None:
+    """Return why fits of all rounds are from rows; None if they go on from sums."""
+    if not agent.keeps_sums:
+        which = f"at {session.dim} * {session.horizon} unknowns"
+    elif session.reward_mode == "sum":
+        which = 'with reward_mode "sum"'
+    elif session.default_reward is not None:
+        which = "with default_reward"
+    else:
+        return None
+    return f"{which}, fits without the option memory are from the rows of all rounds"
+
+
+def needs_sums(session: SessionRow) -> bool:
+    """Return whether fits use all rounds: those of a session that drops rows then need sums.
+
+    With the option `memory` they use the rows of the last rounds, and rounds before these teach
+    nothing any more.
+    """
+    return session.options.get("memory") is None
+
+
+def refuse_memory(session: SessionRow, changed: SessionRow) -> None:
+    """Raise a 422 if a session that has dropped rows would need some for its new `memory`.
+
+    Raises
+    ------
+    Problem
+        bad_option, naming ``options.memory``.
+    """
+    before, after = (one.options.get("memory") for one in (session, changed))
+    if not session.dropped_to or before == after:
+        return
+    what = None
+    if after is None:
+        what = "fits of all rounds need them"
+    elif before is None:
+        what = "fits know them by sums, which fits with a memory do not use"
+    elif session.n_rounds - after < session.dropped_to:
+        what = "a fit with this memory needs some of them"
+    if what is not None:
+        detail = f"rounds up to position {session.dropped_to} are dropped, and {what}"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "options.memory")
+
+
+def n_before(session: SessionRow) -> int:
+    """Return how many rounds of a trajectory stay before one whose reward may come."""
+    n = 2 * session.horizon
+    return n + stretch_of(session.horizon) if session.options.get("levels") else n
+
+
+def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
+    """Return what a session may give up; None if it is nothing, or too little for a pass.
+
+    Its rows must be in sums from which the next fit goes on, and no measurement that is not settled
+    may need them; or they must be of rounds that no fit uses any more.
+    """
+    if keeps_everything(session) or is_busy(session) or session.archived_at is not None:
+        return None
+    place = None
+    if needs_sums(session):
+        place = reader.sums_place(session.key)
+        if place is None or place.estimate != session.estimate:
+            return None
+    n = session.n_rounds
+    to = _before_memory(session) if place is None else place.last_round - LATEST
+    to = min(to, n - (session.keep_rounds or LATEST))
+    if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
+        return None
+    until = now - max((session.keep_days or 0.0) * DAY, LEAST_SECONDS)
+    to = _last_before(_times(reader, session), until, session.dropped_to, to)
+    if place is not None:
+        measured = reader.oldest_measured(session.key, place.n_settled, FOR_EVER)
+        to = to if measured is None else min(to, measured - 1)
+    if to - session.dropped_to <= (n - session.dropped_to) * LEAST_SHARE:
+        return None
+    found = Plan(to, 0 if place is None else place.measured, session.n_measurements)
+    return found if may_begin(reader, session, found) else None
+
+
+def _before_memory(session: SessionRow) -> int:
+    """Return the position of the last round that no coming fit uses, in a session with a memory."""
+    schedule = session.schedule
+    windows = [due.window for due in (schedule.current, *schedule.waiting) if due is not None]
+    windows += [one.window for one in schedule.open]
+    first = session.n_rounds - int(session.options["memory"]) + 1
+    return min([first, *(window.first for window in windows)]) - 1
+
+
+def is_busy(session: SessionRow) -> bool:
+    """Return whether a large write has the session's rows."""
+    return session.append_token is not None or session.erasing is not None
+
+
+def may_begin(reader: Reader, session: SessionRow, found: Plan) -> bool:
+    """Return whether a plan holds still: the next fit goes on from the sums, whatever has come.
+
+    A value that a fit has used, or a decision, may have been corrected since.
+    """
+    if is_busy(session) or session.archived_at is not None:
+        return False
+    if not needs_sums(session):
+        return found.dropped_to <= _before_memory(session)
+    key, place = session.key, reader.sums_place(session.key)
+    if place is None or (place.estimate, place.measured) != (session.estimate, found.measured):
+        return False
+    replaced = reader.first_replaced(key, place.measured, FOR_EVER)
+    if replaced is not None and replaced <= used_by_fits(session):
+        return False
+    if reader.voids(key, place.measured, FOR_EVER):
+        return False
+    measured = reader.oldest_measured(key, found.n_measurements, FOR_EVER)
+    return measured is None or measured > found.dropped_to
+
+
+def used_by_fits(session: SessionRow) -> int:
+    """Return the position of the last measurement that a fit has used, or may use soon."""
+    seen = session.schedule.seen
+    return session.n_measurements if seen is None else seen
+
+
+def _times(reader: Reader, session: SessionRow) -> Callable[[int], float | None]:
+    """Return a function from a position to the time of a decision at it or soon after."""
+    if session.is_one_sequence:
+        [alone] = reader.trajectories(session.key)
+        key = (*session.key, alone.key)
+        return lambda position: reader.time_of_round(key, position)
+    unnamed = reader.trajectory((*session.key, ""))
+    n_named = session.n_rounds - (0 if unnamed is None else unnamed.n_rounds)
+    return lambda position: reader.began_from(session.key, position, n_named)
+
+
+def _last_before(at: Callable[[int], float | None], until: float, low: int, high: int) -> int:
+    """Return the last position from `low` to `high` whose decision was taken by a time.
+
+    `low` counts as such. Times do not fall with positions.
+    """
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = at(middle)
+        low, high = (middle, high) if found is not None and found <= until else (low, middle - 1)
+    return low
+
+
+def refuse_dropped(session: SessionRow, position: int | None, rounds: str, field: str) -> None:
+    """Raise a 409 if a round is given up.
+
+    Parameters
+    ----------
+    session : SessionRow
+    position : int or None
+        Of the round in the session; None if its row is gone.
+    rounds : str
+        Names the round.
+    field : str
+        That names it.
+    """
+    if session.dropped_to and (position is None or position <= session.dropped_to):
+        detail = (
+            f"{rounds} is dropped: the session keeps rounds after position {session.dropped_to}, "
+            "and what was learned from the others"
+        )
+        raise Problem(ProblemCode.ROUND_DROPPED, detail, field)
+
+
+def no_fit_from_rows(session: SessionRow, agent: Agent, window: FitWindow) -> str | None:
+    """Return why a fit that has no sums cannot be made; None if the rows that it needs are there.
+
+    After an alarm they are: rows before the installed estimate's `since_round` do not count.
+    """
+    known = agent.prediction if isinstance(agent, Anytime) else None
+    if session.dropped_to < max(window.first, 1 if known is None else known.since_round):
+        return None
+    return (
+        f"rounds up to position {session.dropped_to} are dropped, and this fit cannot go on from "
+        "the sums of them"
+    )

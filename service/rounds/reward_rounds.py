@@ -1,0 +1,272 @@
+"""Which rounds a reward belongs to: its round, span, event id, time or interval, checked.
+
+`rounds_of` holds every check of a reward that concerns rounds; `rewards` checks for repeats and
+contradictions, and writes.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from math import inf, nextafter
+
+from service.base.problems import Problem, ProblemCode
+from service.rounds.retention import refuse_dropped
+from service.session.covariates import in_order
+from service.session.records import (
+    MeasurementRow,
+    SessionKey,
+    SessionRow,
+    TrajectoryKey,
+    TrajectoryRow,
+    number_in,
+)
+from service.session.slot_clock import SlotClock, clock_of, slots_between
+from service.storage.ports import Keys
+from service.writer.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A value, and when it was measured: by round, event id, span of rounds, time or interval.
+
+    An interval begins at `since` and ends before `until`.
+
+    A correction names what it replaces: by the reward id in `replaces`, or by its rounds, with
+    `correct`.
+    """
+
+    value: float
+    trajectory: str
+    round: int | None = None
+    event_id: str | None = None
+    first_round: int | None = None
+    last_round: int | None = None
+    at: datetime | None = None
+    reward_id: str | None = None
+    correct: bool = False
+    replaces: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    covariates: dict[str, float] | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its rounds are found by their time."""
+        return self.at is not None or self.since is not None
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether it replaces a value that the service has."""
+        return self.correct or self.replaces is not None
+
+    def asked(self) -> tuple[object, ...]:
+        """Return every field, for comparison with a repeat; what an ordinary reward has not, last.
+
+        Stored digests are of ordinary rewards, from before there was more.
+        """
+        return (
+            *(self.value, self.trajectory, self.round, self.event_id),
+            *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
+            *((self.correct, self.replaces) if self.is_correction else ()),
+            *(end.timestamp() for end in (self.since, self.until) if end is not None),
+            *([] if self.covariates is None else [in_order(self.covariates)]),
+        )
+
+    def keys(self, session: SessionKey, keys: Keys) -> None:
+        """Add the rows that checking this reward reads."""
+        trajectory = (*session, self.trajectory)
+        keys.sessions.add(session)
+        keys.trajectories.add(trajectory)
+        if self.round is not None and self.round > 0:
+            keys.rounds.add((trajectory, self.round))
+        if self.event_id is not None:
+            keys.add_event(trajectory, self.event_id)
+        for name in (self.reward_id, self.replaces):
+            if name is not None:
+                keys.rewards.add((trajectory, name))
+
+
+def rounds_of(
+    uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, reward: Reward, prefix: str
+) -> tuple[int, int]:
+    """Check which rounds a reward names, and return the first and the last of them.
+
+    Raises
+    ------
+    Problem
+        409 or 422 if no such round has been decided, if the span ends before it starts, or if the
+        session's reward mode has no such reward. The name of the field begins with `prefix`.
+    """
+    key = (*session.key, reward.trajectory)
+    clock = clock_of(session.clock)
+    if clock is not None:
+        return _slots_of(clock, trajectory, reward, uow.now, prefix)
+    if session.reward_mode == "sum":
+        if reward.reward_id is None:
+            detail = (
+                'in reward_mode "sum" a reward needs a reward_id: without '
+                "one, a retry would be added twice"
+            )
+            raise Problem(ProblemCode.MISSING, detail, f"{prefix}reward_id")
+        if reward.first_round is not None or reward.since is not None:
+            detail = (
+                'in reward_mode "sum" a reward belongs to one round; '
+                'spans need reward_mode "single"'
+            )
+            field = "from" if reward.first_round is None else "first_round"
+            raise Problem(ProblemCode.SPAN_IN_SUM_MODE, detail, f"{prefix}{field}")
+    if reward.event_id is not None:
+        decision = uow.decision_by_event(key, reward.event_id)
+        if decision is None:
+            number = number_in(reward.event_id)
+            if number is not None and 1 <= number <= trajectory.n_decisions:
+                refuse_dropped(session, None, f"round {number}", f"{prefix}event_id")
+            detail = no_event(session, reward.trajectory, reward.event_id)
+            raise Problem(ProblemCode.UNKNOWN_EVENT, detail, f"{prefix}event_id")
+        return decision.round, decision.round
+    if reward.at is not None:
+        return _round_at(uow, session, key, reward, prefix)
+    if reward.since is not None:
+        return _rounds_within(uow, key, reward, prefix)
+    if reward.round is not None:
+        _check_round(trajectory, reward.round, f"{prefix}round")
+        return reward.round, reward.round
+    assert reward.first_round is not None
+    assert reward.last_round is not None
+    _check_round(trajectory, reward.first_round, f"{prefix}first_round")
+    _check_round(trajectory, reward.last_round, f"{prefix}last_round")
+    if reward.last_round < reward.first_round:
+        detail = f"last_round {reward.last_round} is before first_round {reward.first_round}"
+        raise Problem(ProblemCode.LAST_BEFORE_FIRST, detail, f"{prefix}last_round")
+    return reward.first_round, reward.last_round
+
+
+def _slots_of(
+    clock: SlotClock, trajectory: TrajectoryRow, reward: Reward, now: float, prefix: str
+) -> tuple[int, int]:
+    """Return the first and the last slot of a total, in a session with a clock."""
+    if reward.since is None:
+        detail = "in a session with a clock a reward is a total of slots: give from and to"
+        field = "at" if reward.at is not None else field_of_rounds(reward)
+        raise Problem(ProblemCode.INVALID, detail, prefix + field)
+    if clock.totals == "all" and reward.trajectory:
+        detail = 'its rewards are totals over all trajectories (clock.totals is "all")'
+        raise Problem(ProblemCode.INVALID, detail, f"{prefix}trajectory")
+    if clock.totals == "trajectory" and trajectory.n_decisions == 0:
+        detail = f"no decision was taken{of_trajectory(reward.trajectory) or ' yet'}"
+        raise Problem(ProblemCode.FUTURE_ROUND, detail, f"{prefix}trajectory")
+    return slots_between(clock, *interval_of(reward, now, prefix), prefix)
+
+
+def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
+    if round < 1:
+        raise Problem(ProblemCode.UNKNOWN_ROUND, f"rounds count from 1, not {round}", field)
+    if trajectory.n_rounds == 0 and trajectory.key:
+        detail = f"trajectory {trajectory.key!r} has no rounds: it never began, or was erased"
+        raise Problem(ProblemCode.FUTURE_ROUND, detail, field)
+    if round > trajectory.n_rounds:
+        last = f"the last one{of_trajectory(trajectory.key)} is {trajectory.n_rounds}"
+        detail = f"round {round} has not been decided; {last}"
+        raise Problem(ProblemCode.FUTURE_ROUND, detail, field)
+
+
+def _round_at(
+    uow: UnitOfWork, session: SessionRow, key: TrajectoryKey, reward: Reward, prefix: str
+) -> tuple[int, int]:
+    if session.reward_mode != "sum":
+        detail = '"at" needs reward_mode "sum"; in "single" a reward names a round or a span'
+        raise Problem(ProblemCode.AT_IN_SINGLE_MODE, detail, f"{prefix}at")
+    assert reward.at is not None
+    at = reward.at.timestamp()
+    if reward.reward_id is not None:
+        known = uow.measurement_by_id(key, reward.reward_id)
+        if known is not None and _was_under_way(uow, key, known, at):
+            return known.first_round, known.last_round
+    decision = uow.stored.decision_before(key, at)
+    if decision is None or at > uow.now + 60:
+        detail = "no round was under way at that time"
+        raise Problem(ProblemCode.UNKNOWN_ROUND, detail, f"{prefix}at")
+    return decision.round, decision.round
+
+
+def interval_of(reward: Reward, now: float, prefix: str) -> tuple[float, float]:
+    """Check a reward's interval, and return its two ends in Unix seconds.
+
+    Raises
+    ------
+    Problem
+        422 where it ends before it begins, or is not over, so that more may fall into it.
+    """
+    assert reward.since is not None
+    assert reward.until is not None
+    since, until = reward.since.timestamp(), reward.until.timestamp()
+    if until <= since:
+        detail = "the interval ends before it begins, or is empty"
+        raise Problem(ProblemCode.LAST_BEFORE_FIRST, detail, f"{prefix}to")
+    if until > now:
+        detail = "the interval is not over; send its total afterwards"
+        raise Problem(ProblemCode.INTERVAL_OPEN, detail, f"{prefix}to")
+    return since, until
+
+
+def _rounds_within(
+    uow: UnitOfWork, key: TrajectoryKey, reward: Reward, prefix: str
+) -> tuple[int, int]:
+    """Return the first and the last round whose decision was taken in the reward's interval.
+
+    Times never go back within a trajectory, and the interval is over. So it keeps its rounds.
+    """
+    ends = interval_of(reward, uow.now, prefix)
+    before, last = (uow.stored.decision_before(key, nextafter(end, -inf)) for end in ends)
+    first_round = 1 if before is None else before.round + 1
+    if last is None or last.round < first_round:
+        detail = f"no round{of_trajectory(reward.trajectory)} began in this interval"
+        raise Problem(ProblemCode.UNKNOWN_ROUND, detail, f"{prefix}from")
+    return first_round, last.round
+
+
+def _was_under_way(uow: UnitOfWork, key: TrajectoryKey, known: MeasurementRow, at: float) -> bool:
+    """Return whether `at` named the round of `known` when `known` was received.
+
+    A time ahead of the server's clock names the latest round at the moment of receipt. Decisions
+    taken after that moment do not change which round it was.
+    """
+    began = uow.decision_by_round(key, known.first_round)
+    ended = uow.decision_by_round(key, known.first_round + 1)
+    in_time = began is not None and began.at <= at
+    return in_time and (ended is None or ended.at > at or ended.at >= known.at)
+
+
+def of_trajectory(key: str) -> str:
+    """Return the words that name a trajectory in a message; none for the one without a key."""
+    return f" of trajectory {key!r}" if key else ""
+
+
+def no_event(session: SessionRow, trajectory: str, event_id: str) -> str:
+    """Return the sentence that no decision has an event id."""
+    said = f"no decision{of_trajectory(trajectory)} has event id {event_id!r}"
+    return said + (", of those that are not dropped" if session.dropped_to else "")
+
+
+def refuse_given_up(
+    uow: UnitOfWork, session: SessionRow, trajectory: str, first: int, field: str
+) -> None:
+    """Raise a 409 if a value's first round is one that the session has given up.
+
+    Raises
+    ------
+    Problem
+        round_dropped.
+    """
+    if session.dropped_to:
+        decision = uow.decision_by_round((*session.key, trajectory), first)
+        position = None if decision is None else decision.position
+        refuse_dropped(session, position, f"round {first}{of_trajectory(trajectory)}", field)
+
+
+def field_of_rounds(reward: Reward) -> str:
+    """Return the field that names the first of a reward's rounds."""
+    if reward.event_id is not None:
+        return "event_id"
+    if reward.since is not None:
+        return "from"
+    return "round" if reward.round is not None else "first_round"

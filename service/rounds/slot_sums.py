@@ -1,0 +1,202 @@
+"""The summed contexts of slots of time (docs/model.md (9.1)), each slot summed once.
+
+A slot is settled when it takes no decision any more. The sums of settled slots are kept, in
+stretches. They follow from the decisions, to the bit, whoever adds these up and whenever: a slot's
+decisions are added in order of positions. They are read a few at a time, so that the memory needed
+does not grow with their number.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lhb_engine.history import Floats, Ints, joined
+from service.rounds.kept_slots import first_void_slot
+from service.rounds.slot_table import SlotTable
+from service.session.due_fits import DueFit
+from service.session.records import SessionRow
+from service.session.slot_clock import STRETCH, SlotClock
+from service.session.slot_records import SlotSumsRow
+from service.storage.history_reader import Range
+from service.storage.reader import FOR_EVER, Reader
+
+AT_ONCE = 2**15  # positions of decisions that are read at once
+MOST_AGAIN = 2**15  # settled decisions that the next fit may read again
+MOST_TRAJECTORIES = 2048  # with a row in one stretch, unless one slot has more
+MOST_ROWS, MOST_BYTES = 4096, 2**22  # that one transaction keeps, or one stretch
+
+
+@dataclass
+class SlotSums:
+    """The contexts of a session's slots up to slot n.
+
+    Attributes
+    ----------
+    kept_to : int
+        The sums of slots up to this one are read when they are asked for.
+    table : SlotTable
+        Those of later slots.
+    settled : int
+        The last slot whose context stays as it is.
+    new : list of SlotSumsRow
+        Stretches that were not kept yet.
+    is_whole : bool
+        Whether the table has all later slots. Else the new stretches are as many as one transaction
+        keeps, and come first.
+    """
+
+    reader: Reader
+    session: SessionRow
+    kept_to: int
+    table: SlotTable
+    settled: int
+    new: list[SlotSumsRow] = field(default_factory=list)
+    is_whole: bool = True
+
+    def contexts(self, ranges: list[Range]) -> list[Floats]:
+        """Return the contexts of ranges of slots of trajectories, an (n_slots, dim) array each.
+
+        Where rewards are totals over all, they are those of the default trajectory.
+        """
+        # the slots of a row are its last one, and at most so many before
+        reach: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for name, first, last in ranges:
+            if first <= self.kept_to:
+                reach[name].append((first, last + STRETCH - 1))
+        asked = [(name, *part) for name, parts in reach.items() for part in joined(parts)]
+        rows = self.reader.slot_sums_in(self.session.key, asked, self.kept_to) if asked else ()
+        return self.table.with_rows(rows).contexts(ranges)
+
+
+def read_slot_sums(
+    reader: Reader, session: SessionRow, clock: SlotClock, n: int, due: DueFit | None, *, kept: bool
+) -> SlotSums:
+    """Sum the contexts of slots 1 to n.
+
+    Parameters
+    ----------
+    reader, session, clock
+    n : int
+        At most the slots that had begun when the fit was due.
+    due : DueFit or None
+        The fit's manifest. Later decisions are left out. Without it all count.
+    kept : bool
+        Whether to take stretches that are kept, and for a fit to return new ones. Those with
+        decisions that were voided since it was due are not taken.
+    """
+    measured, decided = (FOR_EVER, session.n_rounds) if due is None else (due.measured, due.decided)
+    settled = clock.settled(n)
+    last = None
+    if kept and clock.late_slots is not None:
+        void = first_void_slot(reader, session, measured)
+        last = reader.last_slot_sums(session.key, min(settled, void - 1))
+    kept_to, after = (0, 0) if last is None else (last.last_slot, last.decided)
+    found = SlotSums(reader, session, kept_to, SlotTable(session.dim), settled)
+    begun = kept_to
+    for until in _read(reader, session, clock, found.table, kept_to, (after, decided), measured):
+        if not kept or due is None or clock.late_slots is None:
+            continue
+        complete = settled if until == decided else min(settled, found.table.settled(clock))
+        begun = _settle(found, begun, complete, until)
+        n_bytes = sum(len(row.sums) for row in found.new)
+        if len(found.new) >= MOST_ROWS or n_bytes >= MOST_BYTES:
+            found.is_whole = until == decided
+            break
+    return found
+
+
+def _read(
+    reader: Reader,
+    session: SessionRow,
+    clock: SlotClock,
+    table: SlotTable,
+    kept_to: int,
+    span: tuple[int, int],
+    measured: int,
+) -> Iterator[int]:
+    """Add the decisions of slots after `kept_to` to a table, and yield how far they are read.
+
+    Parameters
+    ----------
+    reader, session, clock, table, kept_to
+    span : (int, int)
+        The position before the first decision, and that of the last one.
+    measured : int
+        Position of the last void that counts.
+    """
+    void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
+    unnamed = reader.trajectory((*session.key, ""))
+    n_named = session.n_rounds - (0 if unnamed is None else unnamed.n_rounds)
+    after, decided = span
+    round = reader.unnamed_after(session.key, after, n_named)
+    while after < decided:
+        until = min(after + AT_ONCE, decided)
+        names: list[str] = []
+        times, positions, contexts = [], [], bytearray()
+        for name, number, position, at, context in reader.timed_decisions(
+            session.key, after, until, round
+        ):
+            if not name:
+                round = number
+            if context and name != session.erasing:
+                names.append("" if clock.totals == "all" else name)
+                times.append(at)
+                positions.append(position)
+                # an older fit may know of no void, and must find the decision's position
+                contexts += bytes(len(context)) if (name, number) in void else context
+        slots = clock.slots.at_each(np.array(times))
+        places = np.array(positions, np.int64)
+        given = names, slots, places, np.frombuffer(contexts).reshape(-1, session.dim)
+        table.add(*given, kept_to)
+        after = until
+        yield until
+
+
+def _settle(found: SlotSums, begun: int, complete: int, until: int) -> int:
+    """Make rows of the stretches of slots after `begun` that are to be kept.
+
+    Parameters
+    ----------
+    found : SlotSums
+    begun : int
+        The last slot of the stretch before.
+    complete : int
+        The last slot whose decisions are all in the table.
+    until : int
+        The position up to which decisions are.
+
+    Returns
+    -------
+    int
+        The last slot of the last stretch.
+    """
+    while True:
+        stop = _end(found.table, begun, complete)
+        if stop is None:
+            return begun
+        decided = found.table.first_after(stop, until + 1) - 1
+        for name, sums in found.table.stretch(begun, stop):
+            found.new.append(SlotSumsRow(*found.session.key, name, stop, decided, sums))
+        begun = stop
+
+
+def _end(table: SlotTable, begun: int, complete: int) -> int | None:
+    """Return where the stretch after slot `begun` ends; None if it can go on.
+
+    It ends after so many slots with decisions, or before too many trajectories or decisions.
+    """
+    slots, owners, counts = table.between(begun, complete)
+    if not len(slots):
+        return None
+    stop = min(int(slots[0]) - 1 + STRETCH, complete)
+    within = slots <= stop
+    slots, owners, counts = slots[within], owners[within], counts[within]
+    _, firsts = np.unique(owners, return_index=True)
+    n_owners: Ints = np.cumsum(np.isin(np.arange(len(slots)), firsts))
+    if n_owners[-1] > MOST_TRAJECTORIES:
+        over = int(slots[np.argmax(n_owners > MOST_TRAJECTORIES)])
+        return max(over - 1, int(slots[0]))
+    is_full = stop == int(slots[0]) - 1 + STRETCH or int(counts.sum()) >= MOST_AGAIN
+    return stop if is_full else None

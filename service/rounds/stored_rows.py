@@ -1,0 +1,102 @@
+"""Stored rows as arrays: the measurements and the rounds of each trajectory."""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from lhb_engine.history import Floats, Ints, Measurements
+from service.session.records import SessionRow, VoidRow
+from service.storage.history_reader import MeasuredRow
+
+Rounds = tuple[int, Floats, Ints]  # first round; contexts and positions of it and the next ones
+
+
+def stored_measurements(
+    rows: Iterable[MeasuredRow], session: SessionRow
+) -> dict[str, Measurements]:
+    """Return the measurements of each trajectory, given in order of trajectories.
+
+    What another row replaces is left out, and so is a trajectory that is being erased.
+    """
+    names = _Names()
+    first, last, value, position = array("q"), array("q"), array("d"), array("q")
+    roots: dict[int, int] = {}  # position of the first value, by that of a correction
+    for name, start, end, number, place, replaces in rows:
+        names.add(name, len(first))
+        first.append(start)
+        last.append(end)
+        value.append(number)
+        position.append(place)
+        if replaces is not None:
+            roots[place] = replaces
+    first_rounds, last_rounds, places = (np.array(a, np.int64) for a in (first, last, position))
+    whole = Measurements(first_rounds, last_rounds, np.array(value), places)
+    found = {name: whole.chosen(here) for name, here in names.slices(len(first))}
+    if roots:
+        latest: dict[int, int] = {}
+        for place, root in roots.items():
+            latest[root] = max(place, latest.get(root, 0))
+        replaced = np.array([*latest, *(roots.keys() - latest.values())], np.int64)
+        for name, here in names.slices(len(first)):
+            found[name] = found[name].chosen(~np.isin(places[here], replaced))
+    if session.erasing is not None:
+        found.pop(session.erasing, None)
+    return found
+
+
+class _Names:
+    """Where each trajectory starts in the rows of all, which come in order of trajectories."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._starts: list[int] = []
+
+    def add(self, name: str, row: int, is_after_gap: bool = False) -> None:
+        """Take note of a row's trajectory; after a gap its rows are a part of their own."""
+        if is_after_gap or not self._names or name != self._names[-1]:
+            self._names.append(name)
+            self._starts.append(row)
+
+    def slices(self, n_rows: int) -> Iterator[tuple[str, slice]]:
+        """Yield each trajectory with the slice of its rows."""
+        edges = [*self._starts, n_rows]
+        for name, (start, stop) in zip(self._names, pairwise(edges), strict=True):
+            yield name, slice(start, stop)
+
+
+def stored_rounds(
+    rows: Iterable[tuple[str, int, int, bytes]], session: SessionRow, voids: list[VoidRow]
+) -> Iterator[tuple[str, Rounds]]:
+    """Yield each stretch of consecutive rounds of a trajectory that is not being erased.
+
+    A round's context is the sum of those of its decisions; that of a void one is 0.
+    """
+    names, none = _Names(), bytes(8 * session.dim)
+    rounds, positions, contexts = array("q"), array("q"), bytearray()
+    for name, round, position, context in rows:
+        names.add(name, len(rounds), is_after_gap=bool(rounds) and round > rounds[-1] + 1)
+        rounds.append(round)
+        positions.append(position)
+        contexts += context or none
+    selected = np.frombuffer(contexts).reshape(-1, session.dim)
+    numbers, places = np.array(rounds, np.int64), np.array(positions, np.int64)
+    void: defaultdict[str, list[int]] = defaultdict(list)
+    for one in voids:
+        void[one.trajectory].append(one.round)
+    for name, here in names.slices(len(rounds)):
+        if name in void:
+            selected[here][np.isin(numbers[here], void[name])] = 0.0
+        if name != session.erasing:
+            yield name, _together(numbers[here], selected[here], places[here])
+
+
+def _together(rounds: Ints, contexts: Floats, positions: Ints) -> Rounds:
+    """Return the rounds of one trajectory, the decisions of a round taken together."""
+    first, n = int(rounds[0]), int(rounds[-1] - rounds[0]) + 1
+    if n < len(rounds):
+        starts = np.searchsorted(rounds, np.arange(first, first + n))
+        contexts, positions = np.add.reduceat(contexts, starts), positions[starts]
+    return first, contexts, positions

@@ -1,0 +1,102 @@
+"""The moments of a session's past, as a fit's process returns them and as they are stored."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from service.session.records import KeptSumsRow, SessionRow
+from service.session.slot_records import SlotSumsRow
+
+
+@dataclass(frozen=True, slots=True)
+class FitSums:
+    """What a fit's process returns of its sums.
+
+    Attributes
+    ----------
+    estimate : int
+        Number of the estimate that was installed before the fit.
+    n_erased : int
+        Of the session's rounds and measurements, when the fit read them.
+    first_round, last_round, n_settled : int
+        As in `KeptSums`.
+    settled : bytes
+        Moments of the settled rows.
+    total : bytes or None
+        Moments of all rows; None where these may change.
+    seen : bytes or None
+        Moments of the rows that the installed estimate's fit used; None where these may change.
+    measured : int
+        Position of the last measurement that the fit could use.
+    """
+
+    estimate: int
+    n_erased: int
+    first_round: int
+    last_round: int
+    n_settled: int
+    settled: bytes
+    total: bytes | None
+    seen: bytes | None
+    measured: int
+
+    def row(self, session: SessionRow, installed: dict[str, Any] | None) -> KeptSumsRow | None:
+        """Return the row to be kept after the fit, or None if the next one has no use for it.
+
+        Parameters
+        ----------
+        session : SessionRow
+            After the fit.
+        installed : dict or None
+            Diagnostics of the fit's estimate if it was installed.
+        """
+        if installed is None:
+            is_useful, seen = session.estimate == self.estimate, self.seen
+        else:
+            is_useful, seen = installed.get("since_round", 1) == self.first_round, self.total
+        if not is_useful or n_erased(session) != self.n_erased:
+            return None
+        place = self.first_round, self.last_round, self.n_settled
+        return KeptSumsRow(
+            *session.key, session.estimate, *place, self.settled, seen, self.measured
+        )
+
+
+def n_erased(session: SessionRow) -> int:
+    """Return a number that grows whenever a trajectory of a session is erased."""
+    return session.n_erased_rounds + session.n_erased_measurements
+
+
+class SettledSlots(NamedTuple):
+    """What a fit's process returns of slots of time that it has summed, in a session with a clock.
+
+    Attributes
+    ----------
+    rows : list of SlotSumsRow
+        Stretches of slots that take no decision any more.
+    measured : int
+        Position of the last measurement, or void, that the fit could know.
+    n_erased : int
+        As `n_erased` says, when the fit read the decisions.
+    """
+
+    rows: list[SlotSumsRow]
+    measured: int
+    n_erased: int
+
+
+class FitAnswer(NamedTuple):
+    """What a fit's process returns.
+
+    Attributes
+    ----------
+    text : str
+        JSON of a `Fitted` without its sums; without estimate and reason, `slots` come first.
+    sums : FitSums or None
+        They come as bytes: as JSON they would be 12 MB where a fit has 500 unknowns, and be parsed
+        in the event loop.
+    slots : SettledSlots or None
+    """
+
+    text: str
+    sums: FitSums | None = None
+    slots: SettledSlots | None = None

@@ -1,0 +1,68 @@
+"""The covariates of a session's rounds, as decisions and rewards carry and rows store them.
+
+A row has JSON text of those that were given, in the order of the session's option `covariates`; so
+equal ones are equal texts.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+
+from service.base.problems import Problem, ProblemCode
+from service.session.records import SessionRow
+
+
+def names_of_covariates(session: SessionRow) -> tuple[str, ...]:
+    """Return the names of the session's covariates."""
+    return tuple(session.options.get("covariates", ()))
+
+
+def covariates_text(
+    session: SessionRow, given: Mapping[str, float] | None, prefix: str = ""
+) -> str | None:
+    """Return what a row stores of given covariates; None if there are none.
+
+    Raises
+    ------
+    Problem
+        422 unknown_field: the session has no such covariate. Its field begins with `prefix`.
+    """
+    if not given:
+        return None
+    names = names_of_covariates(session)
+    for name in given:
+        if name not in names:
+            known = f"its covariates are {', '.join(names)}" if names else "it has no covariates"
+            detail = f"the session has no covariate {name!r}: {known}"
+            raise Problem(ProblemCode.UNKNOWN_FIELD, detail, f"{prefix}covariates.{name}")
+    # -0.0 equals 0.0
+    said = {name: given[name] + 0.0 for name in names if name in given}
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+
+def covariates_of_round(session: SessionRow, given: Mapping[str, float] | None) -> str | None:
+    """Return what the row of a decision stores of given covariates; None if there are none.
+
+    Raises
+    ------
+    Problem
+        As `covariates_text`; 422 invalid where a clock makes rounds, which have many decisions.
+    """
+    text = covariates_text(session, given)
+    if text is not None and session.clock is not None:
+        detail = "with a clock, covariates come with rewards: sums over the rounds of each"
+        raise Problem(ProblemCode.INVALID, detail, "covariates")
+    return text
+
+
+def in_order(given: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return given covariates in the order of their names, for comparison with a repeat."""
+    return sorted((name, value + 0.0) for name, value in given.items())
+
+
+def given_covariates(texts: Iterable[str | None]) -> dict[str, float] | None:
+    """Return what rows store, of each covariate the last one; None if they store nothing."""
+    said: dict[str, float] = {}
+    for text in texts:
+        if text is not None:
+            said |= json.loads(text)
+    return said or None

@@ -1,0 +1,252 @@
+"""Names of a session's features and arms, and how contexts that use them become numbers.
+
+A context is a list of `dim` numbers, or an object: ``{"price": 3.2, "brand": "x"}``. An object is
+turned into numbers once, before the decision is taken, by the names that the session keeps. So
+rounds, fits, replay and exports know numbers only, and a column never changes its meaning.
+
+A number goes into the column of its feature. A text is a category: the column of ``brand=x`` gets
+a 1. A feature that an object leaves out counts 0. A feature or category without a column takes the
+next free one; with categories "hashed", the columns beyond the listed features are shared by hash.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from threading import Lock
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from lhb_engine.history import Floats
+from service.base.byte_bounded import ByteBounded
+from service.base.field_types import FEATURE, MOST_LETTERS, NO_ZERO_BYTE, STRICT, Key
+from service.base.problems import Problem, ProblemCode
+
+Context = dict[str, float | str]
+Label = Annotated[str, Field(max_length=2 * MOST_LETTERS + 1, pattern=NO_ZERO_BYTE)]
+ONE_HOT, HASHED = "one_hot", "hashed"
+CATEGORY = "="  # between a feature and its category in the label of a column; no feature has it
+MOST_COLUMNS = 4096  # that have a label: the session's row holds them
+MOST_NUMBERS = 2**22  # of a context set made from objects
+MOST_BYTES = 2**25  # of parsed names in memory
+LABEL_BYTES = 256  # of a label in memory, without its letters
+MOST_SHOWN = 8  # labels in the detail of a problem
+
+
+class Names:
+    """What the numbers of a session's contexts, and its arms, are called.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Labels of the columns that are taken, the first ones: a feature, or a feature and its
+        category (``brand=x``).
+    categories : str
+        "one_hot" or "hashed".
+    arms : tuple of str or None
+        Ids of the arms of a decision that names none.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] = (),
+        categories: str = ONE_HOT,
+        arms: Sequence[str] | None = None,
+    ) -> None:
+        self.categories = categories
+        self.arms = None if arms is None else tuple(arms)
+        self._column: dict[str, int] = {}
+        self._texts: set[str] = set()  # features that have categories
+        for label in columns:
+            self._take(label)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The labels of the columns that are taken."""
+        return tuple(self._column)
+
+    def dumps(self) -> str:
+        """Return the stored JSON text."""
+        return json.dumps(
+            {"columns": self.columns, "categories": self.categories, "arms": self.arms},
+            separators=(",", ":"),
+        )
+
+    def encode(self, contexts: list[Context], dim: int) -> tuple[Floats, "Names"]:
+        """Turn contexts with names into numbers.
+
+        Parameters
+        ----------
+        contexts : list of dict
+            K contexts, checked by `context_arrays.read_contexts`.
+        dim : int
+            Number of columns.
+
+        Returns
+        -------
+        numbers : (K, dim) array of float64
+        names : Names
+            These, or new ones with the columns that were taken.
+
+        Raises
+        ------
+        Problem
+            422 naming the feature: no column is left for it, or it is a number here and a text
+            there.
+        """
+        if len(contexts) * dim > MOST_NUMBERS:
+            detail = f"{len(contexts)} contexts of {dim} numbers are more than {MOST_NUMBERS}"
+            raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts")
+        names, places, values, n_listed = self, [], [], len(self._column)
+        for arm, context in enumerate(contexts):
+            for feature, value in context.items():
+                is_text = type(value) is str
+                label = f"{feature}{CATEGORY}{value}" if is_text else feature
+                number = 1.0 if is_text else float(value)
+                column = names._column.get(label)
+                if column is None:
+                    names._refuse_mixed(arm, feature, is_text)
+                    if self.categories == HASHED:
+                        column, sign = hashed_column(label, dim - n_listed)
+                        column, number = column + n_listed, number * sign
+                    else:
+                        names._refuse_full(arm, feature, label, dim)
+                        if names is self:
+                            names = Names(self.columns, self.categories, self.arms)
+                        column = names._take(label)
+                places.append(arm * dim + column)
+                values.append(number)
+        numbers = np.zeros(len(contexts) * dim)
+        np.add.at(numbers, np.array(places, dtype=np.intp), np.array(values))
+        return numbers.reshape(len(contexts), dim), names
+
+    def _take(self, label: str) -> int:
+        """Give a label the next column, and return it."""
+        column = self._column[label] = len(self._column)
+        if CATEGORY in label:
+            self._texts.add(label.partition(CATEGORY)[0])
+        return column
+
+    def _refuse_mixed(self, arm: int, feature: str, is_text: bool) -> None:
+        """Raise a 422 if a feature that is a number has a text here, or the other way round."""
+        if is_text and feature in self._column:
+            what = "a number in this session, and here a text"
+        elif not is_text and feature in self._texts:
+            what = "a text in this session, and here a number"
+        else:
+            return
+        raise Problem(ProblemCode.INVALID, f"{feature!r} is {what}", _field(arm, feature))
+
+    def _refuse_full(self, arm: int, feature: str, label: str, dim: int) -> None:
+        """Raise a 422 if every column is taken."""
+        n = len(self._column)
+        if n >= min(dim, MOST_COLUMNS):
+            detail = (
+                f"no column is left for {label!r}: the {n} columns are {self.shown()}. "
+                'A session with a larger dim, or with categories "hashed", takes it'
+            )
+            raise Problem(ProblemCode.NO_COLUMN, detail, _field(arm, feature))
+
+    def shown(self) -> str:
+        """Return the labels of the first columns, for the detail of a problem."""
+        columns = self.columns
+        more, text = len(columns) - MOST_SHOWN, ", ".join(columns[:MOST_SHOWN])
+        return f"{text} and {more} more" if more > 0 else text
+
+
+def _field(arm: int, feature: str) -> str:
+    return f"contexts[{arm}].{feature}"
+
+
+@with_config(STRICT)
+class StoredNames(TypedDict):
+    """The names of a session as its row stores them."""
+
+    columns: Annotated[list[Label], Field(max_length=MOST_COLUMNS)]
+    categories: Literal["one_hot", "hashed"]
+    arms: Annotated[list[Key], Field(min_length=1, max_length=MOST_COLUMNS)] | None
+
+
+STORED = TypeAdapter(StoredNames)
+NO_NAMES = Names()
+
+
+_parsed: ByteBounded[str, Names] = ByteBounded(MOST_BYTES)
+_lock = Lock()  # of `_parsed`: the event loop and threads that read use it
+
+
+def names_of(text: str | None) -> Names:
+    """Return the names that a session's row holds; `None`: it has none yet."""
+    if text is None:
+        return NO_NAMES
+    with _lock:
+        found = _parsed.get(text)
+    if found is None:
+        found = Names(**json.loads(text))
+        labels = [*found.columns, *(found.arms or ())]
+        with _lock:
+            _parsed.keep(text, found, 2 * len(text) + LABEL_BYTES * (1 + len(labels)))
+            _parsed.trim()
+    return found
+
+
+@lru_cache(2**14)
+def hashed_column(label: str, n_columns: int) -> tuple[int, float]:
+    """Return the column of a label, and the sign of what it adds there.
+
+    The hash is BLAKE2b (RFC 7693) of 8 bytes, unkeyed, over ``lhb feature``, a zero byte and the
+    label in UTF-8; it is read as a big-endian number. Its lowest bit is the sign (1: negative). The
+    other bits modulo `n_columns` are the column. This never changes: stored rounds depend on it.
+
+    Parameters
+    ----------
+    label : str
+        A feature, or a feature, "=" and its category.
+    n_columns : int
+        Number of columns that labels share, at least 1.
+    """
+    digest = blake2b(b"lhb feature\0" + label.encode(), digest_size=8).digest()
+    number = int.from_bytes(digest, "big")
+    return (number >> 1) % n_columns, -1.0 if number & 1 else 1.0
+
+
+def check_names(given: Any, dim: int) -> None:
+    """Check what `Names` is made of, as a new session or an imported one gives it.
+
+    Raises
+    ------
+    Problem
+        422 naming the part: too many columns, a label twice, or none left for categories.
+    """
+    columns, arms = list(given["columns"]), given["arms"]
+    for part, labels in (("features", columns), ("arms", arms or [])):
+        if len(set(labels)) < len(labels):
+            twice = next(label for i, label in enumerate(labels) if label in labels[:i])
+            raise Problem(ProblemCode.INVALID, f"{twice!r} stands twice", part)
+    if len(columns) > min(dim, MOST_COLUMNS):
+        detail = f"{len(columns)} features are more than {min(dim, MOST_COLUMNS)} (dim is {dim})"
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, "features")
+    if given["categories"] == HASHED and len(columns) == dim:
+        detail = 'categories "hashed" needs a dim beyond the number of features'
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, "dim")
+
+
+def check_stored_names(text: str, dim: int) -> None:
+    """Check names as an imported file has them.
+
+    Raises
+    ------
+    Problem
+        422 invalid, naming the field "names": they are not names as a session stores them.
+    """
+    try:
+        given = STORED.validate_json(text)
+        check_names(given, dim)
+        if any(not FEATURE.fullmatch(one.partition(CATEGORY)[0]) for one in given["columns"]):
+            raise ValueError
+    except (ValidationError, ValueError, Problem):
+        detail = "not names as a session stores them"
+        raise Problem(ProblemCode.INVALID, detail, "names") from None

@@ -1,0 +1,301 @@
+"""The rows of the database, as plain objects. This module uses no database, HTTP or clock.
+
+Times are Unix seconds. Rounds, numbers and positions count from 1. Limits of types like `Ordinal`
+bound what an imported file may hold; rows are not checked against them.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from service.base.field_types import (
+    ClientId,
+    Count,
+    Dim,
+    EventId,
+    Horizon,
+    KeepDays,
+    KeepRounds,
+    Key,
+    Name,
+    Number,
+    Ordinal,
+    Probability,
+    Seed,
+    Text,
+    Time,
+    WaitSeconds,
+)
+from service.session.due_fits import Schedule
+
+SessionKey = tuple[str, str]  # tenant, session id
+TrajectoryKey = tuple[str, str, str]  # tenant, session id, trajectory
+ROW_BYTES = 4096  # of a session's row without its texts and lists, about
+NUMBER_BYTES = 32  # of a number in a list
+SERVER_EVENT = "~"  # a server-made event id is this and the decision's number, and is not stored
+
+
+@dataclass(slots=True)
+class SessionRow:
+    """One session: its settings, its counters and its schedule of fits."""
+
+    tenant: str
+    id: str
+    name: Name | None
+    algorithm: str
+    dim: Dim
+    horizon: Horizon
+    seed: Seed
+    options: dict[str, Any]
+    reward_mode: str
+    reward_wait_seconds: WaitSeconds
+    default_reward: Number | None
+    refit: str
+    request: Text  # the body that created the session, as JSON
+    created_at: Time
+    archived_at: Time | None = None
+    n_rounds: int = 0
+    n_trajectories: int = 0
+    n_measurements: int = 0
+    n_complete: int = 0  # rounds of the last open window; unlike `schedule`, every reward moves it
+    n_estimates: int = 0  # fits recorded, with failed and skipped ones
+    estimate: int = 0  # number of the last estimate that was installed; 0: none
+    model_version: int = 0  # how many estimates were installed
+    schedule: Schedule = field(default_factory=Schedule)
+    created_as: str | None = None  # the name in the creating body: tells a repeat after a rename
+    append_token: str | None = None  # of the log that is being appended in slices
+    names: Text | None = None  # JSON of its `Names`; None: it has none
+    changes: Text | None = None  # JSON of its `OptionChanges`; None: its options never changed
+    trial: Text | None = None  # JSON of its `Trial`; None: its agent plays every round
+    keep_contexts: bool = False  # whether decisions keep the contexts of all arms
+    n_erased_rounds: Count = 0  # of `n_rounds`: those of erased trajectories
+    n_erased_measurements: Count = 0  # of `n_measurements`
+    erasing: str | None = None  # the trajectory whose rows are being erased; nobody sees them
+    clock: Text | None = None  # JSON of its `SlotClock`; None: lags count its decisions
+    keep_rounds: KeepRounds | None = None  # rows of earlier rounds go; None: all stay
+    keep_days: KeepDays | None = None  # the same, by the time of their decisions
+    dropped_to: Count = 0  # rounds up to this position take no rewards; rows that none needs go
+    swept_to: Count = 0  # `dropped_to` of the last pass over all rows
+    n_dropped_rounds: Count = 0  # of `n_rounds`: those whose rows are gone
+    n_dropped_measurements: Count = 0  # of `n_measurements`, with voids
+    n_dropped_complete: Count = 0  # of the dropped rounds: those that a measurement covered
+
+    @property
+    def key(self) -> SessionKey:
+        """Tenant and id."""
+        return self.tenant, self.id
+
+    @property
+    def is_one_sequence(self) -> bool:
+        """Whether the session has one trajectory, whose rounds are the session's positions."""
+        return self.n_trajectories == 1 and self.n_erased_rounds == 0
+
+    @property
+    def n_begun(self) -> int:
+        """The rounds that have begun, as lags and fits count them: slots where there is a clock."""
+        return self.n_rounds if self.clock is None else self.schedule.n_slots
+
+    @property
+    def n_bytes(self) -> int:
+        """About how many bytes of memory the row takes."""
+        lists = sum(len(value) for value in self.options.values() if isinstance(value, list))
+        texts = (self.request, self.names, self.trial, self.changes, self.clock)
+        return ROW_BYTES + sum(len(text or "") for text in texts) + NUMBER_BYTES * lists
+
+    @property
+    def fit_due(self) -> int | None:
+        """The due round of the fit that is due (`Schedule.current`), or None."""
+        return None if self.schedule.current is None else self.schedule.current.key
+
+    @property
+    def fit_due_at(self) -> float | None:
+        """When that fit became due, or None."""
+        return None if self.schedule.current is None else self.schedule.current.due_at
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next time at which a window is overdue or a fit is retried, or None."""
+        times = [w.overdue_at for w in self.schedule.open if w.overdue_at is not None]
+        fits = [due for due in (self.schedule.current, *self.schedule.waiting) if due is not None]
+        times += [due.retry_at for due in fits if due.retry_at is not None]
+        return min(times, default=None)
+
+
+@dataclass(slots=True)
+class TrajectoryRow:
+    """The counters of one trajectory: a sequence of rounds within a session."""
+
+    tenant: str
+    session_id: str
+    key: str
+    n_decisions: int = 0
+    n_rounds: int = 0
+    n_measurements: int = 0
+    measured_through: int = 0  # last round of any of its measurements
+    last_at: float = 0.0  # time of its last decision
+
+
+class DecisionRow(NamedTuple):
+    """One decision as first answered."""
+
+    tenant: str
+    session_id: str
+    trajectory: Key
+    round: Ordinal  # within the trajectory
+    number: Ordinal  # of the decision within the trajectory
+    position: Ordinal  # of the decision within the session
+    client_event_id: ClientId | None
+    digest: bytes | None  # of the request body, to tell a repeat from a conflict
+    arm: Count | None  # index of the selected arm, from 0; None: a round without action
+    arm_id: Key | None
+    context: bytes  # the selected context: float64 (dim,)
+    scores: bytes  # float64 (K,)
+    propensity: Probability | None  # probability of the selected arm; None: unknown, or forced
+    explored: bool
+    forced: bool
+    epoch: Ordinal
+    model_version: Count
+    next_fit_round: Ordinal | None  # round of the session after which the next fit is due
+    at: Time
+    played_by: str | None = None  # where there is a trial: see `service.session.trial.PlayedBy`
+    agent_arm: Count | None = None  # there, the arm that the agent chose
+    contexts: bytes | None = (
+        None  # of all arms, where they are kept (`service.session.kept_contexts`)
+    )
+    covariates: str | None = None  # of the round: see `service.session.covariates`
+
+    @property
+    def event_id(self) -> str:
+        """The client's id if it gave one, else the server's."""
+        if self.client_event_id is not None:
+            return self.client_event_id
+        return f"{SERVER_EVENT}{self.number}"
+
+
+def number_in(event_id: str) -> int | None:
+    """Return the decision's number in a server-made id; None for any other id."""
+    number = event_id.removeprefix(SERVER_EVENT)
+    if number == event_id or not (number.isascii() and number.isdecimal()) or len(number) > 17:
+        return None
+    return int(number) if number == str(int(number)) else None
+
+
+class MeasurementRow(NamedTuple):
+    """One reward: a value measured over rounds first_round to last_round, both included.
+
+    Where there is a clock, its rounds are slots. Rows are only appended. `number` counts them in
+    their trajectory, `position` in their session, in order of commits. A correction `replaces` an
+    earlier row of the same rounds, which stays: of those that replace one, the last is in force.
+    """
+
+    tenant: str
+    session_id: str
+    trajectory: Key
+    first_round: Ordinal
+    last_round: Ordinal
+    number: Ordinal
+    position: Ordinal
+    value: Number
+    reward_id: EventId | None
+    at: Time
+    replaces: Ordinal | None = None  # position of the first value; None: it is that value
+    covariates: str | None = None  # measured with it, over all its rounds
+
+    @property
+    def root(self) -> int:
+        """The position of the first value, which all its corrections replace."""
+        return self.position if self.replaces is None else self.replaces
+
+
+class VoidRow(NamedTuple):
+    """A decision that was never shown: its round stays, as one without action."""
+
+    tenant: str
+    session_id: str
+    trajectory: Key
+    round: Ordinal
+    position: Ordinal  # in one order with measurements'; fits that end before know it as taken
+    at: Time
+
+
+class HiddenRows(NamedTuple):
+    """Rows of a session that no reader sees: of a write under way, or of a deleted session."""
+
+    tenant: str
+    session_id: str
+    trajectory: str | None  # None: the rows of all trajectories
+    after_round: int  # only rounds after this one
+    writer: str | None  # token of the write under way; None: a sweep deletes the rows
+    sweep_at: float  # when the rows stop being the writer's; every slice puts it off
+
+
+class EstimateRow(NamedTuple):
+    """One fit, with its manifest and its result."""
+
+    tenant: str
+    session_id: str
+    number: Ordinal  # of the fit within the session
+    epoch: Ordinal
+    due: Ordinal  # round after which it was due
+    status: str  # of the estimate; or "failed", or "skipped"
+    reason: Text | None
+    manifest: str  # JSON of what the fit read, like `DueFit`
+    parent: Count  # number of the estimate that was in use before; 0: none
+    model_version: Count  # of the session after this fit
+    fingerprint: str | None  # JSON of the libraries and the CPU that computed it
+    estimate: str | None  # JSON; None: the fit failed or was skipped
+    at: Time
+
+
+class KeptSumsRow(NamedTuple):
+    """The moments of a session's past, from which its next fit goes on; see `KeptSums`."""
+
+    tenant: str
+    session_id: str
+    estimate: int  # number of the installed estimate; 0: none
+    first_round: int
+    last_round: int
+    n_settled: int
+    settled: bytes  # like `seen`, what `SquareSums.to_bytes` makes
+    seen: bytes | None
+    measured: int  # position of the last measurement that the fit which added them could use
+
+
+class ApiKey(NamedTuple):
+    """An API key, which gives access to its tenant's data. `digest` is the key's SHA-256."""
+
+    tenant: str
+    id: str
+    digest: bytes
+    label: str
+    created_at: float
+    revoked_at: float | None = None
+    role: str = "writer"
+    expires_at: float | None = None
+    last_used_at: float | None = None  # some seconds late: see `service.web.key_watch`
+
+    def is_in_use(self, now: float) -> bool:
+        """Return whether the key is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+class Actor(NamedTuple):
+    """Who asks for a change: the id of a key, and of the request."""
+
+    name: str | None  # None: a request that needed no key
+    request_id: str | None
+
+
+COMMAND_LINE = Actor("command line", None)
+
+
+class AuditRow(NamedTuple):
+    """One change of a key or a session."""
+
+    tenant: str  # whose key or session it is
+    id: str
+    at: float
+    actor: str | None
+    request_id: str | None
+    action: str
+    subject: str  # id of the key or the session
+    detail: str  # JSON object

@@ -1,0 +1,282 @@
+"""Who plays the rounds of a session: its agent, a control group, the caller, or the guard."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
+
+from pydantic import Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from lhb_engine.randomness import Draw
+from service.base.field_types import STRICT, Count, Key, Ordinal
+from service.base.problems import Problem, ProblemCode
+from service.session.records import SessionRow
+
+Mode = Literal["live", "shadow"]
+Policy = Literal["default_arm", "uniform"]
+PlayedBy = Literal["agent", "control", "caller", "guard"]
+Guard = Literal["off", "armed", "tripped"]
+HOLDOUT_DEFAULTS: dict[str, Any] = {
+    "policy": "default_arm",
+    "planned_rounds": 100_000,
+    "guard": True,
+}
+
+
+@with_config(STRICT)
+class ControlSession(TypedDict):
+    """The session whose agent control plays, and the name that it had when it was chosen."""
+
+    session: Key
+    name: NotRequired[Key | None]
+
+
+Share = Annotated[float, Field(gt=0, lt=1, description="of trajectories that are in control")]
+PlannedRounds = Annotated[
+    Ordinal,
+    Field(description="measured rounds at which the interval of lift is to be narrowest"),
+]
+
+
+class Play(NamedTuple):
+    """How a round is played.
+
+    Attributes
+    ----------
+    by : str
+        Who chooses the arm.
+    arm : int or None
+        The arm; None: the agent's, or none in a round without action.
+    propensity : float or None
+        Probability of `arm` where it was drawn.
+    """
+
+    by: PlayedBy
+    arm: int | None = None
+    propensity: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a session compares its agent with.
+
+    A named trajectory falls to one group as a whole, by a hash of its key. The default trajectory
+    is mostly alone: blocks of its rounds fall to the groups, by a hash of their number. The hashes
+    are salted by the session's seed, and never change.
+
+    Attributes
+    ----------
+    mode : str
+        "shadow": the caller plays its own arm.
+    share : float
+        Of trajectories, or blocks, that fall to control; 0: there is no holdout.
+    policy : str or dict
+        What control plays; a dict names the session whose agent it plays.
+    planned_rounds : int
+    guard : str
+        "tripped": lift lies below zero, and both groups play what control plays.
+    since, since_reward : int
+        Positions of the session's last round and last reward before this comparison began.
+    """
+
+    mode: Mode = "live"
+    share: float = 0.0
+    policy: Policy | ControlSession = "default_arm"
+    planned_rounds: int = 100_000
+    guard: Guard = "off"
+    since: int = 0
+    since_reward: int = 0
+
+    def dumps(self) -> str:
+        """Return the stored JSON text."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    def holdout(self) -> dict[str, Any] | None:
+        """Return the session's setting `holdout`, or None."""
+        if not self.share:
+            return None
+        policy = self.policy if self.control is None else {"session": self.control["session"]}
+        return {"share": self.share, "policy": policy, "planned_rounds": self.planned_rounds}
+
+    @property
+    def control(self) -> ControlSession | None:
+        """The session whose agent control plays, or None."""
+        return self.policy if isinstance(self.policy, dict) else None
+
+    def is_control(self, seed: int, trajectory: str, round: int, horizon: int) -> bool:
+        """Return whether a round falls to control.
+
+        Parameters
+        ----------
+        seed, horizon : int
+            Of the session.
+        trajectory : str
+        round : int
+            Of the trajectory, from 1.
+        """
+        block = block_of(trajectory, round, horizon)
+        return Draw(seed, trajectory, block).uniform("holdout") < self.share
+
+    def refuse_missing(self, forced: int | None, default: int | None) -> None:
+        """Raise a 422 if a request lacks the arm that somebody else than the agent may play."""
+        if forced is not None:
+            return
+        if self.mode == "shadow":
+            detail = 'in mode "shadow" the caller plays: forced_arm says which arm'
+            raise Problem(ProblemCode.MISSING, detail, "forced_arm")
+        if self.share and self.policy == "default_arm" and default is None:
+            detail = "control plays default_arm, which every decision of this session names"
+            raise Problem(ProblemCode.MISSING, detail, "default_arm")
+
+    def play(
+        self, draw: Draw, horizon: int, n_arms: int, forced: int | None, default: int | None
+    ) -> Play:
+        """Return how a round is played.
+
+        Parameters
+        ----------
+        draw : Draw
+            The round's random numbers.
+        horizon : int
+        n_arms : int
+            0 in a round without action.
+        forced, default : int or None
+            The arm that the request forces, and the one that control plays unless it draws one.
+        """
+        if forced is not None or self.mode == "shadow":
+            return Play("caller", forced)
+        by: PlayedBy = "guard"  # in both groups: one alone would drift away with the season
+        if self.guard != "tripped":
+            place = draw.trajectory, draw.round, horizon
+            if not self.share or not self.is_control(draw.seed, *place):
+                return Play("agent")
+            by = "control"
+        if not n_arms or self.policy != "uniform":
+            return Play(by, default)
+        return Play(by, draw.below(n_arms, "control"), 1.0 / n_arms)
+
+
+def played_again(
+    text: str | None, draw: Draw, horizon: int, n_arms: int, arm: int | None, by: str
+) -> Play:
+    """Return how a round was played, if not by the caller: groups and draws can be worked out.
+
+    Parameters
+    ----------
+    text : str or None
+        The trial, as stored.
+    draw, horizon, n_arms
+        As `Trial.play` takes them.
+    arm : int or None
+        The arm that was played, which stands where control does not draw one.
+    by : str
+        Who is said to have played: whether a guard had tripped is known from nowhere else.
+    """
+    guard: Guard = "tripped" if by == "guard" else "off"
+    trial = replace(trial_of(text), mode="live", guard=guard)
+    return trial.play(draw, horizon, n_arms, None, arm)
+
+
+def block_of(trajectory: str, round: int, horizon: int) -> int:
+    """Return the block of a round, from 1; 0: the trajectory falls to a group as a whole."""
+    return 0 if trajectory else (round - 1) // block_rounds(horizon) + 1
+
+
+def block_rounds(horizon: int) -> int:
+    """Return the number of rounds in a block: the first half sees what was chosen before it."""
+    return 2 * horizon
+
+
+@lru_cache(2**12)
+def trial_of(text: str | None) -> Trial:
+    """Return the trial that a session's row holds; None: it has none."""
+    return Trial() if text is None else Trial(**json.loads(text))
+
+
+def new_trial(mode: Mode, holdout: dict[str, Any] | None) -> str | None:
+    """Return the trial of a new session, as stored; None: its agent plays every round."""
+    if mode == "live" and holdout is None:
+        return None
+    if holdout is None:
+        return Trial(mode=mode).dumps()
+    guard: Guard = "armed" if holdout["guard"] else "off"
+    return Trial(**{**holdout, "guard": guard, "mode": mode}).dumps()
+
+
+def changed_trial(
+    session: SessionRow, mode: Mode | None = None, guard: Guard | None = None
+) -> str | None:
+    """Return the trial of a session after a change of mode or guard, as stored.
+
+    Arming the guard begins a new comparison: what came before neither trips it nor hides harm.
+
+    Raises
+    ------
+    Problem
+        422: a guard needs a holdout.
+    """
+    if mode is None and guard is None:
+        return session.trial
+    trial = trial_of(session.trial)
+    if guard is not None and not trial.share:
+        detail = "the session has no holdout, so nothing says whether its agent does harm"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "guard")
+    if guard == "armed":
+        n, n_rewards = session.n_rounds, session.n_measurements
+        trial = replace(trial, guard="armed", since=n, since_reward=n_rewards)
+    elif guard is not None:
+        trial = replace(trial, guard=guard)
+    return replace(trial, mode=mode or trial.mode).dumps()
+
+
+@with_config(STRICT)
+class StoredTrial(TypedDict):
+    """A trial as a session's row stores it."""
+
+    mode: Mode
+    share: Annotated[float, Field(ge=0, lt=1)]
+    policy: Policy | ControlSession
+    planned_rounds: PlannedRounds
+    guard: NotRequired[Guard]
+    since: NotRequired[Count]
+    since_reward: NotRequired[Count]
+
+
+STORED = TypeAdapter(StoredTrial)
+
+
+def check_stored_trial(text: str) -> None:
+    """Check a trial as an imported file has it.
+
+    Raises
+    ------
+    Problem
+        422 invalid, naming the field "trial".
+    """
+    try:
+        given = STORED.validate_json(text)
+        if given.get("guard", "off") != "off" and not given["share"]:
+            raise ValueError  # nothing could trip it
+    except (ValidationError, ValueError):
+        detail = "not a trial as a session stores it"
+        raise Problem(ProblemCode.INVALID, detail, "trial") from None
+
+
+def arm_index(arm: int | str | None, arm_ids: Sequence[str] | None, field: str) -> int | None:
+    """Return the index of an arm that is named by index or id.
+
+    Raises
+    ------
+    Problem
+        422: no arm has this id.
+    """
+    if not isinstance(arm, str):
+        return arm
+    if arm_ids is None:
+        detail = f"{field} is an id, and the request has no arm_ids"
+        raise Problem(ProblemCode.INVALID, detail, field)
+    if arm not in arm_ids:
+        raise Problem(ProblemCode.OUT_OF_RANGE, f"no arm has the id {arm!r}", field)
+    return arm_ids.index(arm)

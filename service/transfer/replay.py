@@ -1,0 +1,295 @@
+"""Replay: recompute a session's stored decisions and estimates, and compare.
+
+A decision is chosen again from its stored scores and its round's own random numbers, and its
+context is scored again by the estimate that was in use. Both must be bit-equal on any machine. An
+estimate is fitted again from its manifest. It must be bit-equal under the same fingerprint of
+libraries and CPU, else equal within 1e-9 relative to its largest number.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import Agent
+from lhb_engine.agents.anytime import NeedsAllRows
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow, Ints
+from lhb_engine.randomness import Draw
+from service.fits.job import checked_fit, fingerprint
+from service.fits.past import read_rows, sums_made_anew
+from service.rounds.retention import no_fit_from_rows
+from service.session.due_fits import DueFit
+from service.session.option_changes import at_revision, changes_of
+from service.session.records import DecisionRow, EstimateRow, SessionRow
+from service.session.slot_clock import draw_of
+from service.session.trial import played_again
+from service.storage.reader import Reader
+from service.writer.agent_cache import build_agent
+
+PAGE = 1000
+TOLERANCE = 1e-9
+NOT_COMPARED = (
+    "seconds",
+)  # members of an estimate that are not compared: they differ between runs
+
+
+@dataclass(slots=True)
+class SessionReplay:
+    """The result of a replay.
+
+    Attributes
+    ----------
+    session_id, name, tenant : str
+        Of the session; the name may be None.
+    n_decisions, n_estimates : int
+        How many were recomputed.
+    n_elsewhere : int
+        Estimates with another fingerprint, which are compared within the tolerance.
+    n_erased : int
+        Estimates that cannot be computed again: rows of theirs were erased since.
+    n_dropped : int
+        Estimates that cannot be computed again: the session has dropped rows of theirs.
+    dropped_to : int
+        The session's rounds up to this position are dropped, or about to be.
+    differences : list of str
+        One sentence per difference; empty if everything is equal.
+    """
+
+    session_id: str
+    name: str | None = None
+    tenant: str = ""
+    n_decisions: int = 0
+    n_estimates: int = 0
+    n_elsewhere: int = 0
+    n_erased: int = 0
+    n_dropped: int = 0
+    dropped_to: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON values, with at most 100 differences."""
+        return {
+            "session_id": self.session_id,
+            "name": self.name,
+            "tenant": self.tenant,
+            "decisions": self.n_decisions,
+            "estimates": self.n_estimates,
+            "estimates_from_elsewhere": self.n_elsewhere,
+            "estimates_erased": self.n_erased,
+            "estimates_dropped": self.n_dropped,
+            "dropped_to": self.dropped_to,
+            "equal": not self.differences,
+            "differences": self.differences[:100],
+        }
+
+
+def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
+    """Recompute all decisions and estimates of a session.
+
+    Parameters
+    ----------
+    reader : Reader
+        A snapshot of the database.
+    session : SessionRow
+        The session as that snapshot has it.
+
+    Returns
+    -------
+    SessionReplay
+        Counts and differences.
+    """
+    replay = SessionReplay(session.id, session.name, session.tenant, dropped_to=session.dropped_to)
+    agent, gaps = build_agent(session, None), _gaps(reader, session)
+    states = {0: agent.state()}
+    before: int | None = None  # measurements that the installed estimate's fit could use
+    for record in _estimates(reader, session):
+        if record.estimate is None:
+            continue
+        stored = Estimate.from_json(json.loads(record.estimate))
+        if not agent.learns_within_epoch:
+            _refit(reader, session, agent, record, before, stored, replay, gaps)
+        agent.install(stored)
+        if stored.theta is not None:
+            states[record.model_version] = agent.state()
+            before = json.loads(record.manifest)["measured"]
+    agents = _Agents(session, states)
+    last = 0
+    for trajectory in reader.trajectories(session.key):
+        version = n_gone = 0
+        if session.dropped_to:
+            first = reader.first_left((*session.key, trajectory.key))
+            n_gone = trajectory.n_rounds if first is None else first - 1
+        rounds = n_gone
+        for decision in _decisions(reader, session, trajectory.key):
+            rounds += 1
+            if decision.round != rounds or decision.model_version < version:
+                replay.differences.append(f"{_name(decision)}: out of order")
+            version = decision.model_version
+            _decide_again(session, agents, decision, replay)
+        if rounds != trajectory.n_rounds:
+            replay.differences.append(f"trajectory {trajectory.key!r}: rounds are missing")
+        last += rounds - n_gone
+    if last + session.n_erased_rounds + session.n_dropped_rounds != session.n_rounds:
+        replay.differences.append("the session's rounds are not those of its trajectories")
+    return replay
+
+
+def _gaps(reader: Reader, session: SessionRow) -> Ints:
+    """Return the positions of the session's rounds that are no longer there, in order."""
+    if session.n_erased_rounds == 0:
+        return np.zeros(0, np.int64)
+    is_there = np.zeros(session.n_rounds + 1, bool)
+    for trajectory in reader.trajectories(session.key):
+        key = (*session.key, trajectory.key)
+        is_there[reader.positions(key, 1, trajectory.n_rounds)] = True
+    return np.flatnonzero(~is_there[1:]) + 1
+
+
+def _estimates(reader: Reader, session: SessionRow) -> Iterator[EstimateRow]:
+    after = 0
+    while page := reader.estimates(session.key, after, PAGE):
+        yield from page
+        after = page[-1].number
+
+
+def _decisions(reader: Reader, session: SessionRow, trajectory: str) -> Iterator[DecisionRow]:
+    after = 0
+    while page := reader.decisions((*session.key, trajectory), after, PAGE):
+        yield from page
+        after = page[-1].round
+
+
+class _Agents:
+    """The agents that decided, by version of the model and revision of the session's options."""
+
+    def __init__(self, session: SessionRow, states: dict[int, dict[str, Any]]) -> None:
+        self._session, self._states = session, states
+        self._changes = changes_of(session.changes)
+        self._agents: dict[tuple[int, int], Agent] = {}
+
+    def of(self, decision: DecisionRow) -> Agent | None:
+        """Return the agent that took a decision; None if there is no such version."""
+        version, revision = decision.model_version, self._changes.revision_of(decision.position)
+        if version not in self._states:
+            return None
+        if (version, revision) not in self._agents:
+            session = at_revision(self._session, revision)
+            self._agents[version, revision] = build_agent(session, self._states[version])
+        return self._agents[version, revision]
+
+
+def _decide_again(
+    session: SessionRow, agents: "_Agents", decision: DecisionRow, replay: SessionReplay
+) -> None:
+    replay.n_decisions += 1
+    agent = agents.of(decision)
+    if agent is None:
+        replay.differences.append(f"{_name(decision)}: no estimate {decision.model_version}")
+        return
+    _play_again(session, decision, replay)
+    if decision.arm is None:
+        return
+    scores = np.frombuffer(decision.scores)
+    place = decision.trajectory, decision.round, decision.position, decision.at
+    draw = draw_of(session, *place)
+    if not agent.learns_within_epoch:
+        context = np.frombuffer(decision.context)
+        score = agent.ranking(context[np.newaxis], draw)[0]
+        if score != scores[decision.arm]:
+            replay.differences.append(f"{_name(decision)}: scored {score!r} now")
+    if decision.forced and decision.agent_arm is None:
+        return
+    chosen = agent.choose_by(scores, draw)
+    if decision.agent_arm not in (None, chosen.arm):
+        replay.differences.append(f"{_name(decision)}: the agent chooses {chosen.arm} now")
+    if decision.forced:
+        return
+    again = (chosen.arm, chosen.propensity, chosen.explored)
+    if again != (decision.arm, decision.propensity, bool(decision.explored)):
+        replay.differences.append(f"{_name(decision)}: decides {again} now")
+
+
+def _play_again(session: SessionRow, decision: DecisionRow, replay: SessionReplay) -> None:
+    """Draw again whether the agent or control plays the round, and what control draws."""
+    by = decision.played_by
+    if by is None or by == "caller":
+        return
+    n_arms = 0 if decision.arm is None else len(decision.scores) // 8
+    draw = Draw(session.seed, decision.trajectory, decision.round, decision.position)
+    play = played_again(session.trial, draw, session.horizon, n_arms, decision.arm, by)
+    if play.by != by:
+        replay.differences.append(f"{_name(decision)}: {play.by} plays now")
+    elif by != "agent" and (play.arm, play.propensity) != (decision.arm, decision.propensity):
+        replay.differences.append(f"{_name(decision)}: {by} plays {play.arm} now")
+
+
+def _refit(
+    reader: Reader,
+    session: SessionRow,
+    agent: Agent,
+    record: EstimateRow,
+    measured_before: int | None,
+    stored: Estimate,
+    replay: SessionReplay,
+    gaps: Ints,
+) -> None:
+    replay.n_estimates += 1
+    manifest = json.loads(record.manifest)
+    window = FitWindow(**manifest["window"])
+    known = manifest["measured"], manifest["decided"], manifest["closed_at"]
+    due = DueFit(window, *known, manifest["reason"], 0.0)
+    if no_fit_from_rows(session, agent, window) is not None:
+        replay.n_dropped += 1
+        return
+    now = session
+    if session.changes is not None:
+        now = at_revision(session, manifest.get("revision", 0))
+        agent = build_agent(now, agent.state())
+    kept = sums_made_anew(reader, now, agent, due, measured_before)
+    history = read_rows(reader, now, agent, due, kept, measured_before)
+    n_gone = int(np.ptp(np.searchsorted(gaps, (window.first, window.last + 1))))
+    if session.clock is not None:
+        n_gone = len(gaps)  # of whatever slot they were
+    if n_gone and kept is None and not history.trajectories:
+        replay.n_erased += 1
+        return
+    try:
+        found, _ = checked_fit(agent, kept, history)
+    except NeedsAllRows:
+        history = read_rows(reader, now, agent, due, None, measured_before)
+        found, _ = checked_fit(agent, None, history)
+    again = found.to_json()
+    said = json.loads(record.estimate or "{}")
+    before = {name: value for name, value in stored.to_json().items() if name in said}
+    is_exact = record.fingerprint == json.dumps(fingerprint())
+    replay.n_elsewhere += not is_exact
+    where = f"estimate {record.number} (epoch {record.epoch})"
+    other = [
+        f"{where}: {name} is {again[name]!r} now"
+        for name in before
+        if name not in NOT_COMPARED
+        and not (before[name] == again[name] if is_exact else _is_close(before[name], again[name]))
+    ]
+    if other and n_gone:  # it was made from rows that were erased since
+        replay.n_erased += 1
+    else:
+        replay.differences += other
+
+
+def _is_close(before: Any, again: Any) -> bool:
+    """Return whether values are equal, or numbers equal relative to the largest stored one."""
+    try:
+        a, b = np.array(before, dtype=np.float64), np.array(again, dtype=np.float64)
+    except (TypeError, ValueError):
+        return bool(before == again)
+    if a.shape != b.shape:
+        return False
+    size = float(np.abs(a).max(initial=0.0))
+    return bool(np.all(np.abs(a - b) <= TOLERANCE * size))
+
+
+def _name(decision: DecisionRow) -> str:
+    return f"decision {decision.event_id!r} of trajectory {decision.trajectory!r}"

@@ -1,0 +1,169 @@
+"""Cache of the sessions' agents, rebuilt from stored state whenever that has changed."""
+
+import json
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from lhb_engine.agents import ALGORITHMS, Agent, make_options
+from lhb_engine.agents.base import Deciding
+from lhb_engine.history import History, Measurements
+from lhb_engine.history import Trajectory as Rounds
+from service.base.byte_bounded import ByteBounded
+from service.session.records import NUMBER_BYTES, SessionKey, SessionRow, TrajectoryRow
+from service.storage.reader import Reader
+from service.writer.effects import LiveAgent
+from service.writer.unit_of_work import UnitOfWork
+
+MOST_BYTES = 2**28  # of the arrays and states of all cached agents
+LEAST_BYTES = 4096  # that any agent counts as
+MOST_KNOWN = 20_000  # sessions of which `deciding` remembers what decides
+# by session, its number of fits and its options: from and until which round what decides
+_decides: dict[tuple[SessionKey, float, int, str | None], tuple[int, float, Deciding]] = {}
+
+
+def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
+    """Build the session's agent.
+
+    Parameters
+    ----------
+    session : SessionRow
+        Algorithm, options and dimensions.
+    state : str, dict or None
+        Stored state, as JSON text or parsed; None for an agent that has learned nothing.
+
+    Raises
+    ------
+    OptionError
+        The session's options are not valid.
+    """
+    kind = ALGORITHMS[session.algorithm]
+    options = make_options(session.algorithm, session.options)
+    if state is None:
+        return kind(session.dim, session.horizon, options)
+    read = json.loads(state) if isinstance(state, str) else state
+    return kind.from_state(session.dim, session.horizon, options, read)
+
+
+def deciding(reader: Reader, session: SessionRow) -> Deciding:
+    """Return what the session's next decision is made by.
+
+    The agent is built, and its state read, once after each fit: a listing asks of many sessions.
+    The estimate of an agent that learns within an epoch never lapses.
+    """
+    if ALGORITHMS[session.algorithm].learns_within_epoch and session.estimate:
+        return "in_use"
+    version = (session.key, session.created_at, session.n_estimates, session.changes)
+    since, until, known = _decides.get(version, (0, 0, "none"))
+    if since <= session.n_begun < until:
+        return known
+    state = reader.agent_state(session.key) if session.estimate else None
+    agent = build_agent(session, state)
+    found = agent.deciding(session.n_begun)
+    if len(_decides) >= MOST_KNOWN:
+        _decides.clear()
+    has_lapsed = session.n_begun >= agent.used_until
+    _decides[version] = (session.n_begun, inf if has_lapsed else agent.used_until, found)
+    return found
+
+
+def held_bytes(live: LiveAgent) -> int:
+    """Return the bytes of an agent's arrays and lists, its parts' included, and of its state."""
+    parts = [live.agent, *(part for part in vars(live.agent).values() if hasattr(part, "__dict__"))]
+    values = [value for part in parts for value in vars(part).values()]
+    held = sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+    held += NUMBER_BYTES * sum(len(value) for value in values if isinstance(value, list))
+    return LEAST_BYTES + held + len(live.state or "")
+
+
+class Agents:
+    """The agents of recently active sessions.
+
+    Each transaction checks once whether a cached agent is still that of the stored state. The check
+    compares the number of recorded fits, or, for an agent that learns from every reward, the stored
+    state itself. Agents unused for longest are removed while all together hold more than `most`.
+
+    Parameters
+    ----------
+    most : int
+        Bytes.
+    """
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self._agents: ByteBounded[SessionKey, LiveAgent] = ByteBounded(most)
+
+    def get(self, uow: UnitOfWork, session: SessionRow) -> Agent:
+        """Return the session's agent as of this transaction."""
+        key = session.key
+        live = uow.agents.get(key)
+        if live is None or live.changes != session.changes:
+            before = live or self._agents.get(key)
+            live = uow.agents[key] = self._current(uow, session, before)
+            if before is not live or live.counted is not live.state:
+                live.counted = live.state
+                self._agents.keep(key, live, held_bytes(live))
+                self._agents.trim()
+        return live.agent
+
+    def has(self, session: SessionRow) -> bool:
+        """Return whether the session's agent is cached and known to be current without a read."""
+        live = self._agents.get(session.key)
+        learns = ALGORITHMS[session.algorithm].learns_within_epoch
+        if live is None or learns or live.changes != session.changes:
+            return False
+        return live.n_estimates == session.n_estimates
+
+    def _current(self, uow: UnitOfWork, session: SessionRow, live: LiveAgent | None) -> LiveAgent:
+        """Return a cached agent if it is still the session's, or a new one."""
+        state: str | None = None
+        if ALGORITHMS[session.algorithm].learns_within_epoch:
+            state = uow.agent_state(session.key)
+            is_current = live is not None and live.state == state
+        else:
+            is_current = live is not None and live.n_estimates == session.n_estimates
+            state = None if is_current else uow.agent_state(session.key)
+        if live is None or not is_current:
+            agent = build_agent(session, state)
+            return LiveAgent(agent, session.n_estimates, state, session.changes)
+        if live.changes == session.changes:
+            return live
+        agent = build_agent(session, live.agent.state())  # with other options
+        return replace(live, agent=agent, changes=session.changes)
+
+    def observe(
+        self,
+        uow: UnitOfWork,
+        session: SessionRow,
+        trajectory: TrajectoryRow,
+        round: int,
+        value: float,
+    ) -> None:
+        """Pass one round's reward to an agent that learns within an epoch, and save its state.
+
+        Parameters
+        ----------
+        uow : UnitOfWork
+        session : SessionRow
+        trajectory : TrajectoryRow
+        round : int
+            The round that was measured, from 1.
+        value : float
+            The reward.
+        """
+        agent = self.get(uow, session)
+        key = (*session.key, trajectory.key)
+        first = max(1, round - session.horizon + 1)
+        contexts = np.zeros((round - first + 1, session.dim))
+        for number, _, context in uow.stored.selected_contexts(key, first, round):
+            if context:
+                contexts[number - first] += np.frombuffer(context)
+        measured = Measurements.single(np.array([round]), np.array([value]))
+        history = History(session.dim, {trajectory.key: Rounds(contexts, measured, first)})
+        agent.observe(history, trajectory.key, round, value)
+        uow.save_agent(session.key)
+
+    def forget(self) -> None:
+        """Clear the cache: after a rollback, agents may be ahead of the stored state."""
+        self._agents.clear()

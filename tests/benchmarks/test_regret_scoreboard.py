@@ -1,0 +1,72 @@
+"""The scoreboard at toy size: paired, reproducible, and the oracle's ratio to itself is 1."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.regret_scoreboard import BOARD, HARDER, LIFE, TOLD, paired_interval, run
+from lhb_engine.posterior.settings import AnytimeSettings
+
+SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}
+
+
+def test_worlds_of_many_users_are_played_with_levels_and_without():
+    worlds = [replace(w, **SMALL, users=5) for w in LIFE if w.users]
+    assert [w.levels for w in worlds] == [0.0, 0.0, 5.0, 5.0]
+    found = run(worlds, ["anytime"], range(2))["board"]
+    oracles = [row["algorithms"]["oracle_w"]["regret"] for row in found]
+    assert oracles[0] == oracles[1]
+    assert oracles[0] != oracles[2]
+
+
+@pytest.mark.parametrize(
+    "worlds",
+    [(BOARD[1], HARDER[7], TOLD[1]), pytest.param((*HARDER, *TOLD), marks=pytest.mark.slow)],
+)
+def test_every_world_plays_and_is_scored(worlds):
+    worlds = [replace(world, **SMALL) for world in worlds]
+    found = run(worlds, ["anytime", "uniform"], range(2))
+    assert [row["world"] for row in found["board"]] == [world.name for world in worlds]
+    for row in found["board"]:
+        oracle, ours = row["algorithms"]["oracle_w"], row["algorithms"]["anytime"]
+        assert oracle["ratio"] == 1.0
+        assert ours["ratio"] == np.mean(ours["regret"]) / np.mean(oracle["regret"])
+        assert row["algorithms"]["uniform"]["mean"] > 0
+
+
+@pytest.mark.slow
+def test_results_do_not_depend_on_the_number_of_jobs():
+    worlds = [replace(BOARD[1], **SMALL)]
+    one, two = (run(worlds, ["anytime"], range(2), jobs=jobs) for jobs in (1, 2))
+    for found in (one, two):
+        for played in found["board"][0]["algorithms"].values():
+            played.pop("fit_seconds")
+    assert one == two
+
+
+def test_variants_are_played_beside_the_agent_as_it_is():
+    worlds = [replace(BOARD[1], **SMALL)]
+    same, other = "anytime sweeps=8,lapse=1", "anytime kept=1,early_growth=2.0"
+    found = run(worlds, ["anytime", same, other], range(3))["board"][0]["algorithms"]
+    assert found[same]["regret"] == found["anytime"]["regret"]
+    assert found[same]["less_anytime"] == [0.0, 0.0]
+    less = np.subtract(found[other]["regret"], found["anytime"]["regret"])
+    assert less.any()
+    expected = [less.mean(), less.std(ddof=1) / np.sqrt(3)]
+    np.testing.assert_allclose(found[other]["less_anytime"], expected)
+
+
+def test_settings_are_changed_by_name():
+    changed = AnytimeSettings().changed("lapse=inf,sweeps=10")
+    assert (changed.lapse, changed.sweeps) == (np.inf, 10)
+    assert replace(changed, lapse=1.0, sweeps=8) == AnytimeSettings()
+    for wrong in ("speed=1", "sweeps=1.5", "lapse"):
+        with pytest.raises(ValueError):
+            AnytimeSettings().changed(wrong)
+
+
+def test_the_interval_is_paired():
+    oracle = np.random.default_rng(0).uniform(1, 100, 20)
+    low, high = paired_interval(2.0 * oracle, oracle)
+    np.testing.assert_allclose([low, high], 2.0)

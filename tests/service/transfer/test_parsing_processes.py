@@ -1,0 +1,35 @@
+"""Processes that parse large bodies: what happens to a body when they are frozen or killed."""
+
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+from service.base.problems import Problem
+from service.transfer import parsing_processes
+from service.transfer.parsing_processes import ParsingProcesses
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+NAME = "pebble_pool_worker"
+
+
+def die(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+async def test_frozen_and_dying_processes_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing_processes, "START_SECONDS", 25.0)
+    parsing = ParsingProcesses()
+    try:
+        first = await parsing.run(os.getpid)
+        for process in multiprocessing.active_children():
+            if process.name == NAME and process.pid is not None:
+                os.kill(process.pid, signal.SIGSTOP)
+        again = await parsing.run(os.getpid)
+        assert again != first
+        with pytest.raises(Problem, match="no process could read this body"):
+            await parsing.run(die, signal.SIGKILL)
+        assert await parsing.run(os.getpid) != again
+    finally:
+        await parsing.close()

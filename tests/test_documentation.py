@@ -163,7 +163,11 @@ def test_every_room_is_described() -> None:
     """Packages two folders deep are rows of the table of rooms; below that their room says it."""
     text = (ROOT / "docs/architecture.md").read_text("utf-8")
     rooms = {str(Path(name).parent) for name in tracked() if name.endswith("/__init__.py")}
-    ours = {room for room in rooms if not room.startswith(("tests", "benchmarks/")) and room.count("/") < 2}
+    ours = {
+        room
+        for room in rooms
+        if not room.startswith(("tests", "benchmarks/")) and room.count("/") < 2
+    }
     missing = {room for room in ours if f"| `{room}/` |" not in text}
     assert missing == {"clients"}  # its rooms are there
 

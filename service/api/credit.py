@@ -14,8 +14,8 @@ from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.round_types import CreditPage
 from service.api.sessions import read_session
 from service.api.trajectories import TRAJECTORY, meant_trajectory
+from service.rounds.timeline import timeline_of
 from service.session.records import DecisionRow, SessionRow
-from service.session.slot_clock import clock_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import deciding
@@ -70,14 +70,6 @@ def credit_answers(
     ]
 
 
-def _lags_passed(session: SessionRow, decisions: Sequence[DecisionRow], n_rounds: int) -> Ints:
-    clock = clock_of(session.clock)
-    if clock is None:
-        return np.array([n_rounds - decision.round + 1 for decision in decisions], dtype=np.int64)
-    slots = clock.slots.at_each(np.array([decision.at for decision in decisions], dtype=np.float64))
-    return session.n_begun - slots + 1
-
-
 @router.get(
     "/v1/sessions/{session_id}/credit",
     summary="List each decision's share in past and future rewards",
@@ -116,7 +108,7 @@ async def get_credit(
             ends = shown[0].round, shown[-1].round
             void = {one.round for one in reader.voids_of(key, *ends)}
             shown = [one._replace(context=b"") if one.round in void else one for one in shown]
-        passed = _lags_passed(session, shown, n_rounds)
+        passed = timeline_of(session).lags_passed(session, shown, n_rounds)
         items = credit_answers(shown, estimate, reason, passed)
         version = session.model_version
         return {**page(items, following), "model_version": version, "deciding": decides}

@@ -19,9 +19,9 @@ from service.api.sessions import json_response, names_answer, read_session, time
 from service.base.problems import Problem, ProblemCode
 from service.commands.out_of_turn import AskFit
 from service.fits.schedule import MAX_WAITING
+from service.rounds.timeline import timeline_of
 from service.session.due_fits import DueFit, OpenWindow, window_to_json
 from service.session.records import EstimateRow, SessionRow
-from service.session.slot_clock import clock_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent, deciding
@@ -84,9 +84,8 @@ async def get_estimate(session_id: str, request: Request) -> Response:
         found = estimate_answer(session, record, decides == "in_use")
         shown: dict[str, Any] = {"deciding": decides, "findings": last_findings(reader, session)}
         if decides == "in_use":
-            clock = clock_of(session.clock)
-            seconds = None if clock is None else clock.slots.seconds
-            shown |= {"slot_seconds": seconds, "features": names_answer(session)["features"]}
+            shown["slot_seconds"] = timeline_of(session).seconds
+            shown["features"] = names_answer(session)["features"]
             return {**found, **shown}
         return {"status": "lapsed", "last": found, **shown}
 

@@ -15,8 +15,8 @@ from service.api.response_types import RankAnswer
 from service.api.runtime import service_of
 from service.api.sessions import read_session
 from service.commands.contexts import arms_of, numbers_of
+from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow
-from service.session.slot_clock import draw_of
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
@@ -53,7 +53,8 @@ async def post_rank(session_id: str, request: Request) -> Response:
         agent = build_agent(session, reader.agent_state(session.key))
         found = reader.trajectory((*session.key, trajectory))
         round = 1 if found is None else found.n_rounds + 1
-        draw = draw_of(session, trajectory, round, session.n_rounds + 1, time())
+        position = session.n_rounds + 1
+        draw = timeline_of(session).draw(session, trajectory, round, position, time())
         scores = agent.ranking(contexts, draw)
         arm = agent.choose_by(scores, draw).arm
         if scores[arm] < scores.max():  # drawn for exploration: rank a best arm first instead

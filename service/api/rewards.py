@@ -13,7 +13,7 @@ from service.api.response_types import AcceptedAnswer
 from service.api.runtime import Service, service_of, tenant_of
 from service.base.problems import Problem, ProblemCode
 from service.commands.rewards import Accepted, ReceiveRewards
-from service.rounds.reward_rounds import Reward
+from service.rounds.reward import Reward
 
 router = APIRouter(tags=["rewards"])
 NAMES_ITS_ROUNDS_BY = ("round", "event_id", "at", "replaces")

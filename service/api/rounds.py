@@ -10,6 +10,7 @@ from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.round_types import RoundPage
 from service.api.sessions import read_session, timestamp
 from service.api.trajectories import TRAJECTORY, meant_trajectory
+from service.rounds.timeline import timeline_of
 from service.session.covariates import given_covariates
 from service.session.records import DecisionRow, MeasurementRow, SessionRow
 from service.storage.giving_way import giving_way
@@ -103,8 +104,7 @@ async def get_rounds(
         if shown:
             ends = shown[0].round, shown[-1].round
             void = {one.round for one in reader.voids_of(key, *ends)}
-            # with a clock, values are of slots and not of rounds: GET .../series has them
-            for one in reader.measurements(key, *ends) if session.clock is None else ():
+            for one in timeline_of(session).values_of(reader, key, *ends):
                 measured[one.first_round].append(one)
         items = [round_answer(d, measured[d.round], d.round in void) for d in giving_way(shown)]
         return page(items, following)

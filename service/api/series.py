@@ -12,10 +12,11 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
 from lhb_engine.evaluation.expected_rewards import expected_rewards
-from lhb_engine.history import FitWindow, Floats, Ints, Measurements
+from lhb_engine.history import FitWindow, Floats, Ints
 from service.api.documentation import documented
 from service.api.round_types import SeriesAnswer
 from service.api.sessions import read_session
+from service.rounds.closing import closing_of
 from service.rounds.history import read_history
 from service.session.due_fits import DueFit
 from service.session.records import SessionRow
@@ -101,17 +102,14 @@ def _measured(
     In sum mode, the values of a round are one measurement.
     """
     n_lags = 1 if estimate is None else len(estimate["lag_weights"])
-    as_they_came = replace(session, reward_mode="single", default_reward=None)
     window, due = FitWindow(1, first, last, n_lags, last), None
     if session.clock is not None and estimate is None:  # nobody needs contexts
         due = DueFit(window, session.n_measurements, 0, 0.0, "never", 0.0)
-    history = read_history(reader, as_they_came, window, due)
+    history = read_history(reader, session, window, due)
     history = build_agent(session, None).covariates.told(history)
     parts: list[Columns] = [(np.zeros(0, np.int64),) * 2 + (np.zeros(0),) * 2]
     for one in history.trajectories.values():
-        part = one
-        if session.reward_mode == "sum":
-            part = replace(one, measurements=_summed(one.measurements))
+        part = replace(one, measurements=closing_of(session).added(one.measurements))
         measured = part.measurements
         expected = np.zeros(len(measured))
         if estimate is not None:
@@ -123,11 +121,6 @@ def _measured(
         parts.append((positions, measured.last - measured.first + 1, measured.value, expected))
     position, n_rounds, value, expectation = map(np.concatenate, zip(*parts, strict=True))
     return position, n_rounds, value, expectation
-
-
-def _summed(measured: Measurements) -> Measurements:
-    rounds, places = np.unique(measured.first, return_inverse=True)
-    return Measurements.single(rounds, np.bincount(places, measured.value).astype(np.float64))
 
 
 def _items(

@@ -12,6 +12,7 @@ from service.api.sessions import read_session, timestamp
 from service.base.field_types import NO_ZERO_BYTE
 from service.base.problems import Problem, ProblemCode
 from service.commands.erase_trajectory import erase_trajectory
+from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow, TrajectoryRow
 from service.storage.reader import Reader
 
@@ -95,6 +96,7 @@ async def get_trajectories(
         rows = [row for row in rows if row.n_decisions]  # "" may have totals alone
         shown, following = cut_by_rounds(rows, limit)
         measured: dict[str, int] = {}
+        timeline = timeline_of(session)
         if shown:
             measured = reader.measured_of_last(
                 session.key, shown[0].key, shown[-1].key, MISSING_AMONG
@@ -103,9 +105,9 @@ async def get_trajectories(
             {
                 "trajectory": row.key,
                 "n_rounds": row.n_rounds,
-                "n_missing": None
-                if session.clock is not None
-                else min(row.n_rounds, MISSING_AMONG) - measured[row.key],
+                "n_missing": timeline.n_missing(
+                    min(row.n_rounds, MISSING_AMONG), measured[row.key]
+                ),
                 "last_decision_at": timestamp(row.last_at),
             }
             for row in shown

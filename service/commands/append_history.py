@@ -17,8 +17,9 @@ from service.commands.sessions import (
     unknown_session,
 )
 from service.commands.sweep import sweep
-from service.rounds.reward_rounds import Reward
-from service.session.covariates import covariates_of_round
+from service.rounds.reward import Reward
+from service.rounds.timeline import timeline_of
+from service.session.covariates import covariates_text
 from service.session.names import Context
 from service.session.records import SessionKey, SessionRow, TrajectoryKey
 from service.storage.ports import Keys
@@ -160,15 +161,13 @@ class AppendSlice(Command[Appended | Appending]):
             session = find_session(uow, log.key)
             if session.erasing is not None:  # a long log, too, notes its rows as hidden
                 refuse_erasing(session, session.erasing)
-            if session.clock is not None:
-                detail = "a log has no times; send its decisions with forced_arm and at"
-                raise Problem(ProblemCode.INVALID, detail, "contexts")
+            timeline_of(session).refuse_log()
             log.limits.refuse_trajectory(uow, session, log.trajectory_key)
             known = self._known(uow)
             if known is not None:
                 return known
             refuse_archived(session)
-            covariates_of_round(session, dict.fromkeys(log.covariates, 0.0))  # refuses unknown ones
+            covariates_text(session, dict.fromkeys(log.covariates, 0.0))  # refuses unknown ones
             contexts, names = numbers_of(session, log.contexts)
             assert contexts is not None
             first, n = uow.trajectory(log.trajectory_key).n_rounds + 1, 0

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
+from service.rounds.closing import closing_of
 from service.rounds.retention import needs_sums, used_by_fits
-from service.rounds.reward_rounds import Reward, of_trajectory
+from service.rounds.reward import Reward
+from service.rounds.reward_rounds import of_trajectory
 from service.session.records import MeasurementRow, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
@@ -71,7 +73,7 @@ def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None
     if reward.reward_id is None:
         detail = "a correction needs a reward_id of its own: a retry could undo a later one"
         raise Problem(ProblemCode.MISSING, detail, f"{prefix}reward_id")
-    if reward.replaces is None and session.reward_mode == "sum":
+    if reward.replaces is None and closing_of(session).adds_up:
         detail = (
             'in reward_mode "sum" a round may have several values; '
             "say by `replaces` which one is corrected: it is a reward_id"

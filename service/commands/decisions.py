@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
@@ -13,13 +13,13 @@ from service.commands.control import control_arm
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.schedule import after_decision, begin_slot, is_between_boundaries, is_blocked
-from service.rounds.reward_rounds import Reward
-from service.session.covariates import covariates_of_round, covariates_text, in_order
+from service.fits.schedule import begin_rounds, is_between_boundaries, is_blocked
+from service.rounds.reward import Reward
+from service.rounds.timeline import timeline_of
+from service.session.covariates import covariates_text, in_order
 from service.session.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
 from service.session.names import Context
 from service.session.records import DecisionRow, SessionKey, SessionRow
-from service.session.slot_clock import clock_of, draw_of, time_of
 from service.session.trial import arm_index, trial_of
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
@@ -123,7 +123,7 @@ class Decide(Command[Taken | Blocked]):
         if self.contexts is not None and session.keep_contexts:
             refuse_too_many(session, len(self.contexts))
         if self.covariates is not None:
-            covariates_of_round(session, self.covariates)  # refuses unknown ones
+            timeline_of(session).covariates_of_decision(session, self.covariates)  # or refuses
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not None and contexts is not None:
@@ -159,13 +159,8 @@ class Decide(Command[Taken | Blocked]):
         self, uow: UnitOfWork, session: SessionRow, planned: list[PlannedReward]
     ) -> None:
         """Raise a 422 where `at` is none that the session takes, once the rewards are in."""
-        clock = clock_of(session.clock)
-        if clock is not None:
-            n_begun = max([session.n_begun, *(one.value.last + 1 for one in planned)])
-            time_of(clock, self.at, uow.now, n_begun)
-        elif self.at is not None:
-            detail = "a decision names its time only in a session with a clock"
-            raise Problem(ProblemCode.INVALID, detail, "at")
+        timeline, last = timeline_of(session), max((one.value.last for one in planned), default=0)
+        timeline.time_of(self.at, uow.now, timeline.begun_with(session, last))
 
     def _again(self, known: DecisionRow) -> Taken:
         if known.digest != self.digest:
@@ -189,16 +184,14 @@ class Decide(Command[Taken | Blocked]):
         trajectory.n_decisions += 1
         trajectory.n_rounds += 1
         session.n_rounds += 1
-        agent, clock = self.agents.get(uow, session), clock_of(session.clock)
-        at = max(uow.now, trajectory.last_at)
-        if clock is not None:
-            at = time_of(clock, self.at, uow.now, session.n_begun)
-            begin_slot(uow, session, agent, clock.slots.at(at), uow.now)
+        agent, timeline = self.agents.get(uow, session), timeline_of(session)
+        at = timeline.time_of(self.at, uow.now, session.n_begun, trajectory.last_at)
+        begun = timeline.begun_by(session, at)
         trajectory.last_at = max(at, trajectory.last_at)
         round = trajectory.n_rounds
         arm, scores, propensity, explored, context = None, b"", None, False, b""
         played_by, agent_arm, drawn = None, None, None
-        draw = draw_of(session, self.trajectory, round, session.n_rounds, at)
+        draw = timeline.draw(session, self.trajectory, round, session.n_rounds, at)
         if session.trial is not None:
             n_arms = 0 if contexts is None else len(contexts)
             trial = trial_of(session.trial)
@@ -209,48 +202,38 @@ class Decide(Command[Taken | Blocked]):
             if forced is not None:
                 chosen, propensity, explored = forced, drawn, False
             arm, scores, context = chosen, values.tobytes(), contexts[chosen].tobytes()
-        windows = session.schedule.open
-        window = windows[-1].window if windows else None
-        ahead = window is not None and window.due >= session.n_rounds
-        if clock is not None:
-            window = agent.next_fit(clock.slots.at(at) - 1)
-            ahead = window is not None
+        epoch, next_fit_round = timeline.epoch(session, agent, begun)
         decision = DecisionRow(
-            *self.key,
-            self.trajectory,
-            round,
-            trajectory.n_decisions,
-            session.n_rounds,
-            self.event_id,
-            self.digest,
-            arm,
-            None if arm is None or arm_ids is None else arm_ids[arm],
-            context,
-            scores,
-            propensity,
-            explored,
-            forced is not None,
-            window.epoch if window is not None and ahead else _last_epoch(window),
-            session.model_version,
-            window.due if window is not None and ahead else None,
-            at,
-            played_by,
-            agent_arm,
-            pack(contexts) if session.keep_contexts and contexts is not None else None,
-            None if self.covariates is None else covariates_text(session, self.covariates),
+            tenant=session.tenant,
+            session_id=session.id,
+            trajectory=self.trajectory,
+            round=round,
+            number=trajectory.n_decisions,
+            position=session.n_rounds,
+            client_event_id=self.event_id,
+            digest=self.digest,
+            arm=arm,
+            arm_id=None if arm is None or arm_ids is None else arm_ids[arm],
+            context=context,
+            scores=scores,
+            propensity=propensity,
+            explored=explored,
+            forced=forced is not None,
+            epoch=epoch,
+            model_version=session.model_version,
+            next_fit_round=next_fit_round,
+            at=at,
+            played_by=played_by,
+            agent_arm=agent_arm,
+            contexts=pack(contexts) if session.keep_contexts and contexts is not None else None,
+            covariates=covariates_text(session, self.covariates),
         )
         uow.add_decision(decision)
         count_one(uow.effects.n_decisions, session.tenant)
         uow.count(session)
         uow.save_trajectory(trajectory)
-        if clock is None:
-            after_decision(uow, session, agent, at)
+        begin_rounds(uow, session, agent, begun, max(uow.now, at))
         return decision
-
-
-def _last_epoch(window: Any) -> int:
-    """Return the number of the last epoch, after the last fit."""
-    return 1 if window is None else int(window.epoch) + 1
 
 
 def request_digest(

@@ -4,13 +4,13 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from service.base.problems import Problem, ProblemCode
 from service.commands.audit import note
 from service.commands.sessions import find_session
 from service.commands.sweep import sweep
 from service.lift.steps import NOTHING
 from service.lift.sums import LiftSums
 from service.rounds.retention import needs_sums
+from service.rounds.timeline import timeline_of
 from service.session.records import (
     COMMAND_LINE,
     Actor,
@@ -19,10 +19,9 @@ from service.session.records import (
     SessionKey,
     SessionRow,
 )
-from service.session.slot_clock import clock_of
 from service.session.trial import block_of, block_rounds, trial_of
 from service.session.trial_records import LiftSumsRow
-from service.storage.ports import Changes, Keys
+from service.storage.ports import Keys
 from service.storage.reader import Reader
 from service.writer.command import Command
 from service.writer.hidden_write import refuse_erasing
@@ -63,10 +62,8 @@ class EraseTrajectory(Command[bool]):
             refuse_erasing(session, session.erasing)
         if session.erasing is not None:
             return True
-        clock = clock_of(session.clock)
-        if clock is not None and clock.totals == "all" and not self.trajectory:
-            detail = "the totals of all trajectories are stored under this key"
-            raise Problem(ProblemCode.INVALID, detail, "key")
+        timeline = timeline_of(session)
+        timeline.refuse_erasing(self.trajectory)
         key = (*self.key, self.trajectory)
         found = uow.trajectory(key)
         if found.n_decisions == 0:
@@ -74,14 +71,12 @@ class EraseTrajectory(Command[bool]):
         stored = uow.stored
         n_voids = len(stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
         n_rounds, n_measurements = found.n_rounds, found.n_measurements
-        changes = Changes(dropped_sums=[self.key])
-        if clock is not None and clock.totals == "trajectory" and self.trajectory:
-            changes.erased_slots.append(key)
-        else:
-            changes.dropped_slots.append((self.key, 0))
+        changes = timeline.without(key)
         if session.dropped_to and needs_sums(session):  # dropped rows are in no place but these
             sums = _sums_without(stored, session, self.trajectory)
-            changes = Changes(sums=[] if sums is None else [sums])
+            changes.sums += [] if sums is None else [sums]
+        else:
+            changes.dropped_sums.append(self.key)
         if session.dropped_to:
             first = stored.first_left(key)
             n_rounds = 0 if first is None else n_rounds - first + 1

@@ -7,6 +7,7 @@ from lhb_engine.agents import ALGORITHMS, Agent
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import start_next, wait_for_turn
+from service.rounds.closing import closing_of
 from service.session.due_fits import Asked, DueFit, DueReason
 from service.session.records import SessionKey, SessionRow
 from service.writer.agent_cache import Agents
@@ -24,7 +25,7 @@ def is_stale(session: SessionRow) -> bool:
     schedule, n = session.schedule, session.n_measurements
     if schedule.seen is None:
         schedule.seen = n
-    if n < LEAST or session.reward_mode == "sum" or pending(session):
+    if n < LEAST or closing_of(session).adds_up or pending(session):
         return False
     most = ALGORITHMS[session.algorithm].most_stale(session.options)
     return most is not None and n - schedule.seen > most * n
@@ -94,7 +95,7 @@ class AskFit(SessionCommand[AskedFit]):
         """Whether a fit would read anything that the last one could not."""
         if session.n_begun == 0 or session.n_measurements == 0:
             return False
-        if session.reward_mode == "sum" or session.default_reward is not None:
+        if closing_of(session).is_by_time:
             return True  # time may have closed rounds
         last = uow.stored.estimate(session.key, session.n_estimates)
         is_done = last is not None and last.status != "failed"

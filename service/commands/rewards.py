@@ -16,14 +16,15 @@ from service.commands.corrections import (
 )
 from service.commands.out_of_turn import fit_now, is_stale
 from service.commands.sessions import find_session, refuse_archived
-from service.fits.schedule import after_measurement, begin_slot, is_between_boundaries
+from service.fits.schedule import after_measurement, begin_rounds, is_between_boundaries
+from service.rounds.closing import closing_of
+from service.rounds.reward import Reward
 from service.rounds.reward_rounds import (
-    Reward,
     field_of_rounds,
     of_trajectory,
     refuse_given_up,
-    rounds_of,
 )
+from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
 from service.session.records import MeasurementRow, SessionKey, SessionRow, TrajectoryRow
 from service.storage.ports import Keys
@@ -113,6 +114,7 @@ def plan_rewards(
         For the first invalid reward; the name of its field begins with `field`.
     """
     planned: list[PlannedReward] = []
+    timeline, closing = timeline_of(session), closing_of(session)
     spans: defaultdict[str, Spans[KnownValue]] = defaultdict(Spans)
     ids: dict[tuple[str, str], KnownValue] = {}
     for i, reward in enumerate(rewards):
@@ -123,7 +125,8 @@ def plan_rewards(
         if reward.is_correction:
             new = _corrected(uow, session, reward, position, own, ids, prefix)
         else:
-            first, last = rounds_of(uow, session, trajectory, reward, prefix)
+            closing.refuse(reward, prefix)
+            first, last = timeline.rounds_of(uow, session, trajectory, reward, prefix)
             told = covariates_text(session, reward.covariates, prefix)
             new = KnownValue(first, last, reward.value, position, None, told)
         known = None
@@ -135,7 +138,7 @@ def plan_rewards(
             if known is not None and not known.is_repeated_by(new):
                 raise _id_conflict(known, reward, prefix)
             ids[name] = known or new
-        if known is None and session.reward_mode == "single" and not reward.is_correction:
+        if known is None and not closing.adds_up and not reward.is_correction:
             known = own.over(*new.rounds) or _measured(uow, trajectory, new)
             if known is not None and not known.is_repeated_by(new):
                 raise _conflict(known, reward, new, prefix)
@@ -153,7 +156,7 @@ def apply_rewards(
     uow: UnitOfWork, session: SessionRow, planned: list[PlannedReward], agents: Agents
 ) -> None:
     """Write the planned rewards; update the schedule, and an agent that learns within an epoch."""
-    now = uow.now
+    now, timeline = uow.now, timeline_of(session)
     learns = ALGORITHMS[session.algorithm].learns_within_epoch
     positions: list[tuple[int, int]] = []
     for trajectory, new, reward_id in planned:
@@ -161,7 +164,7 @@ def apply_rewards(
         trajectory.n_measurements += 1
         session.n_measurements += 1
         count_one(uow.effects.n_rewards, session.tenant)
-        if last < trajectory.n_rounds and new.replaces is None and session.clock is None:
+        if new.replaces is None and timeline.is_late(trajectory, last):
             count_one(uow.effects.n_late, session.tenant)
         trajectory.measured_through = max(trajectory.measured_through, last)
         uow.add_measurement(
@@ -180,9 +183,9 @@ def apply_rewards(
     if planned:
         uow.count(session)
         after_measurement(uow, session, positions, now)
-        if session.clock is not None:  # a total is of slots that are over
-            last = max(value.last for _, value, _ in planned)
-            begin_slot(uow, session, agents.get(uow, session), last + 1, uow.now)
+        begun = timeline.begun_with(session, max(value.last for _, value, _ in planned))
+        if begun > session.n_begun:
+            begin_rounds(uow, session, agents.get(uow, session), begun, uow.now)
         if is_stale(session):
             fit_now(uow, session, agents.get(uow, session), "stale", now)
 
@@ -220,7 +223,8 @@ def _corrected(
         target = ids.get(name) or value_by_id(uow, session, *name)
     else:
         trajectory = uow.trajectory((*session.key, reward.trajectory))
-        rounds = rounds_of(uow, session, trajectory, reward, prefix)
+        closing_of(session).refuse(reward, prefix)
+        rounds = timeline_of(session).rounds_of(uow, session, trajectory, reward, prefix)
         new = KnownValue(*rounds, reward.value, position)
         stored = uow.measurement_over(trajectory, *rounds)
         target = spans.over(*rounds) or (None if stored is None else known_value(stored))
@@ -267,7 +271,7 @@ def _positions(
     uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, first: int, last: int
 ) -> list[tuple[int, int]]:
     """Return the rounds' positions in the session as ranges, both ends included."""
-    if session.reward_mode == "sum" or session.clock is not None or not session.schedule.open:
+    if not closing_of(session).is_counted or not session.schedule.open:
         return []
     if session.is_one_sequence:
         return [(first, last)]

@@ -8,9 +8,9 @@ from service.commands.out_of_turn import fit_now, is_stale
 from service.commands.sessions import find_session, refuse_archived
 from service.rounds.retention import needs_sums, refuse_dropped
 from service.rounds.reward_rounds import no_event
+from service.rounds.timeline import timeline_of
 from service.session.records import DecisionRow, SessionKey, VoidRow, number_in
-from service.session.slot_clock import clock_of
-from service.storage.ports import Changes, Keys
+from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
@@ -68,8 +68,7 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
         uow.count(session)
         if is_stale(session):
             fit_now(uow, session, self.agents.get(uow, session), "stale", uow.now)
-        changes, clock = Changes(voids=[void]), clock_of(session.clock)
-        if clock is not None:
-            changes.dropped_slots.append((self.key, clock.slots.at(decision.at)))
+        changes = timeline_of(session).without_decision(self.key, decision)
+        changes.voids.append(void)
         uow.write_rows(changes)
         return decision, void

@@ -13,6 +13,7 @@ from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
 from lhb_engine.history import LATEST, History
+from service.rounds.closing import closing_of
 from service.rounds.history import read_history, read_recent, read_slices, read_trajectory
 from service.rounds.slot_history import is_by_trajectory, read_slot_slices
 from service.rounds.slot_sums import SlotSums
@@ -64,8 +65,7 @@ def _has_sums(session: SessionRow, agent: Anytime, due: DueFit) -> bool:
     return (
         agent.keeps_sums
         and _extent(session, due) > LATEST
-        and session.reward_mode != "sum"
-        and session.default_reward is None
+        and not closing_of(session).is_by_time
         # else a late decision may change any row
         and (clock is None or clock.late_slots is not None)
         and (clock is None or not agent.options.levels)

@@ -12,6 +12,8 @@ from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow
 from service.fits.cost import session_cost
 from service.fits.record import record_fit
+from service.rounds.closing import closing_of
+from service.rounds.timeline import timeline_of
 from service.session.due_fits import DueFit, DueReason, OpenWindow
 from service.session.option_changes import changes_of
 from service.session.records import SessionKey, SessionRow
@@ -32,16 +34,15 @@ def open_schedule(session: SessionRow, agent: Agent) -> None:
 def is_between_boundaries(session: SessionRow) -> bool:
     """Return whether one more decision or reward is sure to reach no boundary."""
     windows = session.schedule.open
-    if session.clock is not None:
-        return False  # time alone may have passed one
-    return not windows or session.n_rounds + 1 < windows[0].window.due
+    return not windows or timeline_of(session).begun_next(session) < windows[0].window.due
 
 
-def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float) -> None:
-    """Update the schedule after a decision.
+def begin_rounds(uow: UnitOfWork, session: SessionRow, agent: Agent, n: int, at: float) -> None:
+    """Update the schedule once `n` rounds of the session have begun, if any of them is new.
 
-    At a boundary the next window is opened. A window past its boundary becomes overdue after
-    `reward_wait_seconds`.
+    At a boundary the next window is opened. A window past its boundary becomes overdue
+    `reward_wait_seconds` after the first sign of a later round: a decision in it, or the total of
+    a slot before it.
 
     Parameters
     ----------
@@ -50,10 +51,13 @@ def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float
         Its counters include the decision.
     agent : Agent
         Says when the next fit is due.
+    n : int
     at : float
-        Unix seconds of the decision.
+        Unix seconds.
     """
-    windows = session.schedule.open
+    timeline, windows = timeline_of(session), session.schedule.open
+    if not timeline.begin(uow, session, n):
+        return
     if not windows or session.n_begun < windows[0].window.due:
         return
     for window in windows:
@@ -65,10 +69,7 @@ def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float
             _close_by_default(uow, session, window)
     while session.n_begun >= windows[-1].window.due:
         last = windows[-1].window.due
-        # of the boundaries that pass while nothing happens, there is one fit
-        if session.clock is not None:
-            last = max(last, session.n_begun - 1)
-        following = agent.next_fit(last)
+        following = agent.next_fit(timeline.passed(last, session.n_begun))
         if following is None:
             break
         windows[-1].n_complete = session.n_complete
@@ -77,19 +78,6 @@ def after_decision(uow: UnitOfWork, session: SessionRow, agent: Agent, at: float
         uow.save(session)
     mark_due(uow, session, at)
     _give_up_oldest(uow, session)
-
-
-def begin_slot(uow: UnitOfWork, session: SessionRow, agent: Agent, slot: int, at: float) -> None:
-    """Update the schedule of a session with a clock: a slot has begun, and those before are over.
-
-    A fit at a boundary becomes due `reward_wait_seconds` after the first sign of a later slot, a
-    decision in it or a total of all before it. No window is ever complete: totals may come for
-    slots long past, and many of them make a fit due out of turn (`most_stale`).
-    """
-    if slot > session.schedule.n_slots:
-        session.schedule.n_slots = slot
-        uow.save(session)
-        after_decision(uow, session, agent, at)
 
 
 def after_measurement(
@@ -107,7 +95,7 @@ def after_measurement(
         Unix seconds.
     """
     windows = session.schedule.open
-    if not windows or session.reward_mode == "sum" or session.clock is not None:
+    if not windows or not closing_of(session).is_counted:
         return
     for window in windows:
         lo, hi = window.window.first, window.window.last
@@ -162,7 +150,7 @@ def reopen_schedule(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
     if not windows or following is None or windows[-1].window.due <= session.n_begun:
         return
     n = 0
-    if _is_counted(session) and following.first <= session.n_rounds:
+    if closing_of(session).is_counted and following.first <= session.n_rounds:
         n = _count_stored(uow, session, following)
     windows[-1], session.n_complete = OpenWindow(following), n
 
@@ -234,16 +222,11 @@ def is_blocked(session: SessionRow) -> bool:
 
 
 def _is_complete(session: SessionRow, window: OpenWindow) -> bool:
-    if not _is_counted(session):
+    if not closing_of(session).is_counted:
         return False  # more values may always come; only time closes a round
     is_last = window is session.schedule.open[-1]
     n_complete = session.n_complete if is_last else window.n_complete
     return n_complete >= window.window.last - window.window.first + 1
-
-
-def _is_counted(session: SessionRow) -> bool:
-    """Whether rounds are complete when their reward is in; else only time closes them."""
-    return session.reward_mode != "sum" and session.clock is None
 
 
 def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) -> None:
@@ -254,7 +237,7 @@ def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) 
     of its rounds. A later decision need not compute it again: it can close no round of the window
     before `overdue_at`, which the first such decision sets.
     """
-    if session.default_reward is None or _is_complete(session, window):
+    if closing_of(session).default is None or _is_complete(session, window):
         return
     closed_at = uow.stored.closed_at(session.key, window.window.first, window.window.last)
     if closed_at:
@@ -267,7 +250,7 @@ def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) 
 
 def _count(uow: UnitOfWork, session: SessionRow, before: FitWindow, window: FitWindow) -> int:
     """Return the number of complete rounds of a window that follows the window `before`."""
-    if not _is_counted(session) or window.first > session.n_rounds:
+    if not closing_of(session).is_counted or window.first > session.n_rounds:
         return 0
     if window.first == before.first and session.n_rounds <= min(before.last, window.last):
         return session.n_complete  # so far they have the same rounds

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.lift.sums import GROUPS, LiftSums, Totals
+from service.rounds.closing import closing_of
 from service.session.records import SessionRow
 from service.session.trial import block_of, block_rounds, trial_of
 from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
@@ -144,8 +145,8 @@ class _Adding:
         self.sums = sums
         self.changes: defaultdict[Unit, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         self._since, self._horizon = since, session.horizon
-        self._counts_all = session.reward_mode == "sum" or session.default_reward is not None
-        self._default = session.default_reward or 0.0
+        closing = closing_of(session)
+        self._counts_all, self._default = closing.is_by_time, closing.default or 0.0
 
     def add_rounds(self, rows: Iterable[PlayedRound]) -> None:
         """Add decisions."""

@@ -25,6 +25,7 @@ from service.personalizer.loop import (
 )
 from service.personalizer.ranking import Asked, encoded, rank_answer, read_rank
 from service.personalizer.versions import PATH, Version
+from service.rounds.closing import closing_of
 from service.session.records import DecisionRow, SessionRow
 from service.session.trial import trial_of
 from service.writer.agent_cache import build_agent
@@ -94,7 +95,7 @@ async def post_reward(version: Version, event_id: str, request: Request) -> Resp
     body: Any = {"value": value, "event_id": event_id, "trajectory": trajectory_of(request)}
     session = await find_loop(service, tenant)
     if session is not None:
-        if session.reward_mode == "sum":
+        if closing_of(session).adds_up:
             body["reward_id"] = uuid4().hex
         try:
             await service.writer.submit(read_receive(service, tenant, session.id, body))

@@ -15,7 +15,7 @@ from lhb_engine.history import (
     Trajectory,
     joined,
 )
-from service.rounds.closed_rounds import completed
+from service.rounds.closing import closing_of
 from service.rounds.stored_rows import stored_measurements, stored_rounds
 from service.rounds.told import with_covariates
 from service.session.due_fits import DueFit
@@ -45,7 +45,7 @@ def read_history(
     due : DueFit, optional
         The fit's manifest. Later measurements are left out. Each closed round gets the sum of its
         rewards in sum mode, and otherwise the default reward if nothing measures it. Without it,
-        all measurements count and no round is closed.
+        there are all measurements, as they came.
 
     Returns
     -------
@@ -57,12 +57,11 @@ def read_history(
 
         return read_slots(reader, session, window, due)
     place = (session.key, window.first, window.last)
-    n_before, default = window.n_lags - 1, session.default_reward
+    n_before, closing = window.n_lags - 1, closing_of(session)
     measured = FOR_EVER if due is None else due.measured
     values = stored_measurements(reader.window_measurements(*place, n_before, measured), session)
-    is_plain = session.reward_mode != "sum" and default is None
     closed: dict[str, int] = {}
-    if due is not None and not is_plain:
+    if due is not None and closing.is_by_time:
         closed = reader.window_closed(*place, due.decided, due.closed_at)
     trajectories = {}
     rounds = reader.window_rounds(*place, n_before)
@@ -71,12 +70,11 @@ def read_history(
         first = start + int(np.searchsorted(positions, window.first))
         last = start + len(positions) - 1
         rows = values[name] = _with_lags(values.get(name, NONE), start, window.n_lags, session)
-        if not is_plain:
-            until = min(last, closed.get(name, 0))
-            rows = completed(rows, first, until, session.reward_mode, default)
+        if due is not None:
+            rows = closing.rows(rows, first, min(last, closed.get(name, 0)))
         trajectories[name] = Trajectory(contexts, rows.between(first, last), start, positions)
     unsettled = None
-    if due is not None and is_plain:
+    if due is not None and not closing.is_by_time:
         unsettled = first_not_used(values, trajectories, 0, due.measured)
     known = None if due is None else due.measured
     history = History(session.dim, trajectories, window, measured=known, unsettled=unsettled)

@@ -1,119 +1,25 @@
-"""Which rounds a reward belongs to: its round, span, event id, time or interval, checked.
+"""Which decisions a reward belongs to: its round, span, event id, time or interval, checked."""
 
-`rounds_of` holds every check of a reward that concerns rounds; `rewards` checks for repeats and
-contradictions, and writes.
-"""
-
-from dataclasses import dataclass
-from datetime import datetime
 from math import inf, nextafter
 
 from service.base.problems import Problem, ProblemCode
 from service.rounds.retention import refuse_dropped
-from service.session.covariates import in_order
+from service.rounds.reward import Reward
 from service.session.records import (
     MeasurementRow,
-    SessionKey,
     SessionRow,
     TrajectoryKey,
     TrajectoryRow,
     number_in,
 )
-from service.session.slot_clock import SlotClock, clock_of, slots_between
-from service.storage.ports import Keys
 from service.writer.unit_of_work import UnitOfWork
 
 
-@dataclass(frozen=True, slots=True)
-class Reward:
-    """A value, and when it was measured: by round, event id, span of rounds, time or interval.
-
-    An interval begins at `since` and ends before `until`.
-
-    A correction names what it replaces: by the reward id in `replaces`, or by its rounds, with
-    `correct`.
-    """
-
-    value: float
-    trajectory: str
-    round: int | None = None
-    event_id: str | None = None
-    first_round: int | None = None
-    last_round: int | None = None
-    at: datetime | None = None
-    reward_id: str | None = None
-    correct: bool = False
-    replaces: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    covariates: dict[str, float] | None = None
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether its rounds are found by their time."""
-        return self.at is not None or self.since is not None
-
-    @property
-    def is_correction(self) -> bool:
-        """Whether it replaces a value that the service has."""
-        return self.correct or self.replaces is not None
-
-    def asked(self) -> tuple[object, ...]:
-        """Return every field, for comparison with a repeat; what an ordinary reward has not, last.
-
-        Stored digests are of ordinary rewards, from before there was more.
-        """
-        return (
-            *(self.value, self.trajectory, self.round, self.event_id),
-            *(self.first_round, self.last_round, self.at and self.at.timestamp(), self.reward_id),
-            *((self.correct, self.replaces) if self.is_correction else ()),
-            *(end.timestamp() for end in (self.since, self.until) if end is not None),
-            *([] if self.covariates is None else [in_order(self.covariates)]),
-        )
-
-    def keys(self, session: SessionKey, keys: Keys) -> None:
-        """Add the rows that checking this reward reads."""
-        trajectory = (*session, self.trajectory)
-        keys.sessions.add(session)
-        keys.trajectories.add(trajectory)
-        if self.round is not None and self.round > 0:
-            keys.rounds.add((trajectory, self.round))
-        if self.event_id is not None:
-            keys.add_event(trajectory, self.event_id)
-        for name in (self.reward_id, self.replaces):
-            if name is not None:
-                keys.rewards.add((trajectory, name))
-
-
-def rounds_of(
+def decided_rounds(
     uow: UnitOfWork, session: SessionRow, trajectory: TrajectoryRow, reward: Reward, prefix: str
 ) -> tuple[int, int]:
-    """Check which rounds a reward names, and return the first and the last of them.
-
-    Raises
-    ------
-    Problem
-        409 or 422 if no such round has been decided, if the span ends before it starts, or if the
-        session's reward mode has no such reward. The name of the field begins with `prefix`.
-    """
+    """Return the first and the last round that a reward names, as `ByDecision.rounds_of`."""
     key = (*session.key, reward.trajectory)
-    clock = clock_of(session.clock)
-    if clock is not None:
-        return _slots_of(clock, trajectory, reward, uow.now, prefix)
-    if session.reward_mode == "sum":
-        if reward.reward_id is None:
-            detail = (
-                'in reward_mode "sum" a reward needs a reward_id: without '
-                "one, a retry would be added twice"
-            )
-            raise Problem(ProblemCode.MISSING, detail, f"{prefix}reward_id")
-        if reward.first_round is not None or reward.since is not None:
-            detail = (
-                'in reward_mode "sum" a reward belongs to one round; '
-                'spans need reward_mode "single"'
-            )
-            field = "from" if reward.first_round is None else "first_round"
-            raise Problem(ProblemCode.SPAN_IN_SUM_MODE, detail, f"{prefix}{field}")
     if reward.event_id is not None:
         decision = uow.decision_by_event(key, reward.event_id)
         if decision is None:
@@ -124,7 +30,7 @@ def rounds_of(
             raise Problem(ProblemCode.UNKNOWN_EVENT, detail, f"{prefix}event_id")
         return decision.round, decision.round
     if reward.at is not None:
-        return _round_at(uow, session, key, reward, prefix)
+        return _round_at(uow, key, reward, prefix)
     if reward.since is not None:
         return _rounds_within(uow, key, reward, prefix)
     if reward.round is not None:
@@ -140,23 +46,6 @@ def rounds_of(
     return reward.first_round, reward.last_round
 
 
-def _slots_of(
-    clock: SlotClock, trajectory: TrajectoryRow, reward: Reward, now: float, prefix: str
-) -> tuple[int, int]:
-    """Return the first and the last slot of a total, in a session with a clock."""
-    if reward.since is None:
-        detail = "in a session with a clock a reward is a total of slots: give from and to"
-        field = "at" if reward.at is not None else field_of_rounds(reward)
-        raise Problem(ProblemCode.INVALID, detail, prefix + field)
-    if clock.totals == "all" and reward.trajectory:
-        detail = 'its rewards are totals over all trajectories (clock.totals is "all")'
-        raise Problem(ProblemCode.INVALID, detail, f"{prefix}trajectory")
-    if clock.totals == "trajectory" and trajectory.n_decisions == 0:
-        detail = f"no decision was taken{of_trajectory(reward.trajectory) or ' yet'}"
-        raise Problem(ProblemCode.FUTURE_ROUND, detail, f"{prefix}trajectory")
-    return slots_between(clock, *interval_of(reward, now, prefix), prefix)
-
-
 def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
     if round < 1:
         raise Problem(ProblemCode.UNKNOWN_ROUND, f"rounds count from 1, not {round}", field)
@@ -169,12 +58,7 @@ def _check_round(trajectory: TrajectoryRow, round: int, field: str) -> None:
         raise Problem(ProblemCode.FUTURE_ROUND, detail, field)
 
 
-def _round_at(
-    uow: UnitOfWork, session: SessionRow, key: TrajectoryKey, reward: Reward, prefix: str
-) -> tuple[int, int]:
-    if session.reward_mode != "sum":
-        detail = '"at" needs reward_mode "sum"; in "single" a reward names a round or a span'
-        raise Problem(ProblemCode.AT_IN_SINGLE_MODE, detail, f"{prefix}at")
+def _round_at(uow: UnitOfWork, key: TrajectoryKey, reward: Reward, prefix: str) -> tuple[int, int]:
     assert reward.at is not None
     at = reward.at.timestamp()
     if reward.reward_id is not None:

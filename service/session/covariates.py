@@ -39,21 +39,6 @@ def covariates_text(
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
 
 
-def covariates_of_round(session: SessionRow, given: Mapping[str, float] | None) -> str | None:
-    """Return what the row of a decision stores of given covariates; None if there are none.
-
-    Raises
-    ------
-    Problem
-        As `covariates_text`; 422 invalid where a clock makes rounds, which have many decisions.
-    """
-    text = covariates_text(session, given)
-    if text is not None and session.clock is not None:
-        detail = "with a clock, covariates come with rewards: sums over the rounds of each"
-        raise Problem(ProblemCode.INVALID, detail, "covariates")
-    return text
-
-
 def in_order(given: Mapping[str, float]) -> list[tuple[str, float]]:
     """Return given covariates in the order of their names, for comparison with a repeat."""
     return sorted((name, value + 0.0) for name, value in given.items())

@@ -91,8 +91,8 @@ class SessionRow:
 
     @property
     def n_begun(self) -> int:
-        """The rounds that have begun, as lags and fits count them: slots where there is a clock."""
-        return self.n_rounds if self.clock is None else self.schedule.n_slots
+        """The rounds that have begun, as lags and fits count them: slots if any has begun."""
+        return self.schedule.n_slots or self.n_rounds
 
     @property
     def n_bytes(self) -> int:

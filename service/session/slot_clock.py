@@ -1,9 +1,4 @@
-"""A session's clock: its rounds, for the model, are slots of time.
-
-Decisions are stored as in any session, each with its own `round` and position; their slot follows
-from their time. Measurements of such a session are over slots. Fits, and the schedule of fits,
-count slots.
-"""
+"""A session's clock, as asked for and as stored: its rounds, for the model, are slots of time."""
 
 import json
 from collections.abc import Mapping
@@ -11,10 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from lhb_engine.randomness import Draw
 from lhb_engine.slots import Slots
 from service.base.problems import Problem, ProblemCode
-from service.session.records import SessionRow
 
 # all: a reward is a total over all trajectories together. trajectory: it is one of its trajectory
 Totals = Literal["all", "trajectory"]
@@ -23,7 +16,6 @@ STRETCH = 256  # slots that are kept in one row, at most
 MOST_SLOTS = 2**31  # since the start
 MOST_AT_FIRST = 2**24  # since the start of a new session
 MOST_LATE = 2**20  # slots
-AHEAD_SECONDS = 60.0  # by which a client's clock may be ahead of the server's
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,70 +91,3 @@ def check_stored_clock(text: str) -> None:
     fits = fits and data["slot_seconds"] >= 1 and 0 <= data["start"] <= 10**11
     if not fits or data["totals"] not in ("all", "trajectory"):
         raise ValueError("clock: not one that the service writes")
-
-
-def time_of(clock: SlotClock, at: float | None, now: float, n_begun: int = 0) -> float:
-    """Return when a decision was taken: when the client says, or now.
-
-    Where the server's clock is behind, now is the first time that its session still takes.
-
-    Parameters
-    ----------
-    clock : SlotClock
-    at : float or None
-        As the client says.
-    now : float
-    n_begun : int
-        The slots that have begun.
-
-    Raises
-    ------
-    Problem
-        422: it is before the first slot, ahead, or in a slot that takes no decision any more.
-    """
-    settled = clock.settled(n_begun)
-    if at is None:
-        return max(now, clock.slots.begin(settled + 1))
-    if clock.slots.at(at) < 1:
-        raise Problem(ProblemCode.OUT_OF_RANGE, "it is before the session's first slot", "at")
-    if at > now + AHEAD_SECONDS:
-        raise Problem(ProblemCode.OUT_OF_RANGE, "it is ahead of the server's clock", "at")
-    if clock.slots.at(at) <= settled:
-        detail = f"it is too late: slot {n_begun} has begun, and clock.late_slots is"
-        raise Problem(ProblemCode.OUT_OF_RANGE, f"{detail} {clock.late_slots}", "at")
-    return max(min(at, now), clock.slots.begin(settled + 1))
-
-
-def slots_between(clock: SlotClock, since: float, until: float, prefix: str) -> tuple[int, int]:
-    """Return the first and the last slot of an interval.
-
-    Raises
-    ------
-    Problem
-        422 out_of_range: the interval cuts a slot in two, or begins before the first.
-    """
-    found = clock.slots.between(since, until)
-    if found is None:
-        ends = zip(("from", "to"), (since, until), strict=True)
-        cut = (name for name, end in ends if (end - clock.slots.start) % clock.slots.seconds)
-        detail = f"an interval begins and ends with a slot, of {clock.slots.seconds} s"
-        raise Problem(ProblemCode.OUT_OF_RANGE, detail, prefix + next(cut))
-    if found[0] < 1:
-        detail = "it is before the session's first slot"
-        raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"{prefix}from")
-    return found
-
-
-def draw_of(session: SessionRow, trajectory: str, round: int, position: int, at: float) -> Draw:
-    """Return the randomness of a decision.
-
-    Where a reward is a total over all trajectories, they are one for the agent: they explore in
-    step, as their contexts add up.
-    """
-    clock = clock_of(session.clock)
-    if clock is None:
-        return Draw(session.seed, trajectory, round, position)
-    slot = clock.slots.at(at)
-    if clock.totals == "all":
-        return Draw(session.seed, "", position, position, slot)
-    return Draw(session.seed, trajectory, round, position, slot)

@@ -18,11 +18,11 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import check_modes, first_agent, modes_of
 from service.fits.cost import refuse_costly
 from service.rounds.retention import refuse_retention
+from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates
 from service.session.due_fits import DueFit, Schedule
 from service.session.option_changes import OptionChanges
 from service.session.records import SessionRow
-from service.session.slot_clock import draw_of
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
 
@@ -126,7 +126,8 @@ def _as_forced(record: dict[str, Any], copy: SessionRow, agent: Agent) -> dict[s
     arm = record["arm"]
     if arm is None:
         return given
-    draw = draw_of(copy, *(record[n] for n in ("trajectory", "round", "position", "at")))
+    place = (record[n] for n in ("trajectory", "round", "position", "at"))
+    draw = timeline_of(copy).draw(copy, *place)
     scores = [0.0] * len(record["scores"])
     scores[arm] = float(agent.ranking(np.array([record["context"]]), draw)[0])
     return {**given, "forced": True, "scores": scores}

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from service.base.problems import Problem
 from service.session.records import SessionRow
-from service.session.slot_clock import MOST_SLOTS, check_stored_clock, clock_of, time_of
+from service.session.slot_clock import MOST_SLOTS, check_stored_clock, clock_of
 from service.transfer.import_manifests import TrajectoryRecords
 from service.transfer.import_records import check
 
@@ -29,10 +28,7 @@ def count_slot(session: SessionRow, at: float) -> None:
     clock = clock_of(session.clock)
     if clock is None:
         return
-    try:
-        slot = clock.slots.at(time_of(clock, at, at))
-    except Problem:
-        slot = 0
+    slot = clock.slots.at(at)
     check(1 <= slot <= MOST_SLOTS, "at", "before the session's first slot")
     session.schedule.n_slots = max(session.schedule.n_slots, slot)
 

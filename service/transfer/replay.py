@@ -21,10 +21,10 @@ from lhb_engine.randomness import Draw
 from service.fits.job import checked_fit, fingerprint
 from service.fits.past import read_rows, sums_made_anew
 from service.rounds.retention import no_fit_from_rows
+from service.rounds.timeline import timeline_of
 from service.session.due_fits import DueFit
 from service.session.option_changes import at_revision, changes_of
 from service.session.records import DecisionRow, EstimateRow, SessionRow
-from service.session.slot_clock import draw_of
 from service.session.trial import played_again
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
@@ -194,7 +194,7 @@ def _decide_again(
         return
     scores = np.frombuffer(decision.scores)
     place = decision.trajectory, decision.round, decision.position, decision.at
-    draw = draw_of(session, *place)
+    draw = timeline_of(session).draw(session, *place)
     if not agent.learns_within_epoch:
         context = np.frombuffer(decision.context)
         score = agent.ranking(context[np.newaxis], draw)[0]

@@ -13,7 +13,7 @@ from service.commands.sessions import CreateSession
 from service.fits.install import FinishFit, RetryPolicy
 from service.fits.record import Fitted
 from service.fits.schedule import Tick
-from service.rounds.reward_rounds import Reward
+from service.rounds.reward import Reward
 from service.session.records import DecisionRow, EstimateRow, SessionKey, SessionRow
 from service.storage.ports import Store
 from service.storage.sqlite.store import SqliteStore

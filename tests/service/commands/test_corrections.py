@@ -10,7 +10,7 @@ from service.base.problems import Problem
 from service.commands.rewards import ReceiveRewards
 from service.commands.void_decision import VoidDecision
 from service.rounds.history import read_history
-from service.rounds.reward_rounds import Reward
+from service.rounds.reward import Reward
 from service.session.due_fits import DueFit
 from service.storage.ports import Store
 from service.transfer.file_format import export_session

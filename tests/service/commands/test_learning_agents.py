@@ -14,7 +14,7 @@ from service.commands.decisions import Blocked
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import DeleteSession
 from service.rounds.history import read_history
-from service.rounds.reward_rounds import Reward
+from service.rounds.reward import Reward
 from service.writer.agent_cache import build_agent
 from service.writer.command import Command
 from tests.service.service_harness import ServiceHarness

@@ -10,7 +10,7 @@ from service.commands.out_of_turn import AskFit
 from service.commands.rewards import ReceiveRewards
 from service.commands.void_decision import VoidDecision
 from service.rounds.retention import n_before, plan
-from service.rounds.reward_rounds import Reward
+from service.rounds.reward import Reward
 from service.transfer.replay import replay_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.retention_twins import (  # noqa: F401

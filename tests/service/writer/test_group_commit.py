@@ -9,7 +9,7 @@ import pytest
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Decide
 from service.commands.rewards import ReceiveRewards
-from service.rounds.reward_rounds import Reward
+from service.rounds.reward import Reward
 from service.storage.ports import KnownRows
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork

@@ -13,7 +13,7 @@ from lhb_engine.estimate import Estimate
 from service.base.problems import Unavailable
 from service.commands.decisions import Decide
 from service.commands.rewards import ReceiveRewards
-from service.rounds.reward_rounds import Reward
+from service.rounds.reward import Reward
 from service.storage.ports import Changes, Keys, KnownRows, MustWait
 from service.storage.postgres.store import PostgresStore
 from service.writer.unit_of_work import UnitOfWork

@@ -1,0 +1,149 @@
+"""The timeline on which each decision is a round; `by_slot` is the other one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from lhb_engine.agents import Agent
+from lhb_engine.history import Ints
+from lhb_engine.randomness import Draw
+from service.base.problems import Problem, ProblemCode
+from service.rounds.reward import Reward
+from service.rounds.reward_rounds import decided_rounds
+from service.session.covariates import covariates_text
+from service.session.records import (
+    DecisionRow,
+    MeasurementRow,
+    SessionKey,
+    SessionRow,
+    TrajectoryKey,
+    TrajectoryRow,
+)
+from service.storage.ports import Changes
+from service.storage.reader import Reader
+from service.writer.unit_of_work import UnitOfWork
+
+
+class ByDecision:
+    """Rounds are decisions: a session counts them by position, a trajectory by number."""
+
+    seconds = None  # of a slot
+
+    def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
+        """Return when a decision is taken: now, but times never go back within a trajectory.
+
+        Parameters
+        ----------
+        asked : float or None
+            Unix seconds, as the client says.
+        now : float
+        n_begun : int
+            The session's rounds that have begun.
+        last_at : float
+            Of the last decision of its trajectory.
+
+        Raises
+        ------
+        Problem
+            422: the session takes no decision of that time.
+        """
+        if asked is not None:
+            detail = "a decision names its time only in a session with a clock"
+            raise Problem(ProblemCode.INVALID, detail, "at")
+        return max(now, last_at)
+
+    def begun_by(self, session: SessionRow, at: float) -> int:
+        """Return the number of the round that a decision begins; the session counts it already."""
+        return session.n_rounds
+
+    def begun_with(self, session: SessionRow, last: int) -> int:
+        """Return how many rounds have begun once a value of rounds up to `last` is in."""
+        return session.n_rounds
+
+    def begun_next(self, session: SessionRow) -> float:
+        """Return how many rounds may have begun after one more decision or reward, at most."""
+        return session.n_rounds + 1
+
+    def begin(self, uow: UnitOfWork, session: SessionRow, n: int) -> bool:
+        """Take note that `n` rounds have begun; return whether some of them had not before."""
+        return True  # it is a decision's round, and counted with it
+
+    def passed(self, due: int, n_begun: int) -> int:
+        """Return after which round the fit that follows the one due after `due` is looked for."""
+        return due
+
+    def epoch(self, session: SessionRow, agent: Agent, begun: int) -> tuple[int, int | None]:
+        """Return a round's epoch, and after which round its fit is due; None in the last epoch."""
+        windows = session.schedule.open
+        if not windows:
+            return 1, None
+        window = windows[-1].window
+        return (window.epoch, window.due) if window.due >= begun else (window.epoch + 1, None)
+
+    def draw(
+        self, session: SessionRow, trajectory: str, round: int, position: int, at: float
+    ) -> Draw:
+        """Return the randomness of a decision."""
+        return Draw(session.seed, trajectory, round, position)
+
+    def covariates_of_decision(self, session: SessionRow, given: Mapping[str, float]) -> str | None:
+        """Return what a decision's row stores of given covariates; None if there are none.
+
+        Raises
+        ------
+        Problem
+            422: the session has no such covariate, or its decisions have none.
+        """
+        return covariates_text(session, given)
+
+    def refuse_log(self) -> None:
+        """Raise a 422 if a log of rounds cannot be appended."""
+
+    def rounds_of(
+        self,
+        uow: UnitOfWork,
+        session: SessionRow,
+        trajectory: TrajectoryRow,
+        reward: Reward,
+        prefix: str,
+    ) -> tuple[int, int]:
+        """Check which rounds a reward names, and return the first and the last of them.
+
+        Raises
+        ------
+        Problem
+            409 or 422 if there are no such rounds, or if the session takes no such reward. The name
+            of the field begins with `prefix`.
+        """
+        return decided_rounds(uow, session, trajectory, reward, prefix)
+
+    def is_late(self, trajectory: TrajectoryRow, last: int) -> bool:
+        """Return whether a value of rounds up to `last` comes after its trajectory's next round."""
+        return last < trajectory.n_rounds
+
+    def n_missing(self, n_rounds: int, n_measured: int) -> int | None:
+        """Return how many of a trajectory's rounds lack a value; None where they never have one."""
+        return n_rounds - n_measured
+
+    def refuse_erasing(self, trajectory: str) -> None:
+        """Raise a 422 if a trajectory cannot be erased."""
+
+    def without(self, key: TrajectoryKey) -> Changes:
+        """Return what erasing a trajectory changes of the session's summed rounds."""
+        return Changes()
+
+    def without_decision(self, session: SessionKey, decision: DecisionRow) -> Changes:
+        """Return what voiding a decision changes of them."""
+        return Changes()
+
+    def lags_passed(
+        self, session: SessionRow, decisions: Sequence[DecisionRow], n_rounds: int
+    ) -> Ints:
+        """Return how many lags have passed since decisions of a trajectory of `n_rounds` rounds."""
+        return np.array([n_rounds - one.round + 1 for one in decisions], dtype=np.int64)
+
+    def values_of(
+        self, reader: Reader, key: TrajectoryKey, first: int, last: int
+    ) -> Iterable[MeasurementRow]:
+        """Return the values of a trajectory's decisions from round `first` to round `last`."""
+        return reader.measurements(key, first, last)

@@ -1,0 +1,201 @@
+"""The timeline on which each slot of time is a round (docs/model.md (9.1)).
+
+Decisions are stored as on the other timeline, each with its own `round` and position; their slot
+follows from their time. Measurements are over slots. Fits, and the schedule of fits, count slots.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from lhb_engine.agents import Agent
+from lhb_engine.history import Ints
+from lhb_engine.randomness import Draw
+from service.base.problems import Problem, ProblemCode
+from service.rounds.reward import Reward
+from service.rounds.reward_rounds import (
+    field_of_rounds,
+    interval_of,
+    of_trajectory,
+)
+from service.session.covariates import covariates_text
+from service.session.records import (
+    DecisionRow,
+    MeasurementRow,
+    SessionKey,
+    SessionRow,
+    TrajectoryKey,
+    TrajectoryRow,
+)
+from service.session.slot_clock import SlotClock
+from service.storage.ports import Changes
+from service.storage.reader import Reader
+from service.writer.unit_of_work import UnitOfWork
+
+AHEAD_SECONDS = 60.0  # by which a client's clock may be ahead of the server's
+
+
+@dataclass(frozen=True, slots=True)
+class BySlot:
+    """Rounds are slots of time, and a reward is a total of some that are over.
+
+    Its methods are those of `ByDecision`.
+
+    Attributes
+    ----------
+    clock : SlotClock
+    """
+
+    clock: SlotClock
+
+    @property
+    def seconds(self) -> int:
+        """Of a slot."""
+        return self.clock.slots.seconds
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether a reward is a total over all trajectories together, not one of its trajectory."""
+        return self.clock.totals == "all"
+
+    def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
+        """Return when the client says, or now; where slots are settled then, the end of these."""
+        slots, settled = self.clock.slots, self.clock.settled(n_begun)
+        if asked is None:
+            return max(now, slots.begin(settled + 1))
+        if slots.at(asked) < 1:
+            raise Problem(ProblemCode.OUT_OF_RANGE, "it is before the session's first slot", "at")
+        if asked > now + AHEAD_SECONDS:
+            raise Problem(ProblemCode.OUT_OF_RANGE, "it is ahead of the server's clock", "at")
+        if slots.at(asked) <= settled:
+            detail = f"it is too late: slot {n_begun} has begun, and clock.late_slots is"
+            raise Problem(ProblemCode.OUT_OF_RANGE, f"{detail} {self.clock.late_slots}", "at")
+        return max(min(asked, now), slots.begin(settled + 1))
+
+    def begun_by(self, session: SessionRow, at: float) -> int:
+        """Return the slot of a time."""
+        return self.clock.slots.at(at)
+
+    def begun_with(self, session: SessionRow, last: int) -> int:
+        """Return the slot after the value's: a total is of slots that are over."""
+        return max(session.schedule.n_slots, last + 1)
+
+    def begun_next(self, session: SessionRow) -> float:
+        """Return infinity: any number of slots may have passed."""
+        return inf
+
+    def begin(self, uow: UnitOfWork, session: SessionRow, n: int) -> bool:
+        """Raise the session's number of slots, unless as many had begun before."""
+        if n <= session.schedule.n_slots:
+            return False
+        session.schedule.n_slots = n
+        uow.save(session)
+        return True
+
+    def passed(self, due: int, n_begun: int) -> int:
+        """Return the slot before the latest: of boundaries passed in silence there is one fit."""
+        return max(due, n_begun - 1)
+
+    def epoch(self, session: SessionRow, agent: Agent, begun: int) -> tuple[int, int | None]:
+        """Return those of the agent's next window from the decision's slot on."""
+        window = agent.next_fit(begun - 1)
+        return (1, None) if window is None else (window.epoch, window.due)
+
+    def draw(
+        self, session: SessionRow, trajectory: str, round: int, position: int, at: float
+    ) -> Draw:
+        """Return the randomness of a decision in its slot.
+
+        Where a reward is a total over all trajectories, they are one for the agent: they explore in
+        step, as their contexts add up.
+        """
+        slot = self.clock.slots.at(at)
+        if self.is_of_all:
+            return Draw(session.seed, "", position, position, slot)
+        return Draw(session.seed, trajectory, round, position, slot)
+
+    def covariates_of_decision(self, session: SessionRow, given: Mapping[str, float]) -> str | None:
+        """Refuse known covariates, too: a slot has many decisions."""
+        if covariates_text(session, given) is None:
+            return None
+        detail = "with a clock, covariates come with rewards: sums over the rounds of each"
+        raise Problem(ProblemCode.INVALID, detail, "covariates")
+
+    def refuse_log(self) -> None:
+        """Refuse every log."""
+        detail = "a log has no times; send its decisions with forced_arm and at"
+        raise Problem(ProblemCode.INVALID, detail, "contexts")
+
+    def rounds_of(
+        self,
+        uow: UnitOfWork,
+        session: SessionRow,
+        trajectory: TrajectoryRow,
+        reward: Reward,
+        prefix: str,
+    ) -> tuple[int, int]:
+        """Return the slots of a total."""
+        if reward.since is None:
+            detail = "in a session with a clock a reward is a total of slots: give from and to"
+            field = "at" if reward.at is not None else field_of_rounds(reward)
+            raise Problem(ProblemCode.INVALID, detail, prefix + field)
+        if self.is_of_all and reward.trajectory:
+            detail = 'its rewards are totals over all trajectories (clock.totals is "all")'
+            raise Problem(ProblemCode.INVALID, detail, f"{prefix}trajectory")
+        if not self.is_of_all and trajectory.n_decisions == 0:
+            detail = f"no decision was taken{of_trajectory(reward.trajectory) or ' yet'}"
+            raise Problem(ProblemCode.FUTURE_ROUND, detail, f"{prefix}trajectory")
+        return self._between(*interval_of(reward, uow.now, prefix), prefix)
+
+    def _between(self, since: float, until: float, prefix: str) -> tuple[int, int]:
+        slots = self.clock.slots
+        found = slots.between(since, until)
+        if found is None:
+            ends = zip(("from", "to"), (since, until), strict=True)
+            cut = (name for name, end in ends if (end - slots.start) % slots.seconds)
+            detail = f"an interval begins and ends with a slot, of {slots.seconds} s"
+            raise Problem(ProblemCode.OUT_OF_RANGE, detail, prefix + next(cut))
+        if found[0] < 1:
+            detail = "it is before the session's first slot"
+            raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"{prefix}from")
+        return found
+
+    def is_late(self, trajectory: TrajectoryRow, last: int) -> bool:
+        """Return False: every total comes when its slots are over."""
+        return False
+
+    def n_missing(self, n_rounds: int, n_measured: int) -> int | None:
+        """Return None: values are of slots, not of a trajectory's decisions."""
+        return None
+
+    def refuse_erasing(self, trajectory: str) -> None:
+        """Refuse the default trajectory where it has the totals of all."""
+        if self.is_of_all and not trajectory:
+            detail = "the totals of all trajectories are stored under this key"
+            raise Problem(ProblemCode.INVALID, detail, "key")
+
+    def without(self, key: TrajectoryKey) -> Changes:
+        """Return that its own summed slots go, or those of all."""
+        *session, trajectory = key
+        if trajectory and not self.is_of_all:
+            return Changes(erased_slots=[key])
+        return Changes(dropped_slots=[((session[0], session[1]), 0)])
+
+    def without_decision(self, session: SessionKey, decision: DecisionRow) -> Changes:
+        """Return that summed slots from the decision's on go."""
+        return Changes(dropped_slots=[(session, self.clock.slots.at(decision.at))])
+
+    def lags_passed(
+        self, session: SessionRow, decisions: Sequence[DecisionRow], n_rounds: int
+    ) -> Ints:
+        """Return how many slots have begun from each decision's on."""
+        times = np.array([one.at for one in decisions], dtype=np.float64)
+        return session.n_begun - self.clock.slots.at_each(times) + 1
+
+    def values_of(
+        self, reader: Reader, key: TrajectoryKey, first: int, last: int
+    ) -> Iterable[MeasurementRow]:
+        """Return none: values are of slots (GET .../series has them)."""
+        return ()

@@ -1,0 +1,137 @@
+"""How the rounds of a session close: with their value, with time, or by default.
+
+All kinds of closing answer the same calls. This module alone reads which kind a session has.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from lhb_engine.history import Floats, Ints, Measurements
+from service.base.problems import Problem, ProblemCode
+from service.rounds.reward import Reward
+from service.session.records import SessionRow
+
+
+class Closing:
+    """A round closes with its one value. Without a value it is no row of a fit.
+
+    Attributes
+    ----------
+    is_counted : bool
+        Whether a window is complete when its rounds have their values; else only time closes it.
+    is_by_time : bool
+        Whether time makes rows of a fit, or changes them, beside values.
+    adds_up : bool
+        Whether a round has several values, which add up.
+    default : float or None
+        What a closed round counts without a value; None: it does not count.
+    """
+
+    is_counted, is_by_time, adds_up = True, False, False
+    default: float | None = None
+
+    def refuse(self, reward: Reward, prefix: str) -> None:
+        """Raise a 422 if rounds take no such reward; the name of its field begins with `prefix`."""
+        if reward.at is not None:
+            detail = '"at" needs reward_mode "sum"; in "single" a reward names a round or a span'
+            raise Problem(ProblemCode.AT_IN_SINGLE_MODE, detail, f"{prefix}at")
+
+    def rows(self, given: Measurements, first: int, closed: int) -> Measurements:
+        """Return the rows of a fit, given the measurements: rounds first..closed are closed."""
+        return given
+
+    def added(self, given: Measurements) -> Measurements:
+        """Return measurements, those of the same round as one."""
+        return given
+
+
+class ByTotal(Closing):
+    """Totals may come for slots long past, so that no window is ever complete."""
+
+    is_counted = False
+
+    def refuse(self, reward: Reward, prefix: str) -> None:
+        """Take every reward: the timeline refuses those that are no totals."""
+
+
+class ByDefault(Closing):
+    """A round that time has closed without a value counts a default.
+
+    Parameters
+    ----------
+    default : float
+    """
+
+    is_by_time = True
+
+    def __init__(self, default: float) -> None:
+        self.default = default
+
+    def rows(self, given: Measurements, first: int, closed: int) -> Measurements:
+        """Add a row with the default reward for every closed round that nothing measures.
+
+        Measurements that cross an edge of the window are no rows of the fit, but their rounds are
+        measured.
+        """
+        is_absent = np.ones(max(0, closed - first + 1), bool)
+        for start, last in zip(given.first.tolist(), given.last.tolist(), strict=True):
+            is_absent[max(0, start - first) : max(0, last - first + 1)] = False
+        absent = first + np.flatnonzero(is_absent)
+        default = np.full(len(absent), self.default)
+        pairs = (given.first, absent), (given.last, absent), (given.value, default)
+        starts, lasts, values = map(np.concatenate, pairs)
+        return Measurements(starts, lasts, values).chosen(np.argsort(starts, kind="stable"))
+
+
+class BySum(Closing):
+    """A round has any number of values, and their sum once time has closed it; 0 without any."""
+
+    is_counted, is_by_time, adds_up = False, True, True
+
+    def refuse(self, reward: Reward, prefix: str) -> None:
+        """Refuse rewards of several rounds, and those that a retry would add twice."""
+        if reward.reward_id is None:
+            detail = (
+                'in reward_mode "sum" a reward needs a reward_id: without '
+                "one, a retry would be added twice"
+            )
+            raise Problem(ProblemCode.MISSING, detail, f"{prefix}reward_id")
+        if reward.first_round is not None or reward.since is not None:
+            detail = (
+                'in reward_mode "sum" a reward belongs to one round; '
+                'spans need reward_mode "single"'
+            )
+            field = "from" if reward.first_round is None else "first_round"
+            raise Problem(ProblemCode.SPAN_IN_SUM_MODE, detail, f"{prefix}{field}")
+
+    def rows(self, given: Measurements, first: int, closed: int) -> Measurements:
+        """Return one row for each closed round, with the sum of its values."""
+        closed = max(first - 1, closed)
+        rounds = np.arange(first, closed + 1)
+        given = given.between(first, closed)
+        return Measurements.single(rounds, _sums(given.first - first, given.value, len(rounds)))
+
+    def added(self, given: Measurements) -> Measurements:
+        """Return one measurement of each measured round."""
+        rounds, places = np.unique(given.first, return_inverse=True)
+        return Measurements.single(rounds, _sums(places, given.value, len(rounds)))
+
+
+def _sums(places: Ints, values: Floats, n: int) -> Floats:
+    """Return the sums of values by place, in their order."""
+    return np.bincount(places, values, n).astype(np.float64)
+
+
+def closing_of(session: SessionRow) -> Closing:
+    """Return the closing of a session's rounds."""
+    return _closing(session.clock is not None, session.reward_mode, session.default_reward)
+
+
+@lru_cache(maxsize=256)
+def _closing(has_totals: bool, reward_mode: str, default: float | None) -> Closing:
+    if has_totals:
+        return ByTotal()
+    if reward_mode == "sum":
+        return BySum()
+    return Closing() if default is None else ByDefault(default)

@@ -1,12 +1,20 @@
 """The report docs/results.md, made from the records of docs/results and from docs/claims.toml."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from clients.experiments import EXPERIMENTS, load_experiment
-from clients.experiments.framework.claims import Outcome, Rulebook, Verdict, load_rulebook
+from clients.experiments.framework.claims import (
+    Item,
+    Outcome,
+    Rule,
+    Rulebook,
+    Verdict,
+    load_rulebook,
+)
 from clients.experiments.framework.experiment import Scale
 from clients.experiments.framework.figure import draw_figure
 from clients.experiments.framework.record import Record, record_path
@@ -51,12 +59,10 @@ def write_report(folder: Path, target: Path, scale: Scale) -> list[str]:
     verdicts = [v for record in own.values() for v in record.verdicts(rulebook)]
     parts = [
         HEAD.format(arms=scale.arms, noise=scale.noise),
-        _summary(verdicts),
-        _cost(list(own.values())),
-        _changed(verdicts),
-        _sensitivity(records, rulebook),
         _items(rulebook, verdicts),
+        _sensitivity(records, rulebook),
         *(_section(name, own.get(name), rulebook) for name in EXPERIMENTS),
+        _runs(own, target, scale),
     ]
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("\n".join(part for part in parts if part), encoding="utf-8")
@@ -82,29 +88,6 @@ def _take_up(folder: Path, target: Path, scale: Scale, name: str, rulebook: Rule
     return ""
 
 
-def _summary(verdicts: Sequence[Verdict]) -> str:
-    heads = ("claim", "the paper's place", "verdict", "statistic, deciding setting", "seeds")
-    rows = [
-        (
-            f"[{v.rule.id}](#{v.rule.experiment}): {v.rule.title}",
-            v.rule.place,
-            f"**{v.outcome}**" + (f" ({v.note})" if v.note else ""),
-            _deciding(v),
-            str(v.seeds),
-        )
-        for v in verdicts
-    ]
-    return "## Verdicts\n\n" + markdown(heads, rows)
-
-
-def _cost(records: Sequence[Record]) -> str:
-    """Return what all runs cost together, as Markdown."""
-    known = [record.cpu_seconds for record in records if record.cpu_seconds is not None]
-    rest = f" ({len(known)} of {len(records)} records say theirs)"
-    told = spent(sum(known)) + (rest if len(known) < len(records) else "")
-    return f"`lhb reproduce all` at these seeds: {told}.\n"
-
-
 def spent(cpu_seconds: float) -> str:
     """Return a processor time in words, and what it comes to on two cores."""
     return f"{cpu_seconds:.0f} s of processor time, {cpu_seconds / 120:.1f} minutes on two cores"
@@ -116,68 +99,45 @@ def _deciding(verdict: Verdict) -> str:
         return ""
     order = (Outcome.FAILS, Outcome.UNDECIDED, Outcome.HOLDS)
     name = min(verdict.parts, key=lambda part: order.index(verdict.parts[part]))
-    return f"{name}: {verdict.intervals[name]}; {_asked(verdict)}"
+    return f"{name}: {verdict.intervals[name]}"
 
 
-def _asked(verdict: Verdict) -> str:
-    rule = verdict.rule
+def _required(rule: Rule) -> str:
     if rule.relation == "within":
-        return f"asked: {rule.target:g} ± {rule.margin:g}"
-    return f"asked: {rule.relation} {rule.target:g}"
-
-
-def _changed(verdicts: Sequence[Verdict]) -> str:
-    """Return the changes of verdicts and rules since the last edition, as Markdown."""
-    by_id: dict[str, list[Verdict]] = {}
-    for v in verdicts:
-        by_id.setdefault(v.rule.id, []).append(v)
-    rows = []
-    for name, found in by_id.items():
-        rule, now = found[0].rule, {str(v.outcome) for v in found}
-        if rule.last == "new" or now == {rule.last}:
-            continue
-        told = [f"{v.rule.agent}: {v.outcome}" if v.rule.agent else str(v.outcome) for v in found]
-        reasons = "; ".join(f"{reason} ({date})" for date, reason in rule.changes)
-        rows.append((name, rule.last, "; ".join(told), reasons))
-    if not rows:
-        return ""
-    about = (
-        "## What changed against the last edition\n\n"
-        "The last edition judged 10 seeds by two standard errors, and gave rivals the better of "
-        "two variants a panel.\n\n"
-    )
-    return about + markdown(("claim", "last edition", "now", "changes of the rule, and why"), rows)
+        return f"{rule.target:g} ± {rule.margin:g}"
+    return f"{rule.relation} {rule.target:g}"
 
 
 def _items(rulebook: Rulebook, verdicts: Sequence[Verdict]) -> str:
+    """Return what the paper says and the outcomes of its claims, as Markdown."""
     outcomes: dict[str, list[str]] = {}
-    for v in verdicts:
-        outcomes.setdefault(v.rule.id, []).append(str(v.outcome))
+    for verdict in verdicts:
+        outcomes.setdefault(verdict.rule.id, []).append(str(verdict.outcome))
     rows = [
-        (
-            item.place,
-            item.what,
-            "; ".join(f"{c}: {', '.join(dict.fromkeys(outcomes.get(c, ['not run'])))}"
-                      for c in item.claims) or f"none: {item.reason}",
-        )
+        (item.place, item.what, _judgement(item, outcomes) or f"none: {item.reason}")
         for item in rulebook.items
-    ]  # fmt: skip
+    ]
     heads = ("place", "what it says", "judged by")
     return "## Every item of the paper\n\n" + markdown(heads, rows)
+
+
+def _judgement(item: Item, outcomes: dict[str, list[str]]) -> str:
+    """Return the outcomes of an item's claims by experiment; equal ones are counted."""
+    by_experiment: dict[str, Counter[str]] = {}
+    for claim in item.claims:
+        counts = by_experiment.setdefault(claim.partition(".")[0], Counter())
+        counts.update(outcomes.get(claim, ["not run"]))
+    return "; ".join(
+        f"[{name}](#{name}): " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items())
+        for name, counts in by_experiment.items()
+    )
 
 
 def _section(name: str, record: Record | None, rulebook: Rulebook) -> str:
     experiment = load_experiment(name)
     if record is None:
         return f"## {name}\n\nNot run in this edition (`lhb reproduce {name}`).\n"
-    rows = []
-    for v in record.verdicts(rulebook):
-        parts = "; ".join(f"{name}: {i} {v.parts[name]}" for name, i in v.intervals.items())
-        rows.append((v.rule.title, f"{v.rule.statistic}; {_asked(v)}", parts, f"**{v}**"))
-    versions = ", ".join(f"{k} {v}" for k, v in record.identity["libraries"].items())
-    first, last, _ = record.seeds
-    spent = record.cpu_seconds
-    cost = "time not measured" if spent is None else f"{spent:.0f} s of processor time"
+    verdicts = record.verdicts(rulebook)
     lines = [
         f"## {name}",
         "",
@@ -187,14 +147,47 @@ def _section(name: str, record: Record | None, rulebook: Rulebook) -> str:
         "",
         record.caption,
         "",
-        markdown(("claim", "statistic", "settings [interval]", "verdict"), rows) if rows else "",
-        record.details,
-        f"{record.n_cases} runs, seeds {first} to {last}, {cost}, "
-        f"{record.identity['transport']}; {versions}; "
-        f"code {record.identity['code']}, commit {record.commit[:12]}.",
-        "",
+        _claims(verdicts) if verdicts else "No claim is judged here.\n",
     ]
     return "\n".join(lines)
+
+
+def _claims(verdicts: Sequence[Verdict]) -> str:
+    """Return a row for each verdict; a claim's words stand in the first of its rows."""
+    rows, before = [], None
+    for verdict in verdicts:
+        rule = verdict.rule
+        words = rule.says if rule.id != before else ""
+        before = rule.id
+        rows.append((words, rule.agent, f"**{verdict}**", _deciding(verdict), _required(rule)))
+    heads = ("claim", "algorithm", "verdict", "deciding setting", "required")
+    named = any(verdict.rule.agent for verdict in verdicts)
+    kept = [i for i, head in enumerate(heads) if named or head != "algorithm"]
+    return markdown([heads[i] for i in kept], [[row[i] for i in kept] for row in rows])
+
+
+def _runs(records: dict[str, Record], target: Path, scale: Scale) -> str:
+    """Return what was run: seeds, processor time and code of each record, as Markdown."""
+    rows = []
+    for name, record in records.items():
+        first, last, _ = record.seeds
+        cost = "not measured" if record.cpu_seconds is None else f"{record.cpu_seconds:.0f}"
+        code = record.identity["code"]
+        link = f"[{name}]({target.stem}/{record_path(target, name, scale).name})"
+        rows.append(
+            (
+                link,
+                str(record.n_cases),
+                f"{first} to {last}",
+                cost,
+                code,
+                record.identity["transport"],
+            )
+        )
+    seconds = sum(record.cpu_seconds or 0.0 for record in records.values())
+    heads = ("record", "runs", "seeds", "processor seconds", "code", "transport")
+    about = "Commits and the versions of libraries are in the records."
+    return f"## Runs\n\nTogether: {spent(seconds)}. {about}\n\n" + markdown(heads, rows)
 
 
 def _sensitivity(records: dict[Scale, dict[str, Record]], rulebook: Rulebook) -> str:
@@ -213,7 +206,7 @@ def _sensitivity(records: dict[Scale, dict[str, Record]], rulebook: Rulebook) ->
     heads = ["claim", *(f"noise {each.noise:g}, K={each.arms}" for each in records)]
     about = (
         "## How the verdicts move with noise and K\n\n"
-        "yes: holds; no: does not hold; ?: undecided; -: too few seeds for the rule, or not run. "
-        "One of noise and K is changed at a time.\n\n"
+        "yes: holds; no: does not hold; ?: undecided; -: too few seeds, or not run. Either noise "
+        "or K changes.\n\n"
     )
     return about + markdown(heads, rows)

@@ -116,8 +116,11 @@ def test_the_report_has_a_section_a_figure_and_a_verdict_for_each(
     for name in EXPERIMENTS:
         assert f"\n## {name}\n" in text
         assert (page.parent / "figures" / f"{name}.png").exists()
+        section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         for rule in load_rulebook().of(name):
-            assert rule.title.replace("|", "\\|") in text
+            says = rule.says.replace("|", "\\|")
+            assert f"| {says} |" in section
+            assert not rule.agent or f"| {rule.agent} | **" in section
     for item in load_rulebook().items:
         assert item.what.replace("|", "\\|") in text
     # nothing is judged on two seeds: no verdict may be printed

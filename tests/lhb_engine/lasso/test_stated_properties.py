@@ -1,4 +1,4 @@
-"""Properties of a fit that one-line changes broke unnoticed (docs/lab/2026-11-22-mutations.md)."""
+"""Properties of a fit that one-line changes broke unnoticed (docs/lab/operation.md)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,9 @@
-"""A posterior, and the correlation of the rows' noise that it assumes (docs/model.md 7)."""
+"""A posterior, and the correlation of the rows' noise that it assumes (docs/model.md 7).
+
+Errors of a wrong direction last, as correlated noise does. Differences (7.16) would then take the
+signal away, and the next fit would find the same correlation. So correlation is assumed only where
+it explains the rows better than none does.
+"""
 
 from collections.abc import Callable
 
@@ -24,7 +29,8 @@ def correlated_posterior(
     rho is that of the installed estimate's residuals, (7.15) or, with levels, (7.28). If the new
     estimate's residuals have a rho that differs by more than 0.1, the fit is repeated with that
     one. With levels it is repeated, thrice at most, until their spread differs by no more than a
-    quarter.
+    quarter. Without levels, a fit that assumes independent noise decides if it explains the rows
+    better, (7.30).
 
     Parameters
     ----------
@@ -46,7 +52,31 @@ def correlated_posterior(
         again = data.autocorrelation(found.theta, found.weights, found.effects)
         change = np.log((1.0 - again) / (1.0 - rho)) / REFIT_LEVELS if levels else 0.0
         if abs(again - rho) <= REFIT and abs(change) <= 1.0:
-            return found, again if levels else rho
+            rho = again if levels else rho
+            break
         rho = again
         found = sample(data.whitened(rho), start=found.theta, weights=found.weights)
-    return found, rho
+    if levels or rho == 0.0:
+        return found, rho
+    plain = sample(data.whitened(0.0), start=start, weights=weights)
+    is_plain = _misfit(data, plain, 0.0) < _misfit(data, found, rho)
+    return (plain, 0.0) if is_plain else (found, rho)
+
+
+def _misfit(data: FitData, found: Posterior, rho: float) -> float:
+    square = data.square(found.theta, found.weights, found.effects, rho)
+    return misfit(square, data.n_rows, data.n_alone, rho)
+
+
+def misfit(square: float, n_rows: int, n_alone: int, rho: float) -> float:
+    """Return (7.30) for the sum of the squares of u_t: the smaller, the better explained.
+
+    Parameters
+    ----------
+    square : float
+        Sum of the squares of u_t, above 0.
+    n_rows, n_alone : int
+        Rows, and those of them that follow no other.
+    rho : float
+    """
+    return n_rows * float(np.log(square)) - n_alone * float(np.log1p(-(rho**2)))

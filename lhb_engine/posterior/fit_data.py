@@ -5,7 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.coloured_noise import autocorrelation, moment_autocorrelation, whitened
+from lhb_engine.design.coloured_noise import (
+    autocorrelation,
+    innovations,
+    moment_autocorrelation,
+    whitened,
+)
 from lhb_engine.design.level_moments import RowLevels, level_moments
 from lhb_engine.design.level_spread import level_correlation
 from lhb_engine.design.level_sums import LevelSums
@@ -20,6 +25,7 @@ from lhb_engine.posterior.prediction_check import LaterRows, Predictor, residual
 LEAST_ROWS = 250
 SQUARES_A_ROW = 125  # rows pay back the square of the unknowns over this
 MOST_UNKNOWNS = 1000
+TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,16 @@ class RowData:
     def autocorrelation(self, theta: Floats, weights: Floats, effects: Floats) -> float:
         """Return rho of (7.15), from the errors that these parameters leave."""
         return autocorrelation(self.rows, residuals(self.rows, theta, weights, effects))
+
+    @property
+    def n_alone(self) -> int:
+        """Number of rows that follow no other."""
+        return self.n_rows - len(self.rows.followers())
+
+    def square(self, theta: Floats, weights: Floats, effects: Floats, rho: float) -> float:
+        """Return the sum of the squares of u_t (7.15) that these parameters leave."""
+        left = innovations(self.rows, residuals(self.rows, theta, weights, effects), rho)
+        return max(float(left @ left), TINY)
 
 
 @dataclass(frozen=True)
@@ -74,6 +90,17 @@ class MomentData:
             return level_correlation(self.moments, by)
         assert isinstance(self.moments, Moments)
         return moment_autocorrelation(self.moments, by)
+
+    @property
+    def n_alone(self) -> int:
+        """Number of rows that follow no other."""
+        assert isinstance(self.moments, Moments)
+        return self.n_rows - self.moments.n_pairs
+
+    def square(self, theta: Floats, weights: Floats, effects: Floats, rho: float) -> float:
+        """Return the sum of the squares of u_t (7.15) that these parameters leave."""
+        by = coefficients(theta, weights, effects, self.moments.n_lags)
+        return max(float(self.whitened(rho).residual_products(by[None])[0, 0]), TINY)
 
 
 FitData = RowData | MomentData

@@ -10,7 +10,10 @@ from scipy.signal import lfilter
 from lhb_engine.agents import anytime_fit, make_agent
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.coloured_noise import FEWEST, autocorrelation, innovations, whitened
+from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from lhb_engine.posterior.correlated_posterior import misfit
+from lhb_engine.posterior.fit_data import MomentData, RowData
 from lhb_engine.posterior.prediction_check import Predictor, residuals
 from tests.lhb_engine.played_histories import (
     DIM,
@@ -161,7 +164,50 @@ def test_only_rows_after_the_last_one_seen_are_held_out():
     assert agent.prediction.since(align(history(n=60))) is None
 
 
-def test_a_known_autocorrelation_costs_no_second_fit(monkeypatch):
+@pytest.mark.parametrize("shape", [{}, {"keep": 0.7}, {"n": 40, "n_parts": 20, "keep": 0.8}])
+@pytest.mark.parametrize("of", [RowData, lambda rows: MomentData(session_moments(rows))])
+def test_the_misfit_is_the_likelihood_of_normal_errors_at_its_best_variance(shape, of):
+    """By the covariance rho^|s - t| of errors that follow each other, and 0 of others."""
+    past = coloured(0.6, **{"n": 150, **shape})
+    rows = align(past)
+    data = of(rows)
+    places = np.flatnonzero(rows.number > 0)
+    left = residuals(rows, THETA, LAG_WEIGHTS, np.array([0.1]))[places]
+    follows = rows.before[places] >= 0
+    follows &= np.isin(places, rows.followers())
+    run = np.cumsum(~follows)
+    apart = np.abs(np.subtract.outer(np.arange(len(run)), np.arange(len(run))))
+
+    def minus_twice_log(rho):
+        covariance = np.where(run[:, None] == run, rho**apart, 0.0)
+        variance = left @ np.linalg.solve(covariance, left) / len(left)
+        return len(left) * np.log(variance) + np.linalg.slogdet(covariance)[1]
+
+    def ours(rho):
+        square = data.square(THETA, LAG_WEIGHTS, np.array([0.1]), rho)
+        return misfit(square, data.n_rows, data.n_alone, rho)
+
+    for rho in (0.3, 0.9):
+        expected = minus_twice_log(rho) - minus_twice_log(0.0)
+        assert ours(rho) - ours(0.0) == pytest.approx(expected, rel=1e-6)
+
+
+def test_what_a_wrong_direction_leaves_is_not_taken_for_noise():
+    """Under lag weights that fade slowly its errors last, and with them the signal would go."""
+    n = 200
+    weights, theta = 0.9 ** np.arange(HORIZON), np.array([-0.6, -0.64, 0.48])
+    past = history(n=n, noise=0.1, weights=weights)
+    xi = past.trajectories["0"].contexts
+    wrong = rewards_of(xi, weights, theta) - past.trajectories["0"].measurements.value
+    assert np.corrcoef(wrong[1:], wrong[:-1])[0, 1] > 0.7
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    agent.theta, agent.prediction = theta, Predictor(weights, theta, 0.0, 0.1, n // 2, True)
+    estimate = agent.fit(past)
+    assert estimate.diagnostics["autocorrelation"] == 0.0
+    assert estimate.theta @ THETA > 0.999
+
+
+def test_a_known_autocorrelation_is_compared_with_none_and_costs_no_other_fit(monkeypatch):
     calls = []
     true = anytime_fit.rank_one_posterior
 
@@ -173,9 +219,9 @@ def test_a_known_autocorrelation_costs_no_second_fit(monkeypatch):
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     past = coloured(0.9, n=500)
     agent.install(agent.fit(past.over(FitWindow(1, 1, 300, HORIZON, 300))))
-    assert len(calls) == 2
+    assert len(calls) == 3  # with 0, with what it leaves, and with 0 to compare
     agent.fit(past.over(FitWindow(2, 1, 500, HORIZON, 500)))
-    assert len(calls) == 3
+    assert len(calls) == 5
 
 
 def test_a_prediction_without_autocorrelation_is_read():

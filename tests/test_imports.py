@@ -3,7 +3,8 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "clients.cli.refusals": (),
     "clients.cli": ("lhb_engine", "service", "clients"),
 }
+# the rooms of service/, each above those that it may import
+ROOMS = (
+    *("base", "session", "storage", "writer", "rounds", "fits", "lift", "commands", "transfer"),
+    *("api", "personalizer", "dashboard", "web", "operation"),
+)
+# modules that import each other, the import back inside a function
+CIRCLES = [{"service.rounds.history", "service.rounds.slot_history"}]
 # what each package may take from outside, beyond the standard library; None: anything declared
 OUTSIDE: dict[str, set[str] | None] = {
     "lhb_engine": {"numpy", "scipy", "sklearn", "threadpoolctl"},
@@ -62,8 +70,26 @@ def modules() -> Iterator[tuple[str, Path]]:
             yield ".".join(path.relative_to(ROOT).with_suffix("").parts), path
 
 
+def import_statements(
+    tree: ast.AST, for_types: bool = True
+) -> Iterator[ast.Import | ast.ImportFrom]:
+    """All imports of a module; `for_types`: also those that only type checkers see."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) and (
+            for_types or not isinstance(node, ast.If) or ast.unparse(node.test) != "TYPE_CHECKING"
+        ):
+            yield from import_statements(node, for_types)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports_of(name: str, path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in import_statements(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -79,25 +105,90 @@ def rule_for(name: str, rules: dict[str, Any]) -> Any:
     return rules[max(matching, key=len)] if matching else None
 
 
-@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: str(value)[-40:])
-def test_imports_point_one_way(name: str, path: Path) -> None:
+def wrong_imports(name: str, path: Path) -> Iterator[str]:
+    """What a module imports against the rules."""
     allowed = rule_for(name, ALLOWED)
     outside = rule_for(name, OUTSIDE)
     for imported in imports_of(name, path):
         top = imported.split(".")[0]
         if top in OURS:
-            assert allowed is None or any(
+            if allowed is not None and not any(
                 imported == p or imported.startswith(p + ".") for p in allowed
-            ), f"{name} imports {imported}"
-        elif outside is not None:
-            assert top in sys.stdlib_module_names or top in outside, f"{name} imports {imported}"
+            ):
+                yield f"{name} imports {imported}"
+        elif outside is not None and top not in sys.stdlib_module_names and top not in outside:
+            yield f"{name} imports {imported}"
+
+
+def test_imports_point_one_way() -> None:
+    assert [wrong for name, path in modules() for wrong in wrong_imports(name, path)] == []
+
+
+def test_rooms_import_the_rooms_below_them() -> None:
+    upward = [
+        f"{name} imports {imported}"
+        for name, path in modules()
+        if name.startswith("service.") and not path.parent.samefile(ROOT / "service")
+        for imported in imports_of(name, path)
+        if imported.startswith("service.")
+        and ROOMS.index(imported.split(".")[1]) > ROOMS.index(name.split(".")[1])
+    ]
+    assert upward == []
+
+
+def imported_modules(name: str, tree: ast.AST, known: Collection[str]) -> set[str]:
+    """Our modules that a module imports, also inside functions."""
+    found = set()
+    for node in import_statements(tree, for_types=False):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+            continue
+        above = name.split(".")[: -node.level] if node.level else []
+        module = ".".join([*above, *filter(None, [node.module])])
+        named = {f"{module}.{alias.name}" for alias in node.names}
+        found |= named & set(known) or {module}
+    return found & set(known) - {name}
+
+
+def circles(arrows: dict[str, set[str]]) -> list[set[str]]:
+    """The largest sets of modules of which each reaches each other."""
+    reached = {name: set(to) for name, to in arrows.items()}
+    for via in arrows:
+        for to in reached.values():
+            if via in to:
+                to |= reached[via]
+    around = {frozenset(m for m in to if n in reached[m]) for n, to in reached.items() if n in to}
+    return sorted(map(set, around), key=min)
+
+
+def test_modules_import_in_no_circle() -> None:
+    ours = dict(modules())
+    known = {name.removesuffix(".__init__") for name in ours}
+    arrows = {
+        name.removesuffix(".__init__"): imported_modules(name, tree_of(path), known)
+        for name, path in ours.items()
+    }
+    assert circles(arrows) == CIRCLES
+
+
+@pytest.mark.parametrize(
+    ("arrows", "expected"),
+    [
+        ({"a": {"b"}, "b": {"c"}, "c": set()}, []),
+        ({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}, [{"a", "b", "c"}]),
+        ({"c": {"d"}, "d": {"c"}, "a": {"b", "c"}, "b": {"a"}}, [{"a", "b"}, {"c", "d"}]),
+    ],
+)
+def test_circles_are_found(arrows: dict[str, set[str]], expected: list[set[str]]) -> None:
+    assert circles(arrows) == expected
 
 
 def test_the_rules_catch_a_wrong_arrow(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text("from service.commands.sessions import decide\n")
-    assert list(imports_of("lhb_engine.wrong", wrong)) == ["service.commands.sessions"]
-    assert "service" not in (rule_for("lhb_engine.wrong", ALLOWED) or ())
+    expected = ["lhb_engine.wrong imports service.commands.sessions"]
+    assert list(wrong_imports("lhb_engine.wrong", wrong)) == expected
+    assert list(wrong_imports("service.api.right", wrong)) == []
 
 
 def test_a_server_loads_nothing_that_only_fits_or_migrations_need() -> None:

@@ -34,7 +34,7 @@ from benchmarks.server.processes import N_SESSIONS, SERVE, key_of, resident_mb, 
 from benchmarks.server.stalls import LOG, WATCHED, noted
 
 RATE = 50.0  # of the quiet tenant's decisions, a second
-WORK = "from service.fits.worker import run; run()"
+WORK = "from service.operation.worker import run; run()"
 EXPORT_SECONDS = 0.2  # from one export to the next
 QUIET, FLOODING = "quiet", "flooding"  # tenants
 

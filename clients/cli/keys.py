@@ -54,8 +54,8 @@ def create(
 
     Example: lhb keys create --label "the shop" --days 90
     """
+    from service.api.access import ROLES
     from service.commands.keys import SaveKey, new_key
-    from service.web.roles import ROLES
 
     if "\0" in tenant + label or max(len(tenant), len(label)) > 256:
         raise typer.BadParameter("tenant and label have at most 256 characters, and no zero byte")

@@ -7,6 +7,6 @@ def worker() -> None:
     Example: LHB_DATABASE_URL=postgresql://lhb@db/lhb lhb worker
     """
     from service.base.settings import read_settings
-    from service.fits.worker import run
+    from service.operation.worker import run
 
     run(read_settings())

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from starlette.requests import Request
 
-from service.base.metrics import Metrics
+from service.api.metrics import Metrics
 from service.base.playground import Playground
 from service.base.settings import Settings
 from service.base.tenant_shares import Places, TenantLimit

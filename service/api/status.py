@@ -11,13 +11,13 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.responses import HTMLResponse, PlainTextResponse
 
 from lhb_engine.agents import ALGORITHMS, Agent
+from service.api.access import STRANGER
 from service.api.documentation import documented
 from service.api.response_types import AlgorithmPage
 from service.api.runtime import Service, service_of, tenant_of
 from service.api.sessions import json_response, timestamp
 from service.base.problems import ProblemCode, Unavailable
 from service.session.due_fits import FitQueue
-from service.web.api_keys import STRANGER
 
 router = APIRouter(tags=["server"])
 ANSWER_SECONDS = 5.0  # the database's, to readiness

@@ -6,15 +6,11 @@ import sys
 import traceback
 from collections.abc import MutableMapping
 from contextvars import ContextVar
-from importlib.metadata import version
 from typing import Any
 
 import structlog
 
 from service.base.problems import Problem
-from service.base.settings import Settings
-from service.storage.database_url import without_password
-from service.storage.schema import head
 
 # Id of the request that is being answered, for code that has no ASGI scope. It is not added to all
 # log lines: a commit or a fit that a request starts inherits this context, but is not that
@@ -24,8 +20,6 @@ REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 PERSONAL = re.compile(
     r"/v1/sessions/.*?/(trajectories|decisions)/(?=.)|/personalizer/.*?/events/(?=.)"
 )
-DISTRIBUTION = "long-horizon-bandits"
-DATABASE_SETTINGS = {"database_url", "database_password_file"}
 
 log = structlog.get_logger()
 
@@ -45,28 +39,6 @@ def configure_logs(level: str) -> None:
         ),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
-    )
-
-
-def log_start(program: str, settings: Settings) -> None:
-    """Write the line of a program that starts: version, schema, database, settings.
-
-    Parameters
-    ----------
-    program : str
-        "server" or "worker".
-    settings : Settings
-        Those that differ from their default are written; of the database's URL, no user, password
-        or parameter.
-    """
-    chosen = settings.model_dump(mode="json", exclude_defaults=True, exclude=DATABASE_SETTINGS)
-    log.info(
-        "start",
-        program=program,
-        version=version(DISTRIBUTION),
-        schema=head(),
-        database=without_password(settings.database_url),
-        settings=chosen,
     )
 
 

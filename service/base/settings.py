@@ -11,6 +11,8 @@ from urllib.parse import quote
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+DISTRIBUTION = "long-horizon-bandits"  # the name that pip knows this program by
+
 
 class Settings(BaseSettings):
     """Settings of this process. Every field is read from an environment variable.

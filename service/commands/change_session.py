@@ -10,7 +10,6 @@ from typing import Any
 from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
-from service.commands.audit import note
 from service.commands.sessions import (
     check_modes,
     find_session,
@@ -24,6 +23,7 @@ from service.rounds.retention import refuse_memory, refuse_retention
 from service.session.option_changes import MOST_CHANGES, changes_of
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.trial import changed_trial
+from service.writer.audit import note
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 

@@ -4,7 +4,6 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from service.commands.audit import note
 from service.commands.sessions import find_session
 from service.commands.sweep import sweep
 from service.lift.steps import NOTHING
@@ -23,6 +22,7 @@ from service.session.trial import block_of, block_rounds, trial_of
 from service.session.trial_records import LiftSumsRow
 from service.storage.ports import Keys
 from service.storage.reader import Reader
+from service.writer.audit import note
 from service.writer.command import Command
 from service.writer.hidden_write import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork

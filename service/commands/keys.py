@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from service.base.problems import Problem, ProblemCode
-from service.commands.audit import note
 from service.session.records import COMMAND_LINE, Actor, ApiKey
+from service.writer.audit import note
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 

@@ -11,7 +11,6 @@ from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.randomness import SEED_LIMIT
 from service.base.problems import Problem, ProblemCode
 from service.base.session_ids import has_form_of_id, new_id
-from service.commands.audit import note
 from service.commands.control import located_control, refuse_if_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
@@ -22,6 +21,7 @@ from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.slot_clock import new_clock
 from service.session.trial import new_trial
 from service.writer.agent_cache import build_agent
+from service.writer.audit import note
 from service.writer.command import Command, SessionCommand
 from service.writer.hidden_write import refuse_appending
 from service.writer.unit_of_work import UnitOfWork

@@ -4,6 +4,7 @@ The limit is on private memory beyond what the process holds when the fit begins
 beyond it fails as any other that the system refuses, and the process goes on.
 """
 
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,8 +39,6 @@ def take_buffers() -> None:
     if not _is_on:
         dgemm(1.0, square, square @ square)
         return
-    import resource
-
     (limit, most), before = resource.getrlimit(resource.RLIMIT_DATA), _data_bytes()
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     dgemm(1.0, square, square @ square)
@@ -60,8 +59,6 @@ def limited() -> Iterator[None]:
     if _megabytes is None or sys.platform != "linux":
         yield
         return
-    import resource
-
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if before[1] != resource.RLIM_INFINITY:  # the system's own limit stays
         yield

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lhb_engine.evaluation.batch_ratio import Refusal
-from service.commands.audit import note
 from service.lift.steps import Step, sums_so_far
 from service.session.records import Actor, SessionKey, SessionRow
 from service.session.trial import Trial, changed_trial, trial_of
 from service.session.trial_records import LiftSumsRow
 from service.storage.ports import Changes
+from service.writer.audit import note
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 

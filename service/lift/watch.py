@@ -1,21 +1,36 @@
 """Goes on summing comparisons in the background, so that what a request adds is little."""
 
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
 import structlog
 
-from service.api.runtime import Service
 from service.base.problems import Unavailable
 from service.base.recurring import Recurring
 from service.lift.keep_lift import KeepLift
 from service.lift.steps import Step, next_step
 from service.session.records import SessionKey
+from service.storage.ports import Store
+from service.writer.group_commit import GroupCommit
 
+T = TypeVar("T")
 log = structlog.get_logger()
 LOOK_SECONDS = 5.0
 MOST_SESSIONS = 100  # of one look
 MOST_STEPS = 20  # of a session before another one's turn, and of one request
 
 
-async def sum_up(service: Service, key: SessionKey) -> None:
+class Running(Protocol):
+    """The parts of the running service that sums are read and stored by."""
+
+    store: Store
+    writer: GroupCommit
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Run a blocking read in a reader thread."""
+
+
+async def sum_up(service: Running, key: SessionKey) -> None:
     """Take steps of a session's comparison until nothing is left, `MOST_STEPS` at most."""
 
     def read() -> Step | None:
@@ -39,10 +54,10 @@ class LiftWatch:
 
     Parameters
     ----------
-    service : Service
+    service : Running
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Running) -> None:
         self._service = service
         self._last: SessionKey = ("", "")  # of the last look: each has its turn
         self._looks = Recurring("lift", lambda: LOOK_SECONDS)

@@ -30,17 +30,17 @@ from service.api import (
     transfer,
 )
 from service.api.documentation import add_definitions
+from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_unknown_parameters
 from service.api.runtime import Fits, Service
-from service.base.logs import configure_logs, log_start
-from service.base.metrics import Metrics
+from service.base.logs import configure_logs
 from service.base.settings import Settings
 from service.dashboard import pages as dashboard
 from service.fits.embedded import FitPool
 from service.lift.watch import LiftWatch
+from service.operation.build import log_start
 from service.operation.scraped_metrics import ScrapedMetrics
 from service.operation.sweeper import Sweeper
-from service.operation.tracing import open_tracing
 from service.personalizer import configuration, events
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
@@ -51,6 +51,7 @@ from service.web.key_watch import KeyWatch
 from service.web.middleware import Middleware
 from service.web.rate_limit import RateLimit
 from service.web.roles import refuse_by_role
+from service.web.tracing import open_tracing
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit

@@ -1,29 +1,17 @@
-"""Metrics that are read at a scrape: queue, due fits, database, backup, build."""
+"""Metrics that are read at a scrape: queue, due fits, database, backup."""
 
 import os
-import platform
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from service.api.runtime import Service
-from service.base.logs import DISTRIBUTION
 from service.base.problems import Unavailable
+from service.operation.build import build_info
 from service.storage.database_url import is_sqlite, sqlite_path
-from service.storage.schema import head
 from service.storage.sqlite.write_ahead_log import log_bytes
-
-
-def build_info() -> Iterator[Metric]:
-    """Yield what this process runs, as labels."""
-    labels = {"version": version(DISTRIBUTION), "schema": head()}
-    labels |= {"python": platform.python_version()}
-    build = GaugeMetricFamily("lhb_build_info", "1, with the version", labels=[*labels])
-    build.add_metric([*labels.values()], 1)
-    yield build
 
 
 class ScrapedMetrics:

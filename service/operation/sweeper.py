@@ -7,13 +7,13 @@ import structlog
 
 from service.api.runtime import Service
 from service.base.recurring import Recurring
-from service.commands.audit import MOST_FORGOTTEN, ForgetAudit
 from service.commands.drop_rounds import GiveUpRounds, drop_rounds
 from service.commands.sweep import sweep
 from service.rounds.retention import Plan, plan
 from service.session.records import SessionKey, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.ports import Store
+from service.writer.audit import MOST_FORGOTTEN, ForgetAudit
 from service.writer.effects import Effects
 
 log = structlog.get_logger()

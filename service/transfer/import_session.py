@@ -7,7 +7,6 @@ from pathlib import Path
 
 from service.base.problems import Problem, ProblemCode
 from service.base.session_ids import new_id
-from service.commands.audit import note
 from service.commands.control import with_located_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.commands.sessions import find_session
@@ -25,6 +24,7 @@ from service.session.records import (
 )
 from service.storage.ports import Changes
 from service.transfer.import_file import PreparedImport, Row, read_slice
+from service.writer.audit import note
 from service.writer.command import Command
 from service.writer.hidden_write import hide_for, own
 from service.writer.slices import LargeWrite

@@ -14,7 +14,7 @@ from service.base.settings import Settings
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import unknown_session
 from service.session.records import SessionRow
-from service.storage.database_url import open_store
+from service.storage.database_url import open_reader, open_store
 from service.storage.ports import Refused
 from service.storage.reader import Reader
 from service.storage.sqlite.file_lock import OwnedElsewhere
@@ -73,8 +73,6 @@ def _tenants(reader: Reader) -> list[str]:
 
 def archive(url: str, session_id: str) -> None:
     """Archive a session, so that it takes no decisions and no rewards any more."""
-    from service.storage.database_url import open_reader
-
     with open_reader(url) as reader:
         key = find(reader, session_id).key
     run(url, ChangeSession(key, {"archived": True}))

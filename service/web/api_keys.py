@@ -5,32 +5,18 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from hmac import compare_digest
 from math import inf
-from typing import NamedTuple
 
 from starlette.types import Scope
 
+from service.api.access import EVERYBODY, ROLES, STRANGER, Access
 from service.base.problems import Problem, ProblemCode
 from service.dashboard.assets import ASSET_PATHS
 from service.personalizer.errors import is_personalizer
 from service.session.records import ApiKey
-from service.web.roles import ADMIN, NO_KEY, ROLES
 
 SUBSCRIPTION_KEY = b"ocp-apim-subscription-key"  # the header of Personalizer's callers
 # served without a key: they show no data of a session
 OPEN_PATHS = frozenset({"/", *ASSET_PATHS, "/healthz", "/readyz", "/openapi.json", "/docs"})
-
-
-class Access(NamedTuple):
-    """What a request may do, by its key."""
-
-    tenant: str
-    rank: int  # place of the key's role in ROLES
-    key_id: str | None
-    expires_at: float
-
-
-EVERYBODY = Access("", ADMIN, None, inf)  # while the database has no key
-STRANGER = Access("", NO_KEY, None, inf)  # without a valid key, on an open path
 
 
 class Keyring:

@@ -7,17 +7,18 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.access import ADMIN, EVERYBODY
 from service.api.fast_routes import find_handler
+from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_parameters
 from service.api.runtime import Service
 from service.api.session_names import is_by_name, is_id, replace_name
 from service.base.logs import REQUEST_ID, log_failure, shown_path
-from service.base.metrics import Metrics
 from service.base.problems import Problem, ProblemCode, defect
 from service.base.settings import Settings
 from service.personalizer.errors import is_personalizer, problem_answer
 from service.web.admission import Admission, may_refuse
-from service.web.api_keys import EVERYBODY, Keyring
+from service.web.api_keys import Keyring
 from service.web.browser_guard import BrowserGuard
 from service.web.full_tenants import refuse_full
 from service.web.proxies import TrustedProxies
@@ -25,11 +26,11 @@ from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_ids import RequestIds, trace_of
 from service.web.request_log import Asked, RequestLog
-from service.web.roles import ADMIN, refuse_role
+from service.web.roles import refuse_role
 from service.web.whole_messages import API_HEADERS
 
 if TYPE_CHECKING:
-    from service.operation.spans import Tracing
+    from service.web.spans import Tracing
 
 log = structlog.get_logger()
 NO_TRACE: dict[str, str] = {}

@@ -2,12 +2,11 @@
 
 from fastapi import Request
 
+from service.api.access import ADMIN, NO_KEY, READER, ROLES, WRITER
 from service.api.runtime import service_of
 from service.base.problems import Problem, ProblemCode
 from service.web.full_tenants import refuse_full
 
-ROLES = ("reader", "writer", "admin")  # each may what those before it may
-NO_KEY, READER, WRITER, ADMIN = range(-1, len(ROLES))
 SESSION = "/v1/sessions/{session_id}"
 PERSONALIZER = "/personalizer/{version}"
 

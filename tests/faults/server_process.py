@@ -118,7 +118,7 @@ class WorkerProcess(Server):
     """A real worker process."""
 
     leaves_sessions = False
-    code = "from service.fits.worker import run; run()"
+    code = "from service.operation.worker import run; run()"
     ready = "working"
 
 

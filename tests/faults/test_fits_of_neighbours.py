@@ -32,7 +32,7 @@ class HeldWorker(WorkerProcess):
     """Long fits wait for a gate."""
 
     code = """
-from service.fits.worker import run
+from service.operation.worker import run
 from tests.faults.gated_jobs import held_if_wide
 if __name__ == "__main__":
     run(job=held_if_wide)

@@ -17,9 +17,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from service.base.settings import Settings
 from service.commands.keys import SaveKey, new_key
-from service.operation.tracing import TracingRefused, open_tracing
 from service.storage.migrate import migrate
 from service.transfer.without_server import run
+from service.web.tracing import TracingRefused, open_tracing
 from tests.faults.server_process import Server, WorkerProcess
 from tests.faults.test_logs import CONTEXT, PASSWORD, REWARD, TRACE, lines
 
@@ -177,11 +177,11 @@ def test_without_traces_nothing_of_it_is_loaded_or_sent(
         assert client.post("/v1/sessions", json={}).status_code == 422
         server.stop()
     loaded = server.output[server.output.index("[") :]
-    assert "'service.operation.tracing'" in loaded
+    assert "'service.web.tracing'" in loaded
     for module in (
         "opentelemetry.sdk",
         "opentelemetry.exporter",
-        "service.operation.spans",
+        "service.web.spans",
         "google.proto",
     ):
         assert module not in loaded
@@ -207,7 +207,7 @@ def test_a_collector_that_is_away_costs_spans_only(tmp_path: Path) -> None:
 
 def test_traces_without_their_extra_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    monkeypatch.delitem(sys.modules, "service.operation.spans", raising=False)
+    monkeypatch.delitem(sys.modules, "service.web.spans", raising=False)
     with pytest.raises(TracingRefused, match=r"bandits\[opentelemetry\]"):
         open_tracing("server", Settings(traces=True))
     assert open_tracing("server", Settings()) is None

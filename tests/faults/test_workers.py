@@ -23,7 +23,7 @@ class HeldWorker(WorkerProcess):
     """Its fits wait for a gate."""
 
     code = """
-from service.fits.worker import run
+from service.operation.worker import run
 from tests.faults.gated_jobs import held_fit
 run(job=held_fit)
 """
@@ -115,7 +115,8 @@ class RefusedWorker(WorkerProcess):
     """The system refuses to start its processes while the gate is there."""
 
     code = (
-        "from service.fits.worker import run; from tests.faults.gated_jobs import refuse_processes;"
+        "from service.operation.worker import run;"
+        " from tests.faults.gated_jobs import refuse_processes;"
         " refuse_processes(); run()"
     )
 
@@ -181,7 +182,7 @@ class FailingWorker(WorkerProcess):
     """Its fits cannot read their data."""
 
     code = (
-        "from service.fits.worker import run; from tests.faults.gated_jobs import failing_fit;"
+        "from service.operation.worker import run; from tests.faults.gated_jobs import failing_fit;"
         " run(job=failing_fit)"
     )
 

@@ -13,8 +13,8 @@ import pytest
 from service.api.runtime import Service
 from service.base.settings import Settings
 from service.fits.processes import FitProcesses
-from service.fits.worker import Worker
 from service.operation.app import create_app
+from service.operation.worker import Worker
 from service.storage.database_url import is_sqlite
 from service.storage.postgres.store import PostgresStore
 from tests.service.service_harness import ServiceHarness

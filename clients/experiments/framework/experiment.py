@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from clients.experiments import load_experiment
 from clients.experiments.framework.claims import Rule, Rulebook, Verdict
 from clients.experiments.framework.intervals import SeedMean, Statistic
 from clients.experiments.framework.table import Row, Table
@@ -103,8 +104,6 @@ class Experiment:
 
 def run_case(name: str, case: Case, scale: Scale, url: str | None) -> list[Row]:
     """Run one case of a named experiment; all arguments can be pickled for a worker process."""
-    from clients.experiments import load_experiment
-
     player = play_in_process if url is None else over_http(url)
     rows = load_experiment(name).run(case, scale, player)
     return [case | row for row in rows]

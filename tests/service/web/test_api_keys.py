@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from service.api.access import EVERYBODY
 from service.base.problems import Problem
 from service.commands.keys import PREFIX, RevokeKey, SaveKey, new_key
 from service.session.records import ApiKey
 from service.transfer.without_server import NotPossible, all_sessions, find
-from service.web.api_keys import EVERYBODY, Keyring
+from service.web.api_keys import Keyring
 from service.web.key_watch import RELOAD_SECONDS
 from tests.service.conftest import Client, Serve, problem, until
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
+from service.api.access import ADMIN, NO_KEY, READER, ROLES, WRITER
 from service.commands.keys import SaveKey, new_key
 from service.operation.app import ROUTERS
-from service.web.roles import ADMIN, NEEDED, NO_KEY, READER, ROLES, WRITER, refuse_role
+from service.web.roles import NEEDED, refuse_role
 from tests.service.conftest import Serve, problem
 from tests.service.web.test_api_keys import bearer
 

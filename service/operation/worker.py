@@ -15,21 +15,21 @@ from typing import Any
 import structlog
 from prometheus_client import start_http_server
 
-from service.base.logs import configure_logs, log_start
-from service.base.metrics import Metrics
+from service.api.metrics import Metrics
+from service.base.logs import configure_logs
 from service.base.problems import Problem, Unavailable
 from service.base.settings import Settings
 from service.fits.cost import due_cost
 from service.fits.job import run_fit
 from service.fits.processes import FitProcesses, Job
 from service.fits.schedule import Tick
-from service.operation.scraped_metrics import build_info
-from service.operation.tracing import open_tracing
+from service.operation.build import build_info, log_start
 from service.session.records import SessionKey
 from service.storage.database_url import is_sqlite
 from service.storage.ports import Refused
 from service.storage.postgres.fit_claims import Claims
 from service.storage.postgres.store import PostgresStore
+from service.web.tracing import open_tracing
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit

@@ -6,7 +6,7 @@ from service.base.settings import Settings
 from service.storage.ports import Refused
 
 if TYPE_CHECKING:
-    from service.operation.spans import Tracing
+    from service.web.spans import Tracing
 
 
 class TracingRefused(Refused):
@@ -30,7 +30,7 @@ def open_tracing(program: str, settings: Settings) -> "Tracing | None":
     if not settings.traces:
         return None
     try:
-        from service.operation.spans import Tracing
+        from service.web.spans import Tracing
     except ModuleNotFoundError as error:
         raise TracingRefused(
             f"LHB_TRACES needs {error.name}, which is not installed: "

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-from service.operation.spans import Tracing
+from service.web.spans import Tracing
 
 N = 800
 PARENT = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"

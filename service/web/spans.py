@@ -34,8 +34,9 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.types import Scope
 
-from service.base.logs import DISTRIBUTION, shown_path
-from service.base.metrics import route_of
+from service.api.metrics import route_of
+from service.base.logs import shown_path
+from service.base.settings import DISTRIBUTION
 from service.fits.processes import FitProcesses
 from service.web.request_ids import trace_of
 from service.writer.group_commit import GroupCommit

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.base.metrics import MOST_TENANTS, OTHERS, Metrics
+from service.api.metrics import MOST_TENANTS, OTHERS, Metrics
 from service.commands.keys import SaveKey, new_key
 from service.writer.effects import Effects
 from tests.service.conftest import Client, Serve, until
@@ -101,7 +101,7 @@ async def test_rounds_since_a_fit_was_due_are_counted_by_tenant(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.fits.embedded.FitPool._run_waiting", lambda pool: None)
-    monkeypatch.setattr("service.fits.worker.Worker._claim", _claim_nothing)
+    monkeypatch.setattr("service.operation.worker.Worker._claim", _claim_nothing)
     async with serve() as client:
         session = await client.create(algorithm="ad_lasso")
         for round in range(1, 8):

@@ -1,0 +1,159 @@
+"""What the code's size and shape may be: lines, rooms, imports inside functions, conditions.
+
+A feature of a session is a type that answers. A condition on a feature is counted wherever it
+stands: in `if`, `while`, a conditional expression, a comprehension, or a returned comparison.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# what a condition on a feature names
+FEATURES = {
+    "clock": r"^(clock|slots)$|clock_of|is_by_trajectory",
+    "levels": "levels|stretches",
+    "memory": "^memory$",
+    "reward_mode": "reward_mode|_is_counted|is_plain",
+    "default_reward": "default_reward|^default$",
+    "covariates": "covariates|groups",
+    "trial": "holdout|trial|control",
+    "retention": "keep_rounds|keep_days|dropped",
+    "zero_start": "zero_start|unknown_past",
+    "erasing": "erasing|n_erased",
+}
+LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
+MOST_LINES = 45_500
+MOST_ROOMS = 14
+MOST_INNER_IMPORTS = 40
+MOST_CLOCK_CONDITIONS = 67
+MOST_CLOCK_FILES = 31
+MOST_FILES_OF_TWO_FEATURES = 36
+# files of service/, outside the rooms of sessions and rounds, with conditions on two features
+MOST_FILES_OUTSIDE = 25
+
+
+def sources(*places: str) -> Iterator[Path]:
+    for place in places:
+        path = ROOT / place
+        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def conditions(tree: ast.AST) -> Iterator[ast.expr]:
+    """All conditions of a module; of one inside another, both."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.If() | ast.IfExp() | ast.While():
+                yield node.test
+            case ast.comprehension():
+                yield from node.ifs
+            case ast.Return(value=ast.BoolOp() | ast.Compare() as value):
+                yield value
+
+
+def words(condition: ast.expr) -> set[str]:
+    """What a condition names; the functions that tell the time are named `clock`, too."""
+    nodes = list(ast.walk(condition))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    named = set()
+    for node in nodes:
+        match node:
+            case ast.Name(id=word) | ast.Attribute(attr=word) | ast.Constant(value=str(word)):
+                if word != "clock" or id(node) not in called:
+                    named.add(word)
+    return named
+
+
+def asked(tree: ast.AST) -> dict[str, int]:
+    """How many conditions ask for each feature that any asks for."""
+    found: dict[str, int] = {}
+    for condition in conditions(tree):
+        names = words(condition)
+        for feature, pattern in FEATURES.items():
+            if any(re.search(pattern, name) for name in names):
+                found[feature] = found.get(feature, 0) + 1
+    return found
+
+
+@cache
+def asked_by_file() -> dict[str, dict[str, int]]:
+    return {
+        str(path.relative_to(ROOT)): asked(tree_of(path))
+        for path in sources("service", "lhb_engine")
+    }
+
+
+def of_two_features() -> list[str]:
+    return [file for file, features in asked_by_file().items() if len(features) > 1]
+
+
+@pytest.mark.parametrize(
+    ("code", "features"),
+    [
+        ("if session.clock is None: pass", {"clock": 1}),
+        ("x = 1 if trial.holdout and levels else 2", {"trial": 1, "levels": 1}),
+        ("[x for x in y if x.memory if x.memory]", {"memory": 2}),
+        ("def f(s):\n    return s.reward_mode == 'sum'", {"reward_mode": 1}),
+        ("if now - self.clock() > 1: pass", {}),
+        ("session.clock = None", {}),
+        ("while body['covariates']: pass", {"covariates": 1}),
+    ],
+)
+def test_conditions_are_counted_by_feature(code: str, features: dict[str, int]) -> None:
+    assert asked(ast.parse(code)) == features
+
+
+def test_few_files_ask_for_a_clock() -> None:
+    of_clock = {file: found["clock"] for file, found in asked_by_file().items() if "clock" in found}
+    assert sum(of_clock.values()) <= MOST_CLOCK_CONDITIONS, of_clock
+    assert len(of_clock) <= MOST_CLOCK_FILES, of_clock
+
+
+def test_few_files_ask_for_two_features() -> None:
+    assert len(of_two_features()) <= MOST_FILES_OF_TWO_FEATURES, of_two_features()
+
+
+def test_two_features_meet_in_the_rooms_of_sessions_and_rounds() -> None:
+    rooms = ("service/session/", "service/rounds/", "lhb_engine/")
+    outside = [file for file in of_two_features() if not file.startswith(rooms)]
+    assert len(outside) <= MOST_FILES_OUTSIDE, outside
+
+
+def test_lines() -> None:
+    assert sum(path.read_text("utf-8").count("\n") for path in sources(*LINES)) <= MOST_LINES
+
+
+def test_rooms() -> None:
+    rooms = {path.parent.relative_to(ROOT / "service").parts[:1] for path in sources("service")}
+    assert len(rooms - {()}) <= MOST_ROOMS
+    assert [path.name for path in (ROOT / "service").glob("*.py")] == ["__init__.py"]
+
+
+def inner_imports(tree: ast.AST) -> set[int]:
+    """The lines of imports that stand inside functions."""
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inner = (node for function in functions for node in ast.walk(function))
+    return {node.lineno for node in inner if isinstance(node, ast.Import | ast.ImportFrom)}
+
+
+def test_few_imports_stand_inside_functions() -> None:
+    found = {
+        str(path.relative_to(ROOT)): sorted(lines)
+        for path in sources("service", "lhb_engine")
+        if (lines := inner_imports(tree_of(path)))
+    }
+    assert sum(map(len, found.values())) <= MOST_INNER_IMPORTS, found
+
+
+def test_inner_imports_are_counted_once() -> None:
+    code = "import a\ndef f():\n    import b\n    def g():\n        from c import d\n"
+    assert inner_imports(ast.parse(code)) == {3, 5}

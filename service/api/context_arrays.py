@@ -62,18 +62,33 @@ def _named(arm: int, context: Any) -> Context:
 
 def _feature(place: str, name: str, value: Any) -> float | str:
     """Check one feature; return its text, or its number as a float."""
-    field = f"{place}.{name}"
+    refuse_feature_name(name, place)
+    if isinstance(value, str):
+        return read_category(value, f"{place}.{name}")
+    if not isinstance(value, int | float):
+        field = f"{place}.{name}"
+        detail = f"{field}: a feature is a number, a text, true or false"
+        raise Problem(ProblemCode.INVALID, detail, field)
+    return read_number(value, f"{place}.{name}")
+
+
+def refuse_feature_name(name: str, place: str) -> None:
+    """Raise a 422 if no feature can have a name; `place` is the field of what it is in."""
     if not FEATURE.fullmatch(name):
         detail = f'the name of a feature has 1 to {MOST_LETTERS} characters, and no "="'
         raise Problem(ProblemCode.INVALID, detail, place)
-    if isinstance(value, str):
-        if len(value) > MOST_LETTERS or "\0" in value:
-            detail = f"{field}: a category has at most {MOST_LETTERS} characters"
-            raise Problem(ProblemCode.INVALID, detail, field)
-        return value
-    if not isinstance(value, int | float):
-        detail = f"{field}: a feature is a number, a text, true or false"
+
+
+def read_category(value: str, field: str) -> str:
+    """Return a feature's text; raises a 422 if it is too long."""
+    if len(value) > MOST_LETTERS or "\0" in value:
+        detail = f"{field}: a category has at most {MOST_LETTERS} characters"
         raise Problem(ProblemCode.INVALID, detail, field)
+    return value
+
+
+def read_number(value: float, field: str) -> float:
+    """Return a feature's number as a float; raises a 422 if it is not finite or too large."""
     if not abs(value) <= LARGEST:
         raise _bad_number(field, value)
     return float(value)

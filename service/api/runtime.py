@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from starlette.requests import Request
 
 from service.api.metrics import Metrics
+from service.base.loop_slices import LoopSlices, SlicedWork, run_at_once
 from service.base.playground import Playground
 from service.base.settings import Settings
 from service.base.tenant_shares import Places, TenantLimit
@@ -18,7 +19,7 @@ from service.session.due_fits import FitQueue
 from service.session.records import Actor, SessionKey
 from service.storage.giving_way import read_giving_way
 from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
-from service.transfer.parsing_processes import ParsingProcesses
+from service.transfer.parsing_processes import N_PROCESSES, PARSED_HERE_BYTES, ParsingProcesses
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
@@ -73,6 +74,8 @@ class Service:
     streams: Places = field(default_factory=lambda: Places(MAX_STREAMS))
     imports: TenantLimit = field(default_factory=lambda: TenantLimit(1))
     reads: TenantLimit = field(default_factory=lambda: TenantLimit(MAX_READS // 2))
+    parses: TenantLimit = field(default_factory=lambda: TenantLimit(N_PROCESSES - 1))
+    loop_slices: LoopSlices = field(default_factory=LoopSlices)
 
     def __post_init__(self) -> None:
         """Take the limits from the settings."""
@@ -87,6 +90,28 @@ class Service:
         """Run a read that a tenant asked for: at most half of the threads read for one tenant."""
         async with self.reads.hold(tenant):
             return await self.read(work)
+
+    async def parsed(
+        self, tenant: str, parse: Callable[..., SlicedWork[T]], body: bytes, *arguments: Any
+    ) -> T:
+        """Parse a body: in a process of its own if it is large, else in slices of the event loop.
+
+        Parameters
+        ----------
+        tenant : str
+            Who asks: one process is always left for the others.
+        parse : callable
+            Body and `arguments` -> work that returns what is in the body.
+        """
+        if len(body) <= PARSED_HERE_BYTES:
+            return await self.loop_slices.run(parse(body, *arguments))
+        async with self.parses.hold(tenant):
+            return await self.parsing.run(parse_at_once, parse, body, *arguments)
+
+
+def parse_at_once(parse: Callable[..., SlicedWork[T]], body: bytes, *arguments: Any) -> T:
+    """Parse a body in one go, in a process that does nothing else."""
+    return run_at_once(parse(body, *arguments))
 
 
 def service_of(request: Request) -> Service:

@@ -15,12 +15,13 @@ from service.api.sessions import json_response
 from service.base.field_types import MOST_LETTERS
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Decide
-from service.personalizer.bodies import RANK, REWARD
+from service.personalizer.bodies import REWARD
 from service.personalizer.loop import (
+    DEFAULTS,
     deferred_name,
     find_decision,
     find_loop,
-    the_loop,
+    make_session,
     waiting_room,
 )
 from service.personalizer.ranking import Asked, encoded, rank_answer, read_rank
@@ -40,11 +41,12 @@ TRAJECTORY = "lhb-trajectory"  # header: whose event it is, in UTF-8 with percen
 async def post_rank(version: Version, request: Request) -> Response:
     """Take a decision; the same event id gets the first answer again."""
     service, tenant, actor = service_of(request), tenant_of(request), actor_of(request)
-    body = RANK.read(await request.body())
-    trajectory = trajectory_of(request)
-    session = await the_loop(service, tenant, actor)
-    asked = await read_rank(service, body, session)
-    if body.get("deferActivation"):
+    body, trajectory = await request.body(), trajectory_of(request)
+    found = await find_loop(service, tenant)
+    dim = DEFAULTS["dim"] if found is None else found.dim
+    asked = await service.parsed(tenant, read_rank, body, dim)
+    session = found or await make_session(service, tenant, actor, DEFAULTS)
+    if asked.is_deferred:
         room = await waiting_room(service, actor, session)
         decision = await defer(service, session, room, asked, trajectory)
     else:

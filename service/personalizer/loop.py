@@ -61,12 +61,6 @@ async def make_session(
     return session
 
 
-async def the_loop(service: Service, tenant: str, actor: Actor) -> SessionRow:
-    """Return the tenant's session for Personalizer's routes; the first call makes it."""
-    found = await find_loop(service, tenant)
-    return found or await make_session(service, tenant, actor, DEFAULTS)
-
-
 async def waiting_room(service: Service, actor: Actor, loop: SessionRow) -> SessionRow:
     """Return the session that holds deferred events until they are activated.
 

@@ -8,16 +8,10 @@ import numpy as np
 
 from lhb_engine.history import Floats
 from service.api.request_bodies import DecisionBody
-from service.api.runtime import Service
+from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
-from service.personalizer.bodies import RankRequest
-from service.personalizer.features import (
-    FEW_FEATURES,
-    count_features,
-    hashed_contexts,
-    hasher,
-    read_features,
-)
+from service.personalizer.bodies import RANK
+from service.personalizer.features import Features, hashed_contexts, read_features
 from service.session.option_changes import at_revision, changes_of
 from service.session.records import DecisionRow, SessionRow
 from service.writer.agent_cache import build_agent
@@ -30,6 +24,7 @@ class Asked(NamedTuple):
     open_ids: list[str]
     contexts: Floats
     event_id: str
+    is_deferred: bool
 
     def decision_body(
         self, trajectory: str, forced: int | None = None, default: int | None = None
@@ -54,14 +49,15 @@ def encoded(contexts: Floats) -> Any:
     return {"dtype": "float64", "shape": list(contexts.shape), "data": data}
 
 
-async def read_rank(service: Service, asked: RankRequest, session: SessionRow) -> Asked:
-    """Check a rank request, and hash its features.
+def read_rank(body: bytes, dim: int) -> SlicedWork[Asked]:
+    """Parse and check a rank request, and hash its features into `dim` numbers an arm.
 
     Raises
     ------
     Problem
-        409 or 422 naming the field.
+        400, 409 or 422 naming the field.
     """
+    asked = RANK.read(body)
     ids = [action["id"] for action in asked["actions"]]
     seen: set[str] = set()
     for i, name in enumerate(ids):
@@ -70,27 +66,21 @@ async def read_rank(service: Service, asked: RankRequest, session: SessionRow) -
             raise Problem(ProblemCode.DUPLICATE_ARM_IDS, detail, f"actions[{i}].id")
         seen.add(name)
     excluded = set(asked.get("excludedActions") or ())
-    is_open = [name not in excluded for name in ids]
-    if not any(is_open):
+    open_ids = [name for name in ids if name not in excluded]
+    if not open_ids:
         raise Problem(ProblemCode.NO_ARMS, "every action is excluded", "excludedActions")
-    actions = [
-        read_features(action["features"], f"actions[{i}].features") or [(f"id={ids[i]}", 1.0)]
-        for i, action in enumerate(asked["actions"])
-        if is_open[i]
-    ]
-    context = read_features(asked.get("contextFeatures") or [], "contextFeatures")
-    n = count_features(actions, context)
-
-    def hash_them() -> Floats:
-        return hashed_contexts(actions, context, session.dim)
-
-    is_loaded = hasher.cache_info().currsize > 0
-    if n <= FEW_FEATURES and is_loaded:
-        contexts = hash_them()
-    else:
-        contexts = await service.read_for(session.tenant, hash_them)
-    open_ids = [name for name, is_shown in zip(ids, is_open, strict=True) if is_shown]
-    return Asked(ids, open_ids, contexts, asked.get("eventId") or uuid4().hex)
+    actions, context, arm = Features("action"), Features("context"), 0
+    for i, action in enumerate(asked["actions"]):
+        if ids[i] not in excluded:
+            features = read_features(action["features"], f"actions[{i}].features")
+            if not (yield from actions.add(features, arm)):
+                yield from actions.add([(f"id={ids[i]}", 1.0)], arm)
+            arm += 1
+    given = asked.get("contextFeatures") or []
+    yield from context.add(read_features(given, "contextFeatures"))
+    contexts = hashed_contexts(actions, context, arm, dim)
+    event_id = asked.get("eventId") or uuid4().hex
+    return Asked(ids, open_ids, contexts, event_id, asked.get("deferActivation") is True)
 
 
 def rank_answer(asked: Asked, decision: DecisionRow, session: SessionRow) -> dict[str, Any]:

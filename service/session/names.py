@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
@@ -97,9 +98,7 @@ class Names:
             422 naming the feature: no column is left for it, or it is a number here and a text
             there.
         """
-        if len(contexts) * dim > MOST_NUMBERS:
-            detail = f"{len(contexts)} contexts of {dim} numbers are more than {MOST_NUMBERS}"
-            raise Problem(ProblemCode.OUT_OF_RANGE, detail, "contexts")
+        refuse_too_many_numbers(len(contexts), dim, "contexts")
         names, places, values, n_listed = self, [], [], len(self._column)
         for arm, context in enumerate(contexts):
             for feature, value in context.items():
@@ -193,24 +192,41 @@ def names_of(text: str | None) -> Names:
     return found
 
 
-@lru_cache(2**14)
+def refuse_too_many_numbers(n_arms: int, dim: int, field: str) -> None:
+    """Raise a 422, before they are made, if contexts from names would be too many numbers."""
+    if n_arms * dim > MOST_NUMBERS:
+        detail = f"{n_arms} contexts of {dim} numbers are more than {MOST_NUMBERS}"
+        raise Problem(ProblemCode.OUT_OF_RANGE, detail, field)
+
+
 def hashed_column(label: str, n_columns: int) -> tuple[int, float]:
-    """Return the column of a label, and the sign of what it adds there.
+    """Return the column of a label among `n_columns`, and the sign of what it adds there."""
+    number = label_number(label)
+    return (number >> 1) % n_columns, -1.0 if number & 1 else 1.0
+
+
+@lru_cache(2**14)
+def label_number(label: str) -> int:
+    """Return the number of a label: its column modulo how many there are, and below that its sign.
 
     The hash is BLAKE2b (RFC 7693) of 8 bytes, unkeyed, over ``lhb feature``, a zero byte and the
     label in UTF-8; it is read as a big-endian number. Its lowest bit is the sign (1: negative). The
-    other bits modulo `n_columns` are the column. This never changes: stored rounds depend on it.
+    other bits modulo the number of columns are the column. This never changes: stored rounds depend
+    on it.
 
     Parameters
     ----------
     label : str
         A feature, or a feature, "=" and its category.
-    n_columns : int
-        Number of columns that labels share, at least 1.
     """
     digest = blake2b(b"lhb feature\0" + label.encode(), digest_size=8).digest()
-    number = int.from_bytes(digest, "big")
-    return (number >> 1) % n_columns, -1.0 if number & 1 else 1.0
+    return int.from_bytes(digest, "big")
+
+
+def columns_of(numbers: NDArray[np.uint64], n_columns: int) -> tuple[NDArray[np.intp], Floats]:
+    """Return the columns of labels by their numbers, and the signs of what they add there."""
+    columns = ((numbers >> np.uint64(1)) % np.uint64(n_columns)).astype(np.intp)
+    return columns, 1.0 - 2.0 * (numbers & np.uint64(1))
 
 
 def check_names(given: Any, dim: int) -> None:

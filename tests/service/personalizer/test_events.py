@@ -295,3 +295,47 @@ async def test_a_control_group_plays_the_first_action(serve: Serve) -> None:
         control = [one for one in rounds if one["played_by"] == "control"]
         assert control
         assert {one["arm_id"] for one in control} == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("features", "inner"),
+    [
+        ([{"n" * 300: ["a"] * 1000}], "invalid"),
+        ([{"text": "t" * 300}], "invalid"),
+        ([{"vector": [0.5] * 200_001}], "out_of_range"),
+    ],
+    ids=["a long name", "a long text", "many features"],
+)
+async def test_features_that_would_multiply_are_refused(
+    serve: Serve, features: Any, inner: str
+) -> None:
+    async with serve() as client:
+        body = {"actions": [{"id": "a", "features": features}]}
+        answer = await client.post(f"{ROOT}/rank", json=body)
+        assert (answer.status_code, answer.json()["error"]["innerError"]) == (400, {"code": inner})
+
+
+async def test_more_numbers_than_a_decision_takes_are_refused(serve: Serve) -> None:
+    async with serve() as client:
+        await client.create(name="personalizer", dim=100_000)
+        body = {"actions": [{"id": str(i), "features": []} for i in range(50)]}
+        refused(
+            await client.post(f"{ROOT}/rank", json=body),
+            400,
+            "BadRequest",
+            "out_of_range",
+            "actions",
+        )
+
+
+async def test_a_large_request_is_read_as_a_small_one_is(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a process of its own reads it, the same event asks for the same contexts."""
+    asked = {"eventId": "e", "contextFeatures": [{"hour": 3, "tags": ["x", "y"]}]}
+    async with serve() as client:
+        first = await rank(client, **asked)
+        monkeypatch.setattr("service.api.runtime.PARSED_HERE_BYTES", 0)
+        assert await rank(client, **asked) == first  # else 409: another body
+        answer = await client.post(f"{ROOT}/rank", content=b"{")
+        refused(answer, 400, "BadRequest", "malformed_json", "body")

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 
 from service.api.documentation import documented
-from service.api.runtime import Service, service_of, tenant_of
+from service.api.runtime import Service, is_still_allowed, service_of, tenant_of
 from service.api.sessions import found_session, session_answer
 from service.base.problems import Problem, ProblemCode
 from service.base.tenant_shares import NoPlace
@@ -39,10 +39,10 @@ async def get_changes(session_id: str, request: Request) -> Response:
     """Send the session now, and again within a second of every change, for 25 seconds.
 
     Each event's data is what `GET /v1/sessions/{session_id}` answers. A reader connects again when
-    the stream has ended.
+    the stream has ended. It ends within seconds when the key is revoked.
     """
     service, tenant = service_of(request), tenant_of(request)
-    events = _events(service, tenant, session_id)
+    events = _events(service, tenant, session_id, lambda: is_still_allowed(request))
     first = await anext(events)  # an unknown session is a 404, not a broken stream
 
     async def stream() -> AsyncGenerator[str, None]:
@@ -60,7 +60,9 @@ def _read(service: Service, tenant: str, session_id: str) -> dict[str, Any]:
         return session_answer(session, deciding(reader, session))
 
 
-async def _events(service: Service, tenant: str, session_id: str) -> AsyncGenerator[str, None]:
+async def _events(
+    service: Service, tenant: str, session_id: str, is_allowed: Callable[[], bool]
+) -> AsyncGenerator[str, None]:
     with _place(service, tenant):
         answer = None
         for _ in range(round(STREAM_SECONDS / LOOK_SECONDS)):
@@ -74,6 +76,8 @@ async def _events(service: Service, tenant: str, session_id: str) -> AsyncGenera
                 answer = now
                 yield _event(answer)
             await asyncio.sleep(LOOK_SECONDS)
+            if not is_allowed():
+                return
 
 
 @contextmanager

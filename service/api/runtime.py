@@ -125,6 +125,11 @@ def actor_of(request: Request) -> Actor:
     return Actor(request.scope["lhb.access"].key_id, request.scope["lhb.request_id"])
 
 
+def is_still_allowed(request: Request) -> bool:
+    """Return whether the key of a request that is under way has not been revoked meanwhile."""
+    return bool(request.app.state.key_watch.still_allows(request.scope))
+
+
 def tenant_of(request: Request) -> str:
     """Return the tenant whose data this request may see."""
     return str(request.scope["lhb.tenant"])

@@ -18,7 +18,7 @@ from starlette.types import Message, Send
 
 from service.api.body_parsing import COPY
 from service.api.documentation import documented, takes
-from service.api.runtime import Service, actor_of, service_of, tenant_of
+from service.api.runtime import Service, actor_of, is_still_allowed, service_of, tenant_of
 from service.api.session_types import SessionAnswer
 from service.api.sessions import (
     found_session,
@@ -70,6 +70,8 @@ async def get_events(session_id: str, request: Request) -> Response:
         async with aclosing(lines):  # closes the snapshot also if the client disconnects
             yield first
             async for more in lines:
+                if not is_still_allowed(request):
+                    return  # without its end line the file is known to be cut off
                 yield more
 
     return Download(stream(), service.settings.body_timeout_seconds)

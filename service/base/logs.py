@@ -40,12 +40,25 @@ def configure_logs(level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+    logging.lastResort = _Libraries(logging.WARNING)
+
+
+class _Libraries(logging.Handler):
+    """Writes what a library logs as a line of ours, without its parameters.
+
+    These, and the text of an exception, may hold what a client sent.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        said, error = str(record.msg), record.exc_info and record.exc_info[1]
+        log.log(record.levelno, "library", of=record.name, said=said, exc_info=error or None)
 
 
 def log_failure(problem: Problem, request_id: str, path: str, **more: Any) -> None:
     """Write the line of an answer with status 5xx, with its cause."""
     write = log.error if problem.status == 500 else log.warning
-    code, cause = problem.code.value, problem.detail
+    code, cause = problem.code.value, str(problem)
     write("failed", request_id=request_id, path=path, code=code, cause=cause, **more)
 
 

@@ -253,16 +253,30 @@ def _sendable(text: str) -> str:
 
 
 class Unavailable(Problem):
-    """A 503: the database cannot serve now. Nothing was written, unless ``outcome_unknown``."""
+    """A 503: the database cannot serve now. Nothing was written, unless ``outcome_unknown``.
 
-    def __init__(self, code: ProblemCode, detail: str) -> None:
+    Parameters
+    ----------
+    code : ProblemCode
+    detail : str
+        A sentence for callers.
+    said : str
+        What the driver or the system says, for the log alone: it may name hosts and files.
+    """
+
+    def __init__(self, code: ProblemCode, detail: str, said: str = "") -> None:
         super().__init__(code, detail, retry_after=1)
+        self.said = said
+
+    def __str__(self) -> str:
+        """Return all that is known, for the log."""
+        return f"{self.detail} ({self.said})" if self.said else self.detail
 
 
-def outcome_unknown(reason: str) -> Unavailable:
+def outcome_unknown(reason: str, said: str) -> Unavailable:
     """Make the 503 for a commit that was begun and not confirmed."""
     detail = f"{reason}; whether it was written is unknown; repeat the request with the same id"
-    return Unavailable(ProblemCode.OUTCOME_UNKNOWN, detail)
+    return Unavailable(ProblemCode.OUTCOME_UNKNOWN, detail, said)
 
 
 def defect(request_id: str) -> Problem:

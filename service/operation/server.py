@@ -119,6 +119,7 @@ def server_config(
         host=host,
         port=port,
         access_log=False,
+        log_config=None,  # its lines become lines of our log
         log_level="warning",
         server_header=False,
         date_header=False,

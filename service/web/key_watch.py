@@ -2,6 +2,8 @@
 
 import contextlib
 
+from starlette.types import Scope
+
 from service.api.runtime import Service
 from service.base.problems import Problem
 from service.base.recurring import Recurring
@@ -35,6 +37,13 @@ class KeyWatch:
     def is_closed(self) -> bool:
         """Whether requests need a key."""
         return self._keys.is_closed
+
+    def still_allows(self, scope: Scope) -> bool:
+        """Return whether the key of a request that is under way is valid now."""
+        try:
+            return self._keys.access_of(scope) == scope["lhb.access"]
+        except Problem:
+            return False
 
     async def start(self) -> None:
         """Load the keys, and begin to watch."""

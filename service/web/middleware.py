@@ -7,7 +7,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.access import ADMIN, EVERYBODY
+from service.api.access import Access, ADMIN, EVERYBODY
 from service.api.fast_routes import find_handler
 from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_parameters
@@ -16,7 +16,7 @@ from service.api.session_names import is_by_name, is_id, replace_name
 from service.base.logs import REQUEST_ID, log_failure, shown_path
 from service.base.problems import Problem, ProblemCode, defect
 from service.base.settings import Settings
-from service.personalizer.errors import is_personalizer, problem_answer
+from service.personalizer.errors import problem_answer
 from service.web.admission import Admission, may_refuse
 from service.web.api_keys import Keyring
 from service.web.browser_guard import BrowserGuard
@@ -27,7 +27,7 @@ from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
 from service.web.request_ids import RequestIds, trace_of
 from service.web.request_log import Asked, RequestLog
 from service.web.roles import refuse_role
-from service.web.whole_messages import API_HEADERS
+from service.web.whole_messages import API_HEADERS, is_for_data
 
 if TYPE_CHECKING:
     from service.web.spans import Tracing
@@ -128,7 +128,7 @@ class Middleware:
         try:
             if "\0" in scope["path"]:
                 raise Problem(ProblemCode.UNKNOWN_ROUTE, "a path holds no zero byte")
-            access = scope["lhb.access"] = self._keys.access_of(scope)
+            access = scope["lhb.access"] = self._access(scope)
             scope["lhb.tenant"] = access.tenant
             if access is EVERYBODY:
                 self.guard.check(headers, scope)
@@ -190,6 +190,15 @@ class Middleware:
                     trace = trace_of(headers) | trace
                 self._log.add(self._asked(scope), request_id, trace, status, seconds)
 
+    def _access(self, scope: Scope) -> Access:
+        """Return what a request may do; one without a valid key counts for its address."""
+        try:
+            return self._keys.access_of(scope)
+        except Problem:
+            if self.rates is not None:
+                self.rates.count_stranger(scope)
+            raise
+
     def _asked(self, scope: Scope) -> Asked:
         """Return what a request's log line has in common with others."""
         client, access = scope.get("client"), scope.get("lhb.access")
@@ -217,11 +226,6 @@ class Middleware:
         as_get = {**scope, "method": "GET"}
         await self._app(as_get, receive, only_headers)
         scope["route"] = as_get.get("route")
-
-
-def is_for_data(path: str) -> bool:
-    """Return whether a path is of the API, and not a page, a metric or a state."""
-    return path.startswith("/v1/") or is_personalizer(path)
 
 
 async def send_json(status: int, body: bytes, send: Send) -> None:

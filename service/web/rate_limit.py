@@ -8,9 +8,9 @@ from math import ceil
 from starlette.types import Scope
 
 from service.base.problems import Problem, ProblemCode
+from service.web.whole_messages import is_for_data
 
 N_CALLERS = 65_536  # remembered; the least recent one is dropped and then starts with a full burst
-LIMITED_PREFIX = "/v1/"
 
 
 class RateLimit:
@@ -59,8 +59,12 @@ class RateLimit:
         Problem
             429 too_many_requests; the refused request is not counted.
         """
-        if scope["path"].startswith(LIMITED_PREFIX):
+        if is_for_data(scope["path"]):
             self.count_caller(scope["lhb.access"].key_id if is_keyed else _address(scope))
+
+    def count_stranger(self, scope: Scope) -> None:
+        """Count a request without a valid key, by its address; raises what `count` raises."""
+        self.count_caller(_address(scope))
 
     def count_elsewhere(self, caller: str, n: int) -> None:
         """Count requests that another process has let through."""

@@ -4,6 +4,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.base.problems import MEDIA_TYPE, TITLES, Problem
+from service.personalizer.errors import is_personalizer
 
 END_OF_HEAD = b"\r\n\r\n"
 # for a browser that is shown an answer: it is data, of whoever asked, and no page
@@ -13,6 +14,11 @@ API_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
 API_LINES = [f"{name.decode()}: {value.decode()}" for name, value in API_HEADERS]
+
+
+def is_for_data(path: str) -> bool:
+    """Return whether a path is of the API, and not a page, a metric or a state."""
+    return path.startswith("/v1/") or is_personalizer(path)
 
 
 class WholeMessages(HttpToolsProtocol):

@@ -1,9 +1,13 @@
 """What a server and a worker log: enough to explain a night, and nothing that a client sent."""
 
 import json
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import structlog
@@ -110,3 +114,26 @@ def test_of_an_exception_only_its_class_and_place_are_logged(
     first, second = json.loads(said)["raised"]
     assert (first["error"], second["error"]) == ("ValueError", "KeyError")
     assert "test_logs.py" in first["at"][-1]
+
+
+def test_what_a_library_logs_is_a_line_of_the_log_without_its_parameters() -> None:
+    code = "import logging; from service.base.logs import configure_logs; configure_logs('info')"
+    code += "; logging.getLogger('uvicorn.error').warning('no request: %s', 'secret')"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    [line] = [json.loads(line) for line in run.stderr.splitlines()]
+    assert (line["event"], line["level"]) == ("library", "warning")
+    assert (line["of"], line["said"]) == ("uvicorn.error", "no request: %s")
+
+
+def test_every_line_of_a_server_is_json(tmp_path: Path) -> None:
+    """What is no HTTP, and an upgrade: uvicorn warns of both."""
+    upgrade = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    with Server(tmp_path / "lhb.db", LHB_LOG_LEVEL="info") as server:
+        url = urlsplit(server.url)
+        for sent in (b"\0\0\r\n\r\n", upgrade):
+            with socket.create_connection((url.hostname, url.port)) as connection:
+                connection.sendall(sent)
+                connection.recv(1000)
+        server.stop()
+    for line in server.output.splitlines():
+        assert line.startswith("{") or line.startswith(Server.ready), line

@@ -37,22 +37,21 @@ def translated(*, is_commit: bool = False) -> Iterator[None]:
     ) as error:
         raise Contended(str(error)) from error
     except errors.DiskFull as error:
-        raise Unavailable(
-            ProblemCode.STORAGE_FULL, f"the disk is full ({_line(error)}); nothing was written"
-        ) from error
+        detail = "the disk is full; nothing was written"
+        raise Unavailable(ProblemCode.STORAGE_FULL, detail, _line(error)) from error
     except errors.ReadOnlySqlTransaction as error:
-        reason = f"the database cannot be written ({_line(error)})"
-        raise Unavailable(ProblemCode.STORAGE_READONLY, f"{reason}; nothing was written") from error
+        detail = "the database cannot be written; nothing was written"
+        raise Unavailable(ProblemCode.STORAGE_READONLY, detail, _line(error)) from error
     except errors.QueryCanceled as error:
         raise Unavailable(
             ProblemCode.STORAGE_BUSY, "the database did not answer in time; nothing was written"
         ) from error
     except psycopg.OperationalError as error:
-        reason = f"the database does not answer ({_line(error)})"
+        reason = "the database does not answer"
         if is_commit:
-            raise outcome_unknown(reason) from error
+            raise outcome_unknown(reason, _line(error)) from error
         detail = f"{reason}; nothing was written"
-        raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, detail) from error
+        raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, detail, _line(error)) from error
 
 
 def _line(error: BaseException) -> str:

@@ -54,11 +54,11 @@ class translated:
             return
         extended = getattr(error, "sqlite_errorcode", 0)
         if extended in _IN_DOUBT:
-            raise outcome_unknown(f"the disk reports an error ({error})") from error
+            raise outcome_unknown("the disk reports an error", str(error)) from error
         code = extended & 0xFF
         if code not in _PROBLEMS:
             return
         if code == sqlite3.SQLITE_IOERR and self._path and not os.access(self._path, os.W_OK):
             code = sqlite3.SQLITE_READONLY
         problem, reason = _PROBLEMS[code]
-        raise Unavailable(problem, f"{reason} ({error}); nothing was written") from error
+        raise Unavailable(problem, f"{reason}; nothing was written", str(error)) from error

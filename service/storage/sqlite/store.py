@@ -149,8 +149,7 @@ class SqliteStore:
             with translated(self.path):
                 self._connection = self._open()
         except Unavailable as error:
-            detail = f"{IN_DOUBT} ({error.__cause__ or error})"
-            raise Unavailable(ProblemCode.STORAGE_FAILING, detail) from error
+            raise Unavailable(ProblemCode.STORAGE_FAILING, IN_DOUBT, str(error)) from error
         self._is_in_doubt = False
 
     def _check_files(self) -> None:

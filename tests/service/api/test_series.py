@@ -148,7 +148,7 @@ async def test_changes_are_events(serve: Serve, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(changes, "LOOK_SECONDS", 0.01)
     async with serve() as client:
         session = await client.create()
-        events = changes._events(client.service, "", session)
+        events = changes._events(client.service, "", session, lambda: True)
         read = [await anext(events)]
         await client.decide(session)
         read.append(await anext(events))  # comes by itself

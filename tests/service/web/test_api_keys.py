@@ -1,9 +1,13 @@
 """Once there is a key nobody gets in without one, and it opens its tenant's data only."""
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from service.api import transfer
 from service.api.access import EVERYBODY
 from service.base.problems import Problem
 from service.commands.keys import PREFIX, RevokeKey, SaveKey, new_key
@@ -195,3 +199,62 @@ def test_uses_are_collected_once_a_key_until_they_are_stored() -> None:
             header = (b"authorization", f"Bearer {key}".encode())
             keys.access_of({"path": "/v1/sessions", "headers": [header]})
     assert set(keys.used) == {row.id for _, row in made[:2]}
+
+
+async def two_keys(client: Client) -> tuple[str, str, ApiKey]:
+    """An administrator's key, and another with its row."""
+    administrator, admin = new_key("", "of an administrator", 1000.0, role="admin")
+    await client.service.writer.submit(SaveKey(admin))
+    return administrator, *await make_key(client)
+
+
+async def test_a_stream_of_changes_ends_with_its_key(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends at the first look after the revocation is known."""
+    monkeypatch.setattr("service.api.changes.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("service.api.changes.STREAM_SECONDS", 1e6)
+    async with serve() as client:
+        session = await client.create()
+        other, key, row = await two_keys(client)
+    async with serve() as client, asyncio.timeout(120):
+        path = f"/v1/sessions/{session}/changes"
+        stream = asyncio.create_task(client.get(path, headers=bearer(key)))
+        while not client.service.streams.n_taken:
+            await asyncio.sleep(0)
+        answer = await client.delete(f"/v1/keys/{row.id}", headers=bearer(other))
+        assert answer.is_success, answer.text
+        assert (await stream).text.count("data: ") == 1
+
+
+async def test_an_export_is_cut_off_with_its_key(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has no end line knows that lines are missing."""
+    monkeypatch.setattr("service.api.transfer.CHUNK_LINES", 1)
+    async with serve() as client:
+        session = await client.create()
+        for _ in range(5):
+            await client.decide(session)
+        whole = (await client.get(f"/v1/sessions/{session}/events")).text
+        other, key, row = await two_keys(client)
+    async with serve() as client:
+        following = transfer._next_chunk
+        revoked = threading.Event()
+
+        def revoke() -> None:
+            asyncio.run_coroutine_threadsafe(
+                client.delete(f"/v1/keys/{row.id}", headers=bearer(other)), loop
+            ).result()
+            revoked.set()
+
+        def next_chunk(lines: Iterator[bytes]) -> bytes:
+            if not revoked.is_set():
+                revoke()
+            return following(lines)
+
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(transfer, "_next_chunk", next_chunk)
+        part = (await client.get(f"/v1/sessions/{session}/events", headers=bearer(key))).text
+        assert whole.startswith(part)
+        assert len(part.splitlines()) == 1

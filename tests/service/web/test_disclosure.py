@@ -3,12 +3,17 @@
 import re
 from pathlib import Path
 
+import psycopg
 import pytest
+from structlog.testing import capture_logs
 
+from service.base.logs import log_failure
 from service.base.problems import ProblemCode, Unavailable
 from service.commands.keys import SaveKey, new_key
 from service.storage.database_url import UnknownDatabase, is_sqlite, sqlite_path
 from service.storage.migrate import migrate
+from service.storage.postgres.errors import translated
+from service.storage.sqlite.connection import connect
 from service.storage.sqlite.store import SqliteStore
 from tests.service.conftest import Serve, problem
 
@@ -68,3 +73,19 @@ def test_a_new_database_is_its_owners_alone(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "served.db").close()
     migrate(f"sqlite:///{tmp_path / 'migrated.db'}")
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_what_a_driver_says_is_for_the_log_alone() -> None:
+    """psycopg names host and port, SQLite the file: an answer names neither, the log both."""
+    said = 'connection to server at "10.0.0.5", port 5432 failed'
+    for is_commit in (False, True):
+        with pytest.raises(Unavailable) as refused, translated(is_commit=is_commit):
+            raise psycopg.OperationalError(said)
+        assert b"10.0.0.5" not in refused.value.body()
+        with capture_logs() as lines:
+            log_failure(refused.value, "id", "/v1/sessions")
+        assert said in lines[0]["cause"]
+    with pytest.raises(Unavailable) as refused:
+        connect(Path("/nowhere/lhb.db"))
+    assert b"nowhere" not in refused.value.body()
+    assert "/nowhere/lhb.db" in str(refused.value)

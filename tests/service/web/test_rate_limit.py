@@ -127,3 +127,27 @@ async def test_keys_are_limited_each_for_itself(serve: Serve) -> None:
         assert (await client.get("/v1/sessions")).status_code == 429
         client.headers["authorization"] = "Bearer wrong"
         problem(await client.get("/v1/sessions"), 401, "unauthorized")
+
+
+async def test_every_door_to_data_is_limited(serve: Serve) -> None:
+    async with serve(requests_per_second=0.01, request_burst=2) as client:
+        rank = {"actions": [{"id": "a", "features": []}]}
+        answers = [await client.post("/personalizer/v1.0/rank", json=rank) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [201, 201, 429, 429]
+        assert answers[-1].json()["error"]["innerError"] == {"code": "too_many_requests"}
+        problem(await client.get("/v1/sessions"), 429, "too_many_requests")
+        for path in ("/healthz", "/readyz", "/metrics", "/", "/openapi.json"):
+            assert (await client.get(path)).status_code == 200
+
+
+async def test_requests_without_a_valid_key_are_limited_by_address(serve: Serve) -> None:
+    key, row = new_key("", "a test", 1000.0)
+    async with serve() as client:
+        await client.service.writer.submit(SaveKey(row))
+    async with serve(requests_per_second=0.01, request_burst=3) as client:
+        for n in range(5):
+            client.headers["authorization"] = f"Bearer guess {n}"
+            answer = await client.get("/v1/sessions")
+            assert answer.status_code == (401 if n < 3 else 429)
+        client.headers["authorization"] = f"Bearer {key}"  # from the same address
+        assert (await client.get("/v1/sessions")).status_code == 200

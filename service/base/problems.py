@@ -273,7 +273,7 @@ class Unavailable(Problem):
         return f"{self.detail} ({self.said})" if self.said else self.detail
 
 
-def outcome_unknown(reason: str, said: str) -> Unavailable:
+def outcome_unknown(reason: str, said: str = "") -> Unavailable:
     """Make the 503 for a commit that was begun and not confirmed."""
     detail = f"{reason}; whether it was written is unknown; repeat the request with the same id"
     return Unavailable(ProblemCode.OUTCOME_UNKNOWN, detail, said)

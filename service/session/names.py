@@ -226,7 +226,7 @@ def label_number(label: str) -> int:
 def columns_of(numbers: NDArray[np.uint64], n_columns: int) -> tuple[NDArray[np.intp], Floats]:
     """Return the columns of labels by their numbers, and the signs of what they add there."""
     columns = ((numbers >> np.uint64(1)) % np.uint64(n_columns)).astype(np.intp)
-    return columns, 1.0 - 2.0 * (numbers & np.uint64(1))
+    return columns, 1.0 - 2.0 * (numbers & np.uint64(1)).astype(np.float64)
 
 
 def check_names(given: Any, dim: int) -> None:

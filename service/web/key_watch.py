@@ -41,7 +41,7 @@ class KeyWatch:
     def still_allows(self, scope: Scope) -> bool:
         """Return whether the key of a request that is under way is valid now."""
         try:
-            return self._keys.access_of(scope) == scope["lhb.access"]
+            return bool(self._keys.access_of(scope) == scope["lhb.access"])
         except Problem:
             return False
 

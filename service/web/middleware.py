@@ -7,7 +7,7 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.access import Access, ADMIN, EVERYBODY
+from service.api.access import ADMIN, EVERYBODY, Access
 from service.api.fast_routes import find_handler
 from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_parameters

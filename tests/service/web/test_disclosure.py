@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from service.base.logs import log_failure
+from service.base.logs import configure_logs, log_failure
 from service.base.problems import ProblemCode, Unavailable
 from service.commands.keys import SaveKey, new_key
 from service.storage.database_url import UnknownDatabase, is_sqlite, sqlite_path
@@ -78,6 +78,7 @@ def test_a_new_database_is_its_owners_alone(tmp_path: Path) -> None:
 def test_what_a_driver_says_is_for_the_log_alone() -> None:
     """psycopg names host and port, SQLite the file: an answer names neither, the log both."""
     said = 'connection to server at "10.0.0.5", port 5432 failed'
+    configure_logs("info")
     for is_commit in (False, True):
         with pytest.raises(Unavailable) as refused, translated(is_commit=is_commit):
             raise psycopg.OperationalError(said)

@@ -18,7 +18,7 @@ RUN /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check --no-ind
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="long-horizon-bandits" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="1.0.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --gid 10001 lhb \
  && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin lhb \

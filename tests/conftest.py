@@ -101,7 +101,7 @@ def postgres_url(migrated: str) -> Iterator[str]:
             "select tablename from pg_tables where schemaname = 'public'"
         ).fetchall()
         for (table,) in tables:
-            if table != "alembic_version":
+            if table != "schema_revision":
                 connection.execute(f'delete from "{table}"')
 
 

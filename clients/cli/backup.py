@@ -32,8 +32,8 @@ def restore(
     """
     from service.base.settings import read_settings
     from service.storage.backup import restore
-    from service.storage.schema import head
+    from service.storage.schema import SCHEMA
 
     found = restore(file, read_settings().database_url)
-    older = "" if found.schema == head() else "; run `lhb migrate`"
+    older = "" if found.schema == SCHEMA.head else "; run `lhb migrate`"
     typer.echo(f"schema {found.schema}, {found.n_sessions} sessions{older}")

@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from service.base.settings import DISTRIBUTION, Settings
 from service.storage.database_url import without_password
-from service.storage.schema import head
+from service.storage.schema import SCHEMA
 
 DATABASE_SETTINGS = {"database_url", "database_password_file"}
 
@@ -33,7 +33,7 @@ def log_start(program: str, settings: Settings) -> None:
         "start",
         program=program,
         version=version(DISTRIBUTION),
-        schema=head(),
+        schema=SCHEMA.head,
         database=without_password(settings.database_url),
         settings=chosen,
     )
@@ -41,7 +41,7 @@ def log_start(program: str, settings: Settings) -> None:
 
 def build_info() -> Iterator[Metric]:
     """Yield what this process runs, as labels."""
-    labels = {"version": version(DISTRIBUTION), "schema": head()}
+    labels = {"version": version(DISTRIBUTION), "schema": SCHEMA.head}
     labels |= {"python": platform.python_version()}
     build = GaugeMetricFamily("lhb_build_info", "1, with the version", labels=[*labels])
     build.add_metric([*labels.values()], 1)

@@ -1,98 +1,126 @@
-"""The SQL scripts of the schema, one for each revision and dialect, and the check of a revision.
+"""The schema: numbered SQL scripts for each database, and the check of a database's revision.
 
-The columns are also the fields of the rows in `service.session.records`, in the same order.
-
-Alembic runs the missing scripts on an existing database. A new SQLite database gets all of them at
-once, without loading alembic.
+The columns are also the fields of the rows in `service.session.records`. A released script never
+changes: what comes later is the next script.
 """
 
-from functools import cache
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from service.storage.ports import Refused
 
 # advisory lock of PostgreSQL that lets one process at a time make tables
 ONE_AT_A_TIME = 0x6C6862
-VERSION_TABLE = """
-create table alembic_version (
-    version_num varchar(32) not null,
-    constraint alembic_version_pkc primary key (version_num)
-);
-"""
+REVISION = "select revision from schema_revision"  # the table has one row
 
 
 class WrongSchema(Refused):
     """The schema of the database differs from this program's; the message says what to do."""
 
 
-def script(revision: str, dialect: str) -> str:
-    """Return the SQL script of a revision for a dialect, "sqlite" or "postgres"."""
-    path = files(__package__).joinpath("migrations", "sql", f"{revision}.{dialect}.sql")
-    return path.read_text("utf-8")
-
-
-@cache
-def revisions() -> tuple[str, ...]:
-    """Return all revisions, oldest first."""
-    folder = files(__package__).joinpath("migrations", "sql")
-    return tuple(sorted({path.name.split(".")[0] for path in folder.iterdir()}))
-
-
-def head() -> str:
-    """Return the revision that this program needs."""
-    return revisions()[-1]
-
-
-def whole_schema(dialect: str, last: str | None = None) -> str:
-    """Return one script of all revisions to `last` that also records it for alembic.
+@dataclass(frozen=True)
+class Schema:
+    """The revisions of a schema. Each script takes a database from one revision to the next.
 
     Parameters
     ----------
-    dialect : str
-        "sqlite" or "postgres".
-    last : str, optional
-        By default the newest.
+    folder : Traversable
+        It holds a script for each revision and dialect ("sqlite" or "postgres"), named like
+        ``0001.sqlite.sql``.
     """
-    last = last or head()
-    scripts = [script(revision, dialect) for revision in revisions() if revision <= last]
-    note = f"insert into alembic_version values ('{last}');"
-    return "\n".join([*scripts, VERSION_TABLE, note])
+
+    folder: Traversable
+
+    @cached_property
+    def revisions(self) -> tuple[str, ...]:
+        """All revisions, oldest first."""
+        return tuple(sorted({path.name.split(".")[0] for path in self.folder.iterdir()}))
+
+    @property
+    def head(self) -> str:
+        """The revision that this program needs."""
+        return self.revisions[-1]
+
+    def script(self, dialect: str, after: str | None = None, to: str | None = None) -> str:
+        """Return one script that takes a database from a revision to another, and records that.
+
+        Parameters
+        ----------
+        dialect : str
+            "sqlite" or "postgres".
+        after : str, optional
+            The revision of the database; None: the database is empty.
+        to : str, optional
+            By default the newest.
+        """
+        to = to or self.head
+        missing = [name for name in self.revisions if (after or "") < name <= to]
+        scripts = [
+            self.folder.joinpath(f"{name}.{dialect}.sql").read_text("utf-8") for name in missing
+        ]
+        record = f"delete from schema_revision; insert into schema_revision values ('{to}');"
+        return "\n".join([*scripts, record] if missing else [])
+
+    def known(self, found: str | None) -> str:
+        """Return the revision of a database, if this program knows it.
+
+        Raises
+        ------
+        WrongSchema
+            The schema is newer or missing.
+        """
+        if found is None:
+            raise WrongSchema("the database has no schema yet: run `lhb migrate`")
+        if found not in self.revisions:
+            raise WrongSchema(
+                f"the database has schema {found}, which is newer than this program's "
+                f"{self.head}: run a newer release"
+            )
+        return found
+
+    def check(self, found: str | None) -> None:
+        """Check that a database is at the revision that this program needs.
+
+        Parameters
+        ----------
+        found : str or None
+            The revision of the database; None if it has no schema.
+
+        Raises
+        ------
+        WrongSchema
+            The schema is older, newer or missing.
+        """
+        if self.known(found) != self.head:
+            raise WrongSchema(
+                f"the database has schema {found}, this program needs {self.head}: "
+                "run `lhb migrate`"
+            )
+
+    def check_upgrade(self, found: str | None, tables: set[str]) -> None:
+        """Check that a database is empty, or of a revision that this program knows.
+
+        Parameters
+        ----------
+        found : str or None
+            The revision of the database; None if it has no schema.
+        tables : set of str
+            The names of its tables.
+
+        Raises
+        ------
+        Refused
+            The database holds tables of another program, or its schema is newer.
+        """
+        if found is not None:
+            self.known(found)
+        elif tables:
+            raise Refused(
+                f"the database contains {min(tables)!r} but not this program's schema; "
+                "it belongs to another program and was not changed"
+            )
 
 
-def known_revision(found: str | None) -> str:
-    """Return the revision of a database, if this program knows it.
-
-    Raises
-    ------
-    WrongSchema
-        The schema is newer or missing.
-    """
-    if found is None:
-        raise WrongSchema("the database has no schema yet: run `lhb migrate`")
-    if found not in revisions():
-        raise WrongSchema(
-            f"the database has schema {found}, which is newer than this program's {head()}: "
-            "run a newer release"
-        )
-    return found
-
-
-def check_revision(found: str | None) -> None:
-    """Check that a database is at the revision that this program needs.
-
-    Parameters
-    ----------
-    found : str or None
-        The revision of the database; None if it has no schema.
-
-    Raises
-    ------
-    WrongSchema
-        The schema is older, newer or missing.
-    """
-    if found == head():
-        return
-    older = known_revision(found)
-    raise WrongSchema(
-        f"the database has schema {older}, this program needs {head()}: run `lhb migrate`"
-    )
+SCHEMA = Schema(files(__package__).joinpath("migrations"))

@@ -20,7 +20,7 @@ from service.storage.database_url import open_store
 from service.storage.migrate import migrate
 from service.storage.ports import Refused
 from service.storage.postgres import tools
-from service.storage.schema import VERSION_TABLE, WrongSchema, head, script
+from service.storage.schema import SCHEMA, WrongSchema
 from service.transfer.without_server import import_file
 from tests.conftest import database
 from tests.faults.load_generator import Player, log_of, make_players, play_all
@@ -134,13 +134,13 @@ def test_only_an_empty_database_is_filled(
 ) -> None:
     with_sessions(database_url, 2)
     file = tmp_path / "kept.lhb"
-    assert back_up(database_url, file) == (head(), 2)
+    assert back_up(database_url, file) == (SCHEMA.head, 2)
     with pytest.raises(Refused, match="exists"):
         back_up(database_url, file)
     with pytest.raises(Refused, match="not empty"):
         restore(file, database_url)
     with empty(database_url, tmp_path, request) as url:
-        assert restore(file, url) == (head(), 2)
+        assert restore(file, url) == (SCHEMA.head, 2)
         with pytest.raises(Refused, match="not empty"):
             restore(file, url)
         open_store(url).close()
@@ -193,17 +193,15 @@ def test_a_damaged_file_is_not_backed_up(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("kept*"))
 
 
-def test_a_backup_of_an_earlier_schema_is_restored_and_migrated(tmp_path: Path) -> None:
+def test_a_backup_of_the_first_schema_is_restored_and_migrated(tmp_path: Path) -> None:
     old, new = tmp_path / "old.db", f"sqlite:///{tmp_path / 'new.db'}"
     with closing(sqlite3.connect(old)) as connection:
-        connection.executescript(script("0001", "sqlite") + VERSION_TABLE)
-        connection.execute("insert into alembic_version values ('0001')")
-        connection.commit()
+        connection.executescript(SCHEMA.script("sqlite", to="0001"))
     assert back_up(f"sqlite:///{old}", tmp_path / "kept.lhb") == ("0001", 0)
     assert restore(tmp_path / "kept.lhb", new) == ("0001", 0)
-    assert migrate(new) == ("0001", head())
+    assert migrate(new) == ("0001", SCHEMA.head)
     with closing(sqlite3.connect(old)) as connection:
-        connection.execute("update alembic_version set version_num = '9999'")
+        connection.execute("update schema_revision set revision = '9999'")
         connection.commit()
     with pytest.raises(WrongSchema, match="newer release"):
         back_up(f"sqlite:///{old}", tmp_path / "newer.lhb")

@@ -15,7 +15,7 @@ import structlog
 from service.base.logs import configure_logs, log
 from service.commands.keys import SaveKey, new_key
 from service.storage.migrate import migrate
-from service.storage.schema import head
+from service.storage.schema import SCHEMA
 from service.transfer.without_server import run
 from tests.faults.server_process import Server, WorkerProcess
 
@@ -77,7 +77,7 @@ def test_a_log_explains_and_gives_nothing_away(tmp_path: Path, database_url: str
         output += fitting.output
 
     start = lines(output, "start")[0]
-    assert (start["program"], start["schema"]) == ("server", head())
+    assert (start["program"], start["schema"]) == ("server", SCHEMA.head)
     assert start["version"]
     assert start["database"].rpartition("/")[2] == url.rpartition("/")[2]
     chosen = {"log_level": "debug", "log_requests": True, "fit_wait_seconds": 0.001}

@@ -4,26 +4,24 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from psycopg import IsolationLevel
 
 from service.storage.ports import Refused
 from service.storage.postgres.errors import translated
+from service.storage.postgres.migrate import Connection, revision_of, tables_of
 from service.storage.postgres.tools import run, tool
-from service.storage.schema import ONE_AT_A_TIME, known_revision
+from service.storage.schema import ONE_AT_A_TIME, SCHEMA
 
-Connection = psycopg.Connection[Any]
 BARE = ("--no-owner", "--no-privileges")  # the roles of the other server may not be here
-OURS = {"alembic_version", "sessions"}
 
 
 def back_up(url: str, target: Path) -> tuple[str, int]:
     """Dump a database to a file; see `service.storage.backup.back_up`."""
     with _connected(url) as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
-        if not _tables(connection) >= OURS:
+        if revision_of(connection) is None:
             raise Refused("the database is not of this program")
         found = _contents(connection)
         moment = connection.execute("select pg_export_snapshot()").fetchone()
@@ -38,7 +36,7 @@ def back_up(url: str, target: Path) -> tuple[str, int]:
 def restore(source: Path, url: str) -> tuple[str, int]:
     """Fill a database from a dump; see `service.storage.backup.restore`."""
     with _connected(url) as connection, _alone(connection):
-        strange = min(_tables(connection), default=None)
+        strange = min(tables_of(connection), default=None)
         if strange is not None:
             raise Refused(
                 f"the database is not empty: it has a table {strange!r}; "
@@ -53,12 +51,12 @@ def restore(source: Path, url: str) -> tuple[str, int]:
 
 def _check(program: Path, source: Path) -> None:
     """Raise `Refused` unless a file is a dump of a schema that this program knows."""
-    if "TABLE DATA public alembic_version" not in run(program, None, "--list", str(source)):
+    if "TABLE DATA public schema_revision" not in run(program, None, "--list", str(source)):
         raise Refused(f"{source} is no backup of this program")
-    row = ("--data-only", "--table=alembic_version", "--file=-")
+    row = ("--data-only", "--table=schema_revision", "--file=-")
     text = run(program, None, *row, str(source))
     revision = re.search(r"^COPY .*\n(\w+)$", text, re.M)
-    known_revision(revision[1] if revision else None)
+    SCHEMA.known(revision[1] if revision else None)
 
 
 @contextmanager
@@ -84,14 +82,8 @@ def _alone(connection: Connection) -> Iterator[None]:
             connection.execute(f"select pg_advisory_unlock({ONE_AT_A_TIME})")
 
 
-def _tables(connection: Connection) -> set[str]:
-    rows = connection.execute("select tablename from pg_tables where schemaname = 'public'")
-    return {name for (name,) in rows}
-
-
 def _contents(connection: Connection) -> tuple[str, int]:
     """Return the revision of the schema, and the number of sessions."""
-    found = connection.execute("select version_num from alembic_version").fetchone()
     count = connection.execute("select count(*) from sessions").fetchone()
     assert count is not None
-    return known_revision(None if found is None else found[0]), count[0]
+    return SCHEMA.known(revision_of(connection)), count[0]

@@ -22,6 +22,7 @@ from service.storage.ports import MAX_EXPORTS, MAX_READS, Refused
 from service.storage.postgres.deadlines import BoundedConnection
 from service.storage.postgres.durability import check_settings, may_lose
 from service.storage.postgres.errors import translated
+from service.storage.postgres.migrate import revision_of
 from service.storage.postgres.pipeline import Pipeline
 from service.storage.postgres.reader import Connection, PostgresReader
 from service.storage.postgres.statements import SQL
@@ -31,7 +32,7 @@ from service.storage.postgres.transaction import (
     PostgresTransaction,
 )
 from service.storage.reader import Reader
-from service.storage.schema import check_revision
+from service.storage.schema import SCHEMA
 
 N_READERS = MAX_READS + MAX_EXPORTS  # enough that no read waits for a connection
 WAIT_FOR_READER_SECONDS = 5.0
@@ -243,12 +244,9 @@ def open_reader(url: str) -> Iterator[Reader]:
 def check_schema(connection: Connection) -> None:
     """Raise `WrongSchema` unless the schema is the one that this program needs."""
     with translated():
-        known = connection.execute("select to_regclass('alembic_version') is not null").fetchone()
-        found = None
-        if known is not None and known[0]:
-            found = connection.execute("select version_num from alembic_version").fetchone()
+        found = revision_of(connection)
         connection.commit()
-    check_revision(None if found is None else str(found[0]))
+    SCHEMA.check(found)
 
 
 def check_durable(connection: Connection) -> None:

@@ -5,10 +5,11 @@ from contextlib import closing
 from pathlib import Path
 
 from service.storage.ports import Refused
-from service.storage.schema import known_revision, whole_schema
+from service.storage.schema import SCHEMA
 from service.storage.sqlite.connection import connect
 from service.storage.sqlite.errors import translated
 from service.storage.sqlite.file_lock import FileLock
+from service.storage.sqlite.migrate import revision_of
 from service.storage.sqlite.write_ahead_log import PLAIN, check_copy, log_bytes
 
 N_PAGES = 4096  # copied between two chances to be interrupted
@@ -21,7 +22,7 @@ def back_up(path: Path, target: Path) -> tuple[str, int]:
         source.execute("begin")  # one moment: else every commit would begin the copy anew
         if not has_log:
             check_copy(source, path)
-        revision_of(source, path)
+        _known_revision(source, path)
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
             source.backup(copy, pages=N_PAGES)
             copy.execute("pragma journal_mode = delete")  # one file, readable from any medium
@@ -68,7 +69,7 @@ def check(connection: sqlite3.Connection, path: Path) -> tuple[str, int]:
         It is damaged, or its schema is not exactly one of ours.
     """
     try:
-        revision = revision_of(connection, path)
+        revision = _known_revision(connection, path)
         damage = [said for (said,) in connection.execute("pragma integrity_check(3)")]
         strange = _shape(connection) ^ _our_shape(revision)
         (n_sessions,) = connection.execute("select count(*) from sessions").fetchone()
@@ -82,31 +83,24 @@ def check(connection: sqlite3.Connection, path: Path) -> tuple[str, int]:
     return revision, n_sessions
 
 
-def revision_of(connection: sqlite3.Connection, path: Path) -> str:
-    """Return the revision of a database's schema.
-
-    Raises
-    ------
-    Refused
-        It has none that this program knows.
-    """
-    table = "select 1 from sqlite_master where name = 'alembic_version'"
-    if not connection.execute(table).fetchone():
+def _known_revision(connection: sqlite3.Connection, path: Path) -> str:
+    """Return the revision of a database's schema, or raise `Refused`."""
+    revision = revision_of(connection)
+    if revision is None:
         raise Refused(f"{path} is no database of this program")
-    found = connection.execute("select version_num from alembic_version").fetchone()
-    return known_revision(None if found is None else found[0])
+    return SCHEMA.known(revision)
 
 
 def _shape(connection: sqlite3.Connection) -> set[tuple[str, str]]:
     """Return names and definitions of tables and indices, without what differs by who made them."""
     rows = connection.execute(
         "select name, sql from sqlite_master where sql is not null"
-        " and name not in ('alembic_version', 'sqlite_stat1', 'sqlite_stat4')"
+        " and name not in ('sqlite_stat1', 'sqlite_stat4')"
     )
     return {(name, " ".join(sql.lower().split())) for name, sql in rows}
 
 
 def _our_shape(revision: str) -> set[tuple[str, str]]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(whole_schema("sqlite", revision))
+        connection.executescript(SCHEMA.script("sqlite", to=revision))
         return _shape(connection)

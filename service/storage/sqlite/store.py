@@ -11,12 +11,13 @@ from service.base.byte_bounded import ByteBounded
 from service.base.problems import ProblemCode, Unavailable, outcome_unknown
 from service.session.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
 from service.storage.reader import Reader
-from service.storage.schema import check_revision, whole_schema
+from service.storage.schema import SCHEMA
 from service.storage.sqlite.connection import connect
 from service.storage.sqlite.database_files import DatabaseFiles
 from service.storage.sqlite.disk_space import CHECK_EVERY, is_tight, keep_log
 from service.storage.sqlite.errors import translated
 from service.storage.sqlite.file_lock import FileLock
+from service.storage.sqlite.migrate import revision_of, upgrade
 from service.storage.sqlite.reader import SqliteReader
 from service.storage.sqlite.transaction import SqliteTransaction
 from service.storage.sqlite.write_ahead_log import (
@@ -227,7 +228,7 @@ class SqliteStore:
 def _create(path: Path) -> None:
     """Create the schema in an empty file, with no log."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(f"begin; {whole_schema('sqlite')} commit;")
+        upgrade(connection, SCHEMA)
 
 
 @contextmanager
@@ -244,7 +245,4 @@ def open_reader(path: Path) -> Iterator[Reader]:
 
 def check_schema(connection: sqlite3.Connection) -> None:
     """Raise `WrongSchema` unless the schema is the one that this program needs."""
-    found = None
-    if connection.execute("select 1 from sqlite_master where name = 'alembic_version'").fetchone():
-        found = connection.execute("select version_num from alembic_version").fetchone()
-    check_revision(None if found is None else found[0])
+    SCHEMA.check(revision_of(connection))

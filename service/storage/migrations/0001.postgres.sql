@@ -1,5 +1,12 @@
--- 0001.sqlite.sql describes the columns; comments here concern PostgreSQL alone. Keys compare byte
--- by byte (collate "C"), so that lock order and listings do not depend on the locale.
+-- 0001.sqlite.sql describes the tables and columns; comments here concern PostgreSQL alone. Keys
+-- compare byte by byte (collate "C"), so that lock order and listings do not depend on the locale.
+-- Rows lie in order of arrival and are found by their keys. A session's counters are in its row,
+-- which every batch locks anyway.
+
+create table schema_revision (
+    revision text collate "C" not null,
+    primary key (revision)
+);
 
 create table sessions (
     tenant text collate "C" not null,
@@ -19,6 +26,7 @@ create table sessions (
     archived_at double precision,
     n_rounds bigint not null,
     n_trajectories bigint not null,
+    n_measurements bigint not null,
     n_complete bigint not null,
     n_estimates bigint not null,
     estimate bigint not null,
@@ -27,13 +35,34 @@ create table sessions (
     fit_due bigint,
     wake_at double precision,
     fit_due_at double precision,       -- since when: fits are claimed oldest first
+    created_as text collate "C",
+    append_token text,
+    names text,
+    changes text,
+    trial text,
+    keep_contexts boolean not null,
+    n_erased_rounds bigint not null,
+    n_erased_measurements bigint not null,
+    erasing text collate "C",
+    clock text collate "C",
+    keep_rounds bigint,
+    keep_days double precision,
+    dropped_to bigint not null,
+    swept_to bigint not null,
+    n_dropped_rounds bigint not null,
+    n_dropped_measurements bigint not null,
+    n_dropped_complete bigint not null,
     revision bigint not null,          -- grows with every change: guards what processes remember
     primary key (tenant, id)
 ) with (fillfactor = 50);              -- written with every batch: leave room for it in the page
 
 create unique index sessions_by_name on sessions (tenant, name) where name is not null;
+create index sessions_by_created_as on sessions (tenant, created_as) where created_as is not null;
 create index sessions_unfinished on sessions (fit_due_at, tenant, id)
     where fit_due is not null or wake_at is not null;
+create index sessions_with_trial on sessions (tenant, id) where trial is not null;
+create index sessions_with_retention on sessions (tenant, id)
+    where keep_rounds is not null or keep_days is not null or swept_to < dropped_to;
 
 create table agent_states (
     tenant text collate "C" not null,
@@ -74,11 +103,17 @@ create table decisions (
     model_version bigint not null,
     next_fit_round bigint,
     at double precision not null,
+    played_by text,
+    agent_arm bigint,
+    contexts bytea,
+    covariates text collate "C",
     primary key (tenant, session_id, trajectory, round, number)
 );
 
 create unique index decisions_by_event
     on decisions (tenant, session_id, trajectory, event_id) where event_id is not null;
+create index decisions_by_position on decisions (tenant, session_id, position)
+    where trajectory <> '';
 
 create table measurements (
     tenant text collate "C" not null,
@@ -87,14 +122,29 @@ create table measurements (
     first_round bigint not null,
     last_round bigint not null,
     number bigint not null,
+    position bigint not null,
     value double precision not null,
     reward_id text collate "C",
     at double precision not null,
+    replaces bigint,
+    covariates text collate "C",
     primary key (tenant, session_id, trajectory, first_round, number)
 );
 
 create unique index measurements_by_reward_id
     on measurements (tenant, session_id, trajectory, reward_id) where reward_id is not null;
+create unique index measurements_by_position on measurements (tenant, session_id, position);
+create index corrections on measurements (tenant, session_id, position) where replaces is not null;
+
+create table voids (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    trajectory text collate "C" not null,
+    round bigint not null,
+    position bigint not null,
+    at double precision not null,
+    primary key (tenant, session_id, trajectory, round, position)
+);
 
 create table estimates (
     tenant text collate "C" not null,
@@ -112,6 +162,92 @@ create table estimates (
     at double precision not null,
     primary key (tenant, session_id, number)
 );
+
+create table kept_sums (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    estimate bigint not null,
+    first_round bigint not null,
+    last_round bigint not null,
+    n_settled bigint not null,
+    settled bytea not null,
+    seen bytea,
+    measured bigint not null,
+    primary key (tenant, session_id)
+);
+
+create table slot_sums (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    trajectory text collate "C" not null,
+    last_slot bigint not null,
+    decided bigint not null,
+    sums bytea not null,
+    primary key (tenant, session_id, trajectory, last_slot)
+);
+
+create index slot_sums_by_slot on slot_sums (tenant, session_id, last_slot);
+
+create table lift_sums (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    since bigint not null,
+    decided bigint not null,
+    measured bigint not null,
+    sums text not null,
+    primary key (tenant, session_id)
+);
+
+create table lift_units (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    since bigint not null,
+    trajectory text collate "C" not null,
+    block bigint not null,
+    rounds double precision not null,
+    reward double precision not null,
+    predicted double precision not null,
+    primary key (tenant, session_id, since, trajectory, block)
+);
+
+create table hidden_rows (
+    tenant text collate "C" not null,
+    session_id text collate "C" not null,
+    trajectory text collate "C",
+    after_round bigint not null,
+    writer text,
+    sweep_at double precision not null,
+    primary key (tenant, session_id)
+);
+
+create table api_keys (
+    tenant text collate "C" not null,
+    id text collate "C" not null,
+    digest bytea not null,
+    label text not null,
+    created_at double precision not null,
+    revoked_at double precision,
+    role text collate "C" not null,
+    expires_at double precision,
+    last_used_at double precision,
+    primary key (tenant, id)
+);
+
+create unique index api_keys_by_digest on api_keys (digest);
+
+create table audit (
+    tenant text collate "C" not null,
+    id text collate "C" not null,
+    at double precision not null,
+    actor text,
+    request_id text,
+    action text not null,
+    subject text not null,
+    detail text not null,
+    primary key (tenant, id)
+);
+
+create index audit_by_id on audit (id);
 
 -- A commit that changes fit_due or wake_at notifies the listeners: workers, when a fit becomes due
 -- or a wake-up time is set, and waiting decisions, when a fit is done. A lost notification does no

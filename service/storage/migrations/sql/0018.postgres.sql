@@ -1,2 +1,0 @@
--- 0018.sqlite.sql describes the column
-alter table sessions add column clock text collate "C";

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from lhb_engine.agents.anytime_options import MOST_STALE, AnytimeOptions
-from lhb_engine.agents.base import Agent, Choice, Deciding, OptionError, Options
+from lhb_engine.agents.base import (
+    Agent,
+    Choice,
+    Deciding,
+    NeedsAllRows,
+    OptionError,
+    Options,
+)
 from lhb_engine.agents.fit_cost import FitCost, posterior_cost
 from lhb_engine.agents.fit_windows import anytime_windows
 from lhb_engine.agents.scores import best_arms
@@ -23,10 +30,6 @@ from lhb_engine.randomness import Draw
 
 if TYPE_CHECKING:
     from lhb_engine.design.session_sums import KeptSums, SessionSums
-
-
-class NeedsAllRows(Exception):
-    """A fit cannot go on from sums: too few latest rows, or squares that are beyond a float."""
 
 
 class Anytime(Agent):
@@ -44,13 +47,13 @@ class Anytime(Agent):
     options_type = AnytimeOptions
     options: AnytimeOptions
     settings = AnytimeSettings()
+    takes_parts = True
 
     def __init__(self, dim: int, horizon: int, options: AnytimeOptions) -> None:
         super().__init__(dim, horizon, options)
-        if options.levels and not self._sums_pay:
+        if options.levels and not self.fits_from_sums(dim, horizon):
             raise OptionError("levels", "needs dim times horizon to be at most 1000")
         self._held = max(4, horizon // 12)
-        self.prediction: Predictor | None = None
         self.candidates: Floats | None = None
 
     def choose_by(self, scores: Floats, draw: Draw) -> Choice:
@@ -213,7 +216,12 @@ class Anytime(Agent):
     @property
     def keeps_sums(self) -> bool:
         """Whether its fits use all of the past, at so many unknowns that sums of it pay."""
-        return self.options.memory is None and self._sums_pay
+        return self.options.memory is None and self.fits_from_sums(self.dim, self.horizon)
+
+    @property
+    def fitted_dim(self) -> int:
+        """The numbers of a context, and the score of an unknown past."""
+        return self.dim + (not self.options.zero_start)
 
     @property
     def stretches(self) -> Stretches:
@@ -221,12 +229,12 @@ class Anytime(Agent):
         n_rounds = stretch_of(self.horizon) if self.options.levels else 0
         return Stretches(n_rounds, 0 if self.options.zero_start else self.horizon - 1)
 
-    @property
-    def _sums_pay(self) -> bool:
-        """Whether moments at so many unknowns cost less than rows."""
+    @classmethod
+    def fits_from_sums(cls, dim: int, horizon: int) -> bool:
+        """Return whether moments at so many unknowns cost less than rows."""
         from lhb_engine.posterior.fit_data import MOST_UNKNOWNS
 
-        return self.dim * self.horizon <= MOST_UNKNOWNS
+        return dim * horizon <= MOST_UNKNOWNS
 
     def told(self, history: History) -> History:
         """Return a history with what the options tell fits of it."""

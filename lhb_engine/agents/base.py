@@ -8,16 +8,21 @@ from collections.abc import Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
 from lhb_engine.agents.fit_cost import FitCost, lasso_cost
 from lhb_engine.agents.scores import best_arms, is_finite, scores_of
 from lhb_engine.design.covariates import Covariates
+from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History, Ints
 from lhb_engine.randomness import Draw
+
+if TYPE_CHECKING:
+    from lhb_engine.design.session_sums import KeptSums, SessionSums
+    from lhb_engine.posterior.prediction_check import Predictor
 
 # A context in which numpy does not warn of overflow. Entering it costs 5% of np.errstate.
 _QUIET = copy_context()
@@ -43,6 +48,10 @@ class OptionError(ValueError):
         super().__init__(f"{option}: {message}")
         self.option = option
         self.message = message
+
+
+class NeedsAllRows(Exception):
+    """A fit cannot go on from sums: too few latest rows, or squares that are beyond a float."""
 
 
 class Choice(NamedTuple):
@@ -97,6 +106,12 @@ class Agent:
         The agent is told parameters of the simulated world (the oracles).
     learns_within_epoch : bool
         The agent learns from single rewards through `observe`.
+    takes_corrections : bool
+        A value that the agent has learned from can be corrected: a fit reads it again.
+    takes_parts : bool
+        A fit takes a trajectory in parts, which have the rounds that some rewards need.
+    served_dim, served_horizon : int or None
+        Largest problem that a service can store with every reward; None: any.
     max_dim : int or None
         Largest `dim` that the agent takes.
 
@@ -111,6 +126,10 @@ class Agent:
     options_type: ClassVar[type[Options]] = Options
     needs_truth: ClassVar[bool] = False
     learns_within_epoch: ClassVar[bool] = False
+    takes_corrections: ClassVar[bool] = True
+    takes_parts: ClassVar[bool] = False
+    served_dim: ClassVar[int | None] = None
+    served_horizon: ClassVar[int | None] = None
     max_dim: ClassVar[int | None] = None  # where the state grows faster than dim
     state_version: ClassVar[int] = 1
 
@@ -121,6 +140,31 @@ class Agent:
         self.horizon = horizon
         self.options = options
         self.theta: Floats | None = None
+        self.prediction: Predictor | None = None  # of the installed estimate, to check it by
+
+    @classmethod
+    def fits_from_sums(cls, dim: int, horizon: int) -> bool:
+        """Return whether fits of so large a problem can go on from sums of the past."""
+        return False
+
+    @property
+    def keeps_sums(self) -> bool:
+        """Whether its fits do go on from sums of the past, with its options."""
+        return False
+
+    @property
+    def fitted_dim(self) -> int:
+        """The numbers of a row for each lag: those of a context, and what a fit adds to them."""
+        return self.dim
+
+    @property
+    def stretches(self) -> Stretches:
+        """Where the levels of trajectories change, if they have any."""
+        return NO_LEVELS
+
+    def told(self, history: History) -> History:
+        """Return a history with what the options tell fits of it."""
+        return self.covariates.told(history)
 
     @property
     def covariates(self) -> Covariates:
@@ -254,6 +298,12 @@ class Agent:
             The algorithm does not fit.
         """
         raise TypeError(f"{self.name} does not fit")
+
+    def fit_keeping(
+        self, history: History, kept: "KeptSums | None"
+    ) -> tuple[Estimate, "SessionSums | None"]:
+        """Fit, from sums of the past where there are such, and return sums for the next fit."""
+        return self.fit(history), None
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what checks of the model find on what a fit read, beside its result, as JSON."""

@@ -35,6 +35,9 @@ class LinUCB(Agent):
     options_type = LinUCBOptions
     options: LinUCBOptions
     learns_within_epoch = True
+    takes_corrections = False
+    # with every reward dim x dim numbers are stored (360 kB), and as many rounds read as are lags
+    served_dim, served_horizon = 128, 10_000
     max_dim = 1000  # A^-1 has dim x dim numbers: 8 MB
 
     def __init__(self, dim: int, horizon: int, options: LinUCBOptions) -> None:

@@ -31,6 +31,7 @@ from lhb_engine.posterior.rank_one_posterior import Posterior
 
 if TYPE_CHECKING:
     from lhb_engine.agents.anytime import Anytime
+    from lhb_engine.agents.base import Agent
 
 TINY = float(np.finfo(float).tiny)  # numbers below have fewer digits
 EQUAL = 1e-13  # rewards are all equal if their variance over their mean square is below
@@ -155,7 +156,7 @@ class SummedFit(AnytimeFit):
 
 
 def kept_sums(
-    agent: "Anytime",
+    agent: "Agent",
     slices: Iterable[tuple[int, History]],
     window: FitWindow,
     measured: int | None,
@@ -165,7 +166,7 @@ def kept_sums(
 
     Parameters
     ----------
-    agent : Anytime
+    agent : Agent
         The agent; it is not changed.
     slices : iterable of (int, History)
         The number of each slice's last measurement, and its rows (docs/model.md 10).
@@ -175,7 +176,7 @@ def kept_sums(
     Returns
     -------
     KeptSums or None
-        From which `Anytime.fit_keeping` goes on as from all rows, to the bit; None where there are
+        From which `Agent.fit_keeping` goes on as from all rows, to the bit; None where there are
         no rows, or their squares are beyond a float.
     """
     first, seen = _counted(agent, measured)
@@ -186,7 +187,7 @@ def kept_sums(
     return found if found is not None and np.isfinite(found.settled.sums).all() else None
 
 
-def sums_from_bytes(agent: "Anytime", data: bytes) -> SquareSums:
+def sums_from_bytes(agent: "Agent", data: bytes) -> SquareSums:
     """Return stored sums as the agent's fits take them.
 
     Raises
@@ -196,13 +197,12 @@ def sums_from_bytes(agent: "Anytime", data: bytes) -> SquareSums:
     """
     kind = LevelSums if agent.stretches.n_rounds else Moments
     found: SquareSums = kind.from_bytes(data, agent.covariates.groups)
-    dim = agent.dim + (not agent.options.zero_start)
-    if found.dim != dim or found.n_lags > agent.horizon or not found.are_finite:
+    if found.dim != agent.fitted_dim or found.n_lags > agent.horizon or not found.are_finite:
         raise ValueError("not sums of this session")
     return found
 
 
-def _counted(agent: "Anytime", measured: int | None) -> tuple[int, Seen | None]:
+def _counted(agent: "Agent", measured: int | None) -> tuple[int, Seen | None]:
     """Return the first round whose row counts, and which rows the installed estimate's fit used."""
     old = agent.prediction
     return (1, None) if old is None else (old.since_round, Seen(measured, old.last_round))

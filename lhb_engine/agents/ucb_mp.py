@@ -40,6 +40,9 @@ class UCBMP(SWMP):
     options_type = UCBMPOptions
     options: UCBMPOptions
     learns_within_epoch = True
+    takes_corrections = False
+    # with every reward dim x dim numbers are stored (360 kB), and as many rounds read as are lags
+    served_dim, served_horizon = 128, 10_000
     max_dim = 1000  # A^-1 has dim x dim numbers: 8 MB
 
     def __init__(self, dim: int, horizon: int, options: UCBMPOptions) -> None:

@@ -1,6 +1,6 @@
 """Endpoints that create, list, read, change and delete sessions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,6 +41,18 @@ def timestamp(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def creation(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `CreateSession` takes, from the members of a body."""
+    asked = {name: value for name, value in given.items() if UNSAID.get(name, NOTHING) != value}
+    if "holdout" in asked:
+        asked["holdout"] = {**HOLDOUT_DEFAULTS, **(given["holdout"] or {})}
+    if "clock" in asked:
+        clock: dict[str, Any] = {**CLOCK_DEFAULTS, **(given["clock"] or {})}
+        start = clock["start"]
+        asked["clock"] = {**clock, "start": None if start is None else start.timestamp()}
+    return {**SESSION_DEFAULTS, **asked}
 
 
 def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
@@ -165,17 +177,10 @@ async def written_session(service: Service, session: SessionRow) -> dict[str, An
 async def post_session(request: Request) -> Response:
     """Create a session. The same name and body again gets the same session (200)."""
     service = service_of(request)
-    given = SESSION.read(await request.body())
-    asked = {name: value for name, value in given.items() if UNSAID.get(name, NOTHING) != value}
-    if "holdout" in asked:
-        asked["holdout"] = {**HOLDOUT_DEFAULTS, **(given["holdout"] or {})}
-    if "clock" in asked:
-        clock: dict[str, Any] = {**CLOCK_DEFAULTS, **(given["clock"] or {})}
-        start = clock["start"]
-        asked["clock"] = {**clock, "start": None if start is None else start.timestamp()}
+    asked = creation(SESSION.read(await request.body()))
     create = CreateSession(
         tenant_of(request),
-        {**SESSION_DEFAULTS, **asked},
+        asked,
         service.settings.allow_oracles,
         allowed_cost(service.settings),
         actor_of(request),

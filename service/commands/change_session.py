@@ -10,24 +10,16 @@ from typing import Any
 from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem, ProblemCode
-from service.commands.sessions import (
-    check_modes,
-    find_session,
-    first_agent,
-    modes_of,
-    refuse_id_as_name,
-)
+from service.commands.sessions import checked_agent, find_session, refuse_id_as_name
 from service.fits.cost import refuse_costly
 from service.fits.schedule import reopen_schedule, wait_longer
-from service.rounds.retention import refuse_memory, refuse_retention
 from service.session.option_changes import MOST_CHANGES, changes_of
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
+from service.session.rules import KEEP, check_memory
 from service.session.trial import changed_trial
 from service.writer.audit import note
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
-
-KEEP = ("keep_rounds", "keep_days")  # retention, whose fields have the same names in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +34,10 @@ class ChangeSession(SessionCommand[SessionRow]):
     def __call__(self, uow: UnitOfWork) -> SessionRow:
         """Change the session and return it."""
         session = find_session(uow, self.key)
-        trial = changed_trial(session, self.changes.get("mode"), self.changes.get("guard"))
-        if trial is not None and session.clock is not None:
-            detail = "a session with a clock has no shadow mode: its rewards are totals"
-            raise Problem(ProblemCode.BAD_OPTION, detail, "mode")
         changed = self._with_options(session)
-        agent = first_agent(changed, allow_oracles=True)
-        refuse_memory(session, changed)
-        refuse_retention(changed, agent)
+        asked = {*self.changes, *(f"options.{name}" for name in self.changes.get("options", {}))}
+        agent = checked_agent(changed, allow_oracles=True, asked=asked)
+        check_memory(session, changed)
         if self.allowed is not None and changed.options != session.options:
             refuse_costly(changed, self.allowed)
         name = self.changes.get("name")
@@ -64,7 +52,7 @@ class ChangeSession(SessionCommand[SessionRow]):
         elif archived is False and session.archived_at is not None:
             session.archived_at = None
             uow.effects.timed[session.key] = uow.now
-        session.trial = trial
+        session.trial = changed.trial
         session.keep_rounds, session.keep_days = changed.keep_rounds, changed.keep_days
         _change_options(uow, session, changed, agent)
         uow.save(session)
@@ -91,8 +79,8 @@ class ChangeSession(SessionCommand[SessionRow]):
         seconds = self.changes.get("reward_wait_seconds", session.reward_wait_seconds) + 0.0
         options = {**session.options, **given}
         kept = {name: self.changes.get(name, getattr(session, name)) for name in KEEP}
+        kept["trial"] = changed_trial(session, self.changes.get("mode"), self.changes.get("guard"))
         changed = replace(session, options=options, reward_wait_seconds=seconds, **kept)
-        check_modes(modes_of(changed))
         if len(changes_of(session.changes).changes) == MOST_CHANGES and options != session.options:
             detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
             raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")

@@ -9,10 +9,11 @@ from typing import NamedTuple
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
-from service.rounds.retention import needs_sums, used_by_fits
+from service.rounds.retention import used_by_fits
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import of_trajectory
 from service.session.records import MeasurementRow, SessionRow
+from service.session.rules import needs_sums
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -67,7 +68,7 @@ def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None
         makes it unambiguous.
     """
     field = "replaces" if reward.replaces is not None else "correct"
-    if ALGORITHMS[session.algorithm].learns_within_epoch:
+    if not ALGORITHMS[session.algorithm].takes_corrections:
         detail = f"{session.algorithm} has learned from the value already, and keeps no past"
         raise Problem(ProblemCode.NO_CORRECTIONS, detail, prefix + field)
     if reward.reward_id is None:

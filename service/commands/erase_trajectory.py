@@ -8,7 +8,6 @@ from service.commands.sessions import find_session
 from service.commands.sweep import sweep
 from service.lift.steps import NOTHING
 from service.lift.sums import LiftSums
-from service.rounds.retention import needs_sums
 from service.rounds.timeline import timeline_of
 from service.session.records import (
     COMMAND_LINE,
@@ -18,6 +17,7 @@ from service.session.records import (
     SessionKey,
     SessionRow,
 )
+from service.session.rules import needs_sums
 from service.session.trial import block_of, block_rounds, trial_of
 from service.session.trial_records import LiftSumsRow
 from service.storage.ports import Keys

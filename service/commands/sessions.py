@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,9 @@ from service.commands.control import located_control, refuse_if_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.schedule import open_schedule
-from service.rounds.retention import refuse_retention
 from service.session.names import ONE_HOT, Names, check_names
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
+from service.session.rules import check_rules
 from service.session.slot_clock import new_clock
 from service.session.trial import new_trial
 from service.writer.agent_cache import build_agent
@@ -25,10 +25,6 @@ from service.writer.audit import note
 from service.writer.command import Command, SessionCommand
 from service.writer.hidden_write import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
-
-# limits for agents that learn within an epoch: with every reward they store dim x dim numbers
-# (360 kB, 3 ms of the writer's time) and read as many rounds as there are lags
-MAX_LEARNER_DIM, MAX_LEARNER_HORIZON = 128, 10_000
 
 
 def find_session(uow: UnitOfWork, key: SessionKey) -> SessionRow:
@@ -86,8 +82,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
             refuse_id_as_name(name)
         session = self._session(uow, request)
         self.limits.refuse_session(uow, session)
-        agent = first_agent(session, self.allow_oracles)
-        refuse_retention(session, agent)
+        agent = checked_agent(session, self.allow_oracles)
         if self.allowed is not None:
             refuse_costly(session, self.allowed)
         open_schedule(session, agent)
@@ -117,7 +112,6 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
 
     def _session(self, uow: UnitOfWork, request: str) -> SessionRow:
         asked = self.request
-        check_modes(asked)
         holdout = asked.get("holdout")
         if holdout is not None and isinstance(holdout["policy"], dict):
             control = located_control(uow, self.tenant, asked["dim"], holdout["policy"])
@@ -165,49 +159,6 @@ class DeleteSession(SessionCommand[None]):
         note(uow, session.tenant, self.by, "session_deleted", session.id, name=session.name)
 
 
-def check_modes(asked: Mapping[str, Any]) -> None:
-    """Raise a 422 if the modes that are asked for exclude one another."""
-    if asked["refit"] == "blocking" and asked["reward_wait_seconds"] != 0:
-        detail = 'with refit "blocking", reward_wait_seconds must be 0'
-        raise Problem(ProblemCode.BAD_OPTION, detail, "reward_wait_seconds")
-    if asked["reward_mode"] == "sum" and asked["default_reward"] is not None:
-        detail = (
-            'default_reward must be null in reward_mode "sum", where a '
-            "round without rewards counts 0"
-        )
-        raise Problem(ProblemCode.BAD_OPTION, detail, "default_reward")
-    kind = ALGORITHMS.get(asked["algorithm"])
-    if asked.get("clock") is not None:
-        _check_clock(asked, kind is not None and kind.learns_within_epoch)
-    if asked["reward_mode"] == "sum" and kind is not None and kind.learns_within_epoch:
-        detail = (
-            'this algorithm learns from every reward as it comes, which excludes reward_mode "sum"'
-        )
-        raise Problem(ProblemCode.BAD_OPTION, detail, "reward_mode")
-
-
-def modes_of(session: SessionRow) -> dict[str, Any]:
-    """Return what `check_modes` looks at, of a session that is there."""
-    names = "refit", "reward_wait_seconds", "reward_mode", "default_reward", "algorithm", "clock"
-    return {name: getattr(session, name) for name in names}
-
-
-def _check_clock(asked: Mapping[str, Any], learns_within_epoch: bool) -> None:
-    """Raise a 422 if a session cannot have a clock beside what else is asked for."""
-    excluded = {
-        "reward_mode": asked["reward_mode"] == "sum",
-        "default_reward": asked["default_reward"] is not None,
-        "refit": asked["refit"] == "blocking",
-        "algorithm": learns_within_epoch,
-        "holdout": asked.get("holdout") is not None,
-        "mode": asked.get("mode", "live") != "live",
-    }
-    for field, is_given in excluded.items():
-        if is_given:
-            detail = f"{field} is excluded by a clock: rewards are totals of slots"
-            raise Problem(ProblemCode.BAD_OPTION, detail, field)
-
-
 def first_names(asked: Mapping[str, Any]) -> str | None:
     """Return the names that a new session is given, as stored; None if it is given none.
 
@@ -227,8 +178,21 @@ def first_names(asked: Mapping[str, Any]) -> str | None:
     return Names(**given).dumps()
 
 
+def checked_agent(session: SessionRow, allow_oracles: bool, asked: Container[str] = ()) -> Agent:
+    """Check a session that will be stored, and build its agent before any fit.
+
+    Raises
+    ------
+    Problem
+        As `check_rules` and `first_agent`.
+    """
+    agent = first_agent(session, allow_oracles)
+    check_rules(session, asked)
+    return agent
+
+
 def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
-    """Build the new session's agent.
+    """Build a session's agent before any fit.
 
     Raises
     ------
@@ -246,8 +210,6 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
     if kind.needs_truth and not allow_oracles:
         detail = f"{algorithm} must be given the true parameters, which this server does not allow"
         raise Problem(ProblemCode.ORACLE_REFUSED, detail, "algorithm")
-    if kind.learns_within_epoch:
-        _refuse_large_learner(session)
     try:
         agent = build_agent(session, None)
         agent.next_fit(0)  # a schedule that cannot begin is an option's fault too
@@ -261,19 +223,6 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
         raise Problem(ProblemCode.BAD_OPTION, detail, "options") from None
     except (OverflowError, MemoryError):
         raise Problem(ProblemCode.BAD_OPTION, "an option is too large", "options") from None
-
-
-def _refuse_large_learner(session: SessionRow) -> None:
-    """Raise a 422 if storing and reading the agent with every reward takes too much."""
-    bounds = (
-        ("dim", session.dim, MAX_LEARNER_DIM),
-        ("horizon", session.horizon, MAX_LEARNER_HORIZON),
-    )
-    for field, value, most in bounds:
-        if value > most:
-            learns = f"{session.algorithm} learns from every reward as it comes"
-            detail = f"{field}: {learns}, and is served up to {most}, not {value}"
-            raise Problem(ProblemCode.BAD_OPTION, detail, field)
 
 
 def _canonical(request: str) -> str:

@@ -6,10 +6,11 @@ from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
 from service.commands.out_of_turn import fit_now, is_stale
 from service.commands.sessions import find_session, refuse_archived
-from service.rounds.retention import needs_sums, refuse_dropped
+from service.rounds.retention import refuse_dropped
 from service.rounds.reward_rounds import no_event
 from service.rounds.timeline import timeline_of
 from service.session.records import DecisionRow, SessionKey, VoidRow, number_in
+from service.session.rules import needs_sums
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import Command
@@ -56,7 +57,7 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
         if known:
             return decision, known[0]
         refuse_archived(session)
-        if ALGORITHMS[session.algorithm].learns_within_epoch:
+        if not ALGORITHMS[session.algorithm].takes_corrections:
             detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
             raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
         refuse_dropped(session, decision.position, f"round {decision.round}", "event_id")

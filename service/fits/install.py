@@ -6,10 +6,10 @@ from lhb_engine.estimate import Estimate
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
 from service.rounds.kept_slots import keep_slots
-from service.rounds.retention import needs_sums
 from service.rounds.sums import n_erased
 from service.session.due_fits import DueFit
 from service.session.records import SessionKey, SessionRow
+from service.session.rules import needs_sums
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
 from service.writer.hidden_write import refuse_appending

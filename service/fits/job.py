@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.anytime import Anytime, NeedsAllRows
+from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
@@ -140,8 +140,6 @@ def checked_fit(
     agent: Agent, kept: "KeptSums | None", history: History
 ) -> tuple[Estimate, "SessionSums | None"]:
     """Fit and check, and return the sums for the next fit if the agent keeps some."""
-    if not isinstance(agent, Anytime):
-        return agent.checked_fit(history), None
     estimate, sums = agent.fit_keeping(history, kept)
     return replace(estimate, findings=agent.findings(history, estimate)), sums
 

@@ -7,7 +7,6 @@ import json
 from dataclasses import replace
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.summed_fit import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
@@ -40,7 +39,7 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
     or a default one stands in for it, or where a correction replaces a row that is in the sums, or
     a decision was voided since. The fit then adds all rows anew.
     """
-    if not isinstance(agent, Anytime) or not _has_sums(session, agent, due):
+    if not _has_sums(session, agent, due):
         return None
     row = reader.kept_sums(session.key)
     first = 1 if agent.prediction is None else agent.prediction.since_round
@@ -59,7 +58,7 @@ def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) 
     return _kept(row, agent)
 
 
-def _has_sums(session: SessionRow, agent: Anytime, due: DueFit) -> bool:
+def _has_sums(session: SessionRow, agent: Agent, due: DueFit) -> bool:
     """Whether this fit works from sums, of rows that do not change once they are settled."""
     clock = clock_of(session.clock)
     return (
@@ -68,7 +67,7 @@ def _has_sums(session: SessionRow, agent: Anytime, due: DueFit) -> bool:
         and not closing_of(session).is_by_time
         # else a late decision may change any row
         and (clock is None or clock.late_slots is not None)
-        and (clock is None or not agent.options.levels)
+        and (clock is None or not agent.stretches.n_rounds)
     )
 
 
@@ -92,7 +91,7 @@ def sums_made_anew(
     None where it has so few rounds that all are read at once, where it needs rows and not sums, or
     where rows were dropped. Where rounds are slots of time, `slots` has their contexts.
     """
-    if not isinstance(agent, Anytime) or not _has_sums(session, agent, due):
+    if not _has_sums(session, agent, due):
         return None
     if _extent(session, due) <= AT_ONCE * LATEST or session.dropped_to:
         return None
@@ -120,7 +119,6 @@ def read_rows(
     if kept is None:
         history = read_history(reader, session, due.window, due)
     else:
-        assert isinstance(agent, Anytime)  # others keep no sums
         history = read_recent(reader, session, due.window, due, kept.n_settled, agent.stretches)
     return replace(history, measured_before=measured)
 
@@ -132,7 +130,7 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
     """
     agent = build_agent(session, reader.agent_state(session.key))
     row = reader.kept_sums(session.key)
-    if row is None or not isinstance(agent, Anytime):
+    if row is None:
         return row
     history = read_trajectory(reader, session, trajectory, row.last_round, row.measured)
     if not history.trajectories:
@@ -144,7 +142,7 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
     return row._replace(settled=found.settled.to_bytes(), seen=rest)
 
 
-def _kept(row: KeptSumsRow, agent: Anytime) -> KeptSums:
+def _kept(row: KeptSumsRow, agent: Agent) -> KeptSums:
     """Return stored sums as a fit takes them."""
     seen = None if row.seen is None else sums_from_bytes(agent, row.seen)
     settled = sums_from_bytes(agent, row.settled)

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.anytime import Anytime
 from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
 from service.session.records import SessionRow
+from service.session.rules import keeps_everything, needs_sums
 from service.storage.reader import FOR_EVER, Reader
 
 DAY = 86_400.0
@@ -40,81 +40,6 @@ class Plan(NamedTuple):
     dropped_to: int
     measured: int
     n_measurements: int
-
-
-def keeps_everything(session: SessionRow) -> bool:
-    """Return whether the session has no retention."""
-    return session.keep_rounds is None and session.keep_days is None
-
-
-def refuse_retention(session: SessionRow, agent: Agent) -> None:
-    """Raise a 422 if the session drops rows, and its fits could not go on without them.
-
-    Raises
-    ------
-    Problem
-        bad_option, naming ``keep_rounds`` or ``keep_days``.
-    """
-    if keeps_everything(session) and not session.dropped_to:
-        return
-    why = None
-    if not isinstance(agent, Anytime):
-        why = f"{session.algorithm} fits from rows"
-    elif session.clock is not None:
-        why = "with a clock, fits are from rows"
-    elif session.trial is not None:
-        why = "lift is summed from rows"
-    elif needs_sums(session):
-        why = _why_no_sums(session, agent)
-    if why is not None:
-        field = "keep_rounds" if session.keep_days is None else "keep_days"
-        detail = f"{why}: such a session has to keep all rounds"
-        raise Problem(ProblemCode.BAD_OPTION, detail, field)
-
-
-def _why_no_sums(session: SessionRow, agent: Anytime) -> str | None:
-    """Return why fits of all rounds are from rows; None if they go on from sums."""
-    if not agent.keeps_sums:
-        which = f"at {session.dim} * {session.horizon} unknowns"
-    elif session.reward_mode == "sum":
-        which = 'with reward_mode "sum"'
-    elif session.default_reward is not None:
-        which = "with default_reward"
-    else:
-        return None
-    return f"{which}, fits without the option memory are from the rows of all rounds"
-
-
-def needs_sums(session: SessionRow) -> bool:
-    """Return whether fits use all rounds: those of a session that drops rows then need sums.
-
-    With the option `memory` they use the rows of the last rounds, and rounds before these teach
-    nothing any more.
-    """
-    return session.options.get("memory") is None
-
-
-def refuse_memory(session: SessionRow, changed: SessionRow) -> None:
-    """Raise a 422 if a session that has dropped rows would need some for its new `memory`.
-
-    Raises
-    ------
-    Problem
-        bad_option, naming ``options.memory``.
-    """
-    before, after = (one.options.get("memory") for one in (session, changed))
-    if not session.dropped_to or before == after:
-        return
-    what = None
-    if after is None:
-        what = "fits of all rounds need them"
-    elif before is None:
-        what = "fits know them by sums, which fits with a memory do not use"
-    elif session.n_rounds - after < session.dropped_to:
-        what = "a fit with this memory needs some of them"
-    if what is not None:
-        detail = f"rounds up to position {session.dropped_to} are dropped, and {what}"
-        raise Problem(ProblemCode.BAD_OPTION, detail, "options.memory")
 
 
 def n_before(session: SessionRow) -> int:
@@ -242,7 +167,7 @@ def no_fit_from_rows(session: SessionRow, agent: Agent, window: FitWindow) -> st
 
     After an alarm they are: rows before the installed estimate's `since_round` do not count.
     """
-    known = agent.prediction if isinstance(agent, Anytime) else None
+    known = agent.prediction
     if session.dropped_to < max(window.first, 1 if known is None else known.since_round):
         return None
     return (

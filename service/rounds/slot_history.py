@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lhb_engine.agents import ALGORITHMS
 from lhb_engine.history import (
     LATEST,
     FitWindow,
@@ -41,6 +42,12 @@ def is_by_trajectory(session: SessionRow) -> bool:
     """Return whether each trajectory has all rounds of the session, which are slots."""
     clock = clock_of(session.clock)
     return clock is not None and clock.totals == "trajectory"
+
+
+def _takes_parts(session: SessionRow) -> bool:
+    """Return whether fits take a trajectory in parts, each with the slots of some totals."""
+    kind = ALGORITHMS[session.algorithm]
+    return is_by_trajectory(session) and kind.takes_parts
 
 
 def fit_slots(reader: Reader, session: SessionRow, due: DueFit) -> SlotSums:
@@ -81,7 +88,7 @@ def read_all_slots(
         found = reader.measurements_in(session.key, [("", window.first, window.last)], known)
     values = stored_measurements(found, session)
     rows = {name: some.between(window.first, window.last) for name, some in values.items()}
-    if session.algorithm == "anytime" and is_by_trajectory(session):
+    if _takes_parts(session):
         ranges = _ranges([(rows, max(window.n_lags, 2 * session.horizon))], window)
         history = _history(session, window, due, sums, ranges, rows)
     else:  # other agents' fits would take the parts of a trajectory for several
@@ -201,7 +208,7 @@ def _history(
     if not parts:  # nothing is measured: the fit says so
         parts[""] = Trajectory(np.zeros((1, session.dim)), NONE, window.last)
     latest_after = None
-    if session.algorithm == "anytime" and is_by_trajectory(session) and due is not None:
+    if _takes_parts(session) and due is not None:
         latest_after = max(0, due.measured - LATEST)
     return History(session.dim, parts, window, latest_after=latest_after)
 

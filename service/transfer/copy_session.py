@@ -15,9 +15,8 @@ from lhb_engine.agents import Agent
 from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem, ProblemCode
-from service.commands.sessions import check_modes, first_agent, modes_of
+from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
-from service.rounds.retention import refuse_retention
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates
 from service.session.due_fits import DueFit, Schedule
@@ -59,12 +58,10 @@ def copied_session(
     settings = {name: value for name, value in asked.items() if name != "name"}
     request = {**json.loads(source.request), **settings, "name": asked.get("name")}
     copy = replace(source, **settings, name=asked.get("name"), request=json.dumps(request))
-    check_modes(modes_of(copy))
-    agent = first_agent(copy, allow_oracles)
+    agent = checked_agent(copy, allow_oracles, settings)
     if agent.learns_within_epoch:
         detail = f"{copy.algorithm} learns from each reward as it comes, not from a past"
         raise Problem(ProblemCode.BAD_OPTION, detail, "algorithm")
-    refuse_retention(copy, agent)
     refuse_costly(copy, allowed)
     # its rounds come before its options: no window of theirs is to be fitted one by one
     changes = OptionChanges().with_one(copy.n_rounds, copy.options) if copy.n_rounds else None

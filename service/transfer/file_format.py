@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from service.rounds.retention import keeps_everything, needs_sums
 from service.session.kept_contexts import unpack
 from service.session.records import (
     DecisionRow,
@@ -26,6 +25,7 @@ from service.session.records import (
     SessionRow,
     VoidRow,
 )
+from service.session.rules import keeps_everything, needs_sums
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
 

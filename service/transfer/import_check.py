@@ -11,20 +11,20 @@ from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
-from service.commands.sessions import check_modes, first_agent
-from service.rounds.retention import refuse_retention
+from service.commands.sessions import checked_agent, first_agent
 from service.session.covariates import names_of_covariates
 from service.session.due_fits import OUT_OF_TURN
 from service.session.names import check_stored_names
 from service.session.option_changes import earlier_sessions
 from service.session.records import SessionRow, TrajectoryRow
+from service.session.slot_clock import check_stored_clock
 from service.session.trial import check_stored_trial, trial_of
 from service.transfer.import_choice import check_choice
 from service.transfer.import_dropped import Dropped
 from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_schedule import Rounds, Windows, in_order, open_window
-from service.transfer.import_slots import check_clock, check_rounds, count_slot
+from service.transfer.import_slots import check_rounds, count_slot
 from service.transfer.imported_session import ImportedSession
 from service.writer.agent_cache import build_agent
 
@@ -90,12 +90,11 @@ class ImportCheck:
                 check_stored_names(self._session.names, self._session.dim)
             if self._session.trial is not None:
                 check_stored_trial(self._session.trial)
-            check_modes(given)
-            check_clock(self._session)
-            self._agent = first_agent(self._session, self._allow_oracles)
+            if session.clock is not None:
+                check_stored_clock(session.clock)
+            self._agent = checked_agent(session, self._allow_oracles)
             for before in earlier_sessions(self._session):
                 first_agent(before, self._allow_oracles)
-            refuse_retention(session, self._agent)
         except Problem as problem:
             where = f"header.session.{problem.field}"
             raise Problem(problem.code, problem.detail, where) from None

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.anytime import Anytime
-from service.rounds.retention import needs_sums
 from service.session.records import KeptSumsRow, SessionRow, TrajectoryRow
+from service.session.rules import needs_sums
 from service.transfer.import_manifests import TrajectoryRecords
 from service.transfer.import_records import InvalidRecord, check
 
@@ -121,7 +120,6 @@ def _sums(text: str, field: str, agent: Agent) -> bytes:
 
     try:
         data = b64decode(text, validate=True)
-        assert isinstance(agent, Anytime)  # other sessions drop no rows
         sums_from_bytes(agent, data)
     except (binascii.Error, ValueError) as error:
         raise InvalidRecord(field, str(error)) from None

@@ -3,18 +3,9 @@
 from typing import Any
 
 from service.session.records import SessionRow
-from service.session.slot_clock import MOST_SLOTS, check_stored_clock, clock_of
+from service.session.slot_clock import MOST_SLOTS, clock_of
 from service.transfer.import_manifests import TrajectoryRecords
 from service.transfer.import_records import check
-
-
-def check_clock(session: SessionRow) -> None:
-    """Raise ValueError if the header's clock is none, or stands beside what excludes it."""
-    if session.clock is None:
-        return
-    check_stored_clock(session.clock)
-    if session.trial is not None:
-        raise ValueError("clock: not in a session with a trial")
 
 
 def count_slot(session: SessionRow, at: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.agents.anytime import NeedsAllRows
+from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.agents import make_agent, summed_fit
-from lhb_engine.agents.anytime import NeedsAllRows
+from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.levels import stretch_of

@@ -1,0 +1,191 @@
+"""Which settings of a session exclude one another: one table, and the one function that checks it.
+
+The row that will be stored is checked, whether a new session, a change, a copy or a file makes it.
+So no way leads to a session that another way refuses. `docs/rules.md` is made of the table.
+"""
+
+from collections.abc import Callable, Container, Iterator
+from typing import NamedTuple
+
+from lhb_engine.agents import ALGORITHMS, Agent
+from service.base.problems import Problem, ProblemCode
+from service.session.records import SessionRow
+from service.session.trial import trial_of
+
+Kind = type[Agent]
+
+
+class Feature(NamedTuple):
+    """What a session may have.
+
+    Attributes
+    ----------
+    name : str
+        In messages and in the table.
+    fields : tuple of str
+        The members of a body that ask for it.
+    holds : callable
+        Session and class of its agent -> whether the session has it.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    holds: Callable[[SessionRow, Kind], bool]
+
+
+class Rule(NamedTuple):
+    """Two features that exclude each other."""
+
+    feature: Feature
+    excluded: Feature
+    because: str
+
+
+def drops_rows(session: SessionRow) -> bool:
+    """Return whether the session gives up old rounds, or has given up some."""
+    return not keeps_everything(session) or session.dropped_to > 0
+
+
+def keeps_everything(session: SessionRow) -> bool:
+    """Return whether the session has no retention."""
+    return session.keep_rounds is None and session.keep_days is None
+
+
+def needs_sums(session: SessionRow) -> bool:
+    """Return whether fits use all rounds: those of a session that drops rows then need sums.
+
+    With the option `memory` they use the rows of the last rounds, and rounds before these teach
+    nothing any more.
+    """
+    return session.options.get("memory") is None
+
+
+KEEP = ("keep_rounds", "keep_days")
+RETENTION = Feature("`keep_rounds`, `keep_days`", KEEP, lambda s, _: drops_rows(s))
+ALL_ROUNDS = Feature(
+    "`keep_rounds`, `keep_days` without the option `memory`",
+    (*KEEP, "options.memory"),
+    lambda s, _: drops_rows(s) and needs_sums(s),
+)
+FROM_ROWS = Feature(
+    "`dim` times `horizon` over 1000",
+    ("dim", "horizon"),
+    lambda s, kind: not kind.fits_from_sums(s.dim, s.horizon),
+)
+NO_MEMORY = Feature(
+    "an algorithm without the option `memory`",
+    ("algorithm",),
+    lambda s, kind: not hasattr(kind.options_type, "memory"),
+)
+CLOCK = Feature("`clock`", ("clock",), lambda s, _: s.clock is not None)
+SUM = Feature('`reward_mode` "sum"', ("reward_mode",), lambda s, _: s.reward_mode == "sum")
+DEFAULT = Feature(
+    "`default_reward`", ("default_reward",), lambda s, _: s.default_reward is not None
+)
+WAITS = Feature(
+    "`reward_wait_seconds` over 0",
+    ("reward_wait_seconds",),
+    lambda s, _: s.reward_wait_seconds != 0,
+)
+BLOCKING = Feature('`refit` "blocking"', ("refit",), lambda s, _: s.refit == "blocking")
+HOLDOUT = Feature("`holdout`", ("holdout",), lambda s, _: trial_of(s.trial).share > 0)
+NO_HOLDOUT = Feature("no `holdout`", ("holdout",), lambda s, _: trial_of(s.trial).share == 0)
+GUARD = Feature("`guard`", ("guard",), lambda s, _: trial_of(s.trial).guard != "off")
+SHADOW = Feature('`mode` "shadow", now or before', ("mode",), lambda s, _: s.trial is not None)
+LEARNER = Feature(
+    "an algorithm that learns from each reward as it comes",
+    ("algorithm",),
+    lambda s, kind: kind.learns_within_epoch,
+)
+LARGE_DIM = Feature(
+    "a larger `dim` than the algorithm is served with",
+    ("dim",),
+    lambda s, kind: kind.served_dim is not None and s.dim > kind.served_dim,
+)
+LARGE_HORIZON = Feature(
+    "a larger `horizon` than the algorithm is served with",
+    ("horizon",),
+    lambda s, kind: kind.served_horizon is not None and s.horizon > kind.served_horizon,
+)
+
+TOTALS = "rewards are totals of slots"
+FROM_ALL = "such fits are from the rows of all rounds"
+STORED = "its state is stored with every reward: `dim` up to 128, `horizon` up to 10 000"
+
+RULES = (
+    Rule(WAITS, BLOCKING, "a decision waits for fits, and never for rewards"),
+    Rule(DEFAULT, SUM, "a round without rewards counts 0"),
+    Rule(SUM, LEARNER, "a reward of a round is learned once"),
+    Rule(LARGE_DIM, LEARNER, STORED),
+    Rule(LARGE_HORIZON, LEARNER, STORED),
+    Rule(GUARD, NO_HOLDOUT, "nothing says whether its agent does harm"),
+    Rule(SUM, CLOCK, TOTALS),
+    Rule(DEFAULT, CLOCK, TOTALS),
+    Rule(BLOCKING, CLOCK, TOTALS),
+    Rule(LEARNER, CLOCK, TOTALS),
+    Rule(HOLDOUT, CLOCK, TOTALS),
+    Rule(SHADOW, CLOCK, TOTALS),
+    Rule(RETENTION, NO_MEMORY, FROM_ALL),
+    Rule(RETENTION, CLOCK, "which decisions are of dropped rounds is not worked out for slots"),
+    Rule(RETENTION, HOLDOUT, "lift is summed from rows"),
+    Rule(RETENTION, SHADOW, "lift is summed from rows"),
+    Rule(ALL_ROUNDS, FROM_ROWS, FROM_ALL),
+    Rule(ALL_ROUNDS, SUM, FROM_ALL),
+    Rule(ALL_ROUNDS, DEFAULT, FROM_ALL),
+)
+
+
+def check_rules(session: SessionRow, asked: Container[str] = ()) -> None:
+    """Check a session that will be stored.
+
+    Parameters
+    ----------
+    session : SessionRow
+        Of an algorithm that there is.
+    asked : container of str
+        What a request asks for, whose members are named first.
+
+    Raises
+    ------
+    Problem
+        422 bad_option: two of its settings exclude each other.
+    """
+    kind = ALGORITHMS[session.algorithm]
+    for feature, excluded, because in RULES:
+        if feature.holds(session, kind) and excluded.holds(session, kind):
+            named = (*feature.fields, *excluded.fields)
+            there = [name for name in named if getattr(session, name, None) is not None]
+            field = next((name for name in named if name in asked), (there or [*named])[0])
+            detail = f"{feature.name} excludes {excluded.name}: {because}"
+            raise Problem(ProblemCode.BAD_OPTION, detail.replace("`", ""), field)
+
+
+def check_memory(session: SessionRow, changed: SessionRow) -> None:
+    """Check the one setting that rows which are dropped already say something about.
+
+    Raises
+    ------
+    Problem
+        422 bad_option, naming ``options.memory``: fits would need some of these rows.
+    """
+    before, after = (one.options.get("memory") for one in (session, changed))
+    if not session.dropped_to or before == after:
+        return
+    what = None
+    if after is None:
+        what = "fits of all rounds need them"
+    elif before is None:
+        what = "fits know them by sums, which fits with a memory do not use"
+    elif session.n_rounds - after < session.dropped_to:
+        what = "a fit with this memory needs some of them"
+    if what is not None:
+        detail = f"rounds up to position {session.dropped_to} are dropped, and {what}"
+        raise Problem(ProblemCode.BAD_OPTION, detail, "options.memory")
+
+
+def table() -> Iterator[str]:
+    """Yield the lines of the rules' table in Markdown."""
+    yield "| A session with | cannot have | because |"
+    yield "|-|-|-|"
+    for feature, excluded, because in RULES:
+        yield f"| {feature.name} | {excluded.name} | {because} |"

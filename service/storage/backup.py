@@ -1,11 +1,20 @@
-"""`lhb backup` and `lhb restore`: a whole database as one file, and back into an empty one."""
+"""`lhb backup` and `lhb restore`: a whole database as one file, and back into an empty one.
 
+The file ends in a line with the SHA-256 of all before it. SQLite and pg_restore read the file as if
+the line were not there. A restore compares the digest first: a page of SQLite has no checksum, and
+a changed bit in a value breaks no rule of the file format.
+"""
+
+import hashlib
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from service.storage.database_url import is_sqlite, sqlite_path
 from service.storage.ports import Refused
+
+MARK = b"\nlhb-backup sha256 "
+LAST_LINE = len(MARK) + 64 + 1
 
 
 class Contents(NamedTuple):
@@ -25,7 +34,7 @@ def back_up(url: str, target: Path) -> Contents:
     url : str
         The database's URL.
     target : Path
-        The file; SQLite's own format, or that of ``pg_dump --format=custom``.
+        The file; SQLite's own format, or that of ``pg_dump --format=custom``, and a last line.
 
     Raises
     ------
@@ -48,6 +57,8 @@ def back_up(url: str, target: Path) -> Contents:
             from service.storage.postgres.backup import back_up as back_up_postgres
 
             found = back_up_postgres(url, part)
+        with part.open("r+b") as file:
+            file.write(_last_line(file, part.stat().st_size))
         _sync(part)
         part.rename(target)
         _sync(target.resolve().parent)
@@ -75,8 +86,12 @@ def restore(source: Path, url: str) -> Contents:
     Unavailable
         The database does not answer.
     """
-    with source.open("rb"):
-        pass  # a file that cannot be read is said so in a line
+    with source.open("rb") as file:
+        line = _last_line(file, source.stat().st_size - LAST_LINE)
+        found = file.read()
+        # a dump that pg_dump alone has made ends in no such line, and pg_restore checks it
+        if found != line and (is_sqlite(url) or found.startswith(MARK)):
+            raise Refused(f"{source} is damaged, or no backup: its digest does not fit")
     if is_sqlite(url):
         from service.storage.sqlite.backup import restore as restore_sqlite
 
@@ -84,6 +99,15 @@ def restore(source: Path, url: str) -> Contents:
     from service.storage.postgres.backup import restore as restore_postgres
 
     return Contents(*restore_postgres(source, url))
+
+
+def _last_line(file: BinaryIO, n_bytes: int) -> bytes:
+    """Read so many bytes of a file, and return the line that follows them in a backup."""
+    digest = hashlib.sha256()
+    while n_bytes > 0 and (chunk := file.read(min(n_bytes, 2**20))):
+        digest.update(chunk)
+        n_bytes -= len(chunk)
+    return MARK + digest.hexdigest().encode() + b"\n"
 
 
 def _sync(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import psycopg
 import pytest
 
 from service.base.settings import Settings
-from service.storage.backup import back_up, restore
+from service.storage.backup import LAST_LINE, back_up, restore
 from service.storage.database_url import open_store
 from service.storage.migrate import migrate
 from service.storage.ports import Refused
@@ -162,6 +163,36 @@ def test_a_damaged_backup_leaves_the_database_empty(
             with pytest.raises(Refused):
                 restore(bad, url)
         assert restore(file, url).n_sessions == 2
+
+
+def test_no_changed_bit_is_restored(
+    tmp_path: Path, database_url: str, request: pytest.FixtureRequest
+) -> None:
+    """A bit in each of 30 parts of the file, and one of the digest; nothing is written."""
+    with_sessions(database_url, 2)
+    file, bad = tmp_path / "kept.lhb", tmp_path / "bad.lhb"
+    back_up(database_url, file)
+    content = file.read_bytes()
+    rng = random.Random(29)
+    n = len(content) - LAST_LINE
+    places = [rng.randrange(n * i // 30, n * (i + 1) // 30) for i in range(30)]
+    with empty(database_url, tmp_path, request) as url:
+        for place in (*places, len(content) - 2):
+            changed = bytearray(content)
+            changed[place] ^= 1 << rng.randrange(8)
+            bad.write_bytes(changed)
+            with pytest.raises(Refused, match="damaged"):
+                restore(bad, url)
+            assert not (tmp_path / "restored.db").exists()
+        assert restore(file, url) == (SCHEMA.head, 2)
+
+
+def test_a_backup_is_a_database_that_sqlite_opens(tmp_path: Path) -> None:
+    with_sessions(f"sqlite:///{tmp_path / 'lhb.db'}", 2)
+    back_up(f"sqlite:///{tmp_path / 'lhb.db'}", tmp_path / "kept.lhb")
+    with closing(sqlite3.connect(tmp_path / "kept.lhb")) as connection:
+        assert connection.execute("select count(*) from sessions").fetchone() == (2,)
+        assert connection.execute("pragma integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_database_of_another_program_is_not_backed_up(

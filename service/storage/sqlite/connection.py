@@ -47,6 +47,7 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     if not readonly:
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
+        connection.execute("pragma secure_delete = on")  # what is erased leaves the file, too
         keep_log(connection, is_tight=False)
     connection.execute("pragma cache_size = -16384")
     return connection

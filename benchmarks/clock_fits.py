@@ -178,8 +178,8 @@ def size(n_slots: int, a_slot: int, seed: int = 0, totals: Totals = "all") -> di
                 fitted = Fitted.of(answer)
                 if not fitted.is_part:
                     break
-                assert fitted.slots is not None
-                run(KeepSlots(key, fitted.slots))
+                assert fitted.settled is not None
+                run(KeepSlots(key, fitted.settled))
             estimate = fitted.estimate
             assert estimate is not None
             fitted = replace(fitted, estimate={**estimate, "theta": None})

@@ -49,7 +49,7 @@ ROOMS = (
     *("api", "personalizer", "dashboard", "web", "operation"),
 )
 # modules that import each other, the import back inside a function
-CIRCLES = [{"service.rounds.history", "service.rounds.slot_history"}]
+CIRCLES: list[set[str]] = []
 # what each package may take from outside, beyond the standard library; None: anything declared
 OUTSIDE: dict[str, set[str] | None] = {
     "lhb_engine": {"numpy", "scipy", "sklearn", "threadpoolctl"},

@@ -17,8 +17,7 @@ from service.api.documentation import documented
 from service.api.round_types import SeriesAnswer
 from service.api.sessions import read_session
 from service.rounds.closing import closing_of
-from service.rounds.history import read_history
-from service.session.due_fits import DueFit
+from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent, deciding
@@ -53,7 +52,7 @@ async def get_series(
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        last, has_clock = session.n_begun, session.clock is not None
+        last, timeline = session.n_begun, timeline_of(session)
         first = max(1, last - rounds + 1)
         found: dict[str, Any] = {"first_round": first, "last_round": last, "items": []}
         found |= {"alarm": None, "reason": None, "arrivals": None}
@@ -62,14 +61,16 @@ async def get_series(
         estimate = None if brief else _estimate_in_use(reader, session)
         if estimate is not None:
             found["alarm"] = (estimate["diagnostics"] or {}).get("alarm")
-            if _n_earlier(session, estimate, last - first + 1) > MOST_EARLIER:
+            n_lags = len(estimate["lag_weights"])
+            if timeline.n_earlier(session, n_lags, last - first + 1) > MOST_EARLIER:
                 estimate, found["reason"] = None, TOO_MANY
         edges = np.unique(np.linspace(first, last + 1, bins + 1).astype(np.int64))
-        explored = None if brief or has_clock else reader.explored(session.key, first, last)
+        place = reader, session.key, first, last
+        explored = None if brief else timeline.explored(*place)
         columns = _measured(reader, session, first, last, estimate)
         found["items"] = _items(edges, columns, explored, has_expected=estimate is not None)
-        if not brief and not has_clock:
-            found["arrivals"] = _arrivals(reader.arrivals(session.key, first, last))
+        if not brief:
+            found["arrivals"] = _arrivals(timeline.arrivals(*place))
         return found
 
     return await read_session(request, session_id, answer)
@@ -86,14 +87,6 @@ def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | No
     return {**found, "lag_weights": weights if len(weights) else np.zeros(1)}
 
 
-def _n_earlier(session: SessionRow, estimate: dict[str, Any], n_rounds: int) -> int:
-    """Return how many rounds before the window the expectation needs, at most."""
-    if session.clock is not None:
-        return session.n_rounds  # any of them may have been in these slots
-    n_before = min(len(estimate["lag_weights"]) - 1, session.n_rounds - n_rounds)
-    return min(n_before * min(session.n_trajectories, n_rounds), session.n_rounds - n_rounds)
-
-
 def _measured(
     reader: Reader, session: SessionRow, first: int, last: int, estimate: dict[str, Any] | None
 ) -> Columns:
@@ -102,10 +95,9 @@ def _measured(
     In sum mode, the values of a round are one measurement.
     """
     n_lags = 1 if estimate is None else len(estimate["lag_weights"])
-    window, due = FitWindow(1, first, last, n_lags, last), None
-    if session.clock is not None and estimate is None:  # nobody needs contexts
-        due = DueFit(window, session.n_measurements, 0, 0.0, "never", 0.0)
-    history = read_history(reader, session, window, due)
+    window = FitWindow(1, first, last, n_lags, last)
+    past = timeline_of(session).past(reader, session, window, None, takes_kept=True)
+    history = past.measured() if estimate is None else past.whole()
     history = build_agent(session, None).covariates.told(history)
     parts: list[Columns] = [(np.zeros(0, np.int64),) * 2 + (np.zeros(0),) * 2]
     for one in history.trajectories.values():

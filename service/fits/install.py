@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from lhb_engine.estimate import Estimate
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
-from service.rounds.kept_slots import keep_slots
+from service.rounds.kept_slots import keep_settled
 from service.rounds.sums import n_erased
 from service.session.due_fits import DueFit
 from service.session.records import SessionKey, SessionRow
@@ -95,8 +95,8 @@ class FinishFit(SessionCommand[str | None]):
             session.estimate = session.n_estimates + 1
         record_fit(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
         self._keep_sums(uow, session, estimate)
-        if self.fitted.slots is not None:
-            keep_slots(uow, session, self.fitted.slots)
+        if self.fitted.settled is not None:
+            keep_settled(uow, session, self.fitted.settled)
         if estimate.theta is not None or (session.dropped_to and needs_sums(session)):
             _skip_before(uow, session, due)
         uow.save_agent(session.key)

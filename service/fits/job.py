@@ -8,29 +8,20 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from lhb_engine.agents import Agent
 from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.blas import one_thread
-from lhb_engine.estimate import Estimate
-from lhb_engine.history import History
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
-from service.rounds.retention import no_fit_from_rows
-from service.rounds.slot_history import fit_slots, read_all_slots, read_recent_slots
-from service.rounds.sums import FitAnswer, SettledSlots, n_erased
+from service.rounds.sums import FitAnswer
 from service.session.option_changes import at_revision
 from service.session.records import SessionKey
 from service.storage.database_url import open_reader
 from service.writer.agent_cache import build_agent
-
-if TYPE_CHECKING:
-    from lhb_engine.design.session_sums import KeptSums, SessionSums
 
 Argument = TypeVar("Argument")
 Returned = TypeVar("Returned")
@@ -77,13 +68,7 @@ def run_fit(
 def _run_fit(
     database_url: str, key: SessionKey, due: int, idle_seconds: float, *, all_rows: bool = False
 ) -> FitAnswer | None:
-    from service.fits.past import (
-        measured_before,
-        read_rows,
-        sums_made_anew,
-        sums_to_keep,
-        usable_sums,
-    )
+    from service.fits.past import PreparedFit, measured_before, read_fit, sums_to_keep
 
     with open_reader(database_url) as reader:
         session = reader.session(key)
@@ -91,57 +76,31 @@ def _run_fit(
             return None
         current = session.schedule.current
         assert current is not None
-        session = at_revision(session, current.revision)
+        session = at_revision(session, current.known.revision)
         agent = build_agent(session, reader.agent_state(key))
-        kept = None if all_rows else usable_sums(reader, session, agent, current)
-        if kept is None and session.dropped_to:
-            reason = no_fit_from_rows(session, agent, current.window)
-            if reason is not None:
-                name = session.name
-                made = {"reason": reason, "is_final": True, "session_name": name}
-                return FitAnswer(json.dumps(made))
-        before = measured_before(reader, session)
-        slots = None if session.clock is None else fit_slots(reader, session, current)
-        new = [] if slots is None else slots.new
-        summed = SettledSlots(new, current.measured, n_erased(session)) if new else None
-        if slots is not None and not slots.is_whole:
-            return FitAnswer(json.dumps({"session_name": session.name}), slots=summed)
-        if kept is None and not all_rows:
-            kept = sums_made_anew(reader, session, agent, current, before, slots)
-        if slots is not None:
-            place = reader, session, current.window, current, slots
-            if kept is None:
-                history = read_all_slots(*place)
-            else:
-                history = read_recent_slots(*place, kept.n_settled)
-            history = replace(history, measured_before=before)
-        else:
-            history = read_rows(reader, session, agent, current, kept, before)
+        given = session, agent, current.window, current.known, measured_before(reader, session)
+        found = read_fit(reader, *given, takes_kept=True, all_rows=all_rows)
+    made: dict[str, Any] = {"session_name": session.name}
+    if found.reason is not None:
+        return FitAnswer(json.dumps({**made, "reason": found.reason, "is_final": True}))
+    if found.fit is None:
+        return FitAnswer(json.dumps(made), settled=found.settled)
     began = time.perf_counter()
     try:
         if idle_seconds and session.refit != "blocking":
-            found, sums = in_idle_time(partial(checked_fit, agent, kept), history, idle_seconds)
+            estimate, sums = in_idle_time(PreparedFit.run, found.fit, idle_seconds)
         else:
-            found, sums = checked_fit(agent, kept, history)
+            estimate, sums = found.fit.run()
     except NeedsAllRows:
         return _run_fit(database_url, key, due, idle_seconds, all_rows=True)
     except MemoryError:
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process
-        reason = f"{type(error).__name__}: {error}"
-        return FitAnswer(json.dumps({"reason": reason, "session_name": session.name}))
-    estimate = found.to_json() | {"seconds": time.perf_counter() - began}
-    made = {"estimate": estimate, "fingerprint": fingerprint(), "session_name": session.name}
+        return FitAnswer(json.dumps({**made, "reason": f"{type(error).__name__}: {error}"}))
+    made["estimate"] = estimate.to_json() | {"seconds": time.perf_counter() - began}
+    made["fingerprint"] = fingerprint()
     kept_sums = None if sums is None else sums_to_keep(sums, session)
-    return FitAnswer(json.dumps(made), kept_sums, summed)
-
-
-def checked_fit(
-    agent: Agent, kept: "KeptSums | None", history: History
-) -> tuple[Estimate, "SessionSums | None"]:
-    """Fit and check, and return the sums for the next fit if the agent keeps some."""
-    estimate, sums = agent.fit_keeping(history, kept)
-    return replace(estimate, findings=agent.findings(history, estimate)), sums
+    return FitAnswer(json.dumps(made), kept_sums, found.settled)
 
 
 def in_idle_time(

@@ -1,25 +1,26 @@
-"""The moments of a session's past that a fit goes on from.
+"""What a fit reads: its rows, or moments of the past that it goes on from and the rows after them.
 
-They follow from the rows: a fit without them reads all rows. A session that drops rows needs them.
+The moments follow from the rows: a fit without them reads all rows. A session that drops rows needs
+them.
 """
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.summed_fit import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
-from lhb_engine.history import LATEST, History
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import LATEST, FitWindow, History
 from service.rounds.closing import closing_of
-from service.rounds.history import read_history, read_recent, read_slices, read_trajectory
-from service.rounds.slot_history import is_by_trajectory, read_slot_slices
-from service.rounds.slot_sums import SlotSums
-from service.rounds.sums import FitSums, n_erased
-from service.session.due_fits import DueFit
+from service.rounds.history import PastByDecision
+from service.rounds.retention import no_fit_from_rows
+from service.rounds.sums import FitSums, SettledSlots, n_erased
+from service.rounds.timeline import Past, timeline_of
+from service.session.due_fits import Watermark
 from service.session.records import KeptSumsRow, SessionRow
-from service.session.slot_clock import clock_of
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
@@ -32,95 +33,152 @@ def measured_before(reader: Reader, session: SessionRow) -> int | None:
     return None if record is None else int(json.loads(record.manifest)["measured"])
 
 
-def usable_sums(reader: Reader, session: SessionRow, agent: Agent, due: DueFit) -> KeptSums | None:
+@dataclass(frozen=True, slots=True)
+class PreparedFit:
+    """A fit, and all that it reads.
+
+    Attributes
+    ----------
+    agent : Agent
+    kept : KeptSums or None
+        Sums that it goes on from.
+    history : History
+        All rows of its window, or those that `kept` lacks.
+    """
+
+    agent: Agent
+    kept: KeptSums | None
+    history: History
+
+    def run(self) -> tuple[Estimate, SessionSums | None]:
+        """Fit and check, and return the sums for the next fit if the agent keeps some."""
+        estimate, sums = self.agent.fit_keeping(self.history, self.kept)
+        return replace(estimate, findings=self.agent.findings(self.history, estimate)), sums
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFit:
+    """What a fit has read of its session.
+
+    Attributes
+    ----------
+    fit : PreparedFit or None
+    reason : str or None
+        Why the fit cannot be made.
+    settled : SettledSlots or None
+        Summed slots that are to be kept; without `fit` and `reason`, before the fit goes on.
+    """
+
+    fit: PreparedFit | None = None
+    reason: str | None = None
+    settled: SettledSlots | None = None
+
+
+def read_fit(
+    reader: Reader,
+    session: SessionRow,
+    agent: Agent,
+    window: FitWindow,
+    known: Watermark,
+    measured: int | None,
+    *,
+    takes_kept: bool,
+    all_rows: bool = False,
+) -> ReadFit:
+    """Read what a fit needs: so a session's next fit is made, and so one is made again.
+
+    Parameters
+    ----------
+    reader : Reader
+    session : SessionRow
+        With the options that the fit has.
+    agent : Agent
+        As it was before the fit.
+    window : FitWindow
+    known : Watermark
+    measured : int or None
+        How many measurements the installed estimate's fit could use.
+    takes_kept : bool
+        Whether to go on from what earlier fits have kept. What follows from the log is the same.
+    all_rows : bool
+        Whether to read all rows at once, as is needed after `NeedsAllRows`.
+    """
+    past = timeline_of(session).past(reader, session, window, known, takes_kept=takes_kept)
+    kept = None
+    if takes_kept and not all_rows:
+        kept = usable_sums(reader, session, agent, window, known, measured, past)
+    if kept is None:
+        reason = no_fit_from_rows(session, agent, window)
+        if reason is not None:
+            return ReadFit(reason=reason)
+    new = [*past.new] if takes_kept else []
+    settled = SettledSlots(new, known.measured, n_erased(session)) if new else None
+    if not past.is_whole:
+        return ReadFit(settled=settled)
+    if kept is None and not all_rows:
+        kept = sums_made_anew(session, agent, window, measured, past)
+    history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
+    fit = PreparedFit(agent, kept, replace(history, measured_before=measured))
+    return ReadFit(fit, settled=settled)
+
+
+def usable_sums(
+    reader: Reader,
+    session: SessionRow,
+    agent: Agent,
+    window: FitWindow,
+    known: Watermark,
+    measured: int | None,
+    past: Past,
+) -> KeptSums | None:
     """Return the sums from which this fit may go on, or None: it reads all rows.
 
     A row that a fit used must never change. So there are none where several values make a reward,
     or a default one stands in for it, or where a correction replaces a row that is in the sums, or
     a decision was voided since. The fit then adds all rows anew.
     """
-    if not _has_sums(session, agent, due):
+    if not _has_sums(session, agent, past):
         return None
     row = reader.kept_sums(session.key)
     first = 1 if agent.prediction is None else agent.prediction.since_round
     if row is None or (row.estimate, row.first_round) != (session.estimate, first):
         return None
-    if row.last_round > due.window.last or row.measured > due.measured:
+    if row.last_round > window.last or row.measured > known.measured:
         return None  # it is a fit that others have overtaken
-    if session.clock is None and (row.seen is None) != (agent.prediction is None):
+    if past.seen_stays and (row.seen is None) != (agent.prediction is None):
         return None
-    used = max(row.n_settled, measured_before(reader, session) or 0)
-    replaced = reader.first_replaced(session.key, row.measured, due.measured)
+    used = max(row.n_settled, measured or 0)
+    replaced = reader.first_replaced(session.key, row.measured, known.measured)
     if replaced is not None and replaced <= used:
         return None
-    if reader.voids(session.key, row.measured, due.measured):
+    if reader.voids(session.key, row.measured, known.measured):
         return None
     return _kept(row, agent)
 
 
-def _has_sums(session: SessionRow, agent: Agent, due: DueFit) -> bool:
+def _has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
     """Whether this fit works from sums, of rows that do not change once they are settled."""
-    clock = clock_of(session.clock)
     return (
         agent.keeps_sums
-        and _extent(session, due) > LATEST
+        and past.n_rows > LATEST
         and not closing_of(session).is_by_time
-        # else a late decision may change any row
-        and (clock is None or clock.late_slots is not None)
-        and (clock is None or not agent.stretches.n_rounds)
+        and (past.takes_levels or not agent.stretches.n_rounds)
     )
 
 
-def _extent(session: SessionRow, due: DueFit) -> int:
-    """Return how many rows there may be: rounds, or where each trajectory has all, measurements."""
-    return due.measured if is_by_trajectory(session) else due.window.last
-
-
 def sums_made_anew(
-    reader: Reader,
-    session: SessionRow,
-    agent: Agent,
-    due: DueFit,
-    measured: int | None,
-    slots: SlotSums | None = None,
+    session: SessionRow, agent: Agent, window: FitWindow, measured: int | None, past: Past
 ) -> KeptSums | None:
     """Add up the rows of a fit that finds no sums to go on from, in bounded memory.
 
-    `measured` is how many measurements the installed estimate's fit could use.
-
     None where it has so few rounds that all are read at once, where it needs rows and not sums, or
-    where rows were dropped. Where rounds are slots of time, `slots` has their contexts.
+    where rows were dropped.
     """
-    if not _has_sums(session, agent, due):
+    if not _has_sums(session, agent, past):
         return None
-    if _extent(session, due) <= AT_ONCE * LATEST or session.dropped_to:
+    if past.n_rows <= AT_ONCE * LATEST or session.dropped_to:
         return None
-    if session.clock is not None and slots is None:  # a replay has all rows
-        return None
-    if slots is not None:
-        parts = read_slot_slices(reader, session, due.window, due, slots)
-        return kept_sums(agent, parts, due.window, measured, slots.settled)
-    slices = read_slices(reader, session, due.window, due, agent.stretches)
-    return kept_sums(agent, slices, due.window, measured)
-
-
-def read_rows(
-    reader: Reader,
-    session: SessionRow,
-    agent: Agent,
-    due: DueFit,
-    kept: KeptSums | None,
-    measured: int | None,
-) -> History:
-    """Build the history of a fit: all rows of its window, or those that `kept` lacks.
-
-    `measured` is how many measurements the installed estimate's fit could use.
-    """
-    if kept is None:
-        history = read_history(reader, session, due.window, due)
-    else:
-        history = read_recent(reader, session, due.window, due, kept.n_settled, agent.stretches)
-    return replace(history, measured_before=measured)
+    return kept_sums(agent, past.slices(agent.stretches), window, measured, past.settled_round)
 
 
 def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSumsRow | None:
@@ -132,11 +190,13 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
     row = reader.kept_sums(session.key)
     if row is None:
         return row
-    history = read_trajectory(reader, session, trajectory, row.last_round, row.measured)
+    window = FitWindow(1, 1, row.last_round, session.horizon, row.last_round)
+    known = Watermark(row.measured, session.n_rounds)
+    history = PastByDecision(reader, session, window, known).of(trajectory)
     if not history.trajectories:
         return row
-    known = agent.prediction
-    seen = None if known is None else Seen(measured_before(reader, session), known.last_round)
+    before = agent.prediction
+    seen = None if before is None else Seen(measured_before(reader, session), before.last_round)
     found = lessened(_kept(row, agent), align(agent.told(history)), seen)
     rest = None if found.seen is None else found.seen.to_bytes()
     return row._replace(settled=found.settled.to_bytes(), seen=rest)
@@ -156,4 +216,4 @@ def sums_to_keep(sums: SessionSums, session: SessionRow) -> FitSums:
     blobs = kept.settled.to_bytes(), sums.total.to_bytes() if sums.total_stays else None, seen
     place = session.estimate, n_erased(session), kept.first, kept.last, kept.n_settled
     assert session.schedule.current is not None
-    return FitSums(*place, *blobs, session.schedule.current.measured)
+    return FitSums(*place, *blobs, session.schedule.current.known.measured)

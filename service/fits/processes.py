@@ -130,8 +130,8 @@ class FitProcesses:
         """Return the result of a fit, after those of its parts that are to be kept first."""
         n_lost = 0
         while (fitted := await self._fitted(slot, due)) is not None and fitted.is_part:
-            assert fitted.slots is not None
-            n_lost += not await self._persist(KeepSlots(slot.key, fitted.slots))
+            assert fitted.settled is not None
+            n_lost += not await self._persist(KeepSlots(slot.key, fitted.settled))
             if n_lost == MAX_DEATHS:
                 return Fitted(None, reason="decisions were voided, or erased, while it summed them")
         return fitted

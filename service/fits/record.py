@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from service.rounds.sums import FitAnswer, FitSums, SettledSlots
-from service.session.due_fits import DueFit, window_to_json
+from service.session.due_fits import DueFit
 from service.session.records import EstimateRow, SessionRow
 from service.writer.unit_of_work import UnitOfWork
 
@@ -14,9 +14,9 @@ from service.writer.unit_of_work import UnitOfWork
 class Fitted:
     """A fitting process's result: an estimate with its fingerprint, or the reason of its failure.
 
-    `estimate` is the JSON form of an `Estimate`; it is None if the fit failed, and in a part of a
-    fit, whose `slots` are to be kept. `is_final` says of a failure that another attempt would end
-    like it.
+    `estimate` is the JSON form of an `Estimate`. It is None if the fit failed, and in a part of a
+    fit, whose `settled` slots are to be kept before the fit goes on. `is_final` says of a failure
+    that another attempt would end like it.
     """
 
     estimate: dict[str, Any] | None
@@ -25,14 +25,13 @@ class Fitted:
     is_final: bool = False
     session_name: str | None = None
     sums: FitSums | None = None
-    slots: SettledSlots | None = None
+    settled: SettledSlots | None = None
 
     @classmethod
     def of(cls, answer: FitAnswer) -> Self:
         """Return what a fitting process says."""
-        return cls(
-            **{"estimate": None, **json.loads(answer.text)}, sums=answer.sums, slots=answer.slots
-        )
+        said = {"estimate": None, **json.loads(answer.text)}
+        return cls(**said, sums=answer.sums, settled=answer.settled)
 
     @property
     def is_part(self) -> bool:
@@ -82,16 +81,6 @@ def record_fit(
     live = uow.agents.get(session.key)
     if live is not None:
         live.n_estimates = session.n_estimates
-    manifest = {
-        "window": window_to_json(due.window),
-        "measured": due.measured,
-        "decided": due.decided,
-        "closed_at": due.closed_at,
-        "reason": due.reason,
-        "due_at": due.due_at,
-        "attempts": due.attempts,
-        **due.options_json(),
-    }
     row = EstimateRow(
         *session.key,
         number=session.n_estimates,
@@ -99,7 +88,7 @@ def record_fit(
         due=due.key,
         status=status,
         reason=reason or None,
-        manifest=json.dumps(manifest),
+        manifest=json.dumps(due.manifest()),
         parent=session.estimate if parent is None else parent,
         model_version=session.model_version,
         fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),

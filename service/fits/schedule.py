@@ -14,7 +14,7 @@ from service.fits.cost import session_cost
 from service.fits.record import record_fit
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
-from service.session.due_fits import DueFit, DueReason, OpenWindow
+from service.session.due_fits import DueFit, DueReason, OpenWindow, Watermark
 from service.session.option_changes import changes_of
 from service.session.records import SessionKey, SessionRow
 from service.writer.command import SessionCommand
@@ -135,9 +135,10 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
 
 def wait_for_turn(session: SessionRow, window: FitWindow, reason: DueReason, now: float) -> None:
     """Make a fit due, with what it may read; it waits for its turn."""
-    known = session.n_measurements, session.n_rounds, now - session.reward_wait_seconds
     revision = len(changes_of(session.changes).changes)
-    session.schedule.waiting.append(DueFit(window, *known, reason, now, revision=revision))
+    closed_at = now - session.reward_wait_seconds
+    known = Watermark(session.n_measurements, session.n_rounds, closed_at, revision)
+    session.schedule.waiting.append(DueFit(window, known, reason, now))
     session.schedule.seen = session.n_measurements
 
 

@@ -5,12 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.history import Ints
+from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
+from service.rounds.history import PastByDecision
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import decided_rounds
 from service.session.covariates import covariates_text
+from service.session.due_fits import Watermark
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
@@ -67,6 +69,10 @@ class ByDecision:
     def begin(self, uow: UnitOfWork, session: SessionRow, n: int) -> bool:
         """Take note that `n` rounds have begun; return whether some of them had not before."""
         return True  # it is a decision's round, and counted with it
+
+    def begins(self, round: int) -> float | None:
+        """Return when a round begins, in Unix seconds; None where a decision begins it."""
+        return None
 
     def passed(self, due: int, n_begun: int) -> int:
         """Return after which round the fit that follows the one due after `due` is looked for."""
@@ -135,6 +141,39 @@ class ByDecision:
     def without_decision(self, session: SessionKey, decision: DecisionRow) -> Changes:
         """Return what voiding a decision changes of them."""
         return Changes()
+
+    def past(
+        self,
+        reader: Reader,
+        session: SessionRow,
+        window: FitWindow,
+        known: Watermark | None,
+        *,
+        takes_kept: bool,
+    ) -> PastByDecision:
+        """Return what a fit reads, given what it may know; `takes_kept`: sums of rounds, too."""
+        return PastByDecision(reader, session, window, known)
+
+    def n_gone(self, gaps: Ints, window: FitWindow) -> int:
+        """Return how many positions of missing decisions may be in a window."""
+        return int(np.ptp(np.searchsorted(gaps, (window.first, window.last + 1))))
+
+    def n_earlier(self, session: SessionRow, n_lags: int, n_rounds: int) -> int:
+        """Return how many earlier decisions the last `n_rounds` rounds have as lags, at most."""
+        n_before = min(n_lags - 1, session.n_rounds - n_rounds)
+        return min(n_before * min(session.n_trajectories, n_rounds), session.n_rounds - n_rounds)
+
+    def explored(
+        self, reader: Reader, session: SessionKey, first: int, last: int
+    ) -> list[tuple[int, bool]] | None:
+        """Return which rounds explored; None where rounds are no decisions."""
+        return reader.explored(session, first, last)
+
+    def arrivals(
+        self, reader: Reader, session: SessionKey, first: int, last: int
+    ) -> list[tuple[float, bool]]:
+        """Return how many seconds after its round each value came, and whether it was late."""
+        return reader.arrivals(session, first, last)
 
     def lags_passed(
         self, session: SessionRow, decisions: Sequence[DecisionRow], n_rounds: int

@@ -11,7 +11,7 @@ from math import inf
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.history import Ints
+from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
 from service.rounds.reward import Reward
@@ -20,7 +20,9 @@ from service.rounds.reward_rounds import (
     interval_of,
     of_trajectory,
 )
+from service.rounds.slot_history import PastBySlot
 from service.session.covariates import covariates_text
+from service.session.due_fits import Watermark
 from service.session.records import (
     DecisionRow,
     MeasurementRow,
@@ -58,18 +60,19 @@ class BySlot:
     @property
     def is_of_all(self) -> bool:
         """Whether a reward is a total over all trajectories together, not one of its trajectory."""
-        return self.clock.totals == "all"
+        return self.clock.is_of_all
 
     def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
         """Return when the client says, or now; where slots are settled then, the end of these."""
         slots, settled = self.clock.slots, self.clock.settled(n_begun)
         if asked is None:
             return max(now, slots.begin(settled + 1))
-        if slots.at(asked) < 1:
+        slot = slots.at(asked)
+        if slot < 1:
             raise Problem(ProblemCode.OUT_OF_RANGE, "it is before the session's first slot", "at")
         if asked > now + AHEAD_SECONDS:
             raise Problem(ProblemCode.OUT_OF_RANGE, "it is ahead of the server's clock", "at")
-        if slots.at(asked) <= settled:
+        if slot <= settled:
             detail = f"it is too late: slot {n_begun} has begun, and clock.late_slots is"
             raise Problem(ProblemCode.OUT_OF_RANGE, f"{detail} {self.clock.late_slots}", "at")
         return max(min(asked, now), slots.begin(settled + 1))
@@ -93,6 +96,10 @@ class BySlot:
         session.schedule.n_slots = n
         uow.save(session)
         return True
+
+    def begins(self, round: int) -> float | None:
+        """Return when a slot begins."""
+        return self.clock.slots.begin(round)
 
     def passed(self, due: int, n_begun: int) -> int:
         """Return the slot before the latest: of boundaries passed in silence there is one fit."""
@@ -150,12 +157,12 @@ class BySlot:
         return self._between(*interval_of(reward, uow.now, prefix), prefix)
 
     def _between(self, since: float, until: float, prefix: str) -> tuple[int, int]:
-        slots = self.clock.slots
-        found = slots.between(since, until)
+        start, seconds = self.clock.slots.start, self.clock.slots.seconds
+        found = self.clock.slots.between(since, until)
         if found is None:
             ends = zip(("from", "to"), (since, until), strict=True)
-            cut = (name for name, end in ends if (end - slots.start) % slots.seconds)
-            detail = f"an interval begins and ends with a slot, of {slots.seconds} s"
+            cut = (name for name, end in ends if (end - start) % seconds)
+            detail = f"an interval begins and ends with a slot, of {seconds} s"
             raise Problem(ProblemCode.OUT_OF_RANGE, detail, prefix + next(cut))
         if found[0] < 1:
             detail = "it is before the session's first slot"
@@ -186,6 +193,38 @@ class BySlot:
     def without_decision(self, session: SessionKey, decision: DecisionRow) -> Changes:
         """Return that summed slots from the decision's on go."""
         return Changes(dropped_slots=[(session, self.clock.slots.at(decision.at))])
+
+    def past(
+        self,
+        reader: Reader,
+        session: SessionRow,
+        window: FitWindow,
+        known: Watermark | None,
+        *,
+        takes_kept: bool,
+    ) -> PastBySlot:
+        """Return what a fit reads of slots."""
+        return PastBySlot(reader, session, self.clock, window, known, takes_kept)
+
+    def n_gone(self, gaps: Ints, window: FitWindow) -> int:
+        """Return all: they were decisions of whatever slot."""
+        return len(gaps)
+
+    def n_earlier(self, session: SessionRow, n_lags: int, n_rounds: int) -> int:
+        """Return all: any decision may have been in these slots, or in their lags."""
+        return session.n_rounds
+
+    def explored(
+        self, reader: Reader, session: SessionKey, first: int, last: int
+    ) -> list[tuple[int, bool]] | None:
+        """Return None."""
+        return None
+
+    def arrivals(
+        self, reader: Reader, session: SessionKey, first: int, last: int
+    ) -> list[tuple[float, bool]]:
+        """Return none: totals are asked for, and do not come."""
+        return []
 
     def lags_passed(
         self, session: SessionRow, decisions: Sequence[DecisionRow], n_rounds: int

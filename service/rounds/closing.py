@@ -21,7 +21,7 @@ class Closing:
     is_counted : bool
         Whether a window is complete when its rounds have their values; else only time closes it.
     is_by_time : bool
-        Whether time makes rows of a fit, or changes them, beside values.
+        Whether time makes or changes rows of a fit, beside values.
     adds_up : bool
         Whether a round has several values, which add up.
     default : float or None

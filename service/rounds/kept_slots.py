@@ -16,15 +16,15 @@ class KeepSlots(SessionCommand[bool]):
     """Command: keep slots of a fit that has more of them than one transaction keeps."""
 
     key: SessionKey
-    slots: SettledSlots
+    settled: SettledSlots
 
     def __call__(self, uow: UnitOfWork) -> bool:
         """Return whether any were kept."""
         session = uow.session(self.key)
-        return session is not None and keep_slots(uow, session, self.slots)
+        return session is not None and keep_settled(uow, session, self.settled)
 
 
-def keep_slots(uow: UnitOfWork, session: SessionRow, slots: SettledSlots) -> bool:
+def keep_settled(uow: UnitOfWork, session: SessionRow, settled: SettledSlots) -> bool:
     """Store slots that a fit has summed, but for those that decisions left meanwhile.
 
     Returns
@@ -32,10 +32,10 @@ def keep_slots(uow: UnitOfWork, session: SessionRow, slots: SettledSlots) -> boo
     bool
         Whether there are any.
     """
-    if not slots.rows or slots.n_erased != n_erased(session):
+    if not settled.rows or settled.n_erased != n_erased(session):
         return False
-    void = first_void_slot(uow.stored, session, slots.measured)
-    rows = [row for row in slots.rows if row.last_slot < void]
+    void = first_void_slot(uow.stored, session, settled.measured)
+    rows = [row for row in settled.rows if row.last_slot < void]
     uow.write_rows(Changes(slot_sums=rows))
     return bool(rows)
 

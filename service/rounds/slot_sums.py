@@ -15,7 +15,7 @@ import numpy as np
 from lhb_engine.history import Floats, Ints, joined
 from service.rounds.kept_slots import first_void_slot
 from service.rounds.slot_table import SlotTable
-from service.session.due_fits import DueFit
+from service.session.due_fits import Watermark
 from service.session.records import SessionRow
 from service.session.slot_clock import STRETCH, SlotClock
 from service.session.slot_records import SlotSumsRow
@@ -51,7 +51,7 @@ class SlotSums:
     session: SessionRow
     kept_to: int
     table: SlotTable
-    settled: int
+    settled: int = 0
     new: list[SlotSumsRow] = field(default_factory=list)
     is_whole: bool = True
 
@@ -71,7 +71,13 @@ class SlotSums:
 
 
 def read_slot_sums(
-    reader: Reader, session: SessionRow, clock: SlotClock, n: int, due: DueFit | None, *, kept: bool
+    reader: Reader,
+    session: SessionRow,
+    clock: SlotClock,
+    n: int,
+    known: Watermark | None,
+    *,
+    kept: bool,
 ) -> SlotSums:
     """Sum the contexts of slots 1 to n.
 
@@ -80,23 +86,24 @@ def read_slot_sums(
     reader, session, clock
     n : int
         At most the slots that had begun when the fit was due.
-    due : DueFit or None
-        The fit's manifest. Later decisions are left out. Without it all count.
+    known : Watermark or None
+        Of a fit. Later decisions are left out. Without it all count.
     kept : bool
         Whether to take stretches that are kept, and for a fit to return new ones. Those with
-        decisions that were voided since it was due are not taken.
+        decisions that were voided after its watermark are not taken.
     """
-    measured, decided = (FOR_EVER, session.n_rounds) if due is None else (due.measured, due.decided)
+    mark = Watermark(FOR_EVER, session.n_rounds) if known is None else known
+    measured, decided = mark.measured, mark.decided
     settled = clock.settled(n)
     last = None
-    if kept and clock.late_slots is not None:
+    if kept:
         void = first_void_slot(reader, session, measured)
         last = reader.last_slot_sums(session.key, min(settled, void - 1))
     kept_to, after = (0, 0) if last is None else (last.last_slot, last.decided)
     found = SlotSums(reader, session, kept_to, SlotTable(session.dim), settled)
     begun = kept_to
     for until in _read(reader, session, clock, found.table, kept_to, (after, decided), measured):
-        if not kept or due is None or clock.late_slots is None:
+        if not kept or known is None:
             continue
         complete = settled if until == decided else min(settled, found.table.settled(clock))
         begun = _settle(found, begun, complete, until)
@@ -129,7 +136,7 @@ def _read(
     void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
     unnamed = reader.trajectory((*session.key, ""))
     n_named = session.n_rounds - (0 if unnamed is None else unnamed.n_rounds)
-    after, decided = span
+    (after, decided), is_of_all = span, clock.is_of_all
     round = reader.unnamed_after(session.key, after, n_named)
     while after < decided:
         until = min(after + AT_ONCE, decided)
@@ -141,7 +148,7 @@ def _read(
             if not name:
                 round = number
             if context and name != session.erasing:
-                names.append("" if clock.totals == "all" else name)
+                names.append("" if is_of_all else name)
                 times.append(at)
                 positions.append(position)
                 # an older fit may know of no void, and must find the decision's position
@@ -188,7 +195,7 @@ def _end(table: SlotTable, begun: int, complete: int) -> int | None:
     It ends after so many slots with decisions, or before too many trajectories or decisions.
     """
     slots, owners, counts = table.between(begun, complete)
-    if not len(slots):
+    if len(owners) == 0:
         return None
     stop = min(int(slots[0]) - 1 + STRETCH, complete)
     within = slots <= stop

@@ -1,4 +1,4 @@
-"""Stored rows as arrays: the measurements and the rounds of each trajectory."""
+"""Stored rows as arrays, by trajectory, and which of them a history needs."""
 
 from array import array
 from collections import defaultdict
@@ -7,10 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from lhb_engine.history import Floats, Ints, Measurements
+from lhb_engine.history import Floats, Ints, Measurements, Trajectory, joined
 from service.session.records import SessionRow, VoidRow
 from service.storage.history_reader import MeasuredRow
 
+_NO_INTS = np.zeros(0, np.int64)
+NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
+SLICE = 8  # grains of measurements that are read at once where a fit adds up all rows anew
 Rounds = tuple[int, Floats, Ints]  # first round; contexts and positions of it and the next ones
 
 
@@ -100,3 +103,52 @@ def _together(rounds: Ints, contexts: Floats, positions: Ints) -> Rounds:
         starts = np.searchsorted(rounds, np.arange(first, first + n))
         contexts, positions = np.add.reduceat(contexts, starts), positions[starts]
     return first, contexts, positions
+
+
+def first_not_used(
+    values: dict[str, Measurements], parts: dict[str, Trajectory], after: int, until: int
+) -> int:
+    """Return the first position, beyond `after`, of a measurement that is no row of a history.
+
+    It is one of a round after the window, or the next one after position `until`. Those that are
+    erased, replaced or voids are none.
+    """
+    is_open = np.zeros(until + 1 - after, bool)  # from position after + 1 on
+    is_open[-1] = True
+    for rows in values.values():
+        is_open[_within(rows, after, until) - after - 1] = True
+    for part in parts.values():
+        is_open[_within(part.measurements, after, until) - after - 1] = False
+    return after + 1 + int(np.argmax(is_open))
+
+
+def _within(rows: Measurements, after: int, until: int) -> Ints:
+    """Return the positions of those measurements that are beyond `after`, up to `until`."""
+    assert rows.position is not None
+    return rows.position[(rows.position > after) & (rows.position <= until)]
+
+
+def needed_ranges(
+    name: str,
+    wanted: list[dict[str, Measurements]],
+    latest: list[int] | None,
+    n_before: int,
+    n_lags: int,
+) -> list[tuple[int, int]]:
+    """Return the ranges of rounds of a trajectory that a history needs.
+
+    Parameters
+    ----------
+    name : str
+        The trajectory.
+    wanted : list of dict
+        Measurements that are rows, by trajectory.
+    latest : [first, last] or None
+        Rounds that are there whether they are measured or not, and `n_before` rounds before them.
+    n_before, n_lags : int
+    """
+    parts = [part[name] for part in wanted if name in part]
+    found = [rounds for part in parts for rounds in part.needed_rounds(n_lags)]
+    if latest is not None:
+        found.append((max(1, latest[0] - n_before), latest[1]))
+    return joined(found)

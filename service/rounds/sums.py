@@ -90,13 +90,13 @@ class FitAnswer(NamedTuple):
     Attributes
     ----------
     text : str
-        JSON of a `Fitted` without its sums; without estimate and reason, `slots` come first.
+        JSON of a `Fitted` without its sums; without estimate and reason, `settled` comes first.
     sums : FitSums or None
         They come as bytes: as JSON they would be 12 MB where a fit has 500 unknowns, and be parsed
         in the event loop.
-    slots : SettledSlots or None
+    settled : SettledSlots or None
     """
 
     text: str
     sums: FitSums | None = None
-    slots: SettledSlots | None = None
+    settled: SettledSlots | None = None

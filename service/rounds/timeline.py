@@ -7,17 +7,34 @@ kinds answer the same calls. This module alone reads which kind a session has.
 from functools import lru_cache
 from typing import TypeAlias
 
+from lhb_engine.history import FitWindow, History
 from service.rounds.by_decision import ByDecision
 from service.rounds.by_slot import BySlot
+from service.rounds.history import PastByDecision
+from service.rounds.slot_history import PastBySlot
+from service.session.due_fits import Watermark
 from service.session.records import SessionRow
 from service.session.slot_clock import clock_of
+from service.storage.reader import Reader
 
 Timeline: TypeAlias = ByDecision | BySlot
+Past: TypeAlias = PastByDecision | PastBySlot
 
 
 def timeline_of(session: SessionRow) -> Timeline:
     """Return the timeline of a session."""
     return _timeline(session.clock)
+
+
+def read_history(
+    reader: Reader, session: SessionRow, window: FitWindow, known: Watermark | None = None
+) -> History:
+    """Return the history of all rows of a window, up to a watermark.
+
+    Without one there are all measurements, as they came, and kept sums stand for decisions.
+    """
+    given = reader, session, window, known
+    return timeline_of(session).past(*given, takes_kept=known is None).whole()
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,14 @@ from service.storage.reader import Reader
 Said = tuple[Ints, Ints, Floats]  # rounds, positions, and (n, n_covariates) values, NaN: not said
 
 
-def with_covariates(reader: Reader, session: SessionRow, history: History, known: int) -> History:
+def with_covariates(
+    reader: Reader,
+    session: SessionRow,
+    history: History,
+    known: int,
+    *,
+    of_decisions: bool = True,
+) -> History:
     """Return a history with the covariates of its rounds, and those that came with its rewards.
 
     Parameters
@@ -27,6 +34,8 @@ def with_covariates(reader: Reader, session: SessionRow, history: History, known
         The key of a part is its trajectory's, up to a zero byte.
     known : int
         Position of the last measurement that counts.
+    of_decisions : bool
+        Whether decisions have some: they have none where a round has many of them.
     """
     names = names_of_covariates(session)
     if not names:
@@ -36,8 +45,7 @@ def with_covariates(reader: Reader, session: SessionRow, history: History, known
         (owners[key], part.first_round, part.last_round)
         for key, part in history.trajectories.items()
     ]
-    # with a clock, rounds are slots and have many decisions
-    given = reader.covariates_in(session.key, ranges) if session.clock is None else ()
+    given = reader.covariates_in(session.key, ranges) if of_decisions else ()
     of_rounds = _read(((name, round, 0, text) for name, round, text in given), names)
     measured = _read(reader.measured_covariates_in(session.key, ranges, known), names)
     parts = {

@@ -4,6 +4,7 @@ Like the rows, this module uses no database, HTTP or clock.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -27,23 +28,42 @@ class OpenWindow:
     overdue_at: float | None = None  # when the fit becomes due although rewards are missing
 
 
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """What of a session's log is read: everything up to some positions.
+
+    Its size does not depend on the number of trajectories.
+    """
+
+    measured: int  # position of the last measurement or void decision
+    decided: int  # position of the last decision
+    closed_at: float = 0.0  # rounds whose trajectory's next decision came by then are closed
+    revision: int = 0  # of the session's options (`OptionChanges`)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members as JSON values, without the revision of options that never changed."""
+        found = {"measured": self.measured, "decided": self.decided, "closed_at": self.closed_at}
+        return found | ({"revision": self.revision} if self.revision else {})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Watermark":
+        """Invert `to_json`, given other members, too."""
+        return cls(**{name: data[name] for name in cls.__slots__ if name in data})
+
+
 @dataclass(slots=True)
 class DueFit:
     """A fit that is due, with its manifest: what the fit may read.
 
     The commit that makes the fit due fixes the manifest, so that the fit can be repeated exactly.
-    Its size does not depend on the number of trajectories.
     """
 
     window: FitWindow
-    measured: int  # position of the session's last measurement that the fit may use
-    decided: int  # position of the session's last decision that the fit may know
-    closed_at: float  # a round is closed if the next decision of its trajectory came by then
+    known: Watermark
     reason: DueReason
     due_at: float
     attempts: int = 0  # that failed
     retry_at: float | None = None  # earliest time of the next attempt
-    revision: int = 0  # of the session's options (`OptionChanges`)
 
     @property
     def key(self) -> int:
@@ -53,30 +73,28 @@ class DueFit:
     @classmethod
     def never(cls, window: FitWindow, now: float) -> "DueFit":
         """Return a fit that is skipped before it was due."""
-        return cls(window, 0, 0, now, "never", now)
+        return cls(window, Watermark(0, 0, now), "never", now)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the members as JSON values."""
+    def manifest(self) -> dict[str, Any]:
+        """Return what the row of the fit keeps, as JSON values."""
         return {
             "window": window_to_json(self.window),
-            "measured": self.measured,
-            "decided": self.decided,
-            "closed_at": self.closed_at,
+            **self.known.to_json(),
             "reason": self.reason,
             "due_at": self.due_at,
             "attempts": self.attempts,
-            "retry_at": self.retry_at,
-            **self.options_json(),
         }
 
-    def options_json(self) -> dict[str, int]:
-        """Return which options the fit has; nothing if the session's have never changed."""
-        return {"revision": self.revision} if self.revision else {}
+    def to_json(self) -> dict[str, Any]:
+        """Return the members as JSON values."""
+        return {**self.manifest(), "retry_at": self.retry_at}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "DueFit":
         """Invert `to_json`."""
-        return cls(**{**data, "window": FitWindow(**data["window"])})
+        window, known = FitWindow(**data["window"]), Watermark.from_json(data)
+        own = {name: data[name] for name in ("reason", "due_at", "attempts", "retry_at")}
+        return cls(window, known, **own)
 
 
 class FitQueue(NamedTuple):

@@ -26,23 +26,27 @@ class SlotClock:
     ----------
     slots : Slots
     totals : str
-    late_slots : int or None
-        How many slots before the latest one that has begun still take decisions. None, in sessions
-        from before there was a bound: all of them do.
+    late_slots : int
+        How many slots before the latest one that has begun still take decisions.
     """
 
     slots: Slots
-    totals: Totals = "all"
-    late_slots: int | None = None
+    totals: Totals
+    late_slots: int
 
     def dumps(self) -> str:
         """Return the stored JSON text."""
         found = {"slot_seconds": self.slots.seconds, "start": self.slots.start}
         return json.dumps({**found, "totals": self.totals, "late_slots": self.late_slots})
 
+    @property
+    def is_of_all(self) -> bool:
+        """Whether a reward is a total over all trajectories together, not one of its trajectory."""
+        return self.totals == "all"
+
     def settled(self, n_begun: int) -> int:
         """Return the last slot that takes no decision any more, once so many have begun."""
-        return 0 if self.late_slots is None else max(0, n_begun - self.late_slots - 1)
+        return max(0, n_begun - self.late_slots - 1)
 
 
 @lru_cache(maxsize=256)
@@ -52,7 +56,7 @@ def clock_of(text: str | None) -> SlotClock | None:
         return None
     data = json.loads(text)
     slots = Slots(data["slot_seconds"], data["start"])
-    return SlotClock(slots, data["totals"], data.get("late_slots"))
+    return SlotClock(slots, data["totals"], data["late_slots"])
 
 
 def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> str | None:
@@ -74,7 +78,8 @@ def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> str 
         detail = "slots start at a whole second, and not ahead of now"
         raise Problem(ProblemCode.BAD_OPTION, detail, "clock.start")
     slots = Slots(seconds, int(start))
-    if slots.at(now) > MOST_AT_FIRST:
+    n = slots.at(now)
+    if n > MOST_AT_FIRST:
         detail = f"there were more than {MOST_AT_FIRST} slots since the start"
         raise Problem(ProblemCode.BAD_OPTION, detail, "clock.slot_seconds")
     return SlotClock(slots, asked["totals"], asked.get("late_slots", horizon)).dumps()

@@ -19,7 +19,7 @@ from service.commands.sessions import checked_agent
 from service.fits.cost import refuse_costly
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates
-from service.session.due_fits import DueFit, Schedule
+from service.session.due_fits import DueFit, DueReason, Schedule, Watermark
 from service.session.option_changes import OptionChanges
 from service.session.records import SessionRow
 from service.storage.reader import Reader
@@ -74,13 +74,15 @@ def _fit_of_all(copy: SessionRow, agent: Agent, now: float) -> DueFit | None:
     """Return the fit that is due at once; None if there is nothing to fit."""
     if copy.n_begun == 0 or copy.n_measurements == 0:
         return None
-    window, reason = agent.fit_now(copy.n_begun), "asked"
+    reason: DueReason = "asked"
+    window = agent.fit_now(copy.n_begun)
     if window is None:
         window, reason = _last_window(agent, copy.n_begun), "overdue"
     if window is None:
         return None
-    known = copy.n_measurements, copy.n_rounds, now - copy.reward_wait_seconds
-    return DueFit(window, *known, reason, now, revision=1)  # type: ignore[arg-type]
+    closed_at = now - copy.reward_wait_seconds
+    known = Watermark(copy.n_measurements, copy.n_rounds, closed_at, revision=1)
+    return DueFit(window, known, reason, now)
 
 
 def _last_window(agent: Agent, n_rounds: int) -> FitWindow | None:

@@ -9,6 +9,8 @@ import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats, Ints
+from service.rounds.closing import closing_of
+from service.rounds.timeline import timeline_of
 from service.session.due_fits import OUT_OF_TURN, DueFit, OpenWindow
 from service.session.option_changes import at_revision, changes_of
 from service.session.records import SessionRow
@@ -115,13 +117,13 @@ class Windows:
 
     def knows(self, due: DueFit) -> bool:
         """Return whether the options that the fit has give it this window."""
-        if due.revision >= len(self._agents):
+        if due.known.revision >= len(self._agents):
             return False
         if due.reason in OUT_OF_TURN:
-            return due.window == self._agents[due.revision].fit_now(due.key)
+            return due.window == self._agents[due.known.revision].fit_now(due.key)
         if self._clock is not None:
-            return due.window == self._agents[due.revision].next_fit(due.key - 1)
-        return due.window in self._windows[due.revision]
+            return due.window == self._agents[due.known.revision].next_fit(due.key - 1)
+        return due.window in self._windows[due.known.revision]
 
     def ahead_of(self, session: SessionRow, after: int) -> list[FitWindow]:
         """Return the windows that the present options have opened, until one that is not due yet.
@@ -177,19 +179,18 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
     is_measured = rounds.is_measured[begin:end]
     n_there = min(window.last, session.n_rounds) - window.first + 1
     n_gone = session.n_dropped_complete if window.first == 1 else 0
-    if session.reward_mode == "sum" or session.clock is not None:
+    timeline, closing = timeline_of(session), closing_of(session)
+    if not closing.is_counted:
         is_measured = np.zeros_like(is_measured)  # only time completes a round
     times = rounds.at[after : after + 1].tolist()
-    if session.default_reward is not None or (
-        len(is_measured) + n_gone >= n_there and is_measured.all()
-    ):
+    if closing.default is not None or (len(is_measured) + n_gone >= n_there and is_measured.all()):
         followed_at = rounds.followed_at[begin:end]
         times.append(followed_at[~is_measured].max(initial=0.0))
     overdue_at = min(times, default=np.inf) + session.reward_wait_seconds
     is_known = window.due <= session.n_rounds and bool(np.isfinite(overdue_at))
-    clock = clock_of(session.clock)
-    if clock is not None:
-        overdue_at = clock.slots.begin(window.due + 1) + session.reward_wait_seconds
+    begins = timeline.begins(window.due + 1)
+    if begins is not None:
+        overdue_at = begins + session.reward_wait_seconds
         is_known = window.due < session.n_begun
     n_complete = int(is_measured.sum()) + n_gone
     return OpenWindow(window, n_complete, float(overdue_at) if is_known else None)

@@ -18,11 +18,10 @@ from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
-from service.fits.job import checked_fit, fingerprint
-from service.fits.past import read_rows, sums_made_anew
-from service.rounds.retention import no_fit_from_rows
+from service.fits.job import fingerprint
+from service.fits.past import read_fit
 from service.rounds.timeline import timeline_of
-from service.session.due_fits import DueFit
+from service.session.due_fits import Watermark
 from service.session.option_changes import at_revision, changes_of
 from service.session.records import DecisionRow, EstimateRow, SessionRow
 from service.session.trial import played_again
@@ -238,29 +237,25 @@ def _refit(
 ) -> None:
     replay.n_estimates += 1
     manifest = json.loads(record.manifest)
-    window = FitWindow(**manifest["window"])
-    known = manifest["measured"], manifest["decided"], manifest["closed_at"]
-    due = DueFit(window, *known, manifest["reason"], 0.0)
-    if no_fit_from_rows(session, agent, window) is not None:
+    window, known = FitWindow(**manifest["window"]), Watermark.from_json(manifest)
+    if session.changes is not None:
+        session = at_revision(session, known.revision)
+        agent = build_agent(session, agent.state())
+    given = reader, session, agent, window, known, measured_before
+    fit = read_fit(*given, takes_kept=False).fit
+    if fit is None:
         replay.n_dropped += 1
         return
-    now = session
-    if session.changes is not None:
-        now = at_revision(session, manifest.get("revision", 0))
-        agent = build_agent(now, agent.state())
-    kept = sums_made_anew(reader, now, agent, due, measured_before)
-    history = read_rows(reader, now, agent, due, kept, measured_before)
-    n_gone = int(np.ptp(np.searchsorted(gaps, (window.first, window.last + 1))))
-    if session.clock is not None:
-        n_gone = len(gaps)  # of whatever slot they were
-    if n_gone and kept is None and not history.trajectories:
+    n_gone = timeline_of(session).n_gone(gaps, window)
+    if n_gone and fit.kept is None and not fit.history.trajectories:
         replay.n_erased += 1
         return
     try:
-        found, _ = checked_fit(agent, kept, history)
+        found, _ = fit.run()
     except NeedsAllRows:
-        history = read_rows(reader, now, agent, due, None, measured_before)
-        found, _ = checked_fit(agent, None, history)
+        fit = read_fit(*given, takes_kept=False, all_rows=True).fit
+        assert fit is not None
+        found, _ = fit.run()
     again = found.to_json()
     said = json.loads(record.estimate or "{}")
     before = {name: value for name, value in stored.to_json().items() if name in said}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.session.due_fits import DueFit, OpenWindow, Schedule
+from service.session.due_fits import DueFit, OpenWindow, Schedule, Watermark
 from service.session.records import ApiKey
 from service.storage.ports import Store
 from tests.contracts.sample_rows import (
@@ -46,7 +46,7 @@ def test_counters_and_the_rest_of_a_session_change_apart(reopen: Callable[[], St
     commit(store, counts={S1: counted})
     with store.reader() as reader:
         assert reader.session(S1) == counted
-    due = DueFit(WINDOW, 9, 12, 1234.25, "complete", 1234.5, 1, 99.5)
+    due = DueFit(WINDOW, Watermark(9, 12, 1234.25), "complete", 1234.5, 1, 99.5)
     changed = replace(
         counted,
         name="new",

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lhb_engine.history import FitWindow
-from service.rounds.history import read_history
-from service.session.due_fits import DueFit
+from service.rounds.timeline import read_history
+from service.session.due_fits import Watermark
 from service.session.records import DecisionRow
 from service.storage.ports import Store
 from service.storage.reader import PAGE_BYTES, n_bytes
@@ -170,10 +170,10 @@ def test_a_history_has_the_window_its_lags_and_no_more_than_the_manifest(store: 
     commit(store, session(), trajectory(n_rounds=14), *(decision(i) for i in range(1, 15)))
     commit(store, *(measurement(i) for i in (8, 9, 10)), measurement(11, 13))
     commit(store, measurement(14))
-    due = DueFit(WINDOW, 9, 14, 0.0, "overdue", 0.0)
+    known = Watermark(9, 14, 0.0)
     with store.reader() as reader:
         history = read_history(reader, session(), WINDOW)
-        limited = read_history(reader, session(), WINDOW, due)
+        limited = read_history(reader, session(), WINDOW, known)
         everything = read_history(reader, session(), FitWindow(1, 1, 14, 4, 14))
     assert everything.trajectories[""].measurements.last.tolist() == [8, 9, 10, 13, 14]
     part = history.trajectories[""]
@@ -224,12 +224,12 @@ def test_a_history_takes_as_many_statements_for_one_trajectory_as_for_many(
         names = [f"t{i}" for i in range(1, n)]
         rows = [decision(1, name, position=1 + i) for i, name in enumerate(names, 1)]
         commit(store, *map(trajectory, names), *rows)
-        due = DueFit(WINDOW, 0, n, 5000.0, "overdue", 0.0)
+        known = Watermark(0, n, 5000.0)
         asked.clear()
         with store.reader() as reader:
             for name in ("_all", "_each"):
                 monkeypatch.setattr(reader, name, noted(getattr(reader, name)))
-            history = read_history(reader, made, FitWindow(1, 1, n, 4, n), due)
+            history = read_history(reader, made, FitWindow(1, 1, n, 4, n), known)
         assert len(history.trajectories) == n
         n_asked.append(len(set(asked)))  # a statement may pass through both
     assert n_asked == [5, 5]

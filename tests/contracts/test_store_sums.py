@@ -6,8 +6,8 @@ import pytest
 
 import service.rounds.history
 from lhb_engine.history import FitWindow
-from service.rounds.history import read_recent
-from service.session.due_fits import DueFit
+from service.rounds.history import PastByDecision
+from service.session.due_fits import Watermark
 from service.session.records import KeptSumsRow
 from service.session.slot_records import SlotSumsRow
 from service.storage.ports import Store
@@ -39,10 +39,10 @@ def test_a_history_of_what_came_after_some_sums_is_in_stretches(store: Store) ->
     values = [measurement(i, position=late.get(i, i)) for i in range(1, 101) if i != 10]
     commit(store, session(), trajectory(n_rounds=100), *rows, *values)
     window = FitWindow(1, 1, 100, 4, 100)
-    due = DueFit(window, 101, 100, 0.0, "overdue", 0.0)
+    known = Watermark(101, 100, 0.0)
     with pytest.MonkeyPatch.context() as patch, store.reader() as reader:
         patch.setattr(service.rounds.history, "LATEST", 10)
-        found = read_recent(reader, session(), window, due, 99)
+        found = PastByDecision(reader, session(), window, known).recent(99)
     old, new = found.trajectories.values()
     assert (old.first_round, old.last_round) == (26, 31)
     assert old.measurements.first.tolist() == [26, 27, 28, 29, 30, 31]

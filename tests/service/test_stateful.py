@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
-from service.rounds.history import read_history
-from service.session.due_fits import DueFit
+from service.rounds.timeline import read_history
+from service.session.due_fits import Watermark
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 NAMES = st.sampled_from(["", "b"])
@@ -232,9 +232,9 @@ class Machine(RuleBasedStateMachine):
         session = self.harness.session
         if session.n_rounds:
             window = FitWindow(1, 1, session.n_rounds, HORIZON, session.n_rounds)
-            due = DueFit(window, 10**6, 10**6, 0.0, "", 0.0)
+            known = Watermark(10**6, 10**6, 0.0)
             with self.harness.store.reader() as reader:
-                history = read_history(reader, session, window, due)
+                history = read_history(reader, session, window, known)
             for name, part in history.trajectories.items():
                 expected = sorted({v for (n, _), v in self.model.values.items() if n == name})
                 read = part.measurements

@@ -17,8 +17,8 @@ from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.void_decision import VoidDecision
-from service.rounds.history import read_history
-from service.session.due_fits import DueFit
+from service.rounds.timeline import read_history
+from service.session.due_fits import Watermark
 from service.storage.database_url import open_store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
@@ -209,9 +209,9 @@ class Machine(RuleBasedStateMachine):
         if not session.n_rounds:
             return
         window = FitWindow(1, 1, session.n_rounds, 4, session.n_rounds)
-        due = DueFit(window, 10**6, 10**6, 0.0, "", 0.0)
+        known = Watermark(10**6, 10**6, 0.0)
         with self.harness.store.reader() as reader:
-            history = read_history(reader, session, window, due)
+            history = read_history(reader, session, window, known)
         lived = {name: found for name, found in self.model.items() if found.contexts}
         assert history.trajectories.keys() == lived.keys()
         assert history.groups == (1, 1)

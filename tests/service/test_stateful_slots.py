@@ -15,13 +15,13 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from lhb_engine.history import FitWindow, History
 from service.commands.void_decision import VoidDecision
 from service.rounds import slot_sums
-from service.rounds.history import read_history
-from service.rounds.slot_history import fit_slots, read_all_slots, read_recent_slots
+from service.rounds.timeline import Past, timeline_of
 from service.session import slot_clock
-from service.session.due_fits import DueFit
+from service.session.due_fits import Watermark
 from service.session.records import SessionKey
 from service.session.slot_records import SlotSumsRow
 from service.storage.ports import Changes
+from service.storage.reader import Reader
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.service import test_stateful_history
@@ -112,25 +112,23 @@ class Machine(test_stateful_history.Machine):
         session = self.harness.session
         if session.n_begun:
             with self.harness.store.reader() as reader:
-                slots = fit_slots(reader, session, self.window()[1])
-            self.harness.run(Keep(session.key, slots.new))
+                new = self.past(reader).new
+            self.harness.run(Keep(session.key, [*new]))
 
-    def window(self) -> tuple[FitWindow, DueFit]:
-        n = self.harness.session.n_begun
-        window = FitWindow(1, 1, n, 4, n)
-        return window, DueFit(window, 10**6, 10**6, 0.0, "overdue", 0.0)
+    def past(self, reader: Reader, takes_kept: bool = True) -> Past:
+        session = self.harness.session
+        window = FitWindow(1, 1, session.n_begun, 4, session.n_begun)
+        given = reader, session, window, Watermark(10**6, 10**6)
+        return timeline_of(session).past(*given, takes_kept=takes_kept)
 
     @rule()
     def a_fit_reads_what_was_said(self) -> None:
         session = self.harness.session
         if not session.n_begun:
             return
-        window = self.window()
         with self.harness.store.reader() as reader:
-            whole = read_history(reader, session, *window)
-            slots = fit_slots(reader, session, window[1])
-            history = read_all_slots(reader, session, *window, slots)
-            recent = read_recent_slots(reader, session, *window, slots, 3)
+            whole = self.past(reader, takes_kept=False).whole()
+            history, recent = self.past(reader).whole(), self.past(reader).recent(3)
         for name in self.model:
             self.add_up(name)
         said = self.checked(history)

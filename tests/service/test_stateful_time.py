@@ -25,7 +25,7 @@ from lhb_engine.agents.fit_windows import ad_windows
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
-from service.rounds.history import read_history
+from service.rounds.timeline import read_history
 from service.storage.database_url import open_store
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
@@ -217,9 +217,10 @@ class Machine(RuleBasedStateMachine):
         assert fit is not None
         current = session.schedule.current
         assert current is not None
-        assert (current.measured, current.decided) == (sum(fit.measured.values()), fit.decided)
+        known = current.known
+        assert (known.measured, known.decided) == (sum(fit.measured.values()), fit.decided)
         with self.harness.store.reader() as reader:
-            history = read_history(reader, session, current.window, current)
+            history = read_history(reader, session, current.window, known)
         for name, part in history.trajectories.items():
             read = part.measurements
             rows = list(zip(read.last.tolist(), read.value.tolist(), strict=True))

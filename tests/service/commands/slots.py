@@ -7,8 +7,8 @@ import pytest
 
 from lhb_engine.history import FitWindow, History
 from service.base.problems import Problem, ProblemCode
-from service.rounds.history import read_history
-from service.session.due_fits import DueFit
+from service.rounds.timeline import read_history
+from service.session.due_fits import Watermark
 from service.session.records import SessionRow
 from tests.service.service_harness import ServiceHarness
 
@@ -25,10 +25,10 @@ def begin(harness: ServiceHarness, **more: Any) -> SessionRow:
     return harness.create(algorithm="anytime", clock=clock, **more)
 
 
-def history_of(harness: ServiceHarness, last: int, due: DueFit | None = None) -> History:
+def history_of(harness: ServiceHarness, last: int, known: Watermark | None = None) -> History:
     window = FitWindow(1, 1, last, 4, last)
     with harness.store.reader() as reader:
-        return read_history(reader, harness.session, window, due)
+        return read_history(reader, harness.session, window, known)
 
 
 def sums(history: History, name: str = "") -> list[float]:

@@ -11,7 +11,7 @@ from lhb_engine.history import History
 from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import AppendSlice, Log, append_history
 from service.commands.decisions import Decide
-from service.rounds.history import read_history
+from service.rounds.timeline import read_history
 from service.writer.group_commit import GroupCommit
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
@@ -103,7 +103,7 @@ def due_history(harness: ServiceHarness, key: int) -> History:
     assert due is not None
     assert due.key == key
     with harness.store.reader() as reader:
-        return read_history(reader, session, due.window, due)
+        return read_history(reader, session, due.window, due.known)
 
 
 async def test_an_import_is_safe_to_repeat(serve: Serve) -> None:

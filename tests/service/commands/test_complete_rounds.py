@@ -1,6 +1,8 @@
 """When a round is complete: by its value, the time of a sum, a default, a span."""
 
-from service.rounds.history import read_history
+from dataclasses import replace
+
+from service.rounds.timeline import read_history
 from tests.service.service_harness import ServiceHarness
 
 
@@ -15,9 +17,11 @@ def test_sums_close_by_time_and_nothing_received_counts_zero(harness: ServiceHar
     session = harness.session
     due = session.schedule.current
     assert due is not None
-    assert (due.measured, due.decided, due.closed_at) == (5, 5, harness.now)
+    assert (due.known.measured, due.known.decided, due.known.closed_at) == (5, 5, harness.now)
     with harness.store.reader() as reader:
-        values = read_history(reader, session, due.window, due).trajectories[""].measurements.value
+        values = (
+            read_history(reader, session, due.window, due.known).trajectories[""].measurements.value
+        )
     assert values.tolist() == [1.0, 1.5, 1.0]
 
 
@@ -33,7 +37,7 @@ def test_a_default_reward_closes_rounds_and_a_true_value_replaces_it_later(
     assert due is not None
     harness.reward(5.0, round=3)
     with harness.store.reader() as reader:
-        history = read_history(reader, session, due.window, due).trajectories[""].measurements
+        history = read_history(reader, session, due.window, due.known).trajectories[""].measurements
     assert history.value.tolist() == [1.0, -1.0, -1.0]
     harness.finish(4)
     assert harness.session.fit_due is None
@@ -66,11 +70,14 @@ def test_a_default_is_not_imputed_over_a_span_across_the_edge(harness: ServiceHa
     session = harness.session
     due = next(d for d in (session.schedule.current, *session.schedule.waiting) if d and d.key == 7)
     with harness.store.reader() as reader:
-        measured = read_history(reader, session, due.window, due).trajectories[""].measurements
+        measured = (
+            read_history(reader, session, due.window, due.known).trajectories[""].measurements
+        )
         assert (measured.first.tolist(), measured.value.tolist()) == ([7], [1.0])
-        due.measured -= 2  # a manifest that knows neither value imputes, where time has closed
-        assert due.decided == 7
-        measured = read_history(reader, session, due.window, due).trajectories[""].measurements
+        # a manifest that knows neither value imputes, where time has closed
+        earlier = replace(due.known, measured=due.known.measured - 2)
+        assert earlier.decided == 7
+        measured = read_history(reader, session, due.window, earlier).trajectories[""].measurements
     assert (measured.first.tolist(), measured.value.tolist()) == ([6], [100.0])
 
 
@@ -84,9 +91,9 @@ def test_the_schedule_counts_the_rounds_of_all_trajectories(harness: ServiceHarn
     session = harness.session
     due = session.schedule.current
     assert due is not None
-    assert due.measured == 4
+    assert due.known.measured == 4
     with harness.store.reader() as reader:
-        history = read_history(reader, session, due.window, due)
+        history = read_history(reader, session, due.window, due.known)
     assert {key: part.numbering.tolist() for key, part in history.trajectories.items()} == {
         "a": [3],
         "b": [2, 4],

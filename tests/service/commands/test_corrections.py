@@ -9,9 +9,9 @@ from lhb_engine.history import FitWindow
 from service.base.problems import Problem
 from service.commands.rewards import ReceiveRewards
 from service.commands.void_decision import VoidDecision
-from service.rounds.history import read_history
 from service.rounds.reward import Reward
-from service.session.due_fits import DueFit
+from service.rounds.timeline import read_history
+from service.session.due_fits import Watermark
 from service.storage.ports import Store
 from service.transfer.file_format import export_session
 from tests.contracts.conftest import reopen, store  # noqa: F401
@@ -27,9 +27,9 @@ def read(harness: ServiceHarness, measured: int = 10**6) -> dict[str, list[tuple
     """What a fit with that manifest reads, by trajectory."""
     session = harness.session
     window = FitWindow(1, 1, session.n_rounds, 4, session.n_rounds)
-    due = DueFit(window, measured, 10**6, harness.now, "complete", 0.0)
+    known = Watermark(measured, 10**6, harness.now)
     with harness.store.reader() as reader:
-        found = read_history(reader, session, window, due)
+        found = read_history(reader, session, window, known)
     parts = {name: part.measurements for name, part in found.trajectories.items()}
     return {
         name: list(zip(m.first.tolist(), m.last.tolist(), m.value.tolist(), strict=True))
@@ -41,9 +41,9 @@ def contexts(harness: ServiceHarness, measured: int = 10**6, name: str = "") -> 
     """The selected contexts that a fit with that manifest reads."""
     session = harness.session
     window = FitWindow(1, 1, session.n_rounds, 4, session.n_rounds)
-    due = DueFit(window, measured, 10**6, harness.now, "complete", 0.0)
+    known = Watermark(measured, 10**6, harness.now)
     with harness.store.reader() as reader:
-        found = read_history(reader, session, window, due)
+        found = read_history(reader, session, window, known)
     return [row.tolist() for row in found.trajectories[name].contexts]
 
 

@@ -12,8 +12,8 @@ from lhb_engine.history import FitWindow, History
 from service.base.problems import Problem
 from service.commands.append_history import Log, append_history
 from service.commands.void_decision import VoidDecision
-from service.rounds.history import read_history
-from service.session.due_fits import DueFit
+from service.rounds.timeline import read_history
+from service.session.due_fits import Watermark
 from service.storage.ports import Store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
@@ -34,9 +34,9 @@ def read(harness: ServiceHarness, measured: int = 10**6) -> History:
     """What a fit with that manifest reads."""
     session = harness.session
     window = FitWindow(1, 1, session.n_rounds, 4, session.n_rounds)
-    due = DueFit(window, measured, 10**6, harness.now, "complete", 0.0)
+    known = Watermark(measured, 10**6, harness.now)
     with harness.store.reader() as reader:
-        return read_history(reader, session, window, due)
+        return read_history(reader, session, window, known)
 
 
 def of_rounds(harness: ServiceHarness, name: str = "") -> list[list[float]]:

@@ -13,8 +13,8 @@ from service.base.problems import Problem
 from service.commands.decisions import Blocked
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import DeleteSession
-from service.rounds.history import read_history
 from service.rounds.reward import Reward
+from service.rounds.timeline import read_history
 from service.writer.agent_cache import build_agent
 from service.writer.command import Command
 from tests.service.service_harness import ServiceHarness
@@ -39,7 +39,7 @@ def play(
             assert current is not None
             with harness.store.reader() as reader:
                 agent = build_agent(session, reader.agent_state(session.key))
-                history = read_history(reader, session, current.window, current)
+                history = read_history(reader, session, current.window, current.known)
             harness.finish(taken.due, agent.fit(history))
             taken = harness.decide_or_block(contexts=contexts)
         assert taken.decision.arm is not None

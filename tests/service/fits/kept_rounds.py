@@ -15,12 +15,15 @@ from service.fits.install import FinishFit, RetryPolicy
 from service.fits.job import run_fit
 from service.fits.record import Fitted
 from service.rounds import history
+from service.rounds.history import PastByDecision
 from service.rounds.sums import FitAnswer
 from service.session.records import KeptSumsRow
 from service.storage.ports import Store
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
+
+SLICES = PastByDecision.slices
 
 DIM, WEIGHTS = 3, np.array([0.2, 0.0, 0.8])
 THETA = np.array([0.6, -0.64, 0.48])
@@ -111,9 +114,9 @@ class World:
             while self.harness.session.fit_due is not None:
                 self.fit()
 
-    def slices(self, *args: Any) -> Iterator[tuple[int, History]]:
+    def slices(self, past: PastByDecision, *args: Any) -> Iterator[tuple[int, History]]:
         """Read slices, and take note of the most measurements in one."""
-        for stop, found in history.read_slices(*args):
+        for stop, found in SLICES(past, *args):
             n = sum(len(part.measurements) for part in found.trajectories.values())
             self.largest_slice = max(n, self.largest_slice)
             yield stop, found
@@ -137,7 +140,7 @@ class World:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(service.fits.past, "usable_sums", lambda *args: None)
             patch.setattr(service.fits.past, "AT_ONCE", 0)
-            patch.setattr(service.fits.past, "read_slices", self.slices)
+            patch.setattr(PastByDecision, "slices", lambda *args: self.slices(*args))
             in_slices = run_fit(self.url, *self.harness.key, due, 0.0)
             patch.setattr(service.fits.past, "sums_made_anew", lambda *args: None)
             whole = run_fit(self.url, *self.harness.key, due, 0.0)

@@ -191,8 +191,8 @@ class World:
             fitted = Fitted.of(answer)
             if not fitted.is_part:
                 return answer
-            assert fitted.slots is not None
-            assert self.harness.run(KeepSlots(self.harness.key, fitted.slots))
+            assert fitted.settled is not None
+            assert self.harness.run(KeepSlots(self.harness.key, fitted.settled))
             self.n_parts += 1
 
     def finish(self, due: int, fitted: Fitted) -> None:

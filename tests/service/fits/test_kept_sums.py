@@ -13,7 +13,7 @@ from service.commands.out_of_turn import AskFit
 from service.commands.sessions import DeleteSession
 from service.commands.void_decision import VoidDecision
 from service.rounds import history
-from service.session.due_fits import DueFit
+from service.session.due_fits import Watermark
 from service.transfer.replay import replay_session
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store  # noqa: F401
@@ -98,9 +98,9 @@ def test_no_slice_hides_a_measurement_beyond_the_window(
             harness.reward(1.0, f"u{i:02}", round=1)
     harness.reward(1.0, "u03", round=1)
     window = FitWindow(1, 1, 9, 6, 9)
-    due = DueFit(window, 24, 24, 0.0, "overdue", 0.0)
+    known = Watermark(24, 24, 0.0)
     with harness.store.reader() as reader:
-        slices = list(history.read_slices(reader, harness.session, window, due))
+        slices = list(history.PastByDecision(reader, harness.session, window, known).slices())
     assert [(stop, each.unsettled) for stop, each in slices] == [(4, 5), (8, 9), (24, 9)]
 
 

@@ -7,20 +7,28 @@ from lhb_engine.history import FitWindow
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.void_decision import VoidDecision
 from service.rounds.kept_slots import KeepSlots
-from service.rounds.slot_history import clock_with_slots, fit_slots
-from service.rounds.slot_sums import read_slot_sums
+from service.rounds.slot_history import PastBySlot
+from service.rounds.slot_sums import SlotSums
 from service.rounds.sums import SettledSlots
-from service.session.due_fits import DueFit
+from service.session.due_fits import Watermark
+from service.session.records import SessionRow
+from service.session.slot_clock import clock_of
+from service.storage.reader import Reader
 from tests.service.fits.slot_world import make_small
 from tests.service.service_harness import ServiceHarness
 
 N, SECONDS = 20, 60
 
 
-def due_now(harness: ServiceHarness) -> DueFit:
+def known_now(harness: ServiceHarness) -> Watermark:
     session = harness.session
-    place = session.n_measurements, session.n_rounds, harness.now, "asked", harness.now
-    return DueFit(FitWindow(1, 1, N, 2, N), *place)  # type: ignore[arg-type]
+    return Watermark(session.n_measurements, session.n_rounds, harness.now)
+
+
+def sums(reader: Reader, session: SessionRow, known: Watermark, *, kept: bool = True) -> SlotSums:
+    clock = clock_of(session.clock)
+    assert clock is not None
+    return PastBySlot(reader, session, clock, FitWindow(1, 1, N, 2, N), known, kept).sums
 
 
 @pytest.mark.parametrize("slot", [4, 9, 10])
@@ -34,24 +42,21 @@ def test_an_older_fit_counts_what_was_voided_since(
     for i in range(N):
         harness.now = 961.0 + SECONDS * i
         harness.decide("a", contexts=np.array([[1.0 + i, 0.5], [2.0 + i, 0.25]]))
-    older = due_now(harness)
+    older = known_now(harness)
     harness.run(VoidDecision(harness.key, "a", f"~{slot}", harness.agents))
-    newer = due_now(harness)
+    newer = known_now(harness)
     with harness.store.reader() as reader:
-        new = fit_slots(reader, harness.session, newer).new
+        new = sums(reader, harness.session, newer).new
     rows = [row for row in new if row.last_slot == 8]
     assert [row.trajectory for row in rows] == ["", "a"]
     assert harness.run(KeepSlots(harness.key, SettledSlots(rows, newer.measured, 0)))
     asked = [("a", 1, N)]
     with harness.store.reader() as reader:
         session = harness.session
-        clock_of_it = clock_with_slots(session)
-        for due in (older, newer):
-            [whole] = read_slot_sums(reader, session, clock_of_it, N, due, kept=False).contexts(
-                asked
-            )
-            [found] = fit_slots(reader, session, due).contexts(asked)
-            assert whole[slot - 1].any() == (due is older)
+        for known in (older, newer):
+            [whole] = sums(reader, session, known, kept=False).contexts(asked)
+            [found] = sums(reader, session, known).contexts(asked)
+            assert whole[slot - 1].any() == (known is older)
             np.testing.assert_array_equal(found, whole)
 
 
@@ -65,10 +70,10 @@ def test_slots_that_were_summed_before_an_erasure_are_not_kept(
     for i in range(N):
         harness.now = 961.0 + SECONDS * i
         harness.decide("ab"[i % 2], contexts=np.ones((2, 2)))
-    due = due_now(harness)
+    known = known_now(harness)
     with harness.store.reader() as reader:
-        rows = fit_slots(reader, harness.session, due).new
-    part = KeepSlots(harness.key, SettledSlots(rows, due.measured, 0))
+        rows = sums(reader, harness.session, known).new
+    part = KeepSlots(harness.key, SettledSlots(rows, known.measured, 0))
     assert harness.run(part)
     harness.run_large(erase_trajectory(harness.key, "b"))
     assert not harness.run(part)

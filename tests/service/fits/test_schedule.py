@@ -13,7 +13,7 @@ import numpy as np
 from lhb_engine.agents.fit_windows import anytime_windows
 from service.commands.decisions import Blocked
 from service.fits.schedule import MAX_WAITING
-from service.rounds.history import read_history
+from service.rounds.timeline import read_history
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 
@@ -59,10 +59,10 @@ def test_the_manifest_is_fixed_when_the_fit_becomes_due(harness: ServiceHarness)
     session = harness.session
     due = session.schedule.current
     assert due is not None
-    assert due.measured == 3
+    assert due.known.measured == 3
     harness.reward(7.0, round=4)
     with harness.store.reader() as reader:
-        history = read_history(reader, session, due.window, due)
+        history = read_history(reader, session, due.window, due.known)
         later = read_history(reader, session, due.window)
     assert history.trajectories[""].measurements.first.tolist() == [2, 3]
     assert later.trajectories[""].measurements.first.tolist() == [2, 3, 4]
@@ -117,7 +117,7 @@ def test_a_late_reward_within_the_waiting_time_completes_the_window(
     due = harness.session.schedule.current
     assert due is not None
     assert due.reason == "complete"
-    assert due.measured == 4
+    assert due.known.measured == 4
 
 
 def test_two_due_at_once_the_later_is_fitted_and_the_earlier_skipped(

@@ -145,7 +145,7 @@ def test_a_void_beside_a_fit_keeps_the_slots_before_it(
     world.fit()  # it knows nothing of the second void
     first = world.kept()
     assert running is not None
-    assert 0 < len(first) < len(Fitted.of(running).slots.rows)
+    assert 0 < len(first) < len(Fitted.of(running).settled.rows)
     world.play(6)
     world.ask()
     assert len(world.kept()) > len(first)

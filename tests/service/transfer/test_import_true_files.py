@@ -12,7 +12,7 @@ import pytest
 from lhb_engine.agents import ALGORITHMS
 from service.api.fit_types import IntervalsAnswer
 from service.commands.decisions import Blocked
-from service.rounds.history import read_history
+from service.rounds.timeline import read_history
 from service.transfer.import_file import check_import
 from service.writer.agent_cache import build_agent
 from tests.service.service_harness import OK, ZERO, ServiceHarness
@@ -26,7 +26,7 @@ def fit(harness: ServiceHarness) -> None:
     assert due is not None
     with harness.store.reader() as reader:
         agent = build_agent(session, reader.agent_state(session.key))
-        history = read_history(reader, session, due.window, due)
+        history = read_history(reader, session, due.window, due.known)
     harness.finish(due.key, agent.fit(history))
 
 

@@ -18,8 +18,8 @@ from service.base.problems import Problem, Unavailable
 from service.commands.decisions import Decide
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
-from service.rounds.history import read_history
 from service.rounds.reward import Reward
+from service.rounds.timeline import read_history
 from service.session.records import SessionKey
 from service.storage.ports import Changes, Contended, Keys, KnownRows
 from service.storage.postgres.array_literals import columns

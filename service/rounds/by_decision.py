@@ -102,6 +102,10 @@ class ByDecision:
         """
         return covariates_text(session, given)
 
+    def has_values_alone(self, trajectory: str) -> bool:
+        """Return whether a trajectory may have values without any decision."""
+        return False
+
     def refuse_log(self) -> None:
         """Raise a 422 if a log of rounds cannot be appended."""
 

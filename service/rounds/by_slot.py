@@ -130,6 +130,10 @@ class BySlot:
         detail = "with a clock, covariates come with rewards: sums over the rounds of each"
         raise Problem(ProblemCode.INVALID, detail, "covariates")
 
+    def has_values_alone(self, trajectory: str) -> bool:
+        """Return whether it is the default one, which has the totals of all."""
+        return trajectory == ""
+
     def refuse_log(self) -> None:
         """Refuse every log."""
         detail = "a log has no times; send its decisions with forced_arm and at"

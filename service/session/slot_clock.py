@@ -56,7 +56,7 @@ def clock_of(text: str | None) -> SlotClock | None:
         return None
     data = json.loads(text)
     slots = Slots(data["slot_seconds"], data["start"])
-    return SlotClock(slots, data["totals"], data["late_slots"])
+    return SlotClock(slots, data["totals"], data.get("late_slots", MOST_LATE))
 
 
 def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> str | None:
@@ -85,8 +85,10 @@ def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> str 
     return SlotClock(slots, asked["totals"], asked.get("late_slots", horizon)).dumps()
 
 
-def check_stored_clock(text: str) -> None:
-    """Raise ValueError unless a stored text is a clock's."""
+def check_stored_clock(text: str | None) -> None:
+    """Raise ValueError unless a stored text, if there is any, is a clock's."""
+    if text is None:
+        return
     data = json.loads(text)
     names = {"slot_seconds", "start", "totals"}
     fits = isinstance(data, dict) and data.keys() | {"late_slots"} == names | {"late_slots"}

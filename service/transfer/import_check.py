@@ -12,6 +12,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem
 from service.commands.sessions import checked_agent, first_agent
+from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates
 from service.session.due_fits import OUT_OF_TURN
 from service.session.names import check_stored_names
@@ -90,8 +91,7 @@ class ImportCheck:
                 check_stored_names(self._session.names, self._session.dim)
             if self._session.trial is not None:
                 check_stored_trial(self._session.trial)
-            if session.clock is not None:
-                check_stored_clock(session.clock)
+            check_stored_clock(session.clock)
             self._agent = checked_agent(session, self._allow_oracles)
             for before in earlier_sessions(self._session):
                 first_agent(before, self._allow_oracles)
@@ -134,7 +134,7 @@ class ImportCheck:
     def _measurement_record(self, record: dict[str, Any]) -> None:
         name = record["trajectory"]
         trajectory = self._trajectories.get(name)
-        if trajectory is None and name == "" and self._session.clock is not None:  # totals of all
+        if trajectory is None and timeline_of(self._session).has_values_alone(name):
             trajectory = self._trajectories[""] = TrajectoryRecords(TrajectoryRow("", "", ""))
         if trajectory is None:
             raise InvalidRecord("trajectory", "no decision was taken in it")

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from service.rounds.closing import closing_of
 from service.session.records import SessionRow
 from service.session.slot_clock import MOST_SLOTS, clock_of
 from service.transfer.import_manifests import TrajectoryRecords
@@ -39,7 +40,7 @@ def check_rounds(session: SessionRow, part: TrajectoryRecords, record: dict[str,
         return
     check(last <= part.row.n_rounds, "last_round", "that round has not been decided")
     places = part.places(first, last)
-    if "replaces" not in record and session.reward_mode == "sum":
+    if "replaces" not in record and closing_of(session).adds_up:
         check(first == last, "last_round", "in sum mode values belong to one round")
         check(record["reward_id"] is not None, "reward_id", "sum mode needs one")
     elif "replaces" not in record:

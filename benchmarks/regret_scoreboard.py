@@ -28,9 +28,12 @@ from lhb_engine.simulation.harder_environments import (
     Day,
     Exponential,
     FixedArms,
+    Geometric,
     HeavyTails,
+    Hump,
     Kind,
     LastingNoise,
+    LateBump,
     LevelAndSeason,
     LineOfOne,
     OneHot,
@@ -42,10 +45,17 @@ from lhb_engine.simulation.harder_environments import (
     SeasonOfThree,
     Trend,
     Turn,
+    WeeklyEchoes,
     measured,
 )
 from lhb_engine.simulation.play import simulate
 from lhb_engine.simulation.play_users import simulate_users
+from lhb_engine.simulation.profile_environments import (
+    Clickbait,
+    OwnLags,
+    SmoothClickbait,
+    with_mismatch,
+)
 from lhb_engine.simulation.running_environments import ContextsAbove, Running, RunningAboutZero
 from lhb_engine.simulation.told_environments import WeatherOfThree
 from lhb_engine.simulation.users import UserEnvironment, Visits
@@ -163,6 +173,24 @@ DENSE = (
     World("plateau 40", sparsity=40, environment=Plateau),
     World("exponential 0.9", environment=Exponential),
     World("all equal", sparsity=100, environment=Plateau),
+)
+# Where features have lags of their own, oracle_w knows the profile of theta's direction alone.
+SHORT: dict[str, Any] = {"rounds": 600, "horizon": 24}
+PROFILES = (
+    World("plain", **SHORT),
+    World("weekly echoes", noise=0.3, environment=WeeklyEchoes, **SHORT),
+    World("geometric 0.7", noise=0.5, environment=Geometric, **SHORT),
+    World("geometric 0.9", noise=0.5, environment=Exponential, **SHORT),
+    World("hump", noise=0.5, environment=Hump, **SHORT),
+    World("late bump", noise=0.5, environment=LateBump, **SHORT),
+    World("clickbait", environment=Clickbait, **SHORT),
+    World("clickbait, noise 0.5", noise=0.5, environment=Clickbait, **SHORT),
+    World("clickbait, smooth", noise=0.3, environment=SmoothClickbait, **SHORT),
+    World("own lags", environment=OwnLags, **SHORT),
+    *(
+        World(f"mismatch {share}", environment=with_mismatch(share), **SHORT)
+        for share in (0.1, 0.26, 0.37, 0.45)
+    ),
 )
 POOR = (
     World("early mass", "early_mass", 10, rounds=999, horizon=1000),

@@ -184,7 +184,8 @@ def play_session(
     """
     arms: Ints = np.zeros(n_rounds, dtype=np.int64)
     rewards = np.zeros(n_rounds)
-    chosen = np.zeros(n_rounds)  # <xi_t, theta>
+    nothing = np.zeros((0, world.dim)), np.zeros(0)
+    carried = np.zeros((n_rounds, *world.carried(*nothing).shape[1:]))
     gaps = np.zeros(n_rounds)
     late: list[dict[str, Any]] = []
     names = session.info["options"].get("covariates", ())
@@ -201,9 +202,10 @@ def play_session(
                 raise RuntimeError(f"round {t} was answered as round {decision.round}")
             signals = world.signals(contexts[None], t)[0]
             arms[t - 1] = decision.arm
-            chosen[t - 1] = signals[decision.arm]
+            chosen = contexts[None, decision.arm], signals[None, decision.arm]
+            carried[t - 1] = world.carried(*chosen)[0]
             gaps[t - 1] = regret_gaps(signals[None], arms[t - 1 : t], world.weights)[0]
-            rewards[t - 1] = world.rewards(chosen[:t], t)[0]
+            rewards[t - 1] = world.rewards(carried[:t], t)[0]
             late = [{"round": t, "value": float(rewards[t - 1])}]
             on_round(1)
     session.rewards(late)

@@ -11,7 +11,7 @@ from clients.cli.output import AsJson, show
 
 def decide(
     board: Annotated[
-        str, typer.Option(help="Board: main, harder, life, told, dense, poor or all.")
+        str, typer.Option(help="Board: main, harder, life, told, dense, profiles, poor or all.")
     ] = "main",
     algorithm: Annotated[
         list[str] | None, typer.Option(help="Algorithm; repeatable.", autocompletion=algorithms)
@@ -41,12 +41,13 @@ def decide(
         "life": scoreboard.LIFE,
         "told": scoreboard.TOLD,
         "dense": scoreboard.DENSE,
+        "profiles": scoreboard.PROFILES,
         "poor": scoreboard.POOR,
     }
     worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
     if not worlds:
         raise typer.BadParameter(
-            f"no board {board!r}: main, harder, life, told, dense, poor or all"
+            f"no board {board!r}: main, harder, life, told, dense, profiles, poor or all"
         )
     if world:
         worlds = tuple(w for w in worlds if w.name in world)

@@ -116,13 +116,24 @@ class LongHorizonEnvironment:
             out = out + contexts[..., i] * self.theta[i]
         return np.asarray(out)
 
+    def carried(self, contexts: Floats, signals: Floats) -> Floats:
+        """Return what later rewards need of selected contexts, (n, ...).
+
+        Parameters
+        ----------
+        contexts : (n, dim) array
+        signals : (n,) array
+            Theirs: what this world's rewards need.
+        """
+        return signals
+
     def rewards(self, signals: Floats, first: int = 1) -> Floats:
         """Compute the rewards of rounds first..last.
 
         Parameters
         ----------
         signals : (last,) array
-            <xi_t, theta> of the selected contexts of rounds 1..last.
+            <xi_t, theta> of the selected contexts of rounds 1..last: what is `carried`.
         first : int
             First round whose reward is wanted.
 

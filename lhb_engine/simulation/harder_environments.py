@@ -139,6 +139,43 @@ class Exponential(Plateau):
         return np.asarray(0.9 ** np.arange(horizon))
 
 
+class Geometric(Plateau):
+    """Each lag has 0.7 of the weight of the one before it."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(0.7 ** np.arange(horizon))
+
+
+class Hump(Plateau):
+    """Lag weights rise to lag 7 and fall again."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(np.exp(-0.5 * ((np.arange(horizon) - 7.0) / 3.0) ** 2))
+
+
+class LateBump(Plateau):
+    """Lag weights rise and fall about seven tenths of the horizon."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(np.exp(-0.5 * ((np.arange(horizon) / horizon - 0.7) / 0.08) ** 2))
+
+
+class WeeklyEchoes(Plateau):
+    """Each seventh lag has 0.7 of the weight of the one a week before it, from lag 0 on."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        lags = np.arange(horizon)
+        return np.where(lags % 7 == 0, 0.7 ** (lags // 7), 0.0)
+
+
 class Disturbed(LongHorizonEnvironment):
     """Every reward has something added that has nothing to do with the arms.
 

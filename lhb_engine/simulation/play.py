@@ -144,7 +144,8 @@ class _Log:
         self.rewards: Floats = np.zeros(n_rounds)
         self.selected: Floats = np.zeros((n_rounds, environment.dim))
         self.gaps: Floats = np.zeros(n_rounds)
-        self._signals: Floats = np.zeros(n_rounds)
+        nothing = np.zeros((0, environment.dim)), np.zeros(0)
+        self._carried: Floats = np.zeros((n_rounds, *environment.carried(*nothing).shape[1:]))
         self._numbers: Ints = np.arange(1, n_rounds + 1)
 
     def history(self) -> History:
@@ -166,7 +167,7 @@ class _Log:
             contexts = self.environment.contexts(first, stop)
             draws = [Draw(self.seed, TRAJECTORY, t) for t in range(first, stop + 1)]
             self._record(contexts, agent.choose_block(contexts, draws))
-            self.rewards[first - 1 : stop] = self.environment.rewards(self._signals[:stop], first)
+            self.rewards[first - 1 : stop] = self.environment.rewards(self._carried[:stop], first)
 
     def play_rounds(self, agent: Agent, last: int) -> None:
         """Play up to round `last`; the agent learns from each reward."""
@@ -176,7 +177,7 @@ class _Log:
             for t, contexts in enumerate(block, start):
                 choice = agent.choose(contexts, Draw(self.seed, TRAJECTORY, t))
                 self._record(contexts[None], np.array([choice.arm]))
-                reward = self.environment.rewards(self._signals[:t], t)[0]
+                reward = self.environment.rewards(self._carried[:t], t)[0]
                 self.rewards[t - 1] = reward
                 agent.observe(self.history(), TRAJECTORY, t, float(reward))
 
@@ -186,6 +187,7 @@ class _Log:
         signals = self.environment.signals(contexts, start + 1)
         self.arms[rows] = arms
         self.selected[rows] = contexts[np.arange(n), arms]
-        self._signals[rows] = signals[np.arange(n), arms]
+        chosen = signals[np.arange(n), arms]
+        self._carried[rows] = self.environment.carried(self.selected[rows], chosen)
         self.gaps[rows] = regret_gaps(signals, arms, self.environment.weights)
         self.n_played += n

@@ -1,9 +1,15 @@
 """A unit of work on one session that keeps the session as it is until the work is whole."""
 
 from copy import copy, deepcopy
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
-from service.session.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
+from service.session.records import (
+    EstimateRow,
+    SessionKey,
+    SessionRow,
+    TrajectoryKey,
+    TrajectoryRow,
+)
 from service.writer.effects import Effects, LiveAgent
 from service.writer.unit_of_work import UnitOfWork
 
@@ -24,6 +30,9 @@ class WorkState:
         What the server has to act on once the work is whole.
     has_learned : bool
         Whether the agent's state differs from the stored one.
+    fits : list of EstimateRow
+        The fits that were skipped. They are stored with the last of the work: the session's number
+        of fits, which says what is stored of them, is the old one until then.
     """
 
     session: SessionRow
@@ -32,6 +41,7 @@ class WorkState:
     now: float
     effects: Effects = field(default_factory=Effects)
     has_learned: bool = False
+    fits: list[EstimateRow] = field(default_factory=list)
 
     @property
     def trajectory_key(self) -> TrajectoryKey:
@@ -54,7 +64,19 @@ class WorkState:
                 timed=dict(self.effects.timed),
             ),
             self.has_learned,
+            list(self.fits),
         )
+
+    def show_in(self, session: SessionRow) -> None:
+        """Give a session what rounds move: its counters, its schedule and its names.
+
+        Nothing else of it is the work's. A guard may have tripped meanwhile.
+        """
+        done = self.session
+        session.n_rounds, session.n_trajectories = done.n_rounds, done.n_trajectories
+        session.n_measurements, session.n_complete = done.n_measurements, done.n_complete
+        session.schedule, session.n_estimates = done.schedule, done.n_estimates
+        session.names = done.names
 
 
 def copied_session(session: SessionRow) -> SessionRow:
@@ -99,6 +121,10 @@ class HiddenWork(UnitOfWork):
         """Note that the agent has learned; `end` stores it."""
         self._state.has_learned = True
 
+    def add_estimate(self, estimate: EstimateRow) -> None:
+        """Keep the outcome of a fit; `end` stores it."""
+        self._state.fits.append(estimate)
+
     def end(self, *, is_whole: bool) -> None:
         """Write what is pending; show all of the work if it is whole, and none of it otherwise."""
         self.save_trajectory(self._state.trajectory)
@@ -111,13 +137,15 @@ class HiddenWork(UnitOfWork):
         uow._known.trajectories[state.trajectory_key] = state.trajectory
         session = uow.session(state.session.key)
         assert session is not None
-        for each in fields(session):  # the row is in caches: it has to stay the same object
-            setattr(session, each.name, getattr(state.session, each.name))
+        state.show_in(session)
         session.append_token = None
         uow.save(session)
         uow.effects.due |= state.effects.due
         uow.effects.seconds |= state.effects.seconds
         uow.effects.timed |= state.effects.timed
+        for fit in state.fits:
+            uow.add_estimate(fit)
+        uow.effects.fits += state.fits
         if state.has_learned:
             uow.agents[session.key] = state.agent
             uow.save_agent(session.key)

@@ -9,9 +9,13 @@ import pytest
 from lhb_engine.agents import make_agent
 from lhb_engine.history import History
 from service.base.problems import Problem, ProblemCode
-from service.commands.append_history import AppendSlice, Log, append_history
+from service.commands.append_history import Appended, Appending, AppendSlice, Log, append_history
 from service.commands.decisions import Decide
+from service.lift.keep_lift import KeepLift
+from service.lift.steps import NOTHING, Step, sums_so_far
+from service.lift.sums import LiftSums
 from service.rounds.timeline import read_history
+from service.session.trial import trial_of
 from service.writer.group_commit import GroupCommit
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
@@ -136,6 +140,54 @@ async def test_an_import_does_not_take_the_name_of_a_decision(serve: Serve) -> N
         assert (await client.read(f"/v1/sessions/{session}"))["n_rounds"] == 1
         shorter = await client.post(path, json={"contexts": contexts[:2], "import_id": "2026"})
         assert shorter.status_code == 201
+
+
+MANY_FITS = {"memory": 16}  # a fit every four rounds: 32 may wait, and a log gives the others up
+
+
+async def test_a_log_refused_in_a_later_slice_leaves_no_fits(serve: Serve) -> None:
+    """Round 385 of 390 has a name that is taken: the fits given up before it were never due."""
+    contexts, rewards = log(390)
+    async with serve() as client:
+        session = await client.create(algorithm="anytime", options=MANY_FITS)
+        await client.decide(session, event_id="2026/385")
+        path = f"/v1/sessions/{session}"
+        body = {"contexts": contexts, "rewards": rewards}
+        refused = await client.post(f"{path}/history", json={**body, "import_id": "2026"})
+        problem(refused, 409, "event_conflict", "import_id")
+        assert (await client.read(f"{path}/estimates"))["items"] == []
+        assert (await client.post(f"{path}/history", json=body)).status_code == 201
+
+        async def fits() -> Any:
+            page = await client.read(f"{path}/estimates")
+            is_done = any(item["status"] != "skipped" for item in page["items"])
+            return page["items"] if is_done else None
+
+        numbers = sorted(item["number"] for item in await until(fits))
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len(numbers) > 40
+
+
+def test_a_guard_that_trips_while_a_log_is_appended_stays_tripped(harness: ServiceHarness) -> None:
+    holdout = {"share": 0.5, "policy": "default_arm", "planned_rounds": 300, "guard": True}
+    harness.create(algorithm="anytime", holdout=holdout)
+    contexts, rewards = np.ones((300, 2)), [1.0] * 300
+    write = append_history(Log(harness.key, "", contexts, rewards), harness.agents, print)
+    first = harness.run(next(write))
+    assert isinstance(first, Appending)
+    with harness.store.reader() as reader:
+        before = sums_so_far(reader, harness.session)
+    sums = LiftSums()
+    for unit in range(100):
+        sums.move("agent", NOTHING, (10.0, float(unit % 2), 0.0))
+        sums.move("control", NOTHING, (10.0, 100.0 + unit % 2, 0.0))
+    kept = harness.run(KeepLift(harness.key, Step(before, sums, 0, 0, [], 0)))
+    assert kept.has_tripped
+    result = first
+    while not isinstance(result, Appended):
+        result = harness.run(write.send(result))
+    assert harness.session.n_rounds == 300
+    assert trial_of(harness.session.trial).guard == "tripped"
 
 
 async def test_bad_logs_are_refused_whole(serve: Serve) -> None:

@@ -5,8 +5,10 @@ trajectory is the unit: its rounds and its rewards are two totals, and a group i
 products over its trajectories.
 """
 
+import sys
 from dataclasses import dataclass
 from math import inf, sqrt
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +17,15 @@ from lhb_engine.evaluation.batch_ratio import LEVEL, Refusal
 from lhb_engine.history import Floats
 
 MIN_TRAJECTORIES = 30  # of a group, below which its variance is not known
+LARGEST = sys.float_info.max
 POWER = 0.8415998  # normal quantile of 80%
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSums:
     """Sums over a group's trajectories. Sums of disjoint sets of trajectories add up.
+
+    Numbers are floats, or fractions. Of fractions, residuals are exact until they are rounded.
 
     Attributes
     ----------
@@ -59,13 +64,23 @@ class GroupSums:
 
     def means(self) -> Floats:
         """Return the mean reward and the mean prediction a round, (2,)."""
-        return np.asarray(self.totals[1:] / self.totals[0])
+        return _floats(self.totals[1:] / self.totals[0])
 
     def residuals(self) -> Floats:
         """Return the products of totals less mean times rounds, (2, 2), by docs/model.md (13.1)."""
-        change = np.column_stack([-self.means(), np.eye(2)])
-        spread = change @ self.products @ change.T
+        means = self.totals[1:] / self.totals[0]
+        change = np.column_stack([-means, np.eye(2, dtype=np.int64)])
+        spread = _floats(change @ self.products @ change.T)
         return np.asarray(spread * self.n_trajectories / (self.n_trajectories - 1.0))
+
+
+def _floats(numbers: Any) -> Floats:
+    """Return the nearest floats of numbers, infinity for those beyond the largest."""
+    try:
+        return np.asarray(numbers, dtype=np.float64)
+    except OverflowError:
+        flat = [one if abs(one) <= LARGEST else inf for one in numbers.ravel().tolist()]
+        return np.array(flat, dtype=np.float64).reshape(numbers.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +157,16 @@ def lift(
         return Refusal(f"a group has {fewest} measured trajectories; {MIN_TRAJECTORIES} are needed")
     n = np.array([agent.rounds, control.rounds])
     spread = np.stack([agent.residuals(), control.residuals()])
+    if not np.isfinite(spread).all():
+        return Refusal("the rewards are too large: their squares exceed the largest number")
     scaled = spread / n[:, None, None] ** 2  # (2, 2, 2): by group, reward and prediction
     both = scaled.sum(axis=0)
     slope = both[0, 1] / both[1, 1] if both[1, 1] > 0.0 else 0.0
     change = np.array([1.0, -slope])
-    variance = change @ scaled @ change  # (2,): of each group's adjusted mean
+    # (2,): of each group's adjusted mean; rounding may leave less than nothing of it
+    variance = np.maximum(change @ scaled @ change, 0.0)
     means = np.stack([agent.means(), control.means()])
-    middle = (agent.totals[2] + control.totals[2]) / n.sum()
+    middle = float(agent.totals[2] + control.totals[2]) / n.sum()
     adjusted = means[:, 0] - slope * (means[:, 1] - middle)
     share = float(n.sum() / planned_rounds)
     z = float(always_valid_quantile(np.array([share]), level)[0])

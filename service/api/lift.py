@@ -125,7 +125,7 @@ async def _read_summed(
 
 
 def _group(sums: GroupSums) -> dict[str, Any]:
-    reward = float(sums.totals[1] / sums.rounds) if sums.rounds else None
+    reward = float(sums.totals[1]) / sums.rounds if sums.rounds else None
     return {"n_units": sums.n_trajectories, "n_rounds": round(sums.rounds), "reward": reward}
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from service.commands.sessions import find_session
 from service.commands.sweep import sweep
-from service.lift.steps import NOTHING
-from service.lift.sums import LiftSums
+from service.lift.steps import totals_of
+from service.lift.sums import NOTHING, LiftSums
 from service.rounds.timeline import timeline_of
 from service.session.records import (
     COMMAND_LINE,
@@ -104,10 +104,10 @@ class EraseTrajectory(Command[bool]):
         horizon, sums = session.horizon, LiftSums.loads(row.sums)
         blocks = range(block_of(self.trajectory, n_rounds, horizon) + 1)
         units = [(self.trajectory, block) for block in blocks]
-        for (_, block), totals in stored.lift_units(session.key, row.since, units).items():
+        for (_, block), unit in stored.lift_units(session.key, row.since, units).items():
             round = max(0, block - 1) * block_rounds(horizon) + 1
             is_control = trial.is_control(session.seed, self.trajectory, round, horizon)
-            sums.move("control" if is_control else "agent", totals, NOTHING)
+            sums.move("control" if is_control else "agent", totals_of(unit), NOTHING)
         return [row._replace(sums=sums.dumps())]
 
 

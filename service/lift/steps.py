@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.lift.sums import GROUPS, LiftSums, Totals
+from service.lift.exact import Exact
+from service.lift.sums import GROUPS, NOTHING, LiftSums, Totals
 from service.rounds.closing import closing_of
 from service.session.records import SessionRow
 from service.session.trial import block_of, block_rounds, trial_of
@@ -22,7 +23,7 @@ from service.storage.reader import Reader
 STEP_ROUNDS, STEP_REWARDS = 2000, 1000
 MOST_SPAN = 10_000  # rounds of a reward; a longer one is left out
 Unit = tuple[str, str, int]  # group, trajectory, block
-NOTHING: Totals = (0.0, 0.0, 0.0)
+ZERO, ONE = Exact(), Exact(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def _add_rewards(
         if replaces is None:
             adding.add_reward(value, span)
         else:
-            adding.correct(value - earlier[position], span)
+            adding.correct(Exact.of(value) - Exact.of(earlier[position]), span)
     return until
 
 
@@ -143,10 +144,11 @@ class _Adding:
 
     def __init__(self, session: SessionRow, since: int, sums: LiftSums) -> None:
         self.sums = sums
-        self.changes: defaultdict[Unit, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        self.changes: defaultdict[Unit, Totals] = defaultdict(lambda: NOTHING)
         self._since, self._horizon = since, session.horizon
         closing = closing_of(session)
-        self._counts_all, self._default = closing.is_by_time, closing.default or 0.0
+        self._counts_all = closing.is_by_time
+        self._default = Exact.of(closing.default or 0.0)
 
     def add_rounds(self, rows: Iterable[PlayedRound]) -> None:
         """Add decisions."""
@@ -155,33 +157,33 @@ class _Adding:
                 continue
             self._add_shadow(row)
             if self._counts_all:
-                self._add_round(row, 1)
+                self._add_round(row, ONE)
 
     def add_reward(self, value: float, span: list[PlayedRound | None]) -> None:
         """Add a reward over some rounds; it needs one unit to belong to."""
         units = {None if row is None else self._unit(row) for row in span}
         unit = units.pop()
         if not units and unit is not None:
-            reward = value
+            reward = Exact.of(value)
             for row in span:
                 assert row is not None
                 if self._counts_all:
                     reward -= self._default
                 else:
-                    self._add(unit, (1.0, 0.0, _predicted(row)))
-            self._add(unit, (0.0, reward, 0.0))
+                    self._add(unit, (ONE, ZERO, _predicted(row)))
+            self._add(unit, (ZERO, reward, ZERO))
         elif units:
             self.sums.n_left_out += 1
             for row in span if self._counts_all else ():
                 if row is not None:
-                    self._add_round(row, -1)
+                    self._add_round(row, -ONE)
 
-    def correct(self, more: float, span: list[PlayedRound | None]) -> None:
+    def correct(self, more: Exact, span: list[PlayedRound | None]) -> None:
         """Add what a correction changes of a reward that was added before."""
         units = {None if row is None else self._unit(row) for row in span}
         unit = units.pop()
         if not units and unit is not None:
-            self._add(unit, (0.0, more, 0.0))
+            self._add(unit, (ZERO, more, ZERO))
 
     def _unit(self, row: PlayedRound) -> Unit | None:
         """Return the unit that a round counts in.
@@ -195,15 +197,13 @@ class _Adding:
             return None
         return row.played_by, row.trajectory, block
 
-    def _add_round(self, row: PlayedRound, times: int) -> None:
+    def _add_round(self, row: PlayedRound, times: Exact) -> None:
         unit = self._unit(row)
         if unit is not None:
             self._add(unit, (times, times * self._default, times * _predicted(row)))
 
     def _add(self, unit: Unit, more: Totals) -> None:
-        change = self.changes[unit]
-        for i, number in enumerate(more):
-            change[i] += number
+        self.changes[unit] = _sum(self.changes[unit], more)
 
     def _add_shadow(self, row: PlayedRound) -> None:
         if row.played_by != "caller" or row.n_bytes < 16:  # no choice of several arms
@@ -217,9 +217,18 @@ class _Adding:
             shadow.agent_score += _mean(row.agent_score)
 
 
-def _predicted(row: PlayedRound) -> float:
+def _predicted(row: PlayedRound) -> Exact:
     """Return the mean score of a round's arms, which depends on no choice of this round."""
-    return _mean(row.first_scores) if row.model_version else 0.0
+    return Exact.of(_mean(row.first_scores)) if row.model_version else ZERO
+
+
+def _sum(one: Totals, other: Totals) -> Totals:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+def totals_of(row: LiftUnitRow) -> Totals:
+    """Return the totals of a stored unit."""
+    return Exact.of(row.rounds), Exact.loads(row.reward), Exact.loads(row.predicted)
 
 
 def _mean(scores: bytes | None) -> float:
@@ -232,8 +241,11 @@ def _move(reader: Reader, session: SessionRow, adding: _Adding, since: int) -> l
     known = reader.lift_units(session.key, since, places) if places else {}
     rows = []
     for (group, trajectory, block), change in adding.changes.items():
-        before = known.get((trajectory, block), NOTHING)
-        after = (before[0] + change[0], before[1] + change[1], before[2] + change[2])
+        row = known.get((trajectory, block))
+        before = NOTHING if row is None else totals_of(row)
+        after = _sum(before, change)
         adding.sums.move(group, before, after)
-        rows.append(LiftUnitRow(*session.key, since, trajectory, block, *after))
+        place = (*session.key, since, trajectory, block)
+        rounds, reward, predicted = after
+        rows.append(LiftUnitRow(*place, float(rounds), reward.dumps(), predicted.dumps()))
     return rows

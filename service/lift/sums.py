@@ -8,13 +8,14 @@ import numpy as np
 
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums, Lift, lift
-from lhb_engine.history import Floats
+from service.lift.exact import Exact
 from service.session.trial import Trial
 
 GROUPS = ("agent", "control")
 MOST_POINTS = 200
 POINT_EVERY = 1.02  # the factor by which the measured rounds grow between two points
-Totals = tuple[float, float, float]  # measured rounds, rewards, predicted rewards
+Totals = tuple[Exact, Exact, Exact]  # measured rounds, rewards, predicted rewards
+NOTHING: Totals = (Exact(), Exact(), Exact())
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class LiftSums:
     Attributes
     ----------
     groups : dict of GroupSums
-        By group.
+        By group, of exact numbers: what was corrected or erased leaves nothing in them.
     shadow : ShadowSums
     n_left_out : int
         Rewards over rounds of several units.
@@ -62,7 +63,7 @@ class LiftSums:
     def dumps(self) -> str:
         """Return the stored JSON text."""
         groups = {
-            name: [one.n_trajectories, one.totals.tolist(), one.products.tolist()]
+            name: [one.n_trajectories, _texts(one.totals), _texts(one.products[UPPER])]
             for name, one in self.groups.items()
         }
         shadow = {name: getattr(self.shadow, name) for name in ShadowSums.__slots__}
@@ -74,7 +75,7 @@ class LiftSums:
         """Read a stored text."""
         stored: dict[str, Any] = json.loads(text)
         groups = {
-            name: GroupSums(n, np.array(totals), np.array(products))
+            name: GroupSums(n, _numbers(totals), _numbers(products)[PLACES])
             for name, (n, totals, products) in stored["groups"].items()
         }
         shadow = ShadowSums(**stored["shadow"])
@@ -83,11 +84,13 @@ class LiftSums:
     def move(self, group: str, before: Totals, after: Totals) -> None:
         """Replace the totals of a unit by new ones; a unit without measured rounds is none."""
         sums = self.groups[group]
-        old, new = (_row(totals) for totals in (before, after))
+        old, new = (one if one[0].whole > 0 else NOTHING for one in (before, after))
+        totals = [now - then for now, then in zip(new, old, strict=True)]
+        products = [new[i] * new[j] - old[i] * old[j] for i, j in PAIRS]
         self.groups[group] = GroupSums(
-            sums.n_trajectories + int(new[0] > 0) - int(old[0] > 0),
-            sums.totals + new - old,
-            sums.products + np.outer(new, new) - np.outer(old, old),
+            sums.n_trajectories + (new[0].whole > 0) - (old[0].whole > 0),
+            sums.totals + np.array(totals, dtype=object),
+            sums.products + np.array(products, dtype=object)[PLACES],
         )
 
     def lift(self, trial: Trial, *, adjusts: bool = True) -> Lift | Refusal:
@@ -120,17 +123,31 @@ class LiftSums:
             self.points = self.points[1::2]
 
 
+UPPER = np.triu_indices(3)  # of the products, which are symmetric
+PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
+PLACES = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])  # of each product among these
+
+
 def _no_sums() -> GroupSums:
-    return GroupSums(0, np.zeros(3), np.zeros((3, 3)))
+    nothing = np.full((3, 3), Exact(), dtype=object)
+    return GroupSums(0, nothing[0], nothing)
 
 
-def _row(totals: Totals) -> Floats:
-    """Return the totals as a unit of its group counts them."""
-    return np.array(totals) if totals[0] > 0 else np.zeros(3)
+def _texts(numbers: Any) -> list[str]:
+    return [one.dumps() for one in numbers.tolist()]
+
+
+def _numbers(texts: list[str]) -> Any:
+    return np.array([Exact.loads(text) for text in texts], dtype=object)
 
 
 def _used(sums: GroupSums, adjusts: bool) -> GroupSums:
-    if adjusts:
-        return sums
-    used = np.array([1.0, 1.0, 0.0])
-    return GroupSums(sums.n_trajectories, sums.totals * used, sums.products * np.outer(used, used))
+    """Return sums as fractions, without the model's prediction unless it is used."""
+    used = np.array([1, 1, int(adjusts)], dtype=object)
+    totals, products = (_fractions(numbers) for numbers in (sums.totals, sums.products))
+    return GroupSums(sums.n_trajectories, totals * used, products * np.outer(used, used))
+
+
+def _fractions(numbers: Any) -> Any:
+    flat = [one.fraction for one in numbers.ravel().tolist()]
+    return np.array(flat, dtype=object).reshape(numbers.shape)

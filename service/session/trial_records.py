@@ -40,7 +40,10 @@ class LiftSumsRow(NamedTuple):
 
 
 class LiftUnitRow(NamedTuple):
-    """The totals of one unit of a comparison: a trajectory, or a block of the default one."""
+    """The totals of one unit of a comparison: a trajectory, or a block of the default one.
+
+    Texts are those of `service.lift.exact.Exact`.
+    """
 
     tenant: str
     session_id: str
@@ -48,5 +51,5 @@ class LiftUnitRow(NamedTuple):
     trajectory: Key
     block: int  # 0: the whole trajectory
     rounds: float
-    reward: float
-    predicted: float
+    reward: str
+    predicted: str

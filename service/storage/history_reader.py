@@ -13,7 +13,7 @@ from service.session.records import (
     VoidRow,
 )
 from service.session.slot_records import SlotSumsRow
-from service.session.trial_records import LiftSumsRow, PlayedRound
+from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
 
 Range = tuple[str, int, int]  # a trajectory, and its first and last round
 # trajectory, first and last round, value, position, and of a correction the first value's position
@@ -234,11 +234,12 @@ class HistoryReader(ABC):
 
     def lift_units(
         self, key: SessionKey, since: int, units: list[tuple[str, int]]
-    ) -> dict[tuple[str, int], tuple[float, float, float]]:
+    ) -> dict[tuple[str, int], LiftUnitRow]:
         """Return the totals of those of these units (trajectory, block) that have any."""
         asked = json.dumps([(trajectory, block, 0) for trajectory, block in units])
         rows = self._all("lift_units", *key, asked, since)
-        return {(trajectory, block): tuple(totals) for trajectory, block, *totals in rows}
+        found = (LiftUnitRow(*key, since, *row) for row in rows)
+        return {(one.trajectory, one.block): one for one in found}
 
     def unsummed(self, after: SessionKey, limit: int) -> list[SessionKey]:
         """Return sessions with a trial whose latest rounds or rewards are in no sums yet.

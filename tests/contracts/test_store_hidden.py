@@ -70,7 +70,7 @@ def test_erasing_takes_all_of_a_session_and_nothing_else(
     other = session("s2"), trajectory(id="s2"), decision(1, id="s2")
     more = estimate(1, session_id="s2"), VoidRow("t", "s2", "", 1, 7, 3.0)
     commit(store, *other, measurement(1, session_id="s2"), *more)
-    unit = LiftUnitRow(*S1, 0, "b", 0, 1.0, 1.0, 0.0)
+    unit = LiftUnitRow(*S1, 0, "b", 0, 1.0, "1p0", "0p0")
     units = [unit, unit._replace(trajectory="", block=3), unit._replace(session_id="s2")]
     slots = [SlotSumsRow("t", id, "", 0, 9, b"") for id in ("s1", "s2")]
     commit(store, lift_units=units, slot_sums=slots)
@@ -96,7 +96,7 @@ def test_an_erased_trajectory_leaves_no_row(
         commit(store, *([session()] if name == "a" else []), trajectory(name), decision(1, name))
     commit(store, estimate(1), voids=[VoidRow(*S1, name, 1, i, 1.0) for i, name in enumerate("ab")])
     units = [(since, name) for since in (0, 7, 9) for name in ("a", "b")]
-    commit(store, lift_units=[LiftUnitRow(*S1, *unit, 0, 1.0, 0.5, 0.0) for unit in units])
+    commit(store, lift_units=[LiftUnitRow(*S1, *unit, 0, 1.0, "1p-1", "0p0") for unit in units])
     note = HiddenRows(*S1, "b", 0, None, 0.0)
     commit(store, hidden=[note])
     with store.reader() as reader:

@@ -59,21 +59,21 @@ def test_sums_and_units_are_replaced_and_go_with_their_session(
     store = reopen()
     sums = LiftSumsRow(*S1, 0, 3, 2, "{}")
     units = [
-        LiftUnitRow(*S1, 0, "", 2, 3.0, 1.5, -0.25),
-        LiftUnitRow(*S1, 0, "ü", 0, 1.0, 2.0, 0.0),
-        LiftUnitRow(*S1, 7, "ü", 0, 9.0, 9.0, 9.0),
+        LiftUnitRow(*S1, 0, "", 2, 3.0, "3p-1", "-1p-2"),
+        LiftUnitRow(*S1, 0, "ü", 0, 1.0, "1p1", "0p0"),
+        LiftUnitRow(*S1, 7, "ü", 0, 9.0, "9p0", "9p0"),
     ]
     commit(store, session(trial="{}", n_rounds=3, n_measurements=2))
     with store.reader() as reader:
         assert reader.lift_sums(S1) is None
         assert reader.unsummed(("", ""), 9) == [S1]
     commit(store, lift_sums=[sums], lift_units=units)
-    changed = units[0]._replace(rounds=4.0, reward=2.5)
+    changed = units[0]._replace(rounds=4.0, reward="5p-1")
     commit(store, lift_sums=[sums._replace(sums="[]")], lift_units=[changed])
     with reopen().reader() as reader:
         assert reader.lift_sums(S1) == sums._replace(sums="[]")
         asked = [("", 2), ("ü", 0), ("none", 0), ("", 1)]
-        expected = {("", 2): (4.0, 2.5, -0.25), ("ü", 0): (1.0, 2.0, 0.0)}
+        expected = {("", 2): changed, ("ü", 0): units[1]}
         assert reader.lift_units(S1, 0, asked) == expected
         assert reader.unsummed(("", ""), 9) == []
     store = reopen()

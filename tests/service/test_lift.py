@@ -1,19 +1,21 @@
 """The sums of a comparison, step by step, against all rows at once."""
 
+import json
 import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lhb_engine.evaluation.lift import GroupSums
+from lhb_engine.evaluation.lift import GroupSums, Lift
 from service.api.rounds import in_force
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.sweep import sweep
 from service.lift import steps
+from service.lift.exact import Exact
 from service.lift.keep_lift import KeepLift
 from service.lift.steps import next_step
-from service.lift.sums import LiftSums
+from service.lift.sums import NOTHING, LiftSums, Totals
 from service.session.records import DecisionRow
 from service.session.trial import Trial
 from service.session.trial_records import LiftSumsRow
@@ -119,7 +121,7 @@ def test_steps_of_any_size_sum_what_all_rows_say(
         assert_sums(harness, sums, 0.0 if "reward_mode" in mode else mode.get("default_reward"))
     assert sums.groups["agent"].n_trajectories > 0 < sums.groups["control"].n_trajectories
     assert (sums.n_left_out > 0) == ("reward_mode" not in mode)
-    assert abs(sums.groups["agent"].totals[2]) > 1  # there were predictions
+    assert abs(float(sums.groups["agent"].totals[2])) > 1  # there were predictions
 
 
 def assert_sums(harness: ServiceHarness, sums: LiftSums, default: float | None) -> None:
@@ -128,8 +130,9 @@ def assert_sums(harness: ServiceHarness, sums: LiftSums, default: float | None) 
         rows = np.array([row for row in units.values() if row[0]]).reshape(-1, 3)
         expected, found = GroupSums.of(*rows.T), sums.groups[group]
         assert found.n_trajectories == expected.n_trajectories
-        np.testing.assert_allclose(found.totals, expected.totals, atol=1e-9)
-        np.testing.assert_allclose(found.products, expected.products, atol=1e-8)
+        totals, products = found.totals.astype(float), found.products.astype(float)
+        np.testing.assert_allclose(totals, expected.totals, atol=1e-9)
+        np.testing.assert_allclose(products, expected.products, atol=1e-8)
 
 
 @pytest.mark.parametrize("trajectories", [["", "a", "b"], [f"u{i}" for i in range(6)]])
@@ -154,6 +157,57 @@ def test_an_erased_trajectory_leaves_the_sums(
         assert_sums(harness, sum_up(harness), None)
     play(harness, rng, 60, given)
     assert_sums(harness, sum_up(harness), None)
+
+
+def totals(n_rounds: int, reward: float) -> Totals:
+    """Those of a unit without predictions."""
+    return Exact(n_rounds), Exact.of(reward), Exact()
+
+
+@pytest.mark.parametrize(
+    ("typed", "mode"),
+    [(1e9, {}), (1e12, {"default_reward": 0.1}), (-1.7e308, {}), (1e-320, {"default_reward": 0.1})],
+)
+def test_nothing_is_left_of_a_reward_that_was_typed_wrong(
+    harness: ServiceHarness, mode: Any, typed: float
+) -> None:
+    """Corrected or erased, the sums are those of a session in which it never was, to the bit."""
+    found = []
+    for wrong in (None, typed):
+        rng = random.Random(3)
+        harness.create(holdout=HOLDOUT, horizon=3, options={"L": 1}, **mode)
+        for i in range(84):
+            name, value = f"u{i}", 0.1 + rng.random()
+            harness.decide(name, contexts=ARMS)
+            is_wrong = wrong is not None and i in (40, 41)
+            harness.reward(wrong if wrong is not None and is_wrong else value, name, round=1)
+            if is_wrong:
+                sum_up(harness)
+                harness.reward(value, name, round=1, correct=True, reward_id="again")
+        for name in ("u41", "u42"):
+            sum_up(harness)
+            harness.run_large(erase_trajectory(harness.key, name))
+        sums = sum_up(harness)
+        result = sums.lift(Trial(share=0.5))
+        assert isinstance(result, Lift)
+        found.append((json.loads(sums.dumps())["groups"], result))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("typed", [1e12, 1e160, 1.7e308])
+def test_while_a_reward_is_wrong_there_is_an_answer(harness: ServiceHarness, typed: float) -> None:
+    """An interval as wide as it has to be, or why there is none."""
+    harness.create(holdout=HOLDOUT, horizon=3, options={"L": 1})
+    for i in range(90):
+        harness.decide(f"u{i}", contexts=ARMS)
+        harness.reward(typed if i > 87 else 1.0, f"u{i}", round=1)
+    for adjusts in (True, False):
+        found = sum_up(harness).lift(Trial(share=0.5), adjusts=adjusts)
+        if typed < 1e100:
+            assert isinstance(found, Lift)
+            assert found.high - found.low > typed / 90
+        else:
+            assert "too large" in str(found)
 
 
 def test_a_step_is_stored_once(harness: ServiceHarness) -> None:
@@ -206,8 +260,8 @@ def test_the_line_keeps_a_bounded_number_of_points() -> None:
     rng = np.random.default_rng(1)
     sums, trial = LiftSums(), Trial(share=0.5)
     for i in range(40_000):
-        sums.move("agent", steps.NOTHING, (1.0, 1.0 + rng.normal(), 0.0))
-        sums.move("control", steps.NOTHING, (1.0, rng.normal(), 0.0))
+        sums.move("agent", NOTHING, totals(1, 1.0 + rng.normal()))
+        sums.move("control", NOTHING, totals(1, rng.normal()))
         sums.add_point(trial, float(i))
     rounds = [point[0] for point in sums.points]
     assert 100 <= len(rounds) <= 200

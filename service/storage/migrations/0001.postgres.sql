@@ -205,8 +205,8 @@ create table lift_units (
     trajectory text collate "C" not null,
     block bigint not null,
     rounds double precision not null,
-    reward double precision not null,
-    predicted double precision not null,
+    reward text not null,
+    predicted text not null,
     primary key (tenant, session_id, since, trajectory, block)
 );
 

@@ -225,8 +225,8 @@ create table lift_units (
     trajectory text not null,
     block integer not null,            -- of the default trajectory; 0: the whole trajectory
     rounds real not null,
-    reward real not null,
-    predicted real not null,
+    reward text not null,              -- exact, see service/lift/exact.py
+    predicted text not null,
     primary key (tenant, session_id, since, trajectory, block)
 ) without rowid;
 

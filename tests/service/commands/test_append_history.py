@@ -11,9 +11,10 @@ from lhb_engine.history import History
 from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import Appended, Appending, AppendSlice, Log, append_history
 from service.commands.decisions import Decide
+from service.lift.exact import Exact
 from service.lift.keep_lift import KeepLift
-from service.lift.steps import NOTHING, Step, sums_so_far
-from service.lift.sums import LiftSums
+from service.lift.steps import Step, sums_so_far
+from service.lift.sums import NOTHING, LiftSums
 from service.rounds.timeline import read_history
 from service.session.trial import trial_of
 from service.writer.group_commit import GroupCommit
@@ -179,8 +180,8 @@ def test_a_guard_that_trips_while_a_log_is_appended_stays_tripped(harness: Servi
         before = sums_so_far(reader, harness.session)
     sums = LiftSums()
     for unit in range(100):
-        sums.move("agent", NOTHING, (10.0, float(unit % 2), 0.0))
-        sums.move("control", NOTHING, (10.0, 100.0 + unit % 2, 0.0))
+        for group, reward in (("agent", unit % 2), ("control", 100 + unit % 2)):
+            sums.move(group, NOTHING, (Exact(10), Exact(reward), Exact()))
     kept = harness.run(KeepLift(harness.key, Step(before, sums, 0, 0, [], 0)))
     assert kept.has_tripped
     result = first

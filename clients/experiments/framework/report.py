@@ -167,26 +167,16 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
 
 
 def _runs(records: dict[str, Record], target: Path, scale: Scale) -> str:
-    """Return what was run: seeds, processor time and code of each record, as Markdown."""
+    """Return what was run: seeds and processor time of each record, as Markdown."""
     rows = []
     for name, record in records.items():
         first, last, _ = record.seeds
         cost = "not measured" if record.cpu_seconds is None else f"{record.cpu_seconds:.0f}"
-        code = record.identity["code"]
         link = f"[{name}]({target.stem}/{record_path(target, name, scale).name})"
-        rows.append(
-            (
-                link,
-                str(record.n_cases),
-                f"{first} to {last}",
-                cost,
-                code,
-                record.identity["transport"],
-            )
-        )
+        rows.append((link, str(record.n_cases), f"{first} to {last}", cost))
     seconds = sum(record.cpu_seconds or 0.0 for record in records.values())
-    heads = ("record", "runs", "seeds", "processor seconds", "code", "transport")
-    about = "Commits and the versions of libraries are in the records."
+    heads = ("record", "runs", "seeds", "processor seconds")
+    about = "Code, commit and versions of libraries are in the records."
     return f"## Runs\n\nTogether: {spent(seconds)}. {about}\n\n" + markdown(heads, rows)
 
 

@@ -30,8 +30,7 @@ L = h // 12, the sign of theta from sum(w) >= 0. `ad_lasso` chooses lambda from 
 seeds that no other run uses ([tuning](#tuning)). SA-GD is told the true number of active lags, as
 in the paper, and descends until it has converged.
 
-**AD-Lasso's first fit is not the paper's.** With L = h // 12 the first epoch has 8 pairs of
-differenced rows for 5 unknowns a lag, and a fit needs 2 d. The first fit of data-rich runs (and of
-the ablation at L = 8) takes both quarters undifferenced, with an intercept. Variants called "never
-falls back" keep to the paper and have no estimate there.
+**AD-Lasso's first fit is not the paper's** in data-rich runs, nor in the ablation at L = 8: with
+fewer pairs of rows than 2 d it takes both quarters undifferenced, with an intercept. Variants
+called "never falls back" have no estimate there.
 """

@@ -18,7 +18,7 @@ class ClockAnswer(BaseModel):
     slot_seconds: int
     start: str
     totals: Totals
-    late_slots: int | None
+    late_slots: int
     n_slots: int
 
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from lhb_engine.agents import ALGORITHMS
 from service.base.problems import Problem, ProblemCode
 from service.rounds.closing import closing_of
-from service.rounds.retention import used_by_fits
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import of_trajectory
 from service.session.records import MeasurementRow, SessionRow
@@ -90,7 +89,7 @@ def refuse_used(session: SessionRow, root: int, field: str) -> None:
     Problem
         no_corrections.
     """
-    if session.dropped_to and needs_sums(session) and root <= used_by_fits(session):
+    if session.dropped_to and needs_sums(session) and root <= session.schedule.seen:
         detail = "a fit has learned from the value, and the session drops rows: it cannot forget it"
         raise Problem(ProblemCode.NO_CORRECTIONS, detail, field)
 

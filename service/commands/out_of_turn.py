@@ -23,8 +23,6 @@ def is_stale(session: SessionRow) -> bool:
     In sum mode rounds are closed by time, and measurements do not tell what is new.
     """
     schedule, n = session.schedule, session.n_measurements
-    if schedule.seen is None:
-        schedule.seen = n
     if n < LEAST or closing_of(session).adds_up or pending(session):
         return False
     most = ALGORITHMS[session.algorithm].most_stale(session.options)

@@ -104,18 +104,12 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan) -> bool:
     if place is None or (place.estimate, place.measured) != (session.estimate, found.measured):
         return False
     replaced = reader.first_replaced(key, place.measured, FOR_EVER)
-    if replaced is not None and replaced <= used_by_fits(session):
+    if replaced is not None and replaced <= session.schedule.seen:
         return False
     if reader.voids(key, place.measured, FOR_EVER):
         return False
     measured = reader.oldest_measured(key, found.n_measurements, FOR_EVER)
     return measured is None or measured > found.dropped_to
-
-
-def used_by_fits(session: SessionRow) -> int:
-    """Return the position of the last measurement that a fit has used, or may use soon."""
-    seen = session.schedule.seen
-    return session.n_measurements if seen is None else seen
 
 
 def _times(reader: Reader, session: SessionRow) -> Callable[[int], float | None]:

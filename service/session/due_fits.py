@@ -41,14 +41,18 @@ class Watermark:
     revision: int = 0  # of the session's options (`OptionChanges`)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members as JSON values, without the revision of options that never changed."""
-        found = {"measured": self.measured, "decided": self.decided, "closed_at": self.closed_at}
-        return found | ({"revision": self.revision} if self.revision else {})
+        """Return the members as JSON values."""
+        return {
+            "measured": self.measured,
+            "decided": self.decided,
+            "closed_at": self.closed_at,
+            "revision": self.revision,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Watermark":
         """Invert `to_json`, given other members, too."""
-        return cls(**{name: data[name] for name in cls.__slots__ if name in data})
+        return cls(**{name: data[name] for name in cls.__slots__})
 
 
 @dataclass(slots=True)
@@ -117,14 +121,14 @@ class Schedule:
     `open` holds the fits that are not due yet, in order of due round; only the last one may be due
     after a round that is still to come. `current` is the fit that is due, running
     or not (the due mark). `waiting` holds the due fits that wait for it, or for their next attempt.
-    `seen` counts the session's measurements that the last due fit may use; None in sessions from
-    before it was counted. `n_slots` counts the slots that have begun, where there is a clock.
+    `seen` counts the session's measurements that the last due fit may use. `n_slots` counts the
+    slots that have begun, where there is a clock.
     """
 
     open: list[OpenWindow] = field(default_factory=list)
     current: DueFit | None = None
     waiting: list[DueFit] = field(default_factory=list)
-    seen: int | None = 0
+    seen: int = 0
     n_slots: int = 0
 
     def dumps(self) -> str:
@@ -135,7 +139,7 @@ class Schedule:
                 "current": None if self.current is None else self.current.to_json(),
                 "waiting": [due.to_json() for due in self.waiting],
                 "seen": self.seen,
-                **({"n_slots": self.n_slots} if self.n_slots else {}),
+                "n_slots": self.n_slots,
             },
             separators=(",", ":"),
         )
@@ -152,6 +156,6 @@ class Schedule:
             open=[OpenWindow(FitWindow(**w), n, at) for w, n, at in data["open"]],
             current=None if data["current"] is None else DueFit.from_json(data["current"]),
             waiting=[DueFit.from_json(due) for due in data["waiting"]],
-            seen=data.get("seen"),
-            n_slots=data.get("n_slots", 0),
+            seen=data["seen"],
+            n_slots=data["n_slots"],
         )

@@ -56,7 +56,7 @@ def clock_of(text: str | None) -> SlotClock | None:
         return None
     data = json.loads(text)
     slots = Slots(data["slot_seconds"], data["start"])
-    return SlotClock(slots, data["totals"], data.get("late_slots", MOST_LATE))
+    return SlotClock(slots, data["totals"], data["late_slots"])
 
 
 def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> str | None:
@@ -90,11 +90,10 @@ def check_stored_clock(text: str | None) -> None:
     if text is None:
         return
     data = json.loads(text)
-    names = {"slot_seconds", "start", "totals"}
-    fits = isinstance(data, dict) and data.keys() | {"late_slots"} == names | {"late_slots"}
-    fits = fits and type(data["slot_seconds"]) is int and type(data["start"]) is int
-    late = data.get("late_slots") if fits else None
-    fits = fits and (late is None or (type(late) is int and 0 <= late <= MOST_LATE))
+    numbers = ("slot_seconds", "start", "late_slots")
+    fits = isinstance(data, dict) and data.keys() == {*numbers, "totals"}
+    fits = fits and all(type(data[name]) is int for name in numbers)
+    fits = fits and 0 <= data["late_slots"] <= MOST_LATE
     fits = fits and data["slot_seconds"] >= 1 and 0 <= data["start"] <= 10**11
     if not fits or data["totals"] not in ("all", "trajectory"):
         raise ValueError("clock: not one that the service writes")

@@ -231,9 +231,9 @@ class StoredTrial(TypedDict):
     share: Annotated[float, Field(ge=0, lt=1)]
     policy: Policy | ControlSession
     planned_rounds: PlannedRounds
-    guard: NotRequired[Guard]
-    since: NotRequired[Count]
-    since_reward: NotRequired[Count]
+    guard: Guard
+    since: Count
+    since_reward: Count
 
 
 STORED = TypeAdapter(StoredTrial)

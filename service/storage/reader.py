@@ -55,8 +55,7 @@ class Reader(HistoryReader, TenantReader):
     def controlled_by(self, key: SessionKey) -> list[str]:
         """Return names, or ids, of sessions whose control plays this session's agent; a few."""
         tenant, id = key
-        found = self._all("controlled_by", tenant, f'%"session":"{id}"%')
-        return [name or other for name, other in found]
+        return [name or other for name, other in self._all("controlled_by", tenant, id)]
 
     def created_as(self, tenant: str, name: str) -> list[tuple[str, str]]:
         """Return id and creation request of every session created under this name."""

@@ -109,10 +109,10 @@ def _records(
 ) -> Iterator[dict[str, Any]]:
     names = names_of_covariates(copy)
     for record in records(reader, source, copy):
-        if "covariates" in record:  # a copy may have others
-            given = record.pop("covariates")
+        given = record.get("covariates")
+        if given is not None:  # a copy may have others
             kept = {name: value for name, value in given.items() if name in names}
-            record |= {"covariates": kept} if kept else {}
+            record["covariates"] = kept or None
         if record["record"] == "decision":
             yield _as_forced(record, copy, agent)
         elif record["record"] not in NOT_COPIED:
@@ -120,8 +120,8 @@ def _records(
 
 
 def _as_forced(record: dict[str, Any], copy: SessionRow, agent: Agent) -> dict[str, Any]:
-    given = {name: v for name, v in record.items() if name not in ("played_by", "agent_arm")}
-    given |= {"propensity": None, "explored": False, "model_version": 0}
+    by_another = {"played_by": None, "agent_arm": None, "propensity": None, "explored": False}
+    given = {**record, **by_another, "model_version": 0}
     arm = record["arm"]
     if arm is None:
         return given

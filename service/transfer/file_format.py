@@ -25,21 +25,14 @@ from service.session.records import (
     SessionRow,
     VoidRow,
 )
-from service.session.rules import keeps_everything, needs_sums
+from service.session.rules import needs_sums
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
 
-FORMAT, VERSION = "lhb-session", 2
-READABLE = (1, 2)  # in version 1, measurements have no position
+FORMAT, VERSION = "lhb-session", 1
 PAGE = 1000
 # of a session; this server's own
 NOT_EXPORTED = ("tenant", "created_as", "append_token", "erasing")
-ERASED = ("n_erased_rounds", "n_erased_measurements")
-# of a session that drops rows
-RETENTION = (
-    *("keep_rounds", "keep_days", "dropped_to", "swept_to"),
-    *("n_dropped_rounds", "n_dropped_measurements", "n_dropped_complete"),
-)
 ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
 
 
@@ -70,19 +63,8 @@ def written(given: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[dict[str, Any]]:
     """Yield the records of a session's file; the header is about `about`."""
     header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
-    for name in ("names", "trial", "changes", "clock"):
-        if header[name] is None:
-            del header[name]  # a release from before there was such a thing reads the file
-    if not about.keep_contexts:
-        del header["keep_contexts"]
-    if about.n_erased_rounds == 0:
-        for name in ERASED:
-            del header[name]  # the same
-    for name in RETENTION if keeps_everything(about) and not about.dropped_to else ():
-        del header[name]  # the same
     header["schedule"] = json.loads(about.schedule.dumps())
-    del header["schedule"]["seen"]  # an import works it out
-    header["schedule"].pop("n_slots", None)  # and this
+    header["keep_contexts"] = bool(about.keep_contexts)
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
         values = asdict(trajectory)
@@ -102,7 +84,7 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
         for estimate in estimates:
             values = _without_owner(estimate)
             for name in ("manifest", "fingerprint", "estimate"):
-                values[name] = None if values[name] is None else json.loads(values[name])
+                values[name] = parsed(values[name])
             yield {"record": "estimate", **values}
         number = estimates[-1].number
     if session.dropped_to and needs_sums(session):
@@ -125,38 +107,29 @@ def sums_record(sums: KeptSumsRow) -> dict[str, Any]:
 def measurement_record(measurement: MeasurementRow) -> dict[str, Any]:
     """Return the record of a measurement."""
     values = _without_owner(measurement)
-    if measurement.replaces is None:
-        del values["replaces"]  # a release from before there were corrections reads the file
-    _show_covariates(values)
+    values["covariates"] = parsed(measurement.covariates)
     return {"record": "measurement", **values}
 
 
-def _show_covariates(values: dict[str, Any]) -> None:
-    """Make an object of the stored text; a row without has none, as earlier releases read it."""
-    text = values.pop("covariates")
-    if text is not None:
-        values["covariates"] = json.loads(text)
+def parsed(text: str | None) -> Any:
+    """Return the value of a stored JSON text, or None."""
+    return None if text is None else json.loads(text)
 
 
-def _without_owner(row: MeasurementRow | EstimateRow | VoidRow) -> dict[str, Any]:
+def _without_owner(row: DecisionRow | MeasurementRow | EstimateRow | VoidRow) -> dict[str, Any]:
     return {name: value for name, value in row._asdict().items() if name not in ROW_OWNER}
 
 
 def decision_record(decision: DecisionRow) -> dict[str, Any]:
     """Return the record of a decision, with contexts and scores as lists of numbers."""
-    values = {name: value for name, value in decision._asdict().items() if name not in ROW_OWNER}
+    values = _without_owner(decision)
     values["context"] = np.frombuffer(decision.context).tolist()
     values["scores"] = np.frombuffer(decision.scores).tolist()
     values["digest"] = None if decision.digest is None else decision.digest.hex()
     values["explored"], values["forced"] = bool(decision.explored), bool(decision.forced)
-    if decision.played_by is None:
-        del values["played_by"], values["agent_arm"]
-    _show_covariates(values)
-    if decision.contexts is None:
-        del values["contexts"]
-    else:
-        dim = len(values["context"])
-        values["contexts"] = unpack(decision.contexts, dim).tolist()
+    values["covariates"] = parsed(decision.covariates)
+    if decision.contexts is not None:
+        values["contexts"] = unpack(decision.contexts, len(values["context"])).tolist()
     return {"record": "decision", **values}
 
 
@@ -202,7 +175,7 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
 def _check_header(record: dict[str, Any]) -> None:
     if record["record"] != "header" or record.get("format") != FORMAT:
         raise ValueError(f"line 1: not a header of format {FORMAT}")
-    if record.get("version") not in READABLE:
+    if record.get("version") != VERSION:
         raise ValueError(
             f"line 1: version {record.get('version')!r} cannot be read by this release"
         )

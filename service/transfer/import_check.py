@@ -4,6 +4,7 @@ Counters, versions, parents and windows are derived from the records. Everything
 that a file can only describe a session that the service could have written.
 """
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,14 @@ from service.transfer.imported_session import ImportedSession
 from service.writer.agent_cache import build_agent
 
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
+
+
+def _is_object(text: str) -> bool:
+    """Return whether a text is a JSON object."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 class ImportCheck:
@@ -81,11 +90,12 @@ class ImportCheck:
         given = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
         self._pending = given.pop("schedule")
         self._session = session = SessionRow(tenant="", **given)
+        check(_is_object(session.request), "session.request", "it is no JSON object")
         # each decision in the file counts one more
         session.n_rounds = session.n_erased_rounds + session.n_dropped_rounds
         session.n_measurements = session.n_erased_measurements + session.n_dropped_measurements
         self._dropped = Dropped(session, self._trajectories)
-        self._manifests = Manifests(record["version"], self._session, self._trajectories)
+        self._manifests = Manifests(self._session, self._trajectories)
         try:
             if self._session.names is not None:
                 check_stored_names(self._session.names, self._session.dim)
@@ -141,14 +151,10 @@ class ImportCheck:
         last, reward_id = record["last_round"], record["reward_id"]
         self._check_covariates(record)
         check(reward_id not in trajectory.reward_ids, "reward_id", "it stands twice")
-        if "replaces" in record:
-            self._manifests.refuse_corrections(self._agent)
+        if record["replaces"] is not None:
+            self._refuse_corrections()
         check_rounds(self._session, trajectory, record)
-        has_position = not self._manifests.are_old
-        check(("position" in record) == has_position, "position", "not as in the file's version")
-        if has_position:
-            trajectory.add_measurement(record)
-        trajectory.arrived_at.append(record["at"])
+        trajectory.add_measurement(record)
         self._session.n_measurements += 1
         trajectory.row.n_measurements += 1
         trajectory.row.measured_through = max(trajectory.row.measured_through, last)
@@ -156,14 +162,20 @@ class ImportCheck:
             trajectory.reward_ids.add(reward_id)
 
     def _check_covariates(self, record: dict[str, Any]) -> None:
-        given = record.get("covariates", {})
+        given = record["covariates"] or {}
         are_known = set(given) <= {*names_of_covariates(self._session)}
         check(are_known, "covariates", "the session has no such covariate")
         is_fit = not given or self._session.clock is None or record["record"] != "decision"
         check(is_fit, "covariates", "with a clock they come with rewards")
 
     def _void_record(self, record: dict[str, Any]) -> None:
-        self._manifests.void(record, self._agent)
+        self._refuse_corrections()
+        self._manifests.void(record)
+
+    def _refuse_corrections(self) -> None:
+        """Raise `InvalidRecord` if such a session has no corrections and no void decisions."""
+        agent = self._agent
+        check(not agent.learns_within_epoch, "record", f"{agent.name} takes no corrections")
 
     def _estimate_record(self, record: dict[str, Any]) -> None:
         found, status, manifest = record["estimate"], record["status"], record["manifest"]
@@ -212,7 +224,7 @@ class ImportCheck:
         self.line, self.kind = 1, "header"
         windows = self._schedule(rounds)
         self.kind = "measurement"
-        arrivals = self._manifests.arrivals()
+        self._manifests.check_positions()
         self.line, self.kind = 1, "header"
         trial, session = trial_of(self._session.trial), self._session
         begun = trial.since <= n_rounds and trial.since_reward <= session.n_measurements
@@ -222,8 +234,7 @@ class ImportCheck:
         rows = self._dropped.finish()
         n_trajectories = sum(row.n_decisions > 0 for row in rows)
         session = replace(self._session, n_trajectories=n_trajectories)
-        as_new = self._manifests.as_new
-        return ImportedSession(session, rows, windows, learned, arrivals, as_new, self._dropped)
+        return ImportedSession(session, rows, windows, learned, self._dropped)
 
     def _schedule(self, rounds: Rounds) -> Windows:
         """Check the pending fits, and open the other windows that are not done."""

@@ -23,7 +23,7 @@ def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
     check(arm < n_arms if acted else n_arms == 0, "arm" if acted else "scores", "no such arm")
     check(acted or record["arm_id"] is None, "arm_id", "a round without action has none")
     check(acted or not record["forced"], "forced", "a round without action is not forced")
-    by, agent_arm = record.get("played_by"), record.get("agent_arm")
+    by, agent_arm = record["played_by"], record["agent_arm"]
     is_drawn = acted and by in ("control", "guard")
     fits = is_drawn or (record["propensity"] is not None) == is_chosen
     check(fits, "propensity", "there is one exactly where the agent chose")
@@ -36,7 +36,7 @@ def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
     check(is_chosen or not record["explored"], "explored", "the agent did not choose")
     if by not in (None, "caller"):
         _check_group(session, record)
-    if "contexts" in record:
+    if record["contexts"] is not None:
         _check_contexts(session, record)
 
 

@@ -180,7 +180,7 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
     n_estimates = installed = model_version = 0
     for _, record in read_lines(file):
         kind = record.pop("record")
-        if "covariates" in record:
+        if record.get("covariates") is not None:
             record["covariates"] = covariates_text(session, record["covariates"])
         if kind == "decision":
             ahead = imported.windows.ahead(record["position"], record["at"])
@@ -191,14 +191,13 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
             record["digest"] = None if digest is None else bytes.fromhex(digest)
             for name in ("context", "scores"):
                 record[name] = np.array(record[name], dtype=np.float64).tobytes()
-            if "contexts" in record:
+            if record["contexts"] is not None:
                 record["contexts"] = pack(np.array(record["contexts"], dtype=np.float64))
             yield DecisionRow(*owner, **record)
         elif kind == "measurement":
             n_measurements[record["trajectory"]] += 1
             n = n_measurements[record["trajectory"]]
             record["number"] = n + imported.dropped.n_measured_before(record["trajectory"])
-            record["position"] = int(imported.arrivals[record["trajectory"]][n - 1])
             yield MeasurementRow(*owner, **record)
         elif kind == "void":
             yield VoidRow(*owner, **record)
@@ -209,7 +208,6 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
             if record["status"] == "ok":
                 installed, model_version = n_estimates, model_version + 1
             record["model_version"] = model_version
-            record["manifest"] = imported.as_new(record["manifest"])
             for name in ("manifest", "fingerprint", "estimate"):
                 record[name] = None if record[name] is None else json.dumps(record[name])
             yield EstimateRow(*owner, **record)

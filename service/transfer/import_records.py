@@ -11,9 +11,6 @@ from service.base.field_types import (
     STRICT,
     Count,
     GivenCovariates,
-    KeepDays,
-    KeepRounds,
-    Key,
     Number,
     Ordinal,
     Refit,
@@ -32,7 +29,7 @@ from service.session.records import (
     VoidRow,
 )
 from service.session.trial import PlayedBy
-from service.transfer.file_format import ERASED, NOT_EXPORTED, RETENTION, ROW_OWNER
+from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER
 
 WideNumber = Annotated[float, Field(ge=-1e100, le=1e100)]  # a product of three stays finite
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
@@ -44,7 +41,7 @@ DERIVED = {
     "header": (
         "n_rounds n_trajectories n_measurements n_complete n_estimates estimate model_version"
     ),
-    "schedule": "open",
+    "schedule": "open seen n_slots",
     "trajectory": "key n_decisions n_rounds n_measurements measured_through last_at",
     "decision": "number epoch next_fit_round",
     "measurement": "number",
@@ -71,30 +68,21 @@ def _record_of(kind: str, row: type, owner: tuple[str, ...], **in_file: Any) -> 
 WINDOW = _record("window", epoch=Ordinal, first=Ordinal, last=Ordinal, n_lags=Ordinal, due=Ordinal)
 MANIFEST_FIELDS = {
     "window": WINDOW,
-    "measured": Count | dict[Key, Count],  # by trajectory in files of version 1
-    "closed": NotRequired[dict[Key, Count]],  # only there
-    "decided": NotRequired[Count],  # not there
-    "closed_at": NotRequired[Time],  # not there
+    "measured": Count,
+    "decided": Count,
+    "closed_at": Time,
     "reason": DueReason,
     "due_at": Time,
-    "revision": NotRequired[Count],  # only where options have changed
+    "revision": Count,
     "attempts": Annotated[int, Field(ge=0, le=10**6)],
 }
 DUE: Any = _record("due", **MANIFEST_FIELDS, retry_at=Time | None)
-RETAINED: Any = {"keep_rounds": KeepRounds | None, "keep_days": KeepDays | None}
 SESSION = _record_of(
     "header",
     SessionRow,
     NOT_EXPORTED,
     reward_mode=RewardMode,
     refit=Refit,
-    names=NotRequired[Text | None],  # a file from before there were names has none
-    trial=NotRequired[Text | None],
-    keep_contexts=NotRequired[bool],
-    changes=NotRequired[Text | None],
-    clock=NotRequired[Text | None],
-    **dict.fromkeys(ERASED, NotRequired[Count]),
-    **{name: NotRequired[RETAINED.get(name, Count)] for name in RETENTION},
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
     ),
@@ -107,21 +95,17 @@ DECISION = _record_of(
     digest=Digest | None,
     context=list[Number],
     scores=list[float],
-    contexts=NotRequired[list[list[Number]]],
-    played_by=NotRequired[PlayedBy | None],  # both only where a trial is
-    agent_arm=NotRequired[Count | None],
-    covariates=NotRequired[GivenCovariates],
+    contexts=list[list[Number]] | None,
+    played_by=PlayedBy | None,
+    covariates=GivenCovariates | None,
 )
 MEASUREMENT = _record_of(
     "measurement",
     MeasurementRow,
     ROW_OWNER,
     record=Literal["measurement"],
-    position=NotRequired[Ordinal],  # not in files of version 1
-    replaces=NotRequired[Ordinal],  # only of a correction
-    covariates=NotRequired[GivenCovariates],
+    covariates=GivenCovariates | None,
 )
-
 SUMS = _record_of(
     "sums", KeptSumsRow, ROW_OWNER, record=Literal["sums"], settled=Text, seen=Text | None
 )

@@ -40,10 +40,10 @@ def check_rounds(session: SessionRow, part: TrajectoryRecords, record: dict[str,
         return
     check(last <= part.row.n_rounds, "last_round", "that round has not been decided")
     places = part.places(first, last)
-    if "replaces" not in record and closing_of(session).adds_up:
+    if record["replaces"] is None and closing_of(session).adds_up:
         check(first == last, "last_round", "in sum mode values belong to one round")
         check(record["reward_id"] is not None, "reward_id", "sum mode needs one")
-    elif "replaces" not in record:
+    elif record["replaces"] is None:
         is_new = 1 not in part.measured[places]
         check(is_new, "first_round", "it overlaps another measurement")
     part.measured[places] = b"\1" * (places.stop - places.start)
@@ -56,7 +56,7 @@ def _check_total(session: SessionRow, part: TrajectoryRecords, record: dict[str,
     check(is_over, "last_round", "that slot was not over")
     is_whose = clock.totals == "trajectory" or record["trajectory"] == ""
     check(is_whose, "trajectory", "totals are of all trajectories together")
-    if "replaces" not in record:
+    if record["replaces"] is None:
         check(part.totals.over(first, last) is None, "first_round", "it overlaps another total")
         part.totals.add(first, last, None)
     session.schedule.n_slots = max(session.schedule.n_slots, last + 1)

@@ -1,10 +1,8 @@
 """The session that the records of a file describe."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lhb_engine.agents import Agent
-from lhb_engine.history import Ints
 from service.session.records import SessionRow, TrajectoryRow
 from service.transfer.import_dropped import Dropped
 from service.transfer.import_schedule import Windows
@@ -23,10 +21,6 @@ class ImportedSession(NamedTuple):
         The agent's windows, up to the first that is not due yet.
     agent : Agent or None
         The agent; None if there is no state to store.
-    arrivals : dict
-        Positions of the measurements of each trajectory.
-    as_new : callable
-        Makes a watermark of a manifest in the file.
     dropped : Dropped
         What dropped rows no longer tell.
     """
@@ -35,6 +29,4 @@ class ImportedSession(NamedTuple):
     trajectories: list[TrajectoryRow]
     windows: Windows
     agent: Agent | None
-    arrivals: dict[str, Ints]
-    as_new: Callable[[dict[str, Any]], dict[str, Any]]
     dropped: Dropped

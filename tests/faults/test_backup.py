@@ -27,7 +27,7 @@ from tests.conftest import database
 from tests.faults.load_generator import Player, log_of, make_players, play_all
 from tests.faults.server_process import ROOT, Server, WorkerProcess, assert_replay_equals_live
 
-EXPORTED = ROOT / "tests/service/transfer/exported_version_1.ndjson"
+EXPORTED = ROOT / "tests/service/transfer/exported.ndjson"
 
 
 def lhb(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -30,6 +30,8 @@ SQL = load_queries(
         "session_values": numbered(len(SESSION_COLUMNS)),
         "all_of_sessions": "sessions",
         "fit_due_at": "fit_due_at",
+        "guard": "trial::jsonb ->> 'guard'",
+        "control": "trial::jsonb #>> '{policy,session}'",
         "least": "least",
         "greatest": "greatest",
         "ranges": """(

@@ -301,11 +301,11 @@ where s.n_rounds > coalesce(l.decided, 0) or s.n_measurements > coalesce(l.measu
 order by s.tenant, s.id limit $3
 
 -- name: controlled_by
-select name, id from sessions where tenant = $1 and trial is not null and trial like $2
+select name, id from sessions where tenant = $1 and trial is not null and {control} = $2
 order by id limit 3
 
 -- name: guards_tripped
-select tenant, sum(case when trial like '%"guard":"tripped"%' then 1 else 0 end) from sessions
+select tenant, sum(case when {guard} = 'tripped' then 1 else 0 end) from sessions
 where trial is not null group by tenant
 
 -- name: played_in

@@ -18,6 +18,8 @@ FILLS = {
         from session_counts
     ) using (tenant, id)""",
     "fit_due_at": "cast(schedule ->> '$.current.due_at' as real)",
+    "guard": "trial ->> '$.guard'",
+    "control": "trial ->> '$.policy.session'",
     "least": "min",
     "greatest": "max",
     "ranges": """(

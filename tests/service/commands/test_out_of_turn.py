@@ -148,21 +148,6 @@ def test_in_ordinary_play_no_fit_is_out_of_turn(harness: ServiceHarness) -> None
     assert reasons(harness) == [(n, "complete") for n in due]
 
 
-def test_a_session_from_before_it_was_counted_waits_for_its_next_fit(
-    harness: ServiceHarness,
-) -> None:
-    harness.create(algorithm="anytime")
-    harness.rounds(50)
-    fitted(harness, ZERO)
-    session = harness.session
-    session.schedule.seen = None
-    loaded = type(session.schedule).loads(session.schedule.dumps())
-    assert loaded.seen is None
-    data = json.loads(session.schedule.dumps())
-    del data["seen"]
-    assert type(session.schedule).load(data).seen is None
-
-
 def test_a_late_fit_is_whole_where_many_rewards_are_new() -> None:
     """Few rounds since the last fit, but half of the rewards: not only a check of the direction."""
     rng = np.random.default_rng(0)

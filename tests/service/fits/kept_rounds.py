@@ -38,7 +38,8 @@ def low_limits(
     """Sums from 64 rounds on."""
     keep_sums_from(monkeypatch, 64)
     monkeypatch.setattr(history, "SLICE", 2)
-    monkeypatch.setattr(service.fits.past, "read_recent", counted := Counted(history.read_recent))
+    counted = Counted(PastByDecision.recent)
+    monkeypatch.setattr(PastByDecision, "recent", lambda *args: counted(*args))
     made = ServiceHarness(tmp_path, store)
     made.read = counted.n_read  # type: ignore[attr-defined]
     return made

@@ -18,6 +18,7 @@ from service.fits.job import run_fit
 from service.fits.record import Fitted
 from service.rounds import slot_history, slot_sums
 from service.rounds.kept_slots import KeepSlots
+from service.rounds.slot_history import PastBySlot
 from service.rounds.sums import FitAnswer
 from service.session import slot_clock
 from service.session.slot_records import SlotSumsRow
@@ -171,8 +172,8 @@ class World:
                 expected = self.answer(due)
             with in_slices(patch):
                 sliced = self.answer(due)
-            recent, made = job.read_recent_slots, []
-            patch.setattr(job, "read_recent_slots", lambda *a: (made.append(1), recent(*a))[1])
+            recent, made = PastBySlot.recent, []
+            patch.setattr(PastBySlot, "recent", lambda *a: (made.append(1), recent(*a))[1])
             self.n_read.append(Counter())
             with counting(patch, self.n_read[-1]):
                 answer = self.answer(due)

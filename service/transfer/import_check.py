@@ -6,7 +6,7 @@ that a file can only describe a session that the service could have written.
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lhb_engine.agents import Agent
 from lhb_engine.estimate import Estimate
@@ -21,14 +21,41 @@ from service.session.option_changes import earlier_sessions
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.slot_clock import check_stored_clock
 from service.session.trial import check_stored_trial, trial_of
-from service.transfer.import_choice import check_choice
-from service.transfer.import_dropped import Dropped
-from service.transfer.import_manifests import Manifests, TrajectoryRecords
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
-from service.transfer.import_schedule import Rounds, Windows, in_order, open_window
-from service.transfer.import_slots import check_rounds, count_slot
-from service.transfer.imported_session import ImportedSession
+from service.transfer.import_rounds import (
+    Dropped,
+    TrajectoryRecords,
+    check_choice,
+    check_rounds,
+    count_slot,
+)
+from service.transfer.import_schedule import Manifests, Rounds, Windows, in_order, open_window
 from service.writer.agent_cache import build_agent
+
+
+class ImportedSession(NamedTuple):
+    """The session that the records of a file describe, before it has an owner and an id.
+
+    Attributes
+    ----------
+    session : SessionRow
+        The session, with derived counters and schedule.
+    trajectories : list of TrajectoryRow
+        Its trajectories.
+    windows : Windows
+        The agent's windows, up to the first that is not due yet.
+    agent : Agent or None
+        The agent; None if there is no state to store.
+    dropped : Dropped
+        What dropped rows no longer tell.
+    """
+
+    session: SessionRow
+    trajectories: list[TrajectoryRow]
+    windows: Windows
+    agent: Agent | None
+    dropped: Dropped
+
 
 NO_EFFECTS: dict[str, list[float]] = {"values": [], "included": [], "share": []}
 

@@ -26,9 +26,8 @@ from service.session.records import (
 )
 from service.storage.reader import n_bytes
 from service.transfer.file_format import read_lines
-from service.transfer.import_check import ImportCheck
+from service.transfer.import_check import ImportCheck, ImportedSession
 from service.transfer.import_records import InvalidRecord
-from service.transfer.imported_session import ImportedSession
 
 OpenFile = Callable[[], BinaryIO]
 Row = DecisionRow | MeasurementRow | EstimateRow | TrajectoryRow | VoidRow

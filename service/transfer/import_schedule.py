@@ -1,9 +1,9 @@
-"""The schedule of an imported session: its agent's windows, and how complete they are."""
+"""The schedule of an imported session: its manifests and its agent's windows."""
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats, Ints
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
-from service.session.due_fits import OUT_OF_TURN, DueFit, OpenWindow
+from service.session.due_fits import OUT_OF_TURN, DueFit, OpenWindow, Schedule
 from service.session.option_changes import at_revision, changes_of
 from service.session.records import SessionRow
 from service.session.slot_clock import clock_of
 from service.transfer.import_records import check
+from service.transfer.import_rounds import TrajectoryRecords
 from service.writer.agent_cache import build_agent
 
 
@@ -194,3 +195,75 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
         is_known = window.due < session.n_begun
     n_complete = int(is_measured.sum()) + n_gone
     return OpenWindow(window, n_complete, float(overdue_at) if is_known else None)
+
+
+class Manifests:
+    """Checks manifests, and the positions of measurements and void decisions.
+
+    Parameters
+    ----------
+    session : SessionRow
+        The session with its counters so far.
+    trajectories : mapping
+        The records of each trajectory so far.
+    """
+
+    def __init__(self, session: SessionRow, trajectories: Mapping[str, TrajectoryRecords]) -> None:
+        self._session, self._trajectories = session, trajectories
+        self._seen = 0  # by the last fit
+        self._voids: dict[tuple[str, int], int] = {}  # positions, by trajectory and round
+
+    def void(self, record: dict[str, Any]) -> None:
+        """Check a void decision, and take note of its position.
+
+        Raises
+        ------
+        InvalidRecord
+            There is no such round, or it is void already.
+        """
+        known = self._trajectories.get(record["trajectory"])
+        is_known = known is not None and record["round"] <= known.row.n_rounds
+        check(is_known, "round", "that round has not been decided")
+        place = record["trajectory"], record["round"]
+        check(place not in self._voids, "round", "it is void already")
+        self._voids[place] = record["position"]
+        self._session.n_measurements += 1
+
+    def check(self, manifest: dict[str, Any], where: str) -> None:
+        """Check a manifest; `where` names it.
+
+        Raises
+        ------
+        InvalidRecord
+            It names what is not there.
+        """
+        session = self._session
+        for name, most in (
+            ("revision", len(changes_of(session.changes).changes)),
+            ("measured", session.n_measurements),
+            ("decided", session.n_rounds),
+        ):
+            check(manifest[name] <= most, f"{where}.{name}", f"there are {most}")
+        self._seen = max(self._seen, manifest["measured"])
+
+    def schedule(self, given: dict[str, Any]) -> Schedule:
+        """Return the pending fits of a file, checked, without open windows."""
+        current, waiting = given["current"], given["waiting"]
+        named = [("current", current), *((f"waiting[{i}]", due) for i, due in enumerate(waiting))]
+        for name, due in named:
+            if due is not None:
+                self.check(due, f"session.schedule.{name}")
+        return Schedule.load({**given, "open": [], "seen": self._seen, "n_slots": 0})
+
+    def check_positions(self) -> None:
+        """Check the positions of all measurements and void decisions.
+
+        Raises
+        ------
+        InvalidRecord
+            They are not among 1 to n, each of them once.
+        """
+        n = self._session.n_measurements
+        found = [np.array(part.arrivals, np.int64) for part in self._trajectories.values()]
+        together = np.sort(np.concatenate([np.array([*self._voids.values()], np.int64), *found]))
+        check(are_positions(together, n), "position", f"the positions are not 1 to {n}")

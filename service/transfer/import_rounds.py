@@ -1,0 +1,290 @@
+"""Check the rounds of an imported session: what was chosen, measured and dropped."""
+
+import binascii
+from array import array
+from base64 import b64decode
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lhb_engine.agents import Agent
+from lhb_engine.randomness import Draw
+from service.rounds.closing import closing_of
+from service.session.kept_contexts import MOST_NUMBERS
+from service.session.records import KeptSumsRow, SessionRow, TrajectoryRow
+from service.session.rules import needs_sums
+from service.session.slot_clock import MOST_SLOTS, clock_of
+from service.session.trial import played_again, trial_of
+from service.transfer.import_records import InvalidRecord, check
+from service.writer.pending_spans import Spans
+
+
+@dataclass(slots=True)
+class TrajectoryRecords:
+    """The records of one trajectory so far: its counters, and arrays over its rounds.
+
+    The last three are arrays over its measurements: their positions, and their first and last
+    rounds; a correction's first round is 0 there.
+    """
+
+    row: TrajectoryRow
+    n_before: int = 0  # rounds that are dropped; the arrays begin after them
+    positions: "array[int]" = field(default_factory=lambda: array("q"))
+    times: "array[float]" = field(default_factory=lambda: array("d"))
+    measured: bytearray = field(default_factory=bytearray)  # one byte per round: 1 if measured
+    model_version: int = 0
+    event_ids: set[str] = field(default_factory=set)
+    reward_ids: set[str] = field(default_factory=set)
+    arrivals: "array[int]" = field(default_factory=lambda: array("q"))
+    first_rounds: "array[int]" = field(default_factory=lambda: array("q"))
+    last_rounds: "array[int]" = field(default_factory=lambda: array("q"))
+    totals: Spans[None] = field(default_factory=Spans)  # the slots that have one, with a clock
+
+    def places(self, first: int, last: int) -> slice:
+        """Return where rounds are in the arrays; dropped ones are not."""
+        return slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
+
+    def add_measurement(self, record: dict[str, Any]) -> None:
+        """Take note of a measurement, and check that it is in order.
+
+        Raises
+        ------
+        InvalidRecord
+            Also if it corrects no earlier value of the same rounds.
+        """
+        position, replaces = record["position"], record["replaces"]
+        in_order = not self.arrivals or self.arrivals[-1] < position
+        check(in_order, "position", "out of order")
+        first, last = record["first_round"], record["last_round"]
+        if replaces is not None:
+            check(record["reward_id"] is not None, "reward_id", "a correction needs one")
+            i = bisect_left(self.arrivals, replaces)
+            is_known = i < len(self.arrivals) and self.arrivals[i] == replaces
+            is_known = is_known and (self.first_rounds[i], self.last_rounds[i]) == (first, last)
+            check(is_known, "replaces", "no value of the same rounds has that position")
+        self.arrivals.append(position)
+        self.first_rounds.append(0 if replaces is not None else first)
+        self.last_rounds.append(last)
+
+
+def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
+    """Check the fields of a decision that say what was chosen, how and by whom.
+
+    Raises
+    ------
+    InvalidRecord
+        Names the field.
+    """
+    arm, dim, n_arms = record["arm"], len(record["context"]), len(record["scores"])
+    acted, is_chosen = arm is not None, arm is not None and not record["forced"]
+    check(dim == (session.dim if acted else 0), "context", f"it has {dim} numbers")
+    check(arm < n_arms if acted else n_arms == 0, "arm" if acted else "scores", "no such arm")
+    check(acted or record["arm_id"] is None, "arm_id", "a round without action has none")
+    check(acted or not record["forced"], "forced", "a round without action is not forced")
+    by, agent_arm = record["played_by"], record["agent_arm"]
+    is_drawn = acted and by in ("control", "guard")
+    fits = is_drawn or (record["propensity"] is not None) == is_chosen
+    check(fits, "propensity", "there is one exactly where the agent chose")
+    check(by is None or session.trial is not None, "played_by", "there is no trial")
+    fits = by is None or (by == "agent") == (not record["forced"]) or not acted
+    check(fits, "played_by", "not as the choice")
+    check((agent_arm is None) == (by is None or not acted), "agent_arm", "not as played_by")
+    fits = agent_arm is None or (agent_arm == arm if by == "agent" else agent_arm < n_arms)
+    check(fits, "agent_arm", "no such arm")
+    check(is_chosen or not record["explored"], "explored", "the agent did not choose")
+    if by not in (None, "caller"):
+        _check_group(session, record)
+    if record["contexts"] is not None:
+        _check_contexts(session, record)
+
+
+def _check_group(session: SessionRow, record: dict[str, Any]) -> None:
+    """Check who played a round: its group, and what control draws, follow from the seed."""
+    by, arm, n_arms = record["played_by"], record["arm"], len(record["scores"])
+    check(by == "agent" or trial_of(session.trial).share > 0, "played_by", "there is no holdout")
+    draw = Draw(session.seed, record["trajectory"], record["round"], record["position"])
+    play = played_again(session.trial, draw, session.horizon, n_arms, arm, by)
+    check(play.by == by, "played_by", f"this round falls to {play.by}")
+    if by != "agent":
+        check(play.arm == arm, "arm", f"{by} draws {play.arm}")
+        check(play.propensity == record["propensity"], "propensity", "not as it was drawn")
+
+
+def _check_contexts(session: SessionRow, record: dict[str, Any]) -> None:
+    """Check the contexts of all arms."""
+    contexts, arm, dim = record["contexts"], record["arm"], session.dim
+    check(session.keep_contexts, "contexts", "the session keeps none")
+    check(arm is not None, "contexts", "a round without action has none")
+    fits = len(contexts) == len(record["scores"]) and all(len(one) == dim for one in contexts)
+    check(fits, "contexts", f"it is not one list of {dim} numbers for each arm")
+    check(len(contexts) * dim <= MOST_NUMBERS, "contexts", "these are too many numbers")
+    check(contexts[arm] == record["context"], "contexts", "that of the arm is another")
+
+
+def count_slot(session: SessionRow, at: float) -> None:
+    """Take note of a decision's slot.
+
+    Raises
+    ------
+    InvalidRecord
+        It is before the first.
+    """
+    clock = clock_of(session.clock)
+    if clock is None:
+        return
+    slot = clock.slots.at(at)
+    check(1 <= slot <= MOST_SLOTS, "at", "before the session's first slot")
+    session.schedule.n_slots = max(session.schedule.n_slots, slot)
+
+
+def check_rounds(session: SessionRow, part: TrajectoryRecords, record: dict[str, Any]) -> None:
+    """Check the rounds of a measurement, slots where there is a clock, and take note of them.
+
+    Raises
+    ------
+    InvalidRecord
+        There are no such rounds, or they have another measurement.
+    """
+    first, last = record["first_round"], record["last_round"]
+    check(first <= last, "last_round", "it is before first_round")
+    if session.clock is not None:
+        _check_total(session, part, record)
+        return
+    check(last <= part.row.n_rounds, "last_round", "that round has not been decided")
+    places = part.places(first, last)
+    if record["replaces"] is None and closing_of(session).adds_up:
+        check(first == last, "last_round", "in sum mode values belong to one round")
+        check(record["reward_id"] is not None, "reward_id", "sum mode needs one")
+    elif record["replaces"] is None:
+        is_new = 1 not in part.measured[places]
+        check(is_new, "first_round", "it overlaps another measurement")
+    part.measured[places] = b"\1" * (places.stop - places.start)
+
+
+def _check_total(session: SessionRow, part: TrajectoryRecords, record: dict[str, Any]) -> None:
+    clock, first, last = clock_of(session.clock), record["first_round"], record["last_round"]
+    assert clock is not None
+    is_over = last <= MOST_SLOTS and clock.slots.begin(last + 1) <= record["at"]
+    check(is_over, "last_round", "that slot was not over")
+    is_whose = clock.totals == "trajectory" or record["trajectory"] == ""
+    check(is_whose, "trajectory", "totals are of all trajectories together")
+    if record["replaces"] is None:
+        check(part.totals.over(first, last) is None, "first_round", "it overlaps another total")
+        part.totals.add(first, last, None)
+    session.schedule.n_slots = max(session.schedule.n_slots, last + 1)
+
+
+COUNTS = ("n_rounds", "n_measurements", "measured_through")
+
+
+class Dropped:
+    """Checks the trajectory records and the sums of a file, which other files need not have.
+
+    Parameters
+    ----------
+    session : SessionRow
+        With `dropped_to`, and the counts of what is dropped.
+    trajectories : mapping
+        The records of each trajectory so far.
+    """
+
+    def __init__(self, session: SessionRow, trajectories: Mapping[str, TrajectoryRecords]) -> None:
+        self.sums: KeptSumsRow | None = None
+        self._session, self._trajectories = session, trajectories
+        self._given: dict[str, dict[str, Any]] = {}
+        gone = session.n_dropped_rounds, session.swept_to, session.n_dropped_complete
+        fits = all(n <= session.dropped_to for n in gone)
+        fits = fits and session.n_dropped_complete <= session.n_dropped_rounds
+        check(fits, "session.dropped_to", "more is dropped than that")
+
+    def trajectory(self, record: dict[str, Any]) -> None:
+        """Take note of a trajectory's counters, of which dropped rows tell nothing."""
+        if not self._session.dropped_to:
+            return
+        key, at = record.get("key"), record.get("last_at")
+        check(isinstance(key, str) and key not in self._given, "key", "it stands twice, or not")
+        for name in COUNTS:
+            n = record.get(name)
+            check(type(n) is int and 0 <= n <= 2**53, name, "it is no count")
+        check(isinstance(at, int | float) and 0 <= at <= 1e11, "last_at", "it is no time")
+        self._given[str(key)] = record
+
+    def begin(self, name: str, round: int) -> int:
+        """Return how many rounds of a trajectory come before the first one in the file."""
+        if not self._session.dropped_to:
+            return 0
+        check(name in self._given, "trajectory", "it has no record of its own")
+        return round - 1
+
+    def take_sums(self, record: dict[str, Any], agent: Agent) -> None:
+        """Check the sums, and keep them.
+
+        Raises
+        ------
+        InvalidRecord
+            The session drops no rows, or the sums are not of its size.
+        """
+        session = self._session
+        is_first = bool(session.dropped_to) and needs_sums(session) and self.sums is None
+        check(is_first, "record", "sums are once in a session that needs them, else never")
+        data = {}
+        for name in ("settled", "seen"):
+            data[name] = None if record[name] is None else _sums(record[name], name, agent)
+        places = record["first_round"], record["last_round"], session.n_rounds
+        check(tuple(sorted(places)) == places, "last_round", "there are no such rounds")
+        most = session.n_measurements
+        in_order = record["n_settled"] <= record["measured"] <= most
+        check(in_order, "n_settled", f"there are {most} measurements")
+        given = {name: v for name, v in record.items() if name != "record"}
+        self.sums = KeptSumsRow("", "", **{**given, **data})
+
+    def finish(self) -> list[TrajectoryRow]:
+        """Return the trajectories, with what is dropped."""
+        session, known = self._session, self._trajectories
+        if not session.dropped_to:
+            return [part.row for part in known.values()]
+        has_sums = self.sums is not None and self.sums.estimate == session.estimate
+        fits = has_sums or not needs_sums(session)
+        check(fits, "session.dropped_to", "there are no sums of the estimate in use")
+        rows, n_gone, n_less = [], 0, 0
+        for name, given in self._given.items():
+            part = known.get(name)
+            row = TrajectoryRow("", "", name) if part is None else part.row
+            n_rounds = given["n_rounds"]
+            check(part is None or row.n_rounds == n_rounds, "n_rounds", "not as many are there")
+            n_gone += n_rounds if part is None else part.n_before
+            more = given["n_measurements"] - row.n_measurements
+            through = given["measured_through"]
+            fits = more >= 0 and row.measured_through <= through <= n_rounds
+            check(fits, "n_measurements", "fewer than there are")
+            n_less += more
+            row.n_decisions = row.n_rounds = n_rounds
+            row.n_measurements += more
+            row.measured_through, row.last_at = through, max(row.last_at, given["last_at"])
+            rows.append(row)
+        # those of a trajectory that was erased later count, too, and have no record
+        fits = n_gone <= session.n_dropped_rounds
+        check(fits, "session.n_dropped_rounds", f"{n_gone} are")
+        fits = n_less <= session.n_dropped_measurements
+        check(fits, "session.n_dropped_measurements", f"{n_less} are")
+        return rows
+
+    def n_measured_before(self, name: str) -> int:
+        """Return how many measurements of a trajectory come before those in the file."""
+        given = self._given.get(name)
+        if given is None:
+            return 0
+        return int(given["n_measurements"]) - len(self._trajectories[name].arrivals)
+
+
+def _sums(text: str, field: str, agent: Agent) -> bytes:
+    """Return the bytes of sums, checked."""
+    from lhb_engine.agents.summed_fit import sums_from_bytes  # loads what only fits need
+
+    try:
+        data = b64decode(text, validate=True)
+        sums_from_bytes(agent, data)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRecord(field, str(error)) from None
+    return data

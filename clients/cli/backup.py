@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from clients.cli.output import counted
+
 
 def backup(
     file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")],
@@ -18,9 +20,9 @@ def backup(
     from service.base.settings import read_settings
     from service.storage.backup import back_up
 
-    found = back_up(read_settings().database_url, file)
-    n_bytes = file.stat().st_size
-    typer.echo(f"{file}: schema {found.schema}, {found.n_sessions} sessions, {n_bytes} bytes")
+    contents = back_up(read_settings().database_url, file)
+    sessions, size = counted(contents.n_sessions, "session"), counted(file.stat().st_size, "byte")
+    typer.echo(f"{file}: schema {contents.schema}, {sessions}, {size}")
 
 
 def restore(
@@ -34,6 +36,6 @@ def restore(
     from service.storage.backup import restore
     from service.storage.schema import SCHEMA
 
-    found = restore(file, read_settings().database_url)
-    older = "" if found.schema == SCHEMA.head else "; run `lhb migrate`"
-    typer.echo(f"schema {found.schema}, {found.n_sessions} sessions{older}")
+    contents = restore(file, read_settings().database_url)
+    older = "" if contents.schema == SCHEMA.head else "; run `lhb migrate`"
+    typer.echo(f"schema {contents.schema}, {counted(contents.n_sessions, 'session')}{older}")

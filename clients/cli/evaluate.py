@@ -61,19 +61,19 @@ def evaluate(
         _evaluate_on_cluster(log, horizon, dask, as_json)
         return
     try:
-        given = None if lags is None else tuple(sorted({int(lag) for lag in lags.split(",")}))
+        paying = None if lags is None else tuple(sorted({int(lag) for lag in lags.split(",")}))
     except ValueError:
         raise typer.BadParameter("lags: whole numbers separated by commas") from None
-    if given and not 0 <= given[0] <= given[-1] < horizon:
+    if paying and not 0 <= paying[0] <= paying[-1] < horizon:
         raise typer.BadParameter(f"lags: from 0 to {horizon - 1}")
     names = list(dict.fromkeys(algorithm or [DEFAULT_ALGORITHM]))
     options = read_options(option or [], names)
     try:
-        found, differences = evaluate_log(log, horizon, options, given, seed)
+        results, differences = evaluate_log(log, horizon, options, paying, seed)
     except (LogError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
-    shown = {"log": str(log), "horizon": horizon, "algorithms": found, "differences": differences}
-    show(shown, as_json, _lines(found, differences))
+    shown = {"log": str(log), "horizon": horizon, "algorithms": results, "differences": differences}
+    show(shown, as_json, _lines(results, differences))
 
 
 def _evaluate_on_cluster(log: Path, horizon: int, address: str, as_json: bool) -> None:
@@ -86,10 +86,10 @@ def _evaluate_on_cluster(log: Path, horizon: int, address: str, as_json: bool) -
 
     try:
         with Client(address, timeout=10) as client:  # type: ignore[no-untyped-call]
-            found = large_logs.evaluate_log(log, horizon, client)
+            result = large_logs.evaluate_log(log, horizon, client)
     except (ValueError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
-    shown = {"log": str(log), "horizon": horizon, **found}
+    shown = {"log": str(log), "horizon": horizon, **result}
     show(shown, as_json, (f"{name}: {value}" for name, value in shown.items()))
 
 
@@ -112,16 +112,16 @@ def evaluate_log(
             own[name] = () if estimate is None else tuple(estimate.active_lags)
         else:
             own[name] = tuple(lags)
-    union = tuple(sorted({lag for found in own.values() for lag in found}))
+    union = tuple(sorted({lag for active in own.values() for lag in active}))
     replays = {
         name: _replay(path, name, horizon, options[name], seed, own[name], union)
         for name in options
     }
     numbers = ("error", "naive_error", "skill", "logged", "robust", "gain", "weighted", "replay")
-    found = {}
+    results = {}
     for name, replay in replays.items():
         result = replay.result()
-        found[name] = {
+        results[name] = {
             "n_rounds": result.n_rounds,
             "n_held_out": result.n_held_out,
             "lags": list(result.lags),
@@ -132,7 +132,7 @@ def evaluate_log(
         {"first": a, "second": b, **_number(replays[a].robust.over(replays[b].robust))}
         for a, b in combinations(replays, 2)
     ]
-    return found, differences
+    return results, differences
 
 
 def _replay(

@@ -141,16 +141,16 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                 voids.add((record["trajectory"], record["round"]))
             at += len(line)
         rewards: dict[tuple[str, int], float] = {}
-        told: dict[tuple[str, int], dict[str, float]] = {}
+        covariates: dict[tuple[str, int], dict[str, float]] = {}
         for trajectory, number, value, beside in values.values():  # in sum mode a round has several
             rewards[trajectory, number] = rewards.get((trajectory, number), 0.0) + value
-            told[trajectory, number] = told.get((trajectory, number), {}) | beside
+            covariates[trajectory, number] = covariates.get((trajectory, number), {}) | beside
         for _, place in sorted(places):
             file.seek(place)
             record = json.loads(file.readline())
             key = record["trajectory"], record["round"]
             row = {"reward": rewards.get(key), "trajectory": record["trajectory"]}
-            row["covariates"] = record.get("covariates", {}) | told.get(key, {})
+            row["covariates"] = record.get("covariates", {}) | covariates.get(key, {})
             if key not in voids and record["arm"] is not None:
                 row |= {name: record.get(name) for name in CHOSEN}
             yield row
@@ -192,15 +192,15 @@ def _block(
         taken[~acted] = NO_ARM
     else:
         contexts = None
-        given = [row.get("context") for _, row in rows]
-        width = dim or next((len(one) for one in given if one is not None), 0)
+        own = [row.get("context") for _, row in rows]
+        width = dim or next((len(one) for one in own if one is not None), 0)
         if not width:
             raise LogError(f"row {rows[0][0]}: neither contexts nor context")
         blank = [0.0] * width
-        filled = [blank if one is None else one for one in given]
+        filled = [blank if one is None else one for one in own]
         selected = _array(filled, rows, "context", 2)
         taken = np.nan_to_num(arms).astype(np.int64)
-        taken[[one is None for one in given]] = NO_ARM
+        taken[[one is None for one in own]] = NO_ARM
     if dim is not None and selected.shape[1] != dim:
         raise LogError(f"row {rows[0][0]}: {selected.shape[1]} numbers in a context, not {dim}")
     keys = [row.get("trajectory") or "" for _, row in rows]
@@ -208,9 +208,9 @@ def _block(
         if not isinstance(key, str):
             raise LogError(f"row {number}, trajectory: {key!r} is not a text")
     named = np.array(keys, dtype=object) if any(keys) else None
-    known = None if np.isnan(chances).all() else chances
+    propensities = None if np.isnan(chances).all() else chances
     told = _told(rows, covariates) if covariates else None
-    return Block(selected, rewards, contexts, taken, known, named, told)
+    return Block(selected, rewards, contexts, taken, propensities, named, told)
 
 
 def _told(
@@ -219,9 +219,9 @@ def _told(
     """Return the covariates of rows, 0 where a row says nothing, (n_rows, n_names)."""
     out = np.zeros((len(rows), len(names)))
     for i, (number, row) in enumerate(rows):
-        said = row.get("covariates") or {}
+        values = row.get("covariates") or {}
         for j, name in enumerate(names):
-            value = said.get(name, row.get(name))
+            value = values.get(name, row.get(name))
             if isinstance(value, bool) or not isinstance(value, int | float | None):
                 raise LogError(f"row {number}, {name}: {value!r} is not a number")
             out[i, j] = value or 0.0

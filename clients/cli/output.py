@@ -10,13 +10,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 WIDTH = 80  # columns of a terminal
 
 
-def show(found: dict[str, Any], as_json: bool, lines: Iterable[str]) -> None:
-    """Print what was found, as JSON or as `lines` (made only then)."""
+def show(answer: dict[str, Any], as_json: bool, lines: Iterable[str]) -> None:
+    """Print an answer, as JSON or as `lines` (made only then)."""
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(answer))
         return
     for line in lines:
         typer.echo(line)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, which gets an s but after 1."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -24,10 +29,10 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[st
 
     The last column is as wide as its texts: it holds what people have written.
     """
-    given = list(rows)
-    texts = [[*heads], *([str(cell) for cell in row] for row in given)]
+    lines = list(rows)
+    texts = [[*heads], *([str(cell) for cell in row] for row in lines)]
     is_count = [
-        bool(given) and all(isinstance(row[i], int) for row in given) for i in range(len(heads))
+        bool(lines) and all(isinstance(row[i], int) for row in lines) for i in range(len(heads))
     ]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:

@@ -38,8 +38,8 @@ def _reason(error: Exception) -> str | None:
     if isinstance(error, tuple(_loaded(UNREACHABLE))):
         return f"there is no server to talk to at that --url: {error}"
     if getattr(error, "title", None) == "Settings":  # pydantic's ValidationError of that model
-        found: list[Any] = error.errors(include_url=False)  # type: ignore[attr-defined]
-        return "; ".join(f"{'LHB_' + str(e['loc'][0]).upper()}: {e['msg']}" for e in found)
+        errors: list[Any] = error.errors(include_url=False)  # type: ignore[attr-defined]
+        return "; ".join(f"{'LHB_' + str(e['loc'][0]).upper()}: {e['msg']}" for e in errors)
     return None
 
 

@@ -25,8 +25,8 @@ def replay(
     from service.transfer.without_server import all_sessions, find
 
     with one_thread(), open_reader(read_settings().database_url) as reader:
-        found = [find(reader, name) for name in sessions] if sessions else all_sessions(reader)
-        reports = [replay_session(reader, session).to_json() for session in found]
+        rows = [find(reader, name) for name in sessions] if sessions else all_sessions(reader)
+        reports = [replay_session(reader, session).to_json() for session in rows]
     show({"sessions": reports}, as_json, _lines(reports))
     if not all(report["equal"] for report in reports):
         raise SystemExit(1)

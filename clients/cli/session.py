@@ -34,11 +34,11 @@ def show_session(
 
     with Client(url) as client:
         try:
-            found = client.session(name)
+            handle = client.session(name)
         except NotFound:
             raise SystemExit(f"lhb session show: there is no session {name!r}") from None
-        estimate = found.estimate()
-    show({"session": found.info, "estimate": estimate}, as_json, _lines(found.info, estimate))
+        estimate = handle.estimate()
+    show({"session": handle.info, "estimate": estimate}, as_json, _lines(handle.info, estimate))
 
 
 @session.command("fit")
@@ -55,10 +55,10 @@ def ask_fit(
 
     with Client(url) as client:
         try:
-            asked = client.session_handle(name).ask_fit()
+            answer = client.session_handle(name).ask_fit()
         except ApiError as error:
             raise SystemExit(f"lhb session fit: {error}") from None
-    show({**asked}, as_json, [ASKED[asked["asked"]]])
+    show({**answer}, as_json, [ASKED[answer["asked"]]])
 
 
 @session.command("lift")
@@ -78,8 +78,8 @@ def show_lift(
 
     with Client(url) as client:
         try:
-            found = client.session_handle(name)
-            lift, shadow = found.lift(effect=effect), found.shadow()
+            handle = client.session_handle(name)
+            lift, shadow = handle.lift(effect=effect), handle.shadow()
         except ApiError as error:
             raise SystemExit(f"lhb session lift: {error}") from None
     show({"lift": lift, "shadow": shadow}, as_json, _compared(lift, shadow, effect))
@@ -93,18 +93,18 @@ def _compared(
         if group["reward"] is not None:
             earned = f"{group['reward']:.4g} a round"
             yield f"{name:>8}: {earned}, {group['n_rounds']} rounds, {group['n_units']} units"
-    found = lift["lift"]
-    if found is None:
+    gain = lift["lift"]
+    if gain is None:
         yield f"No lift yet: {lift['reason']}."
     else:
         yield (
-            f"    lift: {found['difference']:+.4g} a round, "
-            f"{found['low']:+.4g} to {found['high']:+.4g} ({found['level']:.0%}, at every look)"
+            f"    lift: {gain['difference']:+.4g} a round, "
+            f"{gain['low']:+.4g} to {gain['high']:+.4g} ({gain['level']:.0%}, at every look)"
         )
-        if found["ratio"] is not None:
-            low, high = (f"{found[f'ratio_{end}'] - 1:+.1%}" for end in ("low", "high"))
-            yield f"          {found['ratio'] - 1:+.1%}, {low} to {high}"
-    if effect is not None and found is not None:
+        if gain["ratio"] is not None:
+            low, high = (f"{gain[f'ratio_{end}'] - 1:+.1%}" for end in ("low", "high"))
+            yield f"          {gain['ratio'] - 1:+.1%}, {low} to {high}"
+    if effect is not None and gain is not None:
         n = lift["rounds_to_go"]
         shown = "no number of rounds" if n is None else f"about {n:.0f} more rounds"
         yield f"{shown} would show a difference of {effect:g}"

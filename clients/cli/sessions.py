@@ -24,12 +24,12 @@ def sessions(
     Example: lhb sessions --url http://127.0.0.1:8080
     """
     if url is not None:  # those of the key's tenant
-        found = _from_server(url, archived)
-        show({"sessions": found}, as_json, table(HEADS, map(_row, found)))
+        listed = _from_server(url, archived)
+        show({"sessions": listed}, as_json, table(HEADS, map(_row, listed)))
         return
-    found = _from_database(archived)
-    rows = ((*_row(one)[:-1], one["tenant"] or "-", one["name"] or "") for one in found)
-    show({"sessions": found}, as_json, table((*HEADS[:-1], "tenant", HEADS[-1]), rows))
+    listed = _from_database(archived)
+    rows = ((*_row(one)[:-1], one["tenant"] or "-", one["name"] or "") for one in listed)
+    show({"sessions": listed}, as_json, table((*HEADS[:-1], "tenant", HEADS[-1]), rows))
 
 
 def _from_server(url: str, archived: bool) -> list[Mapping[str, Any]]:

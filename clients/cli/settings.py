@@ -16,25 +16,25 @@ def settings(as_json: AsJson = False) -> None:
 
     Example: LHB_FIT_WORKERS=2 lhb settings
     """
-    found = list(_settings())
-    show({"settings": found}, as_json, _lines(found))
+    rows = list(_settings())
+    show({"settings": rows}, as_json, _lines(rows))
 
 
 def _settings() -> Iterator[dict[str, Any]]:
     from service.base.settings import Settings, read_settings, variable_of
 
     values = read_settings().model_dump(mode="json")
-    given = {name.upper(): value for name, value in os.environ.items()}
+    variables = {name.upper(): value for name, value in os.environ.items()}
     for name, field in Settings.model_fields.items():
         variable = variable_of(name)
         value = values[name]
         if value is None:  # the password's file, which is read into the URL
-            value = given.get(variable)
+            value = variables.get(variable)
         yield {
             "variable": variable,
             "value": _without_password(value),
             "default": field.default,
-            "is_set": variable in given,
+            "is_set": variable in variables,
             "meaning": field.description,
         }
 

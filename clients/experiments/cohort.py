@@ -101,9 +101,9 @@ def run(case: Case, scale: Scale, player: Player) -> list[Row]:
             regret = float(np.mean([own[-1] for own in each])) * n_users
         else:
             name = case["label"].partition(",")[0]
-            told = {"weights": world.weights.tolist(), "schedule": "growing"}
+            options = {"weights": world.weights.tolist(), "schedule": "growing"}
             played = simulate_users(
-                name, users, seed=seed, options=told if case["label"] == ORACLE else {}
+                name, users, seed=seed, options=options if case["label"] == ORACLE else {}
             )
             regret = float(played.regret[-1])
     return [{"regret": regret, "a_round": regret / len(visits)}]
@@ -189,13 +189,13 @@ def details(table: Table) -> str:
         pooled = by_label[POOLED].mean("regret") if POOLED in by_label else None
         cells: list[Any] = []
         for label in (POOLED, ORACLE, ALONE, LIN_UCB):
-            found = by_label[label].mean("regret") if label in by_label else None
-            over = f" ({found.value / pooled.value:.2g})" if found and pooled else ""
-            cells.append("" if found is None else f"{found}{over if label != POOLED else ''}")
+            mean = by_label[label].mean("regret") if label in by_label else None
+            over = f" ({mean.value / pooled.value:.2g})" if mean and pooled else ""
+            cells.append("" if mean is None else f"{mean}{over if label != POOLED else ''}")
         rows.append([name, str(len(own.values("seed"))), *cells])
     heads = ("users x rounds", "seeds", POOLED, ORACLE, ALONE, LIN_UCB)
-    told = "Regret over all users, mean ± standard error; in brackets as a multiple of the pooled."
-    return f"{told}\n\n{markdown(heads, rows)}"
+    about = "Regret over all users, mean ± standard error; in brackets as a multiple of the pooled."
+    return f"{about}\n\n{markdown(heads, rows)}"
 
 
 EXPERIMENT = Experiment(

@@ -63,11 +63,11 @@ def details(table: Table) -> str:
     """Return mean regrets, and the zero estimates with the theorems' constants, as Markdown."""
     theory = table.where(label=THEORY)
     last = final(theory)
-    zero, found = last.column("n_zero").sum(), last.column("n_ok").sum()
+    zero, others = last.column("n_zero").sum(), last.column("n_ok").sum()
     return (
         regret_table(table)
         + f"""
-With the constants of the theorems (c = 1), {zero:.0f} of {zero + found:.0f} estimates are exactly
+With the constants of the theorems (c = 1), {zero:.0f} of {zero + others:.0f} estimates are exactly
 zero: AD-Lasso then plays as uniform does.
 """
     )

@@ -98,15 +98,15 @@ def draw(table: Table, figure: "Figure") -> None:
     for axes, kind in zip(panels(figure, len(KINDS), 3, sharey=True), KINDS, strict=True):
         for place, kept in enumerate(KEPT):
             own = table.where(kind=kind, kept=kept)
-            found = {p: share(rows).interval(0.95) for p, rows in own.by("p")}
-            value = np.array([i.value for i in found.values()])
+            shares = {p: share(rows).interval(0.95) for p, rows in own.by("p")}
+            value = np.array([i.value for i in shares.values()])
             reach = [
-                value - [i.low for i in found.values()],
-                [i.high for i in found.values()] - value,
+                value - [i.low for i in shares.values()],
+                [i.high for i in shares.values()] - value,
             ]
             label = f"n = {kept:g} p"
             axes.errorbar(
-                list(found), value, reach, label=label, marker="o", ms=3, **style("", place)
+                list(shares), value, reach, label=label, marker="o", ms=3, **style("", place)
             )
         sizes = sorted(set(table.column("p").astype(int).tolist()))
         axes.plot(sizes, [predicted(p) for p in sizes], "k:", lw=1, label="1 - (1 - e^-2)^p")

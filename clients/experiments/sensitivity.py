@@ -106,8 +106,10 @@ def measure(table: Table, rule: Rule) -> dict[str, SeedMean]:
         return compare(table, rule)
     noise = [panel for panel in table.values("panel") if ", noise " in panel]
     by_panel = replace(rule, settings=tuple(f"{panel} / {PAPER}" for panel in noise))
-    found = list(compare(table, by_panel).values())
-    means = SeedMean(np.mean([each.values for each in found], axis=0)) if found else None
+    comparisons = list(compare(table, by_panel).values())
+    means = (
+        SeedMean(np.mean([each.values for each in comparisons], axis=0)) if comparisons else None
+    )
     return {} if means is None else dict.fromkeys(rule.settings, means)
 
 

@@ -204,8 +204,8 @@ def align(history: History) -> AlignedRounds:
 def _trajectories(history: History) -> Ints:
     """Return the number of each part's trajectory, in the order in which they come."""
     names = [key.partition("\0")[0] for key in history.trajectories]
-    found = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return np.array([found[name] for name in names])
+    places = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    return np.array([places[name] for name in names])
 
 
 class _Kept(NamedTuple):
@@ -288,10 +288,10 @@ def _sequences(owner: Ints, spans: Ints, n_trajectories: int) -> tuple[_Sequence
 
 def _arrivals(measured: list[Measurements], there: np.ndarray) -> Ints | None:
     """Return the positions of those measurements that are `there`; None where one has none."""
-    known = [m.position for m in measured if len(m)]
-    if not known or any(position is None for position in known):
+    arrivals = [m.position for m in measured if len(m)]
+    if not arrivals or any(position is None for position in arrivals):
         return None
-    positions: Ints = np.concatenate([p for p in known if p is not None])[there]
+    positions: Ints = np.concatenate([p for p in arrivals if p is not None])[there]
     return positions
 
 

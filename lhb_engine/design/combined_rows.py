@@ -110,17 +110,17 @@ class CombinedRows:
         """The commonest patterns with their series; and the other rows with their rounds and M."""
         commonest = sorted(self._patterns[0], key=lambda p: -len(p.rows))[:MOST_SERIES]
         patterns = [p for p in commonest if self._worth(p, WORTH)]
-        found = [(p, self._filtered(p)) for p in patterns]
+        series = [(p, self._filtered(p)) for p in patterns]
         rest = np.ones(self.combine.shape[0], dtype=bool)
         for pattern in patterns:
             rest[pattern.rows] = False
         rows = np.flatnonzero(rest)
         if len(rows) == 0:
-            return found, None
+            return series, None
         weights = self.combine[rows]
         used, narrow = np.unique(weights.indices, return_inverse=True)
         weights = sparse.csr_array((weights.data, narrow, weights.indptr), (len(rows), len(used)))
-        return found, (rows, self.rounds[used], weights)
+        return series, (rows, self.rounds[used], weights)
 
     def _worth(self, pattern: Pattern, n_lags: int) -> bool:
         """Whether a series costs no more than the rows' columns at `n_lags` lags."""

@@ -13,14 +13,14 @@ def of_rounds(parts: list[Trajectory], n_covariates: int) -> Floats:
     ValueError
         A trajectory has another number of them, or one is not finite.
     """
-    found = []
+    blocks = []
     for part in parts:
-        given = part.covariates
-        given = np.zeros((len(part.contexts), 0)) if given is None else given
-        if given.shape != (len(part.contexts), n_covariates):
+        values = part.covariates
+        values = np.zeros((len(part.contexts), 0)) if values is None else values
+        if values.shape != (len(part.contexts), n_covariates):
             raise ValueError(f"every round needs {n_covariates} covariates")
-        found.append(given)
-    joined = np.concatenate(found)
+        blocks.append(values)
+    joined = np.concatenate(blocks)
     if not np.isfinite(joined).all():
         raise ValueError("covariates must be finite")
     return joined
@@ -45,15 +45,15 @@ def of_measurements(measured: list[Measurements], there: np.ndarray) -> Floats |
     ValueError
         One is infinite.
     """
-    given = [one.covariates for one in measured]
-    width = next((beside.shape[1] for beside in given if beside is not None), None)
+    own = [one.covariates for one in measured]
+    width = next((beside.shape[1] for beside in own if beside is not None), None)
     if width is None:
         return None
     every = [
         np.full((len(one), width), np.nan) if beside is None else beside
-        for one, beside in zip(measured, given, strict=True)
+        for one, beside in zip(measured, own, strict=True)
     ]
-    found: Floats = np.concatenate(every)[there]
-    if np.isinf(found).any():
+    columns: Floats = np.concatenate(every)[there]
+    if np.isinf(columns).any():
         raise ValueError("covariates must be finite")
-    return found
+    return columns

@@ -103,20 +103,20 @@ class Covariates:
         """
         if not self.groups:
             return history
-        given = history.groups or (1,) * len(self.names)
-        if self.names and given != (1,) * len(self.names):
-            raise ValueError(f"the history has {len(given)} covariates, not {len(self.names)}")
-        parts = {key: self._told(part, sum(given)) for key, part in history.trajectories.items()}
-        return replace(history, trajectories=parts, groups=given + self.time_groups)
+        sizes = history.groups or (1,) * len(self.names)
+        if self.names and sizes != (1,) * len(self.names):
+            raise ValueError(f"the history has {len(sizes)} covariates, not {len(self.names)}")
+        parts = {key: self._told(part, sum(sizes)) for key, part in history.trajectories.items()}
+        return replace(history, trajectories=parts, groups=sizes + self.time_groups)
 
     def _told(self, part: Trajectory, n_given: int) -> Trajectory:
         rounds = part.first_round + np.arange(len(part.contexts), dtype=np.float64)
-        given, measured = part.covariates, part.measurements
-        if given is None:
-            given = np.zeros((len(rounds), n_given))
+        values, measured = part.covariates, part.measurements
+        if values is None:
+            values = np.zeros((len(rounds), n_given))
         if measured.covariates is not None:  # what time tells of a span is the sum of its rounds'
             own = np.full((len(measured), sum(self.time_groups)), np.nan)
             beside = np.concatenate([measured.covariates, own], axis=1)
             measured = replace(measured, covariates=beside)
-        every = np.concatenate([given, self.columns(rounds)], axis=1)
+        every = np.concatenate([values, self.columns(rounds)], axis=1)
         return replace(part, covariates=every, measurements=measured)

@@ -27,10 +27,10 @@ def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums
     """
     counts = (rows.number > 0) & (rows.number >= kept.first) & (rows.last <= kept.last)
     settled = _less(kept.settled, rows, counts & (rows.position <= kept.n_settled))
-    found = kept.seen
-    if found is not None and seen is not None:
-        found = _less(found, rows, counts & seen.of(rows))
-    return replace(kept, settled=settled, seen=found)
+    rest = kept.seen
+    if rest is not None and seen is not None:
+        rest = _less(rest, rows, counts & seen.of(rows))
+    return replace(kept, settled=settled, seen=rest)
 
 
 def _less(total: SquareSums, rows: AlignedRounds, which: np.ndarray) -> SquareSums:

@@ -37,11 +37,11 @@ def shares(sizes: Floats) -> Floats:
     def functions(n: Floats) -> Floats:
         return np.stack([1.0 / n, np.ones_like(n), n, n / (n + middle)], axis=1)
 
-    found = np.linalg.solve(functions(2.0**at), functions(size[:, None]))[:, :, 0]
+    weights = np.linalg.solve(functions(2.0**at), functions(size[:, None]))[:, :, 0]
     is_node = size == 2.0**below
-    found[is_node] = at[is_node] == below[is_node, None]
+    weights[is_node] = at[is_node] == below[is_node, None]
     out = np.zeros((len(size), int(at.max(initial=0)) + 1))
-    np.put_along_axis(out, at, found, axis=1)
+    np.put_along_axis(out, at, weights, axis=1)
     return np.asarray(out[place.reshape(-1)] * (sizes > 0.5)[:, None])
 
 
@@ -84,25 +84,25 @@ class _Levels:
         """Add rows; return their levels and, of each, the place of a row."""
         here = here[np.lexsort((self._rows.round[self._own[here]], self._which[here]))]
         places = self._own[here]
-        found, starts = np.unique(self._which[here], return_index=True)
+        numbers, starts = np.unique(self._which[here], return_index=True)
         c, round = self._rows.intercept[places], self._rows.round[places]
         values = self._columns.rows(places) * c[:, None]
-        self._sums[found] += np.add.reduceat(values, starts, axis=0)
-        self._sizes[found] += np.add.reduceat(c**2, starts)
-        self._seen[found] = np.maximum(self._seen[found], np.maximum.reduceat(round, starts))
-        return found, places[starts]
+        self._sums[numbers] += np.add.reduceat(values, starts, axis=0)
+        self._sizes[numbers] += np.add.reduceat(c**2, starts)
+        self._seen[numbers] = np.maximum(self._seen[numbers], np.maximum.reduceat(round, starts))
+        return numbers, places[starts]
 
     def change(self, here: Ints, moments: Moments) -> LevelSums:
         """Add rows with these moments; return what they change."""
         touched = np.unique(self._which[here])
         sums, sizes = self._sums[touched], self._sizes[touched]
-        found, places = self.add(here)
-        n_lags = min(self._rows.n_lags, int(self._seen[found].max()))
+        numbers, places = self.add(here)
+        n_lags = min(self._rows.n_lags, int(self._seen[numbers].max()))
         n_lagged = n_lags * moments.dim
         columns = np.append(
             np.arange(n_lagged), np.arange(moments.n_covariates + 1) - moments.n_covariates - 1
         )
-        after, counts = _shared_out(self._sums[found][:, columns], self._sizes[found])
+        after, counts = _shared_out(self._sums[numbers][:, columns], self._sizes[numbers])
         before, fewer = _shared_out(sums[:, columns], sizes)
         after[: len(before)] -= before
         counts[: len(fewer)] -= fewer

@@ -93,10 +93,10 @@ def level_moments(rows: AlignedRounds, places: Ints | None = None) -> RowLevels:
         places = np.flatnonzero(rows.number > 0)
     columns, level = Columns.of(rows), rows.level
     order = places[np.argsort(level[places], kind="stable")]
-    found, starts = np.unique(level[order], return_index=True)
-    sums = np.zeros((len(found), rows.n_lags * rows.contexts.shape[1] + columns.values.shape[1]))
+    numbers, starts = np.unique(level[order], return_index=True)
+    sums = np.zeros((len(numbers), rows.n_lags * rows.contexts.shape[1] + columns.values.shape[1]))
     step = max(1, _AT_ONCE // sums.shape[1])
-    of_row = np.repeat(np.arange(len(found)), np.diff(np.append(starts, len(order))))
+    of_row = np.repeat(np.arange(len(numbers)), np.diff(np.append(starts, len(order))))
     for start in range(0, len(order), step):
         here = order[start : start + step]
         both = columns.rows(here) * rows.intercept[here, None]

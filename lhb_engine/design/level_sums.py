@@ -127,5 +127,5 @@ class LevelSums(SquareSums):
         n_lags, dim, (n_rows, n_nodes, begun), rest = HEADER.read(data, groups)
         counts, triangles = np.split(np.frombuffer(rest, np.uint8), [8 * n_nodes])
         sums = from_triangles(triangles.tobytes(), 1 + n_nodes, n_lags * dim + sum(groups) + 2)
-        found = counts.view("<f8").astype(np.float64)
-        return cls(sums, n_rows, n_lags, dim, groups, counts=found, begun=begun)
+        sizes = counts.view("<f8").astype(np.float64)
+        return cls(sums, n_rows, n_lags, dim, groups, counts=sizes, begun=begun)

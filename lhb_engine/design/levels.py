@@ -60,8 +60,8 @@ def without_levels(values: Floats, level: Ints, intercept: Floats, rho: float) -
     rho : float
         Intraclass correlation.
     """
-    found, place = np.unique(level, return_inverse=True)
-    place, n = place.reshape(-1), len(found)
+    numbers, place = np.unique(level, return_inverse=True)
+    place, n = place.reshape(-1), len(numbers)
     size = np.bincount(place, intercept**2, n).astype(np.float64)
     share = (1.0 - kept_share(rho, size)) / np.where(size > 0, size, 1.0)
     columns = values.reshape(len(values), -1)

@@ -75,9 +75,9 @@ def by_grain(rows: AlignedRounds, places: Ints) -> dict[int, Ints]:
     """Return the indices of those places that belong to each grain, in ascending order."""
     grain = (rows.position[places] - 1) // GRAIN
     order = np.argsort(grain, kind="stable")
-    found, starts = np.unique(grain[order], return_index=True)
+    numbers, starts = np.unique(grain[order], return_index=True)
     stops = np.append(starts[1:], len(order))
-    return {g: order[a:b] for g, a, b in zip(found.tolist(), starts, stops, strict=False)}
+    return {g: order[a:b] for g, a, b in zip(numbers.tolist(), starts, stops, strict=False)}
 
 
 def moments_of(rows: AlignedRounds, places: Ints) -> Moments:
@@ -90,8 +90,8 @@ def moments_of(rows: AlignedRounds, places: Ints) -> Moments:
         Places of rows, each once. The other row of a pair need not be chosen.
     """
     later, counted = _pairs(rows)
-    found = _moments(rows, Columns.of(rows), places, later[np.isin(counted, places)])
-    return found.widened(rows.n_lags)
+    sums = _moments(rows, Columns.of(rows), places, later[np.isin(counted, places)])
+    return sums.widened(rows.n_lags)
 
 
 def _pairs(rows: AlignedRounds) -> tuple[Ints, Ints]:

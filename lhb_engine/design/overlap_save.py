@@ -93,12 +93,12 @@ def plan_banks(
     trajectory = np.searchsorted(starts + lengths, measured, side="right")
     begins = np.flatnonzero(np.diff(trajectory, prepend=-1))  # first row of each trajectory
     ends = np.append(begins[1:], len(measured))[: len(begins)] - 1
-    found = starts[trajectory[begins]]
+    firsts = starts[trajectory[begins]]
     classes: dict[tuple[bool, int], list[tuple[int, int, int]]] = {}
     for start, first, stop in zip(
-        found.tolist(),
-        (measured[begins] - found).tolist(),
-        (measured[ends] - found + 1).tolist(),
+        firsts.tolist(),
+        (measured[begins] - firsts).tolist(),
+        (measured[ends] - firsts + 1).tolist(),
         strict=True,
     ):
         if stop <= SHORT:

@@ -48,7 +48,7 @@ class Units:
         becomes "insufficient_data".
         """
         lam = self.rewards * self.contexts
-        known = replace(
+        scaled = replace(
             estimate,
             lam=_times(estimate.lam, lam),
             lambda_max=_times(estimate.lambda_max, lam),
@@ -60,9 +60,9 @@ class Units:
         )
         weights = self.weights(estimate.lag_weights)
         if np.isfinite(weights).all():
-            return replace(known, lag_weights=weights)
+            return replace(scaled, lag_weights=weights)
         return replace(
-            known,
+            scaled,
             status="insufficient_data",
             theta=None,
             lag_weights=np.zeros(len(weights)),
@@ -82,14 +82,14 @@ class Units:
         if intervals is None:
             return None
         unknown = [np.nan, np.nan]
-        given = np.array([w or unknown for w in intervals["lag_weights"]]).reshape(-1, 2)
-        weights = self.weights(given)
+        bounds = np.array([w or unknown for w in intervals["lag_weights"]]).reshape(-1, 2)
+        weights = self.weights(bounds)
         if np.isinf(weights).any():
             return None
         shown = [None if np.isnan(w[0]) else w.tolist() for w in weights]
         effects = np.array(intervals.get("effects", [])) * self.rewards
-        known = {"effects": effects.tolist()} if len(effects) else {}
-        return intervals | {"lag_weights": shown} | known
+        others = {"effects": effects.tolist()} if len(effects) else {}
+        return intervals | {"lag_weights": shown} | others
 
     def _effects(self, effects: dict[str, Any] | None) -> dict[str, Any] | None:
         """Convert the effects of covariates to the user's units."""

@@ -64,8 +64,8 @@ class Seen:
 
     def of(self, rows: AlignedRounds) -> np.ndarray:
         """Return which rows it used, (n_places,) bool."""
-        known = (rows.number > 0) & (rows.last <= self.last)
-        return known if self.measured is None else known & (rows.position <= self.measured)
+        used = (rows.number > 0) & (rows.last <= self.last)
+        return used if self.measured is None else used & (rows.position <= self.measured)
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ def session_sums(
     has_seen = kept is not None and kept.seen is not None
     adding = None if has_seen else seen
     stop = running.add(rows, begin, (n_settled, FAR), stop, adding, only_seen=not stays)
-    found = kept.seen if kept is not None and has_seen else running.seen
+    seen_sums = kept.seen if kept is not None and has_seen else running.seen
     n_whole = stop * moment_sums.GRAIN
-    whole = KeptSums(first, last, n_whole, running.settled, None if seen is None else found)
+    whole = KeptSums(first, last, n_whole, running.settled, None if seen is None else seen_sums)
     return SessionSums(running.total, whole, settled_round is None, stays)
 
 

@@ -61,10 +61,10 @@ class DoublyRobust:
         batches : (n,) array
         """
         weights = 1.0 + (ratios - 1.0).sum(axis=1)
-        known = np.isfinite(rewards) & np.isfinite(weights)
-        rewards, weights, batches = rewards[known], weights[known], batches[known]
+        usable = np.isfinite(rewards) & np.isfinite(weights)
+        rewards, weights, batches = rewards[usable], weights[usable], batches[usable]
         ones = np.ones(len(rewards))
-        robust = expected[known] + change[known] + weights * (rewards - expected[known])
+        robust = expected[usable] + change[usable] + weights * (rewards - expected[usable])
         self.value.add(robust, ones, batches)
         self._log.add(rewards, ones, batches)
         self._weights.add(weights, ones, batches)
@@ -90,8 +90,8 @@ class DoublyRobust:
         why = self._support.refusal()
         if why:
             return Refusal(why)
-        found = supported(self._weighed(self.value.interval()), self.lags)
-        return found if isinstance(found, Refusal) else off_balance(self._weights)
+        interval = supported(self._weighed(self.value.interval()), self.lags)
+        return interval if isinstance(interval, Refusal) else off_balance(self._weights)
 
     def _weighed(self, found: Interval) -> Interval:
         """Return an interval with the effective sample size of the weights."""

@@ -49,11 +49,11 @@ class ImportanceWeights:
         if not self.lags:
             return
         weights = ratios.prod(axis=1)
-        known = np.isfinite(rewards) & np.isfinite(weights)
-        rewards, weights, batches = rewards[known], weights[known], batches[known]
+        usable = np.isfinite(rewards) & np.isfinite(weights)
+        rewards, weights, batches = rewards[usable], weights[usable], batches[usable]
         self._weighted.add(weights * rewards, weights, batches)
         self._mean_weight.add(weights, np.ones(len(weights)), batches)
-        agree = chances[known]  # a tie agrees in part
+        agree = chances[usable]  # a tie agrees in part
         self._agree.add(agree * rewards, agree, batches)
 
     def weighted(self) -> Interval | Refusal:
@@ -61,8 +61,12 @@ class ImportanceWeights:
         why = self._no_lags() or self._support.refusal()
         if why:
             return Refusal(why)
-        found = supported(self._weighted.interval(), self.lags)
-        return found if isinstance(found, Refusal) else off_balance(self._mean_weight) or found
+        interval = supported(self._weighted.interval(), self.lags)
+        return (
+            interval
+            if isinstance(interval, Refusal)
+            else off_balance(self._mean_weight) or interval
+        )
 
     def replay(self) -> Interval | Refusal:
         """Return the mean reward where the policy agrees with a uniform log (Li et al. 2011)."""

@@ -64,5 +64,5 @@ class Block:
         rows: dict[str, list[int]] = {}
         for i, key in enumerate(self.trajectories.tolist()):
             rows.setdefault(key, []).append(i)
-        for key, found in rows.items():
-            yield key, np.array(found)
+        for key, places in rows.items():
+            yield key, np.array(places)

@@ -85,11 +85,11 @@ class LogPast:
     def trajectory(self) -> Trajectory:
         """Return the rounds that are still here, with their rewards."""
         self._join()
-        known = np.flatnonzero(np.isfinite(self._rewards[0]))
-        measured = Measurements.single(known + self.first_kept, self._rewards[0][known])
+        places = np.flatnonzero(np.isfinite(self._rewards[0]))
+        measured = Measurements.single(places + self.first_kept, self._rewards[0][places])
         place = self.first_kept, self._positions[0]
-        told = self._told[0] if self._told[0].shape[1] else None
-        return Trajectory(self._selected[0], measured, *place, covariates=told)
+        covariates = self._told[0] if self._told[0].shape[1] else None
+        return Trajectory(self._selected[0], measured, *place, covariates=covariates)
 
     def forget(self, window: FitWindow | None, horizon: int) -> None:
         """Drop what neither the next fit nor a prediction needs."""
@@ -115,10 +115,10 @@ class LogPast:
 
 def _last(parts: list[Floats], n: int) -> Floats:
     """Return the last n rows of some arrays, one after the other."""
-    found: list[Floats] = []
+    rows: list[Floats] = []
     for part in reversed(parts):
-        found.insert(0, part)
-        if sum(map(len, found)) >= n:
+        rows.insert(0, part)
+        if sum(map(len, rows)) >= n:
             break
-    joined = np.concatenate(found)
+    joined = np.concatenate(rows)
     return joined[max(0, len(joined) - n) :]

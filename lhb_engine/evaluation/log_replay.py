@@ -138,14 +138,14 @@ class LogReplay:
         n = round(error.effective)
         no_estimate = Refusal(f"{self.agent.name} gave no estimate that predicts rewards")
         no_lags = Refusal("no lags were given") if self.lags is None else None
-        known = n >= 2 and self.estimate is not None
+        is_scored = n >= 2 and self.estimate is not None
         logged = self._logged.interval()
         return Evaluation(
             n_rounds=self.n_rounds,
             n_held_out=n,
-            error=error if known else no_estimate,
-            naive_error=naive if known else no_estimate,
-            skill=self._skill(error, naive) if known else no_estimate,
+            error=error if is_scored else no_estimate,
+            naive_error=naive if is_scored else no_estimate,
+            skill=self._skill(error, naive) if is_scored else no_estimate,
             lags=self.lags or (),
             replay=no_lags or self._weights.replay(),
             weighted=no_lags or self._weights.weighted(),
@@ -164,9 +164,9 @@ class LogReplay:
         else:
             self._play_some(block, positions)
         self.n_rounds += len(block)
-        known = block.rewards[np.isfinite(block.rewards)]
-        self._n_known += len(known)
-        self._sum_known += float(known.sum())
+        rewards = block.rewards[np.isfinite(block.rewards)]
+        self._n_known += len(rewards)
+        self._sum_known += float(rewards.sum())
 
     def _play_some(self, block: Block, positions: Ints) -> None:
         """Play rounds between which the agent does not change."""
@@ -180,16 +180,16 @@ class LogReplay:
         """Play rounds of one trajectory."""
         past = self._pasts[key]
         rounds = np.arange(past.n_rounds + 1, past.n_rounds + len(block) + 1)
-        told = block.covariates if self.agent.covariates.names else None
-        past.add(block.selected, block.rewards, positions, told)
+        covariates = block.covariates if self.agent.covariates.names else None
+        past.add(block.selected, block.rewards, positions, covariates)
         batches = self._batches_of(key, rounds)
         guess = self._predict(past, rounds)
-        known = np.isfinite(block.rewards)
-        rewards, ones = block.rewards[known], np.ones(int(known.sum()))
-        self._logged.add(rewards, ones, batches[known])
+        measured = np.isfinite(block.rewards)
+        rewards, ones = block.rewards[measured], np.ones(int(measured.sum()))
+        self._logged.add(rewards, ones, batches[measured])
         if self.estimate is not None:
-            self._error.add((rewards - guess[known]) ** 2, ones, batches[known])
-            self._naive.add((rewards - self._mean) ** 2, ones, batches[known])
+            self._error.add((rewards - guess[measured]) ** 2, ones, batches[measured])
+            self._naive.add((rewards - self._mean) ** 2, ones, batches[measured])
         if self.lags is not None:
             self._weigh(key, block, rounds, positions, guess, batches)
 
@@ -231,9 +231,9 @@ class LogReplay:
         for i, (contexts, arm) in enumerate(zip(block.contexts, block.arms, strict=True)):
             if arm == NO_ARM:
                 continue
-            found = self.agent.probabilities(self.agent.ranking(contexts, draws[i]))
-            chances[i] = found[arm]
-            changes[i] = found @ contexts - block.selected[i]
+            own = self.agent.probabilities(self.agent.ranking(contexts, draws[i]))
+            chances[i] = own[arm]
+            changes[i] = own @ contexts - block.selected[i]
         return chances, changes
 
     def _observe(self, block: Block, i: int) -> None:
@@ -253,8 +253,8 @@ class LogReplay:
         expected = signal[len(tail) - n : len(tail)] + (estimate.intercept or 0.0)
         if estimate.effects is None:
             return np.asarray(expected)
-        told = self.agent.covariates.columns(rounds.astype(np.float64))
-        beside = np.concatenate([past.told(n), told], axis=1)
+        columns = self.agent.covariates.columns(rounds.astype(np.float64))
+        beside = np.concatenate([past.told(n), columns], axis=1)
         return np.asarray(expected + beside @ np.array(estimate.effects["values"]))
 
     def _skill(self, error: Interval, naive: Interval) -> Interval | Refusal:
@@ -265,9 +265,9 @@ class LogReplay:
 
     def _batches_of(self, key: str, rounds: Ints) -> Ints:
         """Return the numbers of the batches that rounds of a trajectory are in."""
-        known = self._batches
+        batches = self._batches
         first, last = int(rounds[0]) // self._length, int(rounds[-1]) // self._length
-        numbers = [known.setdefault((key, b), len(known)) for b in range(first, last + 1)]
+        numbers = [batches.setdefault((key, b), len(batches)) for b in range(first, last + 1)]
         return np.array(numbers)[rounds // self._length - first]
 
     def _fit(self) -> None:

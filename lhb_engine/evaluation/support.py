@@ -30,11 +30,11 @@ class Support:
         NaN where one is not known.
         """
         self._has_contexts |= bool(np.isfinite(chances).any())
-        known = np.isfinite(chances) & np.isfinite(propensities)
-        if not known.any():
+        usable = np.isfinite(chances) & np.isfinite(propensities)
+        if not usable.any():
             return
         self._has_propensities = True
-        chances, propensities = chances[known], propensities[known]
+        chances, propensities = chances[usable], propensities[usable]
         self._n_rounds += len(chances)
         # an arm taken with probability 1 leaves none for the others
         self._n_unsupported += int(((propensities >= 1.0) & (chances < 1.0)).sum())

@@ -36,9 +36,9 @@ def active_lags(design: LaggedDesign, y: Floats, theta: Floats) -> tuple[int, ..
     """
     n, h = design.n_rows, design.n_lags
     if 2 * n >= 3 * (h + 1) and n * h <= MAX_ENTRIES:
-        found = _tested_along(design, y, theta)
-        if found is not None:
-            return tuple(found.tolist())
+        active = _tested_along(design, y, theta)
+        if active is not None:
+            return tuple(active.tolist())
     return tuple(_strict_lasso(design, y).tolist())
 
 

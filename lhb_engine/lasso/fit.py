@@ -95,8 +95,8 @@ class BlockLasso:
             lam = self.lam / units.rewards / contexts
             lam = min(max(lam, LEAST_LAM * (lasso.lambda_max or 1.0)), LARGEST)
         result = lasso.solve(lam, tol=self.tol, warm_start=noise.result.phi)
-        found = rank_one(result.phi)
-        active = () if found is None else active_lags(design, y, found.theta)
+        direction = rank_one(result.phi)
+        active = () if direction is None else active_lags(design, y, direction.theta)
         by = 1.0 / units.contexts if self.standardize else 1.0  # lam in units of reward
         common: dict[str, Any] = {
             "active_lags": active,
@@ -109,28 +109,28 @@ class BlockLasso:
             "converged": result.converged,
             "diagnostics": {"active_condition": _condition(design, active)},
         }
-        if found is None:
+        if direction is None:
             message = "The rewards do not stand out from the noise at this regularisation: phi = 0."
             return replace(empty, status="zero", message=message, **common)
-        fitted = refit(design, y, found.theta, found.weights, self.fit_intercept)
+        fitted = refit(design, y, direction.theta, direction.weights, self.fit_intercept)
         if self.fit_intercept:
             common["intercept"] = fitted.baseline
-        found = _unstandardized(replace(found, weights=fitted.weights), features)
+        direction = _unstandardized(replace(direction, weights=fitted.weights), features)
         if self.standard_errors:
-            said = said_of(rank_one_errors(rows.design, y, active, found), design.n_lags)
-            if isinstance(said, str):
+            errors = said_of(rank_one_errors(rows.design, y, active, direction), design.n_lags)
+            if isinstance(errors, str):
                 common["diagnostics"]["standard_errors"] = None
-                common["no_intervals"] = said
+                common["no_intervals"] = errors
             else:
-                common["diagnostics"]["standard_errors"] = units.restore_errors(said)
-                common["intervals"] = intervals(said)
+                common["diagnostics"]["standard_errors"] = units.restore_errors(errors)
+                common["intervals"] = intervals(errors)
         return replace(
             empty,
             status="ok",
-            theta=found.theta,
-            lag_weights=found.weights,
-            singular_ratio=found.singular_ratio,
-            sign_margin=found.sign_margin,
+            theta=direction.theta,
+            lag_weights=direction.weights,
+            singular_ratio=direction.singular_ratio,
+            sign_margin=direction.sign_margin,
             message=_caution(design, active, result.converged, result.gap),
             **common,
         )

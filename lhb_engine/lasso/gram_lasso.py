@@ -138,10 +138,10 @@ class GramLasso:
             part = GramProblem(
                 self._part, self.correlation[lags], self.square, lam, self._step, self._scratch
             )
-            found = part.solve(phi[lags], inner)
+            solution = part.solve(phi[lags], inner)
             self._step = part.curvature
             phi = np.zeros_like(phi)
-            phi[lags] = found
+            phi[lags] = solution
             product = self._product(phi)
             gap = whole.gap(phi, product)
             if gap <= tol:
@@ -193,8 +193,8 @@ class GramLasso:
 
     def _result(self, phi: Floats, gap: float, n_iterations: int, tol: float) -> GroupLassoResult:
         left = self._own_target - phi.ravel() @ self._cross
-        found = self._basis @ (self._basis.T @ left)
-        out = dict(zip(self._chosen, found.tolist(), strict=True))
+        free = self._basis @ (self._basis.T @ left)
+        out = dict(zip(self._chosen, free.tolist(), strict=True))
         controls = np.array([value for i, value in out.items() if i != 0])
         return GroupLassoResult(phi, out.get(0, 0.0), controls, gap, n_iterations, gap <= tol)
 

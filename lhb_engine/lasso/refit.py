@@ -56,15 +56,15 @@ def refit(
     n_weights = columns.shape[1]
     columns = np.concatenate([columns, baseline], axis=1)
     gram, along = columns.T @ columns, columns.T @ y
-    found = np.zeros(columns.shape[1])
+    refitted = np.zeros(columns.shape[1])
     left = np.arange(columns.shape[1])
     while len(left):
         solution = np.linalg.lstsq(gram[np.ix_(left, left)], along[left], rcond=None)[0]
         fine = (solution >= 0) | (left >= n_weights)
         if fine.all():
-            found[left] = solution
+            refitted[left] = solution
             break
         left = left[fine]
     out = np.zeros(design.n_lags)
-    out[kept] = found[:n_weights] if whole else found[0] * weights[kept]
-    return Refit(out, float(found[n_weights:].sum()))
+    out[kept] = refitted[:n_weights] if whole else refitted[0] * weights[kept]
+    return Refit(out, float(refitted[n_weights:].sum()))

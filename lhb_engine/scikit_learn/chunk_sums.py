@@ -48,7 +48,7 @@ class ChunkSums:
         """Return the sums of no rounds, with an origin for those to come."""
         dim, n_controls = rounds.lagged.shape[1], rounds.controls.shape[1]
         p = n_lags * dim + n_controls + 2
-        known = rounds.y[~np.isnan(rounds.y)]
+        rewards = rounds.y[~np.isnan(rounds.y)]
         none = np.zeros(dim)
         return cls(
             RowMoments(np.zeros((p, p)), 0, n_lags, dim, (1,) * n_controls),
@@ -57,7 +57,7 @@ class ChunkSums:
             # a round before the start is 0 as it is given, not at the origin
             rounds.lagged.mean(axis=0) if fit_intercept and not zero_start else none,
             rounds.controls.mean(axis=0) if fit_intercept else np.zeros(n_controls),
-            float(known.mean()) if fit_intercept and len(known) else 0.0,
+            float(rewards.mean()) if fit_intercept and len(rewards) else 0.0,
             zero_start,
             fit_intercept,
         )
@@ -71,8 +71,8 @@ class ChunkSums:
             Numbers whose products are beyond a float.
         """
         n_lags, spread = self.moments.n_lags, self.spread + Spread.of(rounds.lagged)
-        known = rounds.y[~np.isnan(rounds.y)]
-        for values in (spread.largest, rounds.controls, known):
+        rewards = rounds.y[~np.isnan(rounds.y)]
+        for values in (spread.largest, rounds.controls, rewards):
             size = float(np.abs(values).max(initial=0.0))
             if size > LARGEST:
                 raise ValueError(f"X and y must not be of size {size:.1e}: give other units")
@@ -87,8 +87,8 @@ class ChunkSums:
         rows, moments = moved.rows(n_lags, self.zero_start), self.moments
         if len(rows.y):
             beside = np.column_stack([rows.design.intercept, rows.controls])
-            found = design_moments(rows.design, rows.y, beside)
-            moments = moments + replace(found, groups=moments.groups)
+            sums = design_moments(rows.design, rows.y, beside)
+            moments = moments + replace(sums, groups=moments.groups)
         n_open = int(moved.lengths[-1])
         past = moved.lagged[len(moved.lagged) - min(n_lags - 1, n_open) :].copy()
         return replace(self, moments=moments, spread=spread, past=past)

@@ -249,9 +249,9 @@ class LaggedGroupLasso(LaggedPrediction):
         self.dual_gap_ = result.gap
         self.n_iter_ = max(1, result.n_iterations)
         self.n_rows_ = n_rows
-        found = rank_one(self.coef_)
-        self.theta_ = np.zeros(len(scale)) if found is None else found.theta
-        self.lag_weights_ = np.zeros(self.n_lags) if found is None else found.weights
+        direction = rank_one(self.coef_)
+        self.theta_ = np.zeros(len(scale)) if direction is None else direction.theta
+        self.lag_weights_ = np.zeros(self.n_lags) if direction is None else direction.weights
         freedom = n_rows - np.count_nonzero(result.phi) - len(self.controls) - self.fit_intercept
         self.sigma_ = float(np.sqrt(square / freedom)) if freedom > 0 else np.inf
 

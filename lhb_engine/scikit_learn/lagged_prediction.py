@@ -101,10 +101,10 @@ class LaggedPrediction(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         missing = np.zeros(len(self._lagged)) if self.zero_start else self._mean
-        known = np.zeros((0, X.shape[1]))
+        before = np.zeros((0, X.shape[1]))
         if past is not None and len(past):
-            known = check_array(past, dtype=np.float64)
-            if known.shape[1] != X.shape[1]:
+            before = check_array(past, dtype=np.float64)
+            if before.shape[1] != X.shape[1]:
                 raise ValueError(f"past must have {X.shape[1]} columns")
-        known = known[max(0, len(known) - (self.n_lags - 1)) :, self._lagged]
-        return X, np.concatenate([np.tile(missing, (self.n_lags - 1 - len(known), 1)), known])
+        before = before[max(0, len(before) - (self.n_lags - 1)) :, self._lagged]
+        return X, np.concatenate([np.tile(missing, (self.n_lags - 1 - len(before), 1)), before])

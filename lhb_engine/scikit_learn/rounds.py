@@ -58,10 +58,10 @@ class Rounds(NamedTuple):
     def rows(self, n_lags: int, zero_start: bool) -> Rows:
         """Lay out the rows; `n_lags` and `zero_start` are those of `LaggedGroupLasso`."""
         design = LaggedDesign(np.split(self.lagged, np.cumsum(self.lengths)[:-1]), n_lags)
-        known = ~np.isnan(self.y)
+        measured = ~np.isnan(self.y)
         if not zero_start:
-            known &= np.concatenate([np.arange(n) for n in self.lengths]) >= n_lags - 1
-        used = np.flatnonzero(known)
+            measured &= np.concatenate([np.arange(n) for n in self.lengths]) >= n_lags - 1
+        used = np.flatnonzero(measured)
         scale = np.ones(self.lagged.shape[1])
         return Rows(design.select(used), self.y[used], self.controls[used], scale)
 
@@ -126,8 +126,8 @@ def checked_lengths(lengths: Any, n_rows: int) -> Ints:
 
 def missing_of(y: Any) -> tuple[Any, np.ndarray | None]:
     """Return y with zeros where it is NaN, and where that is; None where nothing is missing."""
-    given = np.asarray(y)
-    if given.dtype.kind != "f" or not np.isnan(given).any():
+    values = np.asarray(y)
+    if values.dtype.kind != "f" or not np.isnan(values).any():
         return y, None
-    missing = np.isnan(given)
-    return np.where(missing, 0.0, given), missing.ravel()
+    missing = np.isnan(values)
+    return np.where(missing, 0.0, values), missing.ravel()

@@ -152,9 +152,9 @@ class _Log:
         """Return the rounds played so far, as views."""
         n = self.n_played
         measured = self.measure(self.rewards[:n])
-        told = self.environment.covariates(1, n) if self.is_told else None
-        part = Trajectory(self.selected[:n], measured, covariates=told)
-        groups = () if told is None else (1,) * told.shape[1]
+        covariates = self.environment.covariates(1, n) if self.is_told else None
+        part = Trajectory(self.selected[:n], measured, covariates=covariates)
+        groups = () if covariates is None else (1,) * covariates.shape[1]
         return History(self.environment.dim, {TRAJECTORY: part}, groups=groups)
 
     def _every(self, rewards: Floats) -> Measurements:

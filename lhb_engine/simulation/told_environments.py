@@ -25,8 +25,8 @@ class Weather(LongHorizonEnvironment):
 
     def rewards(self, signals: Floats, first: int = 1) -> Floats:
         """Plain rewards, and what the weather adds."""
-        told = self.covariates(first, len(signals))[:, 0]
-        return np.asarray(super().rewards(signals, first) + self.effect * told)
+        numbers = self.covariates(first, len(signals))[:, 0]
+        return np.asarray(super().rewards(signals, first) + self.effect * numbers)
 
 
 def with_weather(effect: float) -> type[Weather]:

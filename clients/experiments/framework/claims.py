@@ -149,8 +149,8 @@ class Verdict:
     def intervals(self) -> dict[str, Interval]:
         """The confidence interval of each setting, with joint level 1 - ERROR."""
         level = 1 - ERROR / len(self.rule.settings)
-        known = [name for name in self.rule.settings if name in self.measured]
-        return {name: self.measured[name].interval(level) for name in known}
+        names = [name for name in self.rule.settings if name in self.measured]
+        return {name: self.measured[name].interval(level) for name in names}
 
     @cached_property
     def parts(self) -> dict[str, Outcome]:
@@ -178,12 +178,12 @@ class Verdict:
         """The verdict."""
         if self.obstacle:
             return Outcome.NOT_JUDGED
-        found = list(self.parts.values())
-        n_holds, n_fails = found.count(Outcome.HOLDS), found.count(Outcome.FAILS)
+        outcomes = list(self.parts.values())
+        n_holds, n_fails = outcomes.count(Outcome.HOLDS), outcomes.count(Outcome.FAILS)
         if self.rule.quantifier == "all":
-            holds, fails = n_holds == len(found), n_fails > 0
+            holds, fails = n_holds == len(outcomes), n_fails > 0
         else:
-            holds, fails = 2 * n_holds > len(found), 2 * n_fails >= len(found)
+            holds, fails = 2 * n_holds > len(outcomes), 2 * n_fails >= len(outcomes)
         return Outcome.HOLDS if holds else Outcome.FAILS if fails else Outcome.UNDECIDED
 
     @property
@@ -199,8 +199,8 @@ class Verdict:
             growth = "no growth seen: " if lowest <= 0 < self.rule.target else ""
             notes.append(f"{growth}within the bound; its rate is not seen")
         if len(self.parts) > 1 and not holds:
-            found = list(self.parts.values())
-            notes.append(", ".join(f"{found.count(o)} {o}" for o in Outcome if o in found))
+            outcomes = list(self.parts.values())
+            notes.append(", ".join(f"{outcomes.count(o)} {o}" for o in Outcome if o in outcomes))
         return "; ".join(notes)
 
     def __str__(self) -> str:
@@ -268,9 +268,9 @@ def load_rulebook(path: Path = PATH) -> Rulebook:
     if len({(rule.id, rule.agent) for rule in rules}) < len(rules):
         raise ValueError("a claim is listed twice")
     items = [Item(**(entry | {"claims": tuple(entry.get("claims", ()))})) for entry in data["item"]]
-    known = {rule.id for rule in rules}
+    ids = {rule.id for rule in rules}
     for item in items:
-        if unknown := set(item.claims) - known:
+        if unknown := set(item.claims) - ids:
             raise ValueError(f"{item.place}: no claim {', '.join(sorted(unknown))}")
     return Rulebook(tuple(rules), tuple(items))
 

@@ -39,11 +39,11 @@ def draw_figure(
 
 def caption(experiment: Experiment, table: Table, scale: Scale) -> str:
     """Return the caption of a figure: settings, seeds, and the meaning of its bands."""
-    told = experiment.choices
+    text = experiment.choices
     if "regret" in table[0]:  # played, in worlds with arms and noise
-        told += "" if "K=" in told else f"; K={scale.arms}"
-        told += "" if "noise" in told else f"; noise sd {scale.noise:g}"
-    return f"{told}. {_seeds(table)} seeds; {experiment.bands}."
+        text += "" if "K=" in text else f"; K={scale.arms}"
+        text += "" if "noise" in text else f"; noise sd {scale.noise:g}"
+    return f"{text}. {_seeds(table)} seeds; {experiment.bands}."
 
 
 def _seeds(table: Table) -> str:

@@ -111,12 +111,12 @@ _STORED = {"mean": MeanError, "share": Share, "stated": Stated}
 def to_json(statistic: Statistic) -> dict[str, Any]:
     """Return a statistic as what JSON can hold, enough for its interval."""
     kept = statistic.summary if isinstance(statistic, SeedMean) else statistic
-    (kind,) = (name for name, known in _STORED.items() if isinstance(kept, known))
+    (kind,) = (name for name, stored in _STORED.items() if isinstance(kept, stored))
     return {"kind": kind, **asdict(kept)}  # type: ignore[call-overload]
 
 
 def from_json(stored: dict[str, Any]) -> Statistic:
     """Return the statistic that `to_json` has stored."""
     values = dict(stored)
-    found: Statistic = _STORED[values.pop("kind")](**values)
-    return found
+    statistic: Statistic = _STORED[values.pop("kind")](**values)
+    return statistic

@@ -97,10 +97,10 @@ class Record:
 
     def verdicts(self, rulebook: Rulebook) -> list[Verdict]:
         """Return the verdict of each rule; a rule whose statistic has changed has no settings."""
-        known = {(m.claim, m.agent): m for m in self.measured}
+        measured = {(m.claim, m.agent): m for m in self.measured}
         out = []
         for rule in rulebook.of(self.experiment):
-            own = known.get((rule.id, rule.agent))
+            own = measured.get((rule.id, rule.agent))
             same = own is not None and (own.statistic, own.factor) == (rule.statistic, rule.factor)
             out.append(
                 Verdict(rule, own.settings, own.seeds) if own and same else Verdict(rule, {}, 0)

@@ -27,8 +27,8 @@ class Contender:
 
     def told(self, settings: SimulationSettings) -> dict[str, Any]:
         """Return the options for a world with these settings."""
-        given = self.options(settings) if callable(self.options) else self.options
-        return dict(given)
+        options = self.options(settings) if callable(self.options) else self.options
+        return dict(options)
 
 
 def sparsity_of(settings: SimulationSettings) -> int:

@@ -53,8 +53,8 @@ def write_report(folder: Path, target: Path, scale: Scale) -> list[str]:
         for name in EXPERIMENTS:
             warning = _take_up(folder, target, each, name, rulebook)
             warnings += [warning] if warning else []
-        found = {name: record_path(target, name, each) for name in EXPERIMENTS}
-        records[each] = {n: Record.read(path) for n, path in found.items() if path.exists()}
+        paths = {name: record_path(target, name, each) for name in EXPERIMENTS}
+        records[each] = {n: Record.read(path) for n, path in paths.items() if path.exists()}
     own = records[scale]
     verdicts = [v for record in own.values() for v in record.verdicts(rulebook)]
     parts = [
@@ -184,10 +184,10 @@ def _sensitivity(records: dict[Scale, dict[str, Record]], rulebook: Rulebook) ->
     """Return the verdicts by claim and scale; empty if only the default scale was run."""
     rows = []
     for name in EXPERIMENTS:
-        found = [own.get(name) for own in records.values()]
-        if not load_experiment(name).varies or sum(each is not None for each in found) < 2:
+        runs = [own.get(name) for own in records.values()]
+        if not load_experiment(name).varies or sum(each is not None for each in runs) < 2:
             continue
-        judged = [record.verdicts(rulebook) if record else [] for record in found]
+        judged = [record.verdicts(rulebook) if record else [] for record in runs]
         for i, rule in enumerate(rulebook.of(name)):
             marks = [SIGNS[verdicts[i].outcome] if verdicts else "-" for verdicts in judged]
             rows.append((f"{rule.id}: {rule.title}", *marks))

@@ -72,13 +72,13 @@ class Pipeline:
             sent.insert(0, ("begin", []))
         unknown = dict.fromkeys(name for name, _ in sent if name not in self._prepared)
         new = {name: b"lhb_%d" % next(self._numbers) for name in unknown}
-        known = {**self._prepared, **new}
+        prepared = {**self._prepared, **new}
         try:
             server.enter_pipeline_mode()
             for name, number in new.items():
                 server.send_prepare(number, SQL[name].encode())
             for name, values in sent:
-                server.send_query_prepared(known[name], values, None, pq.Format.BINARY)
+                server.send_query_prepared(prepared[name], values, None, pq.Format.BINARY)
             server.pipeline_sync()
             results = yield from bounded(self._results(), lambda: _size(sent))
             server.exit_pipeline_mode()
@@ -88,7 +88,7 @@ class Pipeline:
         for result in results:
             if result.status not in _FINE:
                 raise self._error(result)
-        self._prepared = known
+        self._prepared = prepared
         return self._rows(results[len(new) + begins :])
 
     def rollback(self) -> None:
@@ -149,11 +149,11 @@ class Pipeline:
 
     def _rows(self, results: list[pq.abc.PGresult]) -> list[ResultRows]:
         load = Transformer(self.connection)
-        found: list[ResultRows] = []
+        answers: list[ResultRows] = []
         for result in results:
             load.set_pgresult(result)
-            found.append(load.load_rows(0, result.ntuples, tuple))
-        return found
+            answers.append(load.load_rows(0, result.ntuples, tuple))
+        return answers
 
     def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
         if self.connection.pgconn.status == pq.ConnStatus.BAD:

@@ -105,8 +105,8 @@ def is_alive(connection: Connection) -> bool:
     """Return whether an idle connection is usable; input on it means that the server closed it."""
     if connection.closed:
         return False
-    said, _, _ = select.select([connection.fileno()], [], [], 0)
-    return not said
+    readable, _, _ = select.select([connection.fileno()], [], [], 0)
+    return not readable
 
 
 def end(connection: Connection) -> None:
@@ -244,9 +244,9 @@ def open_reader(url: str) -> Iterator[Reader]:
 def check_schema(connection: Connection) -> None:
     """Raise `WrongSchema` unless the schema is the one that this program needs."""
     with translated():
-        found = revision_of(connection)
+        revision = revision_of(connection)
         connection.commit()
-    SCHEMA.check(found)
+    SCHEMA.check(revision)
 
 
 def check_durable(connection: Connection) -> None:

@@ -32,16 +32,16 @@ def tool(name: str, server: int) -> Path:
     Refused
         There is none.
     """
-    found = sorted(
+    paths = sorted(
         ((version, path) for path in _candidates(name) if (version := _version(path)) >= server),
         key=lambda pair: pair[0],
     )
-    if not found:
+    if not paths:
         raise Refused(
             f"{name} of PostgreSQL {server} or newer is not on the PATH; "
             f"install postgresql-client-{server}, or run this where the database runs"
         )
-    return found[0][1]
+    return paths[0][1]
 
 
 def run(program: Path, url: str | None, *arguments: str) -> str:
@@ -88,6 +88,6 @@ def _candidates(name: str) -> Iterator[Path]:
 
 
 def _version(program: Path) -> int:
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    number = re.search(r"\) (\d+)", said.stdout)
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    number = re.search(r"\) (\d+)", output.stdout)
     return int(number[1]) if number else 0

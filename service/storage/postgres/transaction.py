@@ -91,27 +91,27 @@ class PostgresTransaction:
             "measurements_by_ids": [(*key, reward) for key, reward in keys.rewards],
             "measurements_over_rounds": [(*key, round) for key, round in keys.measured],
         }
-        asked = {name: columns(rows) for name, rows in kinds.items() if rows}
-        if not asked:
+        wanted = {name: columns(rows) for name, rows in kinds.items() if rows}
+        if not wanted:
             return
         try:
             with translated():
-                answers = yield from self._pipeline.exchange(asked.items())
+                answers = yield from self._pipeline.exchange(wanted.items())
         except Contended as contended:
             raise Contended(str(contended), next(iter(keys.sessions), None)) from contended
-        found = dict(zip(asked, answers, strict=True))
+        rows_by_kind = dict(zip(wanted, answers, strict=True))
         known.expect(keys)
-        for row in found.get(lock, ()):
+        for row in rows_by_kind.get(lock, ()):
             session = self._hold(row)
             known.sessions[session.key] = session
-        for row in found.get("lock_trajectories", ()):
+        for row in rows_by_kind.get("lock_trajectories", ()):
             known.trajectories[row[:3]] = TrajectoryRow(*row)
-        for row in (row for name in DECISIONS for row in found.get(name, ())):
+        for row in (row for name in DECISIONS for row in rows_by_kind.get(name, ())):
             known.add_decision(DecisionRow(*row))
-        for row in found.get("measurements_by_ids", ()):
+        for row in rows_by_kind.get("measurements_by_ids", ()):
             measurement = MeasurementRow(*row)
             known.rewards[measurement[:3], str(measurement.reward_id)] = measurement
-        for round, *values in found.get("measurements_over_rounds", ()):
+        for round, *values in rows_by_kind.get("measurements_over_rounds", ()):
             measurement = MeasurementRow(*values)
             known.measured[measurement[:3], round] = measurement
 

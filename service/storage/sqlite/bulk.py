@@ -39,10 +39,10 @@ def execute_rows(
     if 0 < len(rows) <= ANY_BELOW:  # most often
         values = list(chain.from_iterable(rows))
         return connection.execute(for_rows(sql, len(rows)), values).fetchall()
-    found: list[Any] = []
+    answers: list[Any] = []
     start = 0
     for size in chunks(len(rows)):
         values = list(chain.from_iterable(rows[start : start + size]))
-        found += connection.execute(for_rows(sql, size), values)
+        answers += connection.execute(for_rows(sql, size), values)
         start += size
-    return found
+    return answers

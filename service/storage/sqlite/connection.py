@@ -42,8 +42,8 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
             cached_statements=512,
         )
     except sqlite3.OperationalError as error:
-        detail, said = "the database cannot be opened", f"{path}: {error}"
-        raise Unavailable(ProblemCode.STORAGE_FAILING, detail, said) from error
+        detail, text = "the database cannot be opened", f"{path}: {error}"
+        raise Unavailable(ProblemCode.STORAGE_FAILING, detail, text) from error
     if not readonly:
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")

@@ -189,10 +189,10 @@ class SqliteStore:
 
     def _check_disk_space(self) -> None:
         with suppress(OSError), translated():  # an error is left to the transaction
-            found = is_tight(self.path)
-            if found != self._is_tight:
-                keep_log(self._connection, is_tight=found)
-                self._is_tight = found
+            is_now_tight = is_tight(self.path)
+            if is_now_tight != self._is_tight:
+                keep_log(self._connection, is_tight=is_now_tight)
+                self._is_tight = is_now_tight
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:

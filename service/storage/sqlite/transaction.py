@@ -111,36 +111,36 @@ class SqliteTransaction:
             known.trajectories[trajectory] = row
         self._used_trajectories += keys.trajectories
         if keys.events:
-            asked = [(*key, event) for key, event in keys.events]
-            for row in execute_rows(self.connection, SQL["decisions_by_events"], asked):
+            wanted = [(*key, event) for key, event in keys.events]
+            for row in execute_rows(self.connection, SQL["decisions_by_events"], wanted):
                 known.add_decision(DecisionRow(*row))
         for trajectory, number in keys.numbers:
             known.numbers[trajectory, number] = reader.decision_by_number(trajectory, number)
         for trajectory, round in keys.rounds:
             known.rounds[trajectory, round] = reader.decision_by_round(trajectory, round)
         if keys.rewards:
-            asked = [(*key, reward) for key, reward in keys.rewards]
-            for row in execute_rows(self.connection, SQL["measurements_by_ids"], asked):
-                found = MeasurementRow(*row)
-                known.rewards[found[:3], str(found.reward_id)] = found
+            wanted = [(*key, reward) for key, reward in keys.rewards]
+            for row in execute_rows(self.connection, SQL["measurements_by_ids"], wanted):
+                measurement = MeasurementRow(*row)
+                known.rewards[measurement[:3], str(measurement.reward_id)] = measurement
         for trajectory, round in keys.measured:
             known.measured[trajectory, round] = reader.measurement_over(trajectory, round, round)
         yield from ()
 
     def _read_session(self, key: SessionKey) -> SessionRow | None:
-        found = self.reader.session(key)
-        if found is not None:
-            self._keep(found)
-        return found
+        row = self.reader.session(key)
+        if row is not None:
+            self._keep(row)
+        return row
 
     def _keep(self, session: SessionRow) -> None:
         self._store.sessions.keep(session.key, session, session.n_bytes)
 
     def _read_trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
-        found = self.reader.trajectory(key)
-        if found is not None:
-            self._store.trajectories[key] = found
-        return found
+        row = self.reader.trajectory(key)
+        if row is not None:
+            self._store.trajectories[key] = row
+        return row
 
     def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
         """Return the note of a session's hidden rows, or None."""

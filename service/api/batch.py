@@ -1,15 +1,18 @@
-"""POST /v1/batch: decisions and rewards of many sessions in one transaction.
+"""POST /v1/batch: decisions and rewards of many sessions, in their order.
 
-Every item of the answer has its own status.
+Every item of the answer has its own status. A batch gives way: its items are read, run and answered
+in slices.
 """
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import Annotated, Any, Required
 
 import structlog
 from fastapi import APIRouter, Request, Response
-from msgspec.json import encode
+from msgspec import Meta, MsgspecError, Raw, Struct
+from msgspec.json import Decoder, encode
 from pydantic import Field, ValidationError, with_config
 from pydantic_core import to_json
 from typing_extensions import TypedDict
@@ -22,7 +25,7 @@ from service.api.body_parsing import (
     count_keys,
     refuse_duplicates,
 )
-from service.api.decisions import decision_answer, read_decision, wait_and_take
+from service.api.decisions import decision_answer, decision_parts, made_decision, wait_and_take
 from service.api.documentation import documented, takes
 from service.api.request_bodies import BatchItem
 from service.api.response_types import BatchAnswer
@@ -31,6 +34,7 @@ from service.api.runtime import Service, service_of, tenant_of
 from service.api.session_names import find_ids
 from service.base.field_types import STRICT, Key
 from service.base.logs import REQUEST_ID, log_failure
+from service.base.loop_slices import SlicedWork, pausing
 from service.base.problems import Problem, ProblemCode, defect
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
@@ -51,7 +55,15 @@ class _Item(TypedDict, total=False):
     reward: dict[str, Any]
 
 
+class _RawItems(Struct, forbid_unknown_fields=True):
+    """A batch whose items are not parsed yet: this takes a tenth of the time."""
+
+    items: Annotated[list[Raw], Meta(min_length=1, max_length=1000)]
+
+
 ENVELOPE, ITEM = BodyParser(_Envelope), BodyParser(_Item)
+RAW_ITEMS = Decoder(_RawItems)
+BATCH_ITEM = BodyParser(BatchItem, is_hot=True)
 
 
 async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -> tuple[int, bytes]:
@@ -79,41 +91,64 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
     Problem
         The body as a whole is not a batch.
     """
-    items = _read_items(body)
+    slices = service.loop_slices
+    items = await slices.run(_read_items(body))
     given = [item["session_id"] for item in items if not isinstance(item, Problem)]
     ids = await find_ids(service, tenant, given)
+    asked = await slices.run(_commands(service, tenant, items, ids))
+    commands = [one for one in asked if not isinstance(one, Exception)]
+    outcomes = iter(await service.writer.submit_all([*commands]) if commands else ())
     answers: list[Any] = [None] * len(items)
-    places, commands = [], []
-    for i, item in enumerate(items):
+    blocked: list[tuple[int, Decide, Blocked]] = []
+    parts: list[bytes] = []
+    for i, command in enumerate(asked):
+        result, error = (None, command) if isinstance(command, Exception) else next(outcomes)
+        if isinstance(result, Blocked) and isinstance(command, Decide):
+            blocked.append((i, command, result))
+        else:
+            answers[i] = result, error
+    waits = (_wait(service, one[1], one[2]) for one in blocked)
+    for (i, *_), answer in zip(blocked, await asyncio.gather(*waits), strict=True):
+        answers[i] = answer
+    shown = await slices.run(pausing(_answer(*answer) for answer in answers))
+    service.metrics.observe_items(shown, tenant)
+    parts = await slices.run(pausing(encode(answer) for answer in shown))
+    return 200, b'{"items":[%b]}' % b",".join(parts)
+
+
+def _commands(
+    service: Service, tenant: str, items: list[BatchItem | Problem], ids: Mapping[str, str]
+) -> SlicedWork[list[Decide | ReceiveRewards | Exception]]:
+    """Make the command of each item, or the error that refuses it."""
+    made: list[Decide | ReceiveRewards | Exception] = []
+    for item in items:
         if isinstance(item, Problem):
-            answers[i] = _problem(item)
+            made.append(item)
             continue
         try:
             session_id = ids.get(item["session_id"], item["session_id"])
-            commands.append(_command(service, tenant, session_id, item))
-            places.append(i)
+            made.append((yield from _command(service, tenant, session_id, item)))
         except Exception as broken:
-            answers[i] = _answer(None, broken)
-    if commands:
-        outcomes = await service.writer.submit_all(list(commands))
-        blocked: list[tuple[int, Decide, Blocked]] = []
-        for i, command, (result, error) in zip(places, commands, outcomes, strict=True):
-            if isinstance(result, Blocked) and isinstance(command, Decide):
-                blocked.append((i, command, result))
-            else:
-                answers[i] = _answer(result, error)
-        waits = (_wait(service, one[1], one[2]) for one in blocked)
-        for (i, *_), answer in zip(blocked, await asyncio.gather(*waits), strict=True):
-            answers[i] = answer
-    service.metrics.observe_items(answers, tenant)
-    return 200, encode({"items": answers})
+            made.append(broken)
+        yield
+    return made
 
 
-def _read_items(body: bytes) -> list[BatchItem | Problem]:
+def _read_items(body: bytes) -> SlicedWork[list[BatchItem | Problem]]:
     """Parse the items. An invalid item becomes the Problem that its own route would answer."""
-    batch = BATCH.read_quickly(body)
-    if batch is not None:
-        return [*batch["items"]]
+    with contextlib.suppress(MsgspecError, UnicodeError, RecursionError):
+        items: list[BatchItem | Problem] = []
+        n_colons = 1
+        for raw in RAW_ITEMS.decode(body).items:
+            n_colons += (text := bytes(raw)).count(b":")
+            item = BATCH_ITEM.read_quickly(text)
+            if item is None:
+                break
+            items.append(item)
+            yield
+        else:
+            if n_colons == body.count(b":"):  # else a key occurs twice beside the items
+                return items
     try:
         batch = BATCH.adapter.validate_json(body)
     except ValidationError:
@@ -145,13 +180,14 @@ def _json(value: Any) -> bytes:
 
 def _command(
     service: Service, tenant: str, session_id: str, item: BatchItem
-) -> Decide | ReceiveRewards:
+) -> SlicedWork[Decide | ReceiveRewards]:
     decision, reward = item.get("decision"), item.get("reward")
     if (decision is None) == (reward is None):
         code = ProblemCode.MISSING if decision is None else ProblemCode.AMBIGUOUS
         raise Problem(code, "an item has either a decision or a reward", "decision")
     if decision is not None:
-        return read_decision(service, tenant, session_id, decision)
+        parts = yield from decision_parts(decision)
+        return made_decision(service, tenant, session_id, parts)
     assert reward is not None
     return read_receive(service, tenant, session_id, reward)
 
@@ -172,11 +208,13 @@ def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:
     return {"status": 200, "reward": accepted_answer(result)}
 
 
-async def _wait(service: Service, command: Decide, blocked: Blocked) -> dict[str, Any]:
+async def _wait(
+    service: Service, command: Decide, blocked: Blocked
+) -> tuple[Taken | None, Exception | None]:
     try:
-        return _answer(await wait_and_take(service, command, blocked), None)
+        return await wait_and_take(service, command, blocked), None
     except Exception as error:
-        return _answer(None, error)
+        return None, error
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
@@ -190,7 +228,7 @@ def _problem(problem: Problem) -> dict[str, Any]:
     openapi_extra=takes(BATCH),
 )
 async def post_batch(request: Request) -> Response:
-    """Run all items in one transaction.
+    """Run all items, in their order.
 
     Every item has the status and the answer that its own route would give.
     """

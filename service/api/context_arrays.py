@@ -14,13 +14,15 @@ from msgspec.msgpack import encode
 from lhb_engine.history import Floats
 from service.api.request_bodies import MAX_ARMS
 from service.base.field_types import FEATURE, LARGEST, MOST_LETTERS
+from service.base.loop_slices import ITEMS, SlicedWork
 from service.base.problems import Problem, ProblemCode
-from service.session.names import Context
+from service.commands.contexts import FEW_VALUES
+from service.session.names import NamedContexts
 
 _LITTLE = np.dtype("<f8")
 
 
-def read_contexts(value: Any) -> Floats | list[Context]:
+def read_contexts(value: Any) -> SlicedWork[Floats | NamedContexts]:
     """Convert a body's contexts to an array, or check contexts with names.
 
     Parameters
@@ -30,9 +32,8 @@ def read_contexts(value: Any) -> Floats | list[Context]:
 
     Returns
     -------
-    (K, dim) array of float64, or list of dict
-        One row per arm; K and dim are at least 1. With names: the K objects, each with numbers and
-        texts; True and False are 1 and 0.
+    (K, dim) array of float64, or NamedContexts
+        One row per arm; K and dim are at least 1. True and False are 1 and 0.
 
     Raises
     ------
@@ -41,7 +42,7 @@ def read_contexts(value: Any) -> Floats | list[Context]:
         than `LARGEST` in size.
     """
     if type(value) is list and value and type(value[0]) is dict:
-        return [_named(arm, context) for arm, context in enumerate(value)]
+        return (yield from _named(value))
     contexts = _decoded(value) if isinstance(value, dict) else _stacked(value)
     n_arms, dim = contexts.shape
     if n_arms == 0:
@@ -55,9 +56,24 @@ def read_contexts(value: Any) -> Floats | list[Context]:
     return contexts
 
 
-def _named(arm: int, context: Any) -> Context:
-    """Check one context with names."""
-    return {name: _feature(f"contexts[{arm}]", name, value) for name, value in context.items()}
+def _named(given: list[dict[str, Any]]) -> SlicedWork[NamedContexts]:
+    """Check contexts with names, and number their labels."""
+    places: dict[str, int] = {}
+    arms, ids, values = list[int](), list[int](), list[float]()
+    for arm, context in enumerate(given):
+        place = f"contexts[{arm}]"
+        for name, value in context.items():
+            found = _feature(place, name, value)
+            label, number = (name, found) if isinstance(found, float) else (f"{name}={found}", 1.0)
+            ids.append(places.setdefault(label, len(places)))
+            arms.append(arm)
+            values.append(number)
+            if not len(ids) % ITEMS:
+                yield
+        if not arm % ITEMS:
+            yield
+    contexts = NamedContexts(len(given), places, arms, ids, values)
+    return contexts.hash() if len(ids) > FEW_VALUES else contexts
 
 
 def _feature(place: str, name: str, value: Any) -> float | str:

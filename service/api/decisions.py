@@ -13,8 +13,9 @@ from service.api.request_bodies import DecisionBody
 from service.api.response_types import DecisionAnswer
 from service.api.rewards import read_rewards
 from service.api.round_types import VoidAnswer
-from service.api.runtime import Service, service_of, tenant_of
+from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_of
 from service.api.sessions import json_response, read_session, timestamp
+from service.base.loop_slices import SlicedWork, run_at_once
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Blocked, Decide, Taken, request_digest
 from service.commands.void_decision import VoidDecision
@@ -46,22 +47,20 @@ def decide_command(service: Service, tenant: str, session_id: str, body: bytes) 
 
 
 def read_decision(service: Service, tenant: str, session_id: str, asked: DecisionBody) -> Decide:
-    """Make a command from a parsed decision body.
+    """Make a command from a parsed decision body; raises what `decision_parts` raises.
 
     Checks that need the session are made by the command.
+    """
+    return made_decision(service, tenant, session_id, run_at_once(decision_parts(asked)))
 
-    Parameters
-    ----------
-    service : Service
-    tenant, session_id : str
-        The session's key.
-    asked : DecisionBody
-        The parsed body.
 
-    Returns
-    -------
-    Decide
-        The command to submit to the writer.
+def parse_decision(body: bytes) -> SlicedWork[dict[str, Any]]:
+    """Parse a decision body; raises what `BodyParser.read` and `decision_parts` raise."""
+    return (yield from decision_parts(DECISION.read(body)))
+
+
+def decision_parts(asked: DecisionBody) -> SlicedWork[dict[str, Any]]:
+    """Check a parsed decision body, and return what it says as arguments of `Decide`.
 
     Raises
     ------
@@ -80,8 +79,7 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
     elif given is None:
         raise Problem(ProblemCode.MISSING, "a decision needs contexts (or skip: true)", "contexts")
     else:
-        contexts = read_contexts(given)
-        service.limits.refuse_arms(len(contexts))
+        contexts = yield from read_contexts(given)
         check_arms(len(contexts), arm_ids, forced, default)
     rewards = read_rewards(asked["rewards"], trajectory) if "rewards" in asked else []
     given_time = asked.get("at")
@@ -94,21 +92,31 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
             raise Problem(ProblemCode.INVALID, detail, "event_id")
         beside = asked.get("covariates") or None
         digest = request_digest(contexts, arm_ids, forced, rewards, default, beside, at)
-    return Decide(
-        (tenant, session_id),
-        trajectory,
-        contexts,
-        service.agents,
-        event_id,
-        arm_ids,
-        forced,
-        rewards,
-        digest,
-        service.limits,
-        default,
-        asked.get("covariates"),
-        at,
-    )
+    return {
+        "trajectory": trajectory,
+        "contexts": contexts,
+        "event_id": event_id,
+        "arm_ids": arm_ids,
+        "forced_arm": forced,
+        "rewards": rewards,
+        "digest": digest,
+        "default_arm": default,
+        "covariates": asked.get("covariates"),
+        "at": at,
+    }
+
+
+def made_decision(service: Service, tenant: str, session_id: str, parts: dict[str, Any]) -> Decide:
+    """Make the command of a decision from what `decision_parts` returned.
+
+    Raises
+    ------
+    Problem
+        422 out_of_range: more arms than this server takes.
+    """
+    if parts["contexts"] is not None:
+        service.limits.refuse_arms(len(parts["contexts"]))
+    return Decide((tenant, session_id), agents=service.agents, limits=service.limits, **parts)
 
 
 def check_arms(
@@ -183,7 +191,11 @@ async def decide(service: Service, tenant: str, session_id: str, body: bytes) ->
     Problem
         The request is refused, or no fit was done in time (503 fit_pending).
     """
-    command = decide_command(service, tenant, session_id, body)
+    if len(body) <= READ_AT_ONCE_BYTES:
+        command = decide_command(service, tenant, session_id, body)
+    else:
+        parts = await service.parsed(tenant, parse_decision, body)
+        command = made_decision(service, tenant, session_id, parts)
     taken = await take(service, command)
     return (201 if taken.is_new else 200), encode(decision_answer(taken.decision))
 

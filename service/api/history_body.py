@@ -4,6 +4,7 @@ from typing import Any
 
 from service.api.body_parsing import HISTORY
 from service.api.context_arrays import read_contexts
+from service.base.loop_slices import run_at_once
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import body_digest
 from service.session.records import SERVER_EVENT
@@ -31,7 +32,7 @@ def read_history(body: bytes) -> dict[str, Any]:
         400 or 422 naming the offending field.
     """
     asked = HISTORY.read(body)
-    contexts = read_contexts(asked["contexts"])
+    contexts = run_at_once(read_contexts(asked["contexts"]))
     n = len(contexts)
     if n > MAX_ROUNDS:
         raise Problem(

@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
+from lhb_engine.history import Floats
 from service.api.body_parsing import RANK
 from service.api.context_arrays import read_contexts
 from service.api.decisions import check_arms
 from service.api.documentation import documented, takes
 from service.api.response_types import RankAnswer
-from service.api.runtime import service_of
+from service.api.runtime import service_of, tenant_of
 from service.api.sessions import read_session
+from service.base.loop_slices import SlicedWork
 from service.commands.contexts import arms_of, numbers_of
 from service.rounds.timeline import timeline_of
+from service.session.names import NamedContexts
 from service.session.records import SessionRow
 from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
@@ -38,11 +41,9 @@ async def post_rank(session_id: str, request: Request) -> Response:
     A decision of a session with refit "blocking" waits for a fit that is due (`fit_due` of the
     session) and scores by what it installs; a ranking does not wait. `model_version` tells.
     """
-    asked = RANK.read(await request.body())
-    given = read_contexts(asked["contexts"])
-    trajectory, arm_ids = asked.get("trajectory") or "", asked.get("arm_ids")
-    service_of(request).limits.refuse_arms(len(given))
-    check_arms(len(given), arm_ids)
+    service, tenant = service_of(request), tenant_of(request)
+    given, trajectory, arm_ids = await service.parsed(tenant, parse_rank, await request.body())
+    service.limits.refuse_arms(len(given))
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         contexts, _ = numbers_of(session, given)
@@ -71,3 +72,14 @@ async def post_rank(session_id: str, request: Request) -> Response:
         }
 
     return await read_session(request, session_id, answer)
+
+
+def parse_rank(
+    body: bytes,
+) -> SlicedWork[tuple[Floats | NamedContexts, str, list[str] | None]]:
+    """Parse the body of a ranking: its contexts, trajectory and arm ids."""
+    asked = RANK.read(body)
+    contexts = yield from read_contexts(asked["contexts"])
+    arm_ids = asked.get("arm_ids")
+    check_arms(len(contexts), arm_ids)
+    return contexts, asked.get("trajectory") or "", arm_ids

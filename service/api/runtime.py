@@ -26,6 +26,7 @@ from service.writer.group_commit import GroupCommit
 from service.writer.slices import Slices
 
 T = TypeVar("T")
+READ_AT_ONCE_BYTES = 2**14  # a smaller body is read in a fraction of a millisecond
 
 
 class Fits(Protocol):

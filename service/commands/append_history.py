@@ -20,7 +20,7 @@ from service.commands.sweep import sweep
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text
-from service.session.names import Context
+from service.session.names import NamedContexts
 from service.session.records import SessionKey, SessionRow, TrajectoryKey
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents, build_agent
@@ -51,7 +51,7 @@ class Log:
 
     Attributes
     ----------
-    contexts : (n_rounds, dim) array, or list of dict
+    contexts : (n_rounds, dim) array, or NamedContexts
         Selected contexts; with names, the session's names make numbers of them.
     rewards : list of float or None
         One a round; None where none is known.
@@ -65,7 +65,7 @@ class Log:
 
     key: SessionKey
     trajectory: str
-    contexts: Floats | list[Context]
+    contexts: Floats | NamedContexts
     rewards: list[float | None]
     import_id: str | None = None
     digest: bytes | None = None
@@ -97,7 +97,7 @@ class Log:
     def slice_from(self, n: int) -> range:
         """Return the rounds that the slice after n rounds may take."""
         most = SLICE_ROUNDS
-        if not isinstance(self.contexts, list):
+        if not isinstance(self.contexts, NamedContexts):
             width = self.contexts.shape[1] * self.contexts.itemsize
             most = max(1, min(SLICE_ROUNDS, SLICE_BYTES // width))
         return range(n, min(n + most, len(self.contexts)))
@@ -129,6 +129,10 @@ class AppendSlice(Command[Appended | Appending]):
     agents: Agents
     writer: str
     done: Appending | None = None
+
+    def whose(self) -> str:
+        """Return the session's tenant."""
+        return self.log.key[0]
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this slice reads."""

@@ -2,14 +2,14 @@
 
 from lhb_engine.history import Floats
 from service.base.problems import Problem, ProblemCode
-from service.session.names import Context, names_of
+from service.session.names import NamedContexts, names_of
 from service.session.records import SessionRow
 
 FEW_VALUES = 1000  # of contexts with names that are encoded in the event loop, in about 1 ms
 
 
 def numbers_of(
-    session: SessionRow, contexts: Floats | list[Context] | None
+    session: SessionRow, contexts: Floats | NamedContexts | None
 ) -> tuple[Floats | None, str | None]:
     """Return contexts as numbers, and the names that the session then has; it is not changed.
 
@@ -19,7 +19,7 @@ def numbers_of(
         422 naming the field: contexts of another width, a feature that no column takes, or names in
         a session whose rounds have none.
     """
-    if isinstance(contexts, list):
+    if isinstance(contexts, NamedContexts):
         if session.names is None and session.n_rounds:
             detail = (
                 "this session began with contexts that are lists of numbers: no column has a name"
@@ -52,6 +52,6 @@ def arms_of(session: SessionRow, n_arms: int) -> tuple[str, ...] | None:
     return arms
 
 
-def are_few(contexts: list[Context]) -> bool:
+def are_few(contexts: NamedContexts) -> bool:
     """Return whether contexts are encoded fast enough for the event loop."""
-    return sum(map(len, contexts)) <= FEW_VALUES
+    return len(contexts.ids) <= FEW_VALUES

@@ -10,7 +10,7 @@ from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
 from service.base.session_ids import has_form_of_id
 from service.commands.contexts import numbers_of
-from service.session.names import Context
+from service.session.names import NamedContexts
 from service.session.records import SessionKey, SessionRow
 from service.session.trial import ControlSession, trial_of
 from service.writer.agent_cache import Agents
@@ -78,7 +78,7 @@ def control_arm(
     uow: UnitOfWork,
     agents: Agents,
     key: SessionKey,
-    contexts: Floats | list[Context],
+    contexts: Floats | NamedContexts,
     draw: Draw,
 ) -> int:
     """Return the arm that a session's estimate scores best; without an estimate, any arm.
@@ -89,7 +89,7 @@ def control_arm(
     agents : Agents
     key : tuple
         The session whose agent plays. It is read, not locked: its rounds do not wait for these.
-    contexts : (K, dim) array or list of dict
+    contexts : (K, dim) array or NamedContexts
         As the request has them; names become numbers by that session's columns.
     draw : Draw
         The round's random numbers, which break ties.

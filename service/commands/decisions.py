@@ -18,7 +18,7 @@ from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.covariates import covariates_text, in_order
 from service.session.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
-from service.session.names import Context
+from service.session.names import NamedContexts
 from service.session.records import DecisionRow, SessionKey, SessionRow
 from service.session.trial import arm_index, trial_of
 from service.storage.ports import Keys
@@ -49,7 +49,7 @@ class Decide(Command[Taken | Blocked]):
 
     Attributes
     ----------
-    contexts : (K, dim) array, list of dict or None
+    contexts : (K, dim) array, NamedContexts or None
         None for a round without action; objects are turned into numbers by the session's names.
     event_id : str, optional
         The client's idempotency key.
@@ -67,7 +67,7 @@ class Decide(Command[Taken | Blocked]):
 
     key: SessionKey
     trajectory: str
-    contexts: Floats | list[Context] | None
+    contexts: Floats | NamedContexts | None
     agents: Agents
     event_id: str | None = None
     arm_ids: list[str] | None = None
@@ -78,6 +78,10 @@ class Decide(Command[Taken | Blocked]):
     default_arm: int | str | None = None
     covariates: dict[str, float] | None = None
     at: float | None = None
+
+    def whose(self) -> str:
+        """Return the session's tenant."""
+        return self.key[0]
 
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
@@ -96,7 +100,7 @@ class Decide(Command[Taken | Blocked]):
             return True
         return (
             is_between_boundaries(session)
-            and (type(self.contexts) is not list or are_few(self.contexts))
+            and (type(self.contexts) is not NamedContexts or are_few(self.contexts))
             and not (session.keep_contexts and self._n_numbers(session) > FEW_NUMBERS)
             and (not self.rewards or are_brief(uow, session, self.rewards))
             and (uow.can_read or self.agents.has(session))
@@ -237,7 +241,7 @@ class Decide(Command[Taken | Blocked]):
 
 
 def request_digest(
-    contexts: Floats | list[Context] | None,
+    contexts: Floats | NamedContexts | None,
     arm_ids: list[str] | None,
     forced_arm: int | str | None,
     rewards: list[Reward],
@@ -256,17 +260,13 @@ def request_digest(
     return body_digest(contexts, arm_ids, forced_arm, asked, *later)
 
 
-def body_digest(contexts: Floats | list[Context] | None, *parts: object) -> bytes:
+def body_digest(contexts: Floats | NamedContexts | None, *parts: object) -> bytes:
     """Digest contexts and the other parts of a body."""
     digest = blake2b(repr(parts).encode(), digest_size=16)
-    if isinstance(contexts, list):
-        plain = [sorted((name, _plain(value)) for name, value in c.items()) for c in contexts]
-        digest.update(repr(plain).encode())
+    if isinstance(contexts, NamedContexts):
+        for part in contexts.digest_parts():
+            digest.update(part)
     elif contexts is not None:
         digest.update(repr(contexts.shape).encode())
         digest.update((contexts + 0.0).tobytes())  # -0.0 equals 0.0
     return digest.digest()
-
-
-def _plain(value: float | str) -> float | str:
-    return value if isinstance(value, str) else value + 0.0  # -0.0 equals 0.0

@@ -63,6 +63,10 @@ class ReceiveRewards(Command[Accepted]):
     agents: Agents
     field: str = ""
 
+    def whose(self) -> str:
+        """Return the session's tenant."""
+        return self.key[0]
+
     def keys(self, keys: Keys) -> None:
         """Add the rows that this command reads."""
         for reward in self.rewards:

@@ -10,8 +10,8 @@ next free one; with categories "hashed", the columns beyond the listed features 
 """
 
 import json
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from threading import Lock
 from typing import Annotated, Any, Literal
@@ -26,7 +26,6 @@ from service.base.byte_bounded import ByteBounded
 from service.base.field_types import FEATURE, MOST_LETTERS, NO_ZERO_BYTE, STRICT, Key
 from service.base.problems import Problem, ProblemCode
 
-Context = dict[str, float | str]
 Label = Annotated[str, Field(max_length=2 * MOST_LETTERS + 1, pattern=NO_ZERO_BYTE)]
 ONE_HOT, HASHED = "one_hot", "hashed"
 CATEGORY = "="  # between a feature and its category in the label of a column; no feature has it
@@ -34,6 +33,7 @@ MOST_COLUMNS = 4096  # that have a label: the session's row holds them
 MOST_NUMBERS = 2**22  # of a context set made from objects
 MOST_BYTES = 2**25  # of parsed names in memory
 LABEL_BYTES = 256  # of a label in memory, without its letters
+SEPARATOR = "\0"  # no label has it
 MOST_SHOWN = 8  # labels in the detail of a problem
 
 
@@ -76,13 +76,15 @@ class Names:
             separators=(",", ":"),
         )
 
-    def encode(self, contexts: list[Context], dim: int) -> tuple[Floats, "Names"]:
+    def encode(self, contexts: "NamedContexts", dim: int) -> tuple[Floats, "Names"]:
         """Turn contexts with names into numbers.
+
+        Python's work grows with the columns, and not with the contexts: numpy does the rest.
 
         Parameters
         ----------
-        contexts : list of dict
-            K contexts, checked by `context_arrays.read_contexts`.
+        contexts : NamedContexts
+            Of K arms.
         dim : int
             Number of columns.
 
@@ -99,28 +101,50 @@ class Names:
             there.
         """
         refuse_too_many_numbers(len(contexts), dim, "contexts")
-        names, places, values, n_listed = self, [], [], len(self._column)
-        for arm, context in enumerate(contexts):
-            for feature, value in context.items():
-                is_text = type(value) is str
-                label = f"{feature}{CATEGORY}{value}" if is_text else feature
-                number = 1.0 if is_text else float(value)
-                column = names._column.get(label)
-                if column is None:
-                    names._refuse_mixed(arm, feature, is_text)
-                    if self.categories == HASHED:
-                        column, sign = hashed_column(label, dim - n_listed)
-                        column, number = column + n_listed, number * sign
-                    else:
-                        names._refuse_full(arm, feature, label, dim)
-                        if names is self:
-                            names = Names(self.columns, self.categories, self.arms)
-                        column = names._take(label)
-                places.append(arm * dim + column)
-                values.append(number)
         numbers = np.zeros(len(contexts) * dim)
-        np.add.at(numbers, np.array(places, dtype=np.intp), np.array(values))
+        encode = self._hashed if self.categories == HASHED else self._one_hot
+        columns, signs, names = encode(contexts, dim)
+        places = contexts.arms * dim + columns[contexts.ids]
+        np.add.at(numbers, places, contexts.values * signs[contexts.ids])
         return numbers.reshape(len(contexts), dim), names
+
+    def _one_hot(
+        self, contexts: "NamedContexts", dim: int
+    ) -> tuple[NDArray[np.intp], Floats, "Names"]:
+        """Return the column and the sign of each label; the first one without a column is 422."""
+        names = self
+        columns = np.zeros(contexts.n_labels, dtype=np.intp)
+        for i, label in enumerate(contexts.labels(min(dim, MOST_COLUMNS) + 1)):
+            column = names._column.get(label)
+            if column is None:
+                names._refuse_mixed(contexts, label)
+                names._refuse_full(contexts, label, dim)
+                if names is self:
+                    names = Names(self.columns, self.categories, self.arms)
+                column = names._take(label)
+            columns[i] = column
+        return columns, np.ones(contexts.n_labels), names
+
+    def _hashed(
+        self, contexts: "NamedContexts", dim: int
+    ) -> tuple[NDArray[np.intp], Floats, "Names"]:
+        """Return the column and the sign of each label: its own, or one that labels share."""
+        n_listed = len(self._column)
+        numbers = contexts.numbers
+        columns, signs = columns_of(numbers, dim - n_listed)
+        columns += n_listed
+        listed = np.array([label_number(label) for label in self._column], dtype=np.uint64)
+        for column in np.flatnonzero(np.isin(listed, contexts.text_features)).tolist():
+            self._refuse_mixed(contexts, contexts.text_of(self.columns[column]))
+        if not len(numbers):
+            return columns, signs, self
+        order = contexts.order
+        places = np.searchsorted(numbers, listed, sorter=order)
+        found = order[np.minimum(places, len(order) - 1)]
+        is_there = numbers[found] == listed
+        columns[found[is_there]] = np.flatnonzero(is_there)
+        signs[found[is_there]] = 1.0
+        return columns, signs, self
 
     def _take(self, label: str) -> int:
         """Give a label the next column, and return it."""
@@ -129,17 +153,18 @@ class Names:
             self._texts.add(label.partition(CATEGORY)[0])
         return column
 
-    def _refuse_mixed(self, arm: int, feature: str, is_text: bool) -> None:
+    def _refuse_mixed(self, contexts: "NamedContexts", label: str) -> None:
         """Raise a 422 if a feature that is a number has a text here, or the other way round."""
+        feature, is_text, _ = label.partition(CATEGORY)
         if is_text and feature in self._column:
             what = "a number in this session, and here a text"
         elif not is_text and feature in self._texts:
             what = "a text in this session, and here a number"
         else:
             return
-        raise Problem(ProblemCode.INVALID, f"{feature!r} is {what}", _field(arm, feature))
+        raise Problem(ProblemCode.INVALID, f"{feature!r} is {what}", contexts.field_of(label))
 
-    def _refuse_full(self, arm: int, feature: str, label: str, dim: int) -> None:
+    def _refuse_full(self, contexts: "NamedContexts", label: str, dim: int) -> None:
         """Raise a 422 if every column is taken."""
         n = len(self._column)
         if n >= min(dim, MOST_COLUMNS):
@@ -147,7 +172,7 @@ class Names:
                 f"no column is left for {label!r}: the {n} columns are {self.shown()}. "
                 'A session with a larger dim, or with categories "hashed", takes it'
             )
-            raise Problem(ProblemCode.NO_COLUMN, detail, _field(arm, feature))
+            raise Problem(ProblemCode.NO_COLUMN, detail, contexts.field_of(label))
 
     def shown(self) -> str:
         """Return the labels of the first columns, for the detail of a problem."""
@@ -156,8 +181,84 @@ class Names:
         return f"{text} and {more} more" if more > 0 else text
 
 
-def _field(arm: int, feature: str) -> str:
-    return f"contexts[{arm}].{feature}"
+class NamedContexts:
+    """Contexts of K arms with names, as checked: which labels there are, and which arm has which.
+
+    A process that parses a large body makes this, and all that costs time for each label is done
+    there: a session turns it into numbers in time that hardly grows with it.
+
+    Attributes
+    ----------
+    n_labels : int
+        Of different labels. They are numbered as they first come.
+    arms, ids : (n,) array of int
+        Of each feature of each arm: the arm, and the label's place.
+    values : (n,) array of float64
+        1 for a category.
+    """
+
+    def __init__(
+        self,
+        n_arms: int,
+        labels: Iterable[str],
+        arms: list[int],
+        ids: list[int],
+        values: list[float],
+    ) -> None:
+        labels = list(labels)
+        self._n_arms, self.n_labels = n_arms, len(labels)
+        self._text = SEPARATOR.join(labels)  # one text is sent faster than many
+        self.arms, self.ids = np.array(arms, dtype=np.intp), np.array(ids, dtype=np.intp)
+        self.values = np.array(values, dtype=np.float64) + 0.0  # -0.0 equals 0.0
+
+    def __len__(self) -> int:
+        """Return the number of arms."""
+        return self._n_arms
+
+    def labels(self, most: int | None = None) -> list[str]:
+        """Return the labels, or the first ones."""
+        if not self.n_labels:
+            return []
+        return self._text.split(SEPARATOR, -1 if most is None else most)[:most]
+
+    @cached_property
+    def numbers(self) -> NDArray[np.uint64]:
+        """The numbers of the labels."""
+        return np.array([label_number(label) for label in self.labels()], dtype=np.uint64)
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """The places of the labels, in the order of their numbers."""
+        return np.argsort(self.numbers)
+
+    @cached_property
+    def text_features(self) -> NDArray[np.uint64]:
+        """The numbers of the features that are texts, each once."""
+        names = {one.partition(CATEGORY)[0] for one in self.labels() if CATEGORY in one}
+        return np.array(sorted(map(label_number, names)), dtype=np.uint64)
+
+    def hash(self) -> "NamedContexts":
+        """Make, before a transaction, all that a session with hashed categories asks for."""
+        assert len(self.order) == self.n_labels
+        assert len(self.text_features) <= self.n_labels
+        return self
+
+    def text_of(self, feature: str) -> str:
+        """Return the first label of a feature that is a text."""
+        return next(one for one in self.labels() if one.startswith(f"{feature}{CATEGORY}"))
+
+    def field_of(self, label: str) -> str:
+        """Return where a label first stands, for a problem."""
+        first = int(np.argmax(self.ids == self.labels().index(label)))
+        return f"contexts[{self.arms[first]}].{label.partition(CATEGORY)[0]}"
+
+    def digest_parts(self) -> Iterator[bytes]:
+        """Yield bytes that depend on what each arm has, and not on its order."""
+        numbers = self.numbers[self.ids]
+        order = np.lexsort((numbers, self.arms))
+        yield str(self._n_arms).encode()
+        for part in (self.arms, numbers, self.values):
+            yield part[order].tobytes()
 
 
 @with_config(STRICT)

@@ -53,7 +53,7 @@ class BatchTimes:
         Parameters
         ----------
         n_submissions, n_commands : int
-            What waits: a batch takes whole submissions until it is full.
+            What waits: a batch takes submissions, or parts of them, until it is full.
         """
         n_full = min(n_submissions, n_commands // self._max_batch)
         return self.seconds_under_way + n_full * self._mean if n_full else 0.0

@@ -21,6 +21,10 @@ class Command(Protocol[Result]):
         """Add the keys of the rows that this command will read, so that they are read in bulk."""
         return
 
+    def whose(self) -> str:
+        """Return the tenant whose share of transactions this takes; "": the service's own."""
+        return ""
+
     def is_brief(self, uow: UnitOfWork) -> bool:
         """Return whether the command is short enough to run in the event loop."""
         return False
@@ -40,6 +44,10 @@ class SessionCommand(Command[Result], Protocol[Result]):
 
     __slots__ = ()
     key: SessionKey
+
+    def whose(self) -> str:
+        """Return the session's tenant."""
+        return self.key[0]
 
     def keys(self, keys: Keys) -> None:
         """Add the session's key."""

@@ -14,13 +14,12 @@ more time than the statements of brief commands take.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
 import structlog
 
-from service.base.problems import Problem, ProblemCode, Unavailable
+from service.base.problems import ProblemCode, Unavailable
 from service.storage.ports import Contended, MustWait, Store, Transaction
 from service.writer.attempt import (
     Attempt,
@@ -33,6 +32,7 @@ from service.writer.attempt import (
 from service.writer.batch_times import BatchTimes
 from service.writer.clock import Clock
 from service.writer.command import Command, Result
+from service.writer.command_queue import CommandQueue, Submission, outcomes_of
 from service.writer.effects import Effects
 from service.writer.thread import WriterThread
 
@@ -57,7 +57,7 @@ class GroupCommit:
     max_batch : int
         A batch takes no further submission once it has this many commands.
     max_queue : int
-        Submissions are refused once this many commands wait.
+        Commands that may wait: see `CommandQueue`.
     """
 
     def __init__(
@@ -75,9 +75,7 @@ class GroupCommit:
         self._on_rollback = on_rollback
         self.clock = clock or Clock()
         self._max_batch = max_batch
-        self._max_queue = max_queue
-        self._waiting: deque[tuple[Commands, asyncio.Future[list[CommandOutcome]]]] = deque()
-        self._n_waiting = 0
+        self._queue = CommandQueue(max_queue)
         self._thread = WriterThread()
         self._task: asyncio.Task[None] | None = None
         self._times = BatchTimes(max_batch)
@@ -90,7 +88,7 @@ class GroupCommit:
     @property
     def n_waiting(self) -> int:
         """Number of commands that wait for a transaction."""
-        return self._n_waiting
+        return self._queue.n_commands
 
     @property
     def seconds_under_way(self) -> float:
@@ -99,8 +97,8 @@ class GroupCommit:
 
     def committing(self) -> tuple[int, float]:
         """Return how many submissions are not committed, and how long full batches of them take."""
-        n = len(self._waiting)
-        return n + self._n_being_committed, self._times.wait_behind(n, self._n_waiting)
+        n, n_commands = self._queue.n_submissions, self._queue.n_commands
+        return n + self._n_being_committed, self._times.wait_behind(n, n_commands)
 
     async def submit(self, command: Command[Result]) -> Result:
         """Run a command and return its result, once its writes are durable.
@@ -121,12 +119,13 @@ class GroupCommit:
         return result
 
     def submit_all(self, commands: Commands) -> "asyncio.Future[list[CommandOutcome]]":
-        """Queue commands for the same transaction.
+        """Queue commands of one tenant.
 
         Parameters
         ----------
         commands : list of Command
-            They run in this order.
+            They run in this order, in one transaction or, if they are many, in several: others'
+            commands slip in between.
 
         Returns
         -------
@@ -139,12 +138,8 @@ class GroupCommit:
             The queue is full (``overloaded``).
         """
         loop = asyncio.get_running_loop()
-        if self._n_waiting >= self._max_queue:
-            detail = "too many requests wait for a transaction"
-            raise Problem(ProblemCode.OVERLOADED, detail, retry_after=1)
         future: asyncio.Future[list[CommandOutcome]] = loop.create_future()
-        self._waiting.append((commands, future))
-        self._n_waiting += len(commands)
+        self._queue.put(commands[0].whose(), Submission(commands, future))
         if self.on_submit is not None:
             self.on_submit(len(commands))
         if self._task is None:
@@ -160,18 +155,17 @@ class GroupCommit:
     async def _serve_queue(self) -> None:
         """Commit and answer batch after batch until nothing waits."""
         try:
-            while self._waiting:
-                commands, futures = self._next_batch()
+            while self._queue.n_submissions:
+                taken = self._queue.take(self._max_batch)
+                commands = [command for _, part in taken for command in part]
+                self._n_being_committed = len(taken)
                 self._times.begin()
                 try:
                     outcomes, effects = await self._commit(commands)
                 except Exception as error:  # e.g. the thread does not start
                     outcomes, effects = [(None, error)] * len(commands), []
-                start = 0
-                for future, n in futures:
-                    if not future.done():
-                        future.set_result(outcomes[start : start + n])
-                    start += n
+                for submission, its_own in outcomes_of(taken, outcomes):
+                    submission.settle(its_own)
                 self.n_batches += 1
                 self.n_commands += len(commands)
                 self.on_batch(self._times.seconds_under_way, len(commands))
@@ -189,20 +183,6 @@ class GroupCommit:
             self._after_commit(effects)
         except Exception:
             log.exception("defect", of="after a commit")
-
-    def _next_batch(
-        self,
-    ) -> tuple[Commands, list[tuple[asyncio.Future[list[CommandOutcome]], int]]]:
-        """Take the waiting commands, up to a full batch, with their futures and counts."""
-        commands: Commands = []
-        futures = []
-        while self._waiting and len(commands) < self._max_batch:
-            more, future = self._waiting.popleft()
-            commands += more
-            futures.append((future, len(more)))
-        self._n_being_committed = len(futures)
-        self._n_waiting -= len(commands)
-        return commands, futures
 
     async def _commit(self, commands: Commands) -> Committed:
         """Commit one batch: brief commands run in the event loop, others in the thread."""

@@ -19,6 +19,7 @@ from service.api.body_parsing import (
     refuse_duplicates,
 )
 from service.api.context_arrays import read_contexts
+from service.base.loop_slices import run_at_once
 from service.base.problems import Problem
 
 HOT: dict[str, BodyParser[Any]] = {
@@ -119,7 +120,7 @@ def plain(value: Any) -> Any:
     """Comparable to the bit: contexts as bytes, floats by their text (there -0.0 is not 0.0)."""
     if isinstance(value, dict) and "data" in value:
         try:
-            return read_contexts(value).tobytes()
+            return run_at_once(read_contexts(value)).tobytes()
         except Problem as problem:
             return problem.code, problem.field
     if isinstance(value, dict):
@@ -150,7 +151,7 @@ def test_the_usual_body_is_read_quickly_and_to_the_bit(numbers: list[float]) -> 
     body = json.dumps({"contexts": [numbers]}).encode()
     found = DECISION.read_quickly(body)
     assert found is not None
-    contexts = read_contexts(found["contexts"])
+    contexts = run_at_once(read_contexts(found["contexts"]))
     expected = np.array([DECISION.parse(body)["contexts"]])[0]
     assert contexts.tobytes() == expected.tobytes()
 

@@ -1,21 +1,41 @@
 """Names of features: which number goes into which column, for ever."""
 
 import json
+import sys
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
 
+from service.api.context_arrays import read_contexts
+from service.base.loop_slices import run_at_once
 from service.base.problems import Problem
-from service.session.names import MOST_NUMBERS, Names, check_stored_names, hashed_column, names_of
+from service.session.names import (
+    MOST_NUMBERS,
+    NamedContexts,
+    Names,
+    check_stored_names,
+    hashed_column,
+    names_of,
+)
+
+
+def named(contexts: list[dict[str, Any]]) -> NamedContexts:
+    found = run_at_once(read_contexts(contexts))
+    assert isinstance(found, NamedContexts)
+    return found
 
 
 def test_columns_are_taken_in_the_order_of_first_use() -> None:
     names = Names(["price"])
-    numbers, then = names.encode([{"brand": "x", "price": 2.0}, {"brand": "y"}, {"new": 3.0}], 4)
+    numbers, then = names.encode(
+        named([{"brand": "x", "price": 2.0}, {"brand": "y"}, {"new": 3.0}]), 4
+    )
     assert then.columns == ("price", "brand=x", "brand=y", "new")
     assert numbers.tolist() == [[2, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 3]]
     assert names.columns == ("price",)  # the stored ones stay as they are
-    again, still = then.encode([{"brand": "y", "price": -1.0}, {}], 4)
+    again, still = then.encode(named([{"brand": "y", "price": -1.0}, {}]), 4)
     assert still is then
     assert again.tolist() == [[-1, 0, 1, 0], [0, 0, 0, 0]]
     assert names_of(then.dumps()).columns == then.columns
@@ -29,7 +49,6 @@ def test_columns_are_taken_in_the_order_of_first_use() -> None:
         ([{"stock": 1.0}], "no_column", "contexts[0].stock"),
         ([{"price": "3.2"}], "invalid", "contexts[0].price"),
         ([{"brand": 1.0}], "invalid", "contexts[0].brand"),
-        ([{}] * (MOST_NUMBERS // 3 + 1), "out_of_range", "contexts"),
     ],
 )
 def test_what_has_no_column_is_refused_by_its_name(
@@ -37,13 +56,18 @@ def test_what_has_no_column_is_refused_by_its_name(
 ) -> None:
     names = Names(["price", "brand=x", "brand=y"])
     with pytest.raises(Problem) as caught:
-        names.encode(contexts, 3)
+        names.encode(named(contexts), 3)
     assert (caught.value.code, caught.value.field) == (code, field)
+
+
+def test_too_many_numbers_are_refused_before_they_are_made() -> None:
+    with pytest.raises(Problem, match=str(MOST_NUMBERS)):
+        Names(["price"]).encode(NamedContexts(MOST_NUMBERS // 3 + 1, [], [], [], []), 3)
 
 
 def test_a_full_session_says_what_fills_it() -> None:
     with pytest.raises(Problem, match=r"'brand=z'.* 2 columns are brand=x, brand=y.*hashed"):
-        Names(["brand=x", "brand=y"]).encode([{"brand": "z"}], 2)
+        Names(["brand=x", "brand=y"]).encode(named([{"brand": "z"}]), 2)
 
 
 def test_the_hash_is_the_documented_one_for_ever() -> None:
@@ -56,7 +80,7 @@ def test_the_hash_is_the_documented_one_for_ever() -> None:
 def test_hashed_categories_share_the_columns_beyond_the_listed_ones() -> None:
     names = Names(["price"], "hashed")
     contexts: list[dict[str, float | str]] = [{"price": 2.0, "brand": "x", "stock": 7.0}]
-    numbers, then = names.encode(contexts, 6)
+    numbers, then = names.encode(named(contexts), 6)
     assert then is names
     wanted = np.zeros(6)
     wanted[0] = 2.0
@@ -65,7 +89,7 @@ def test_hashed_categories_share_the_columns_beyond_the_listed_ones() -> None:
         wanted[1 + column] += sign * value
     assert numbers[0].tolist() == wanted.tolist()
     with pytest.raises(Problem, match="'price'"):
-        names.encode([{"price": "x"}], 6)
+        names.encode(named([{"price": "x"}]), 6)
 
 
 def test_hashes_are_spread_and_their_signs_balanced() -> None:
@@ -93,3 +117,66 @@ def test_stored_names_that_no_session_has_are_refused(text: str) -> None:
     with pytest.raises(Problem):
         check_stored_names(text, 2)
     check_stored_names(json.dumps({"columns": ["a"], "categories": "hashed", "arms": ["b"]}), 2)
+
+
+def lines_run(names: Names, contexts: NamedContexts, dim: int) -> int:
+    """How many lines of Python encoding takes."""
+    n = 0
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal n
+        n += event == "line"
+        return count if frame.f_code.co_filename == names_of.__code__.co_filename else None
+
+    names.encode(contexts, dim)  # hashes of listed features are kept
+    sys.settrace(count)
+    try:
+        names.encode(contexts, dim)
+    finally:
+        sys.settrace(None)
+    return n
+
+
+@pytest.mark.parametrize("categories", ["one_hot", "hashed"])
+def test_in_a_transaction_work_does_not_grow_with_the_contexts(categories: str) -> None:
+    """A session's lock is held meanwhile: what has to be done for each feature is done before."""
+    names = Names(["price"], categories)
+    few, many = (named([{"price": 1.0, "brand": f"b{i % 5}"} for i in range(n)]) for n in (5, 5000))
+    assert lines_run(names, few.hash(), 8) == lines_run(names, many.hash(), 8)
+    labels = named([{f"f{i}": 1.0} for i in range(5000)])
+    if categories == "hashed":
+        assert lines_run(names, labels.hash(), 8) == lines_run(names, few, 8)
+    else:
+        with pytest.raises(Problem, match="no column is left for 'f7'"):
+            names.encode(labels, 8)
+
+
+def test_hashed_numbers_are_the_sum_over_features_by_their_documented_columns() -> None:
+    names = Names(["price", "stock"], "hashed")
+    given = [{"price": 2.0, "brand": "x", "size": 0.5}, {}, {"stock": -1.0, "brand": "y"}]
+    expected = np.zeros((3, 6))
+    for arm, context in enumerate(given):
+        for feature, value in context.items():
+            if feature in names.columns:
+                expected[arm, names.columns.index(feature)] += float(value)
+            else:
+                label = f"{feature}={value}" if isinstance(value, str) else feature
+                column, sign = hashed_column(label, 4)
+                expected[arm, 2 + column] += sign * (1.0 if isinstance(value, str) else value)
+    assert names.encode(named(given), 6)[0].tolist() == expected.tolist()
+    with pytest.raises(
+        Problem, match="'stock' is a number in this session, and here a text"
+    ) as bad:
+        names.encode(named([{"price": 1.0}, {"stock": "many"}]), 6)
+    assert bad.value.field == "contexts[1].stock"
+
+
+def test_the_order_of_features_is_no_other_body() -> None:
+    one, other = [{"a": 1.0, "b": "x"}, {"b": "y"}], [{"b": "x", "a": 1.0}, {"b": "y"}]
+    assert list(named(one).digest_parts()) == list(named(other).digest_parts())
+    for changed in (
+        [{"a": 1.0, "b": "x"}, {"b": "x"}],
+        [{"a": 2.0, "b": "x"}, {"b": "y"}],
+        one[:1],
+    ):
+        assert list(named(one).digest_parts()) != list(named(changed).digest_parts())

@@ -45,6 +45,7 @@ def check_confined(name: str, service: dict[str, Any]) -> None:
     assert service["cap_drop"] == ["ALL"], name
     assert service["security_opt"] == ["no-new-privileges:true"], name
     assert service["pids_limit"], name
+    assert all("size=" in folder for folder in service.get("tmpfs", [])), name
     assert service["mem_limit"], name
     assert service["cpus"], name
     assert service["restart"], name

@@ -20,6 +20,7 @@ from service.session.records import Actor, SessionKey
 from service.storage.giving_way import read_giving_way
 from service.storage.ports import MAX_EXPORTS, MAX_READS, MAX_STREAMS, Store
 from service.transfer.parsing_processes import N_PROCESSES, PARSED_HERE_BYTES, ParsingProcesses
+from service.transfer.spool import Spool, open_spool
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
@@ -70,6 +71,7 @@ class Service:
         default_factory=lambda: ThreadPoolExecutor(MAX_READS, thread_name_prefix="reader")
     )
     limits: Limits = field(init=False)
+    spool: Spool = field(init=False)
     full_tenants: set[str] = field(default_factory=set)  # see `service.web.full_tenants`
     exports: Places = field(default_factory=lambda: Places(MAX_EXPORTS))
     streams: Places = field(default_factory=lambda: Places(MAX_STREAMS))
@@ -79,7 +81,8 @@ class Service:
     loop_slices: LoopSlices = field(default_factory=LoopSlices)
 
     def __post_init__(self) -> None:
-        """Take the limits from the settings."""
+        """Take the limits and the spool from the settings."""
+        self.spool = open_spool(self.settings)
         self.limits = Limits.of(self.settings)
 
     async def read(self, work: Callable[[], T]) -> T:

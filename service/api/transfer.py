@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
-from pathlib import Path
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.requests import ClientDisconnect
@@ -38,6 +36,7 @@ from service.transfer.file_format import export_session
 from service.transfer.import_file import PreparedImport, prepare_import
 from service.transfer.import_session import import_session
 from service.transfer.parsing_processes import PARSED_HERE_BYTES
+from service.transfer.spool import SpooledFiles, full_said
 
 router = APIRouter(tags=["sessions"])
 LinesOf = Callable[[Reader, SessionRow], Iterator[bytes]]  # of a file about a session
@@ -158,23 +157,27 @@ async def post_import(
     before (200). Without a name every import creates another session.
     """
     service, tenant = service_of(request), tenant_of(request)
-    with tempfile.TemporaryDirectory(prefix="lhb-import-") as folder:
-        path = Path(folder, "file")
-        with path.open("wb") as file:
+    with service.spool.files(tenant) as files:
+        with files.opened() as write:
             async for chunk in request.stream():
-                file.write(chunk)
-        prepared = await _prepared(service, tenant, path, name)
+                write(chunk)
+        prepared = await _prepared(service, tenant, files, name)
         return await _imported(service, request, prepared)
 
 
-async def _prepared(service: Service, tenant: str, path: Path, name: str | None) -> PreparedImport:
-    """Check a file; its rows are written beside it."""
-    given = (path, path.with_name("rows"), tenant, name, service.settings.allow_oracles)
+async def _prepared(
+    service: Service, tenant: str, files: SpooledFiles, name: str | None
+) -> PreparedImport:
+    """Check a file; its rows are written beside it, and take about as much."""
+    given = (files.path, files.rows, tenant, name, service.settings.allow_oracles)
     async with service.imports.hold(tenant):
-        if path.stat().st_size > PARSED_HERE_BYTES:
-            prepared = await service.parsing.import_file(given)
-        else:
-            prepared = await service.read(lambda: prepare_import(*given))
+        n_bytes = files.n_bytes
+        files.take(n_bytes)
+        with full_said():
+            if n_bytes > PARSED_HERE_BYTES:
+                prepared = await service.parsing.import_file(given)
+            else:
+                prepared = await service.read(lambda: prepare_import(*given))
     session_answer(prepared.session, "none")  # a session that cannot be shown fails here
     return prepared
 
@@ -216,11 +219,10 @@ async def post_copy(session_id: str, request: Request) -> Response:
         copy, agent = copied_session(source, asked, service.settings.allow_oracles, cost, now)
         return copy_session(reader, source, copy, agent)
 
-    with tempfile.TemporaryDirectory(prefix="lhb-copy-") as folder:
-        path = Path(folder, "file")
-        with path.open("wb") as file:
+    with service.spool.files(tenant) as files:
+        with files.opened() as write:
             async with aclosing(_export_chunks(service, tenant, session_id, lines_of)) as chunks:
                 async for chunk in chunks:
-                    file.write(chunk)
-        prepared = await _prepared(service, tenant, path, name)
+                    write(chunk)
+        prepared = await _prepared(service, tenant, files, name)
         return await _imported(service, request, replace(prepared, mark=mark.hexdigest()))

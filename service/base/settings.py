@@ -102,6 +102,12 @@ class Settings(BaseSettings):
     max_import_bytes: int = Field(
         default=2**30, gt=0, description="maximum size of an imported file"
     )
+    spool_folder: Path | None = Field(
+        default=None,
+        description="folder of the files that imports and copies make on their way, up to twice "
+        "their size; by default beside a SQLite database, with PostgreSQL the system's folder of "
+        "temporary files",
+    )
     body_timeout_seconds: float = Field(
         default=30.0,
         gt=0,

@@ -12,6 +12,7 @@ from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
 from service.storage.ports import KnownRows
 from service.writer.command import Command
+from service.writer.command_queue import CommandQueue
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 from tests.service.writer.sample_commands import WritesThenFails, decide
@@ -116,7 +117,7 @@ def test_a_request_of_many_commands_counts_as_one_that_waits(harness: ServiceHar
 
 
 def test_a_full_queue_says_so(harness: ServiceHarness) -> None:
-    harness.commit._max_queue = 2
+    harness.commit._queue = CommandQueue(2)
 
     async def play() -> None:
         for _ in range(2):

@@ -21,7 +21,7 @@ import httpx
 import numpy as np
 
 from benchmarks.server.large_session import session_file
-from benchmarks.server.load import DIM
+from benchmarks.server.load import DIM, N_ARMS
 
 LOG_ROUNDS, SHORT_ROUNDS = 10_000, 1000
 N_DELETED = 3  # large sessions
@@ -31,6 +31,8 @@ N_LARGE, LARGE_DIM, LARGE_ROUNDS = 3, 600, 600  # sessions whose fit takes about
 N_UNREAD, N_READERS = 8, 4
 N_TRAJECTORIES = 50  # of the session whose trajectories are listed, a short log each
 N_LEARNERS, LEARNER_DIM = 400, 128  # sessions of agents with 0.5 MB each
+N_FLOODING = 4  # connections
+BATCH, N_ACTIONS, MANY_ARMS, NAMED_ARMS = 1000, 400, 70_000, 9000
 NICENESS = 10
 JSON = {"content-type": "application/json"}
 NDJSON = {"content-type": "application/x-ndjson"}
@@ -218,9 +220,44 @@ def agents(flooded: Flooded) -> list[Work]:
     return [decide]
 
 
+def batches(flooded: Flooded) -> list[Work]:
+    """Send batches of 1000 decisions of one session, on several connections."""
+    contexts = np.random.default_rng(1).uniform(-1, 1, (N_ARMS, DIM)).tolist()
+    item = {"session_id": flooded.create(), "decision": {"contexts": contexts}}
+    body = json.dumps({"items": [item] * BATCH}).encode()
+    return [lambda: flooded.post("/v1/batch", body)] * N_FLOODING
+
+
+def personalizer(flooded: Flooded) -> list[Work]:
+    """Ask Personalizer's route for the choice of one of many actions with many features."""
+    features = [{f"f{i}": i / 100 for i in range(20)}]
+    actions = [{"id": str(i), "features": features} for i in range(N_ACTIONS)]
+    asked = {"actions": actions, "contextFeatures": [{"hour": 3, "tags": ["a", "b", "c"]}]}
+    body = json.dumps(asked).encode()
+    return [lambda: flooded.post("/personalizer/v1.0/rank", body)] * N_FLOODING
+
+
+def ranks(flooded: Flooded) -> list[Work]:
+    """Rank 70 000 arms."""
+    path = f"/v1/sessions/{flooded.create()}/rank"
+    body = json.dumps({"contexts": np.zeros((MANY_ARMS, DIM)).tolist()}).encode()
+    return [lambda: flooded.post(path, body)] * N_FLOODING
+
+
+def named(flooded: Flooded) -> list[Work]:
+    """Take decisions whose contexts with names are 13 MB."""
+    path = f"/v1/sessions/{flooded.create(dim=64, categories='hashed')}/decisions"
+    context = {f"feature{i}": f"category {i}" for i in range(40)}
+    body = json.dumps({"contexts": [context] * NAMED_ARMS}).encode()
+    return [lambda: flooded.post(path, body)] * N_FLOODING
+
+
 FLOODS: dict[str, Callable[[Flooded], list[Work]]] = {
     flood.__name__: flood
-    for flood in (fits, reads, pages, imports, histories, deletions, collisions, strangers, agents)
+    for flood in (
+        *(fits, reads, pages, imports, histories, deletions, collisions, strangers, agents),
+        *(batches, personalizer, ranks, named),
+    )
 }
 
 

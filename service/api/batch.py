@@ -100,7 +100,6 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
     outcomes = iter(await service.writer.submit_all([*commands]) if commands else ())
     answers: list[Any] = [None] * len(items)
     blocked: list[tuple[int, Decide, Blocked]] = []
-    parts: list[bytes] = []
     for i, command in enumerate(asked):
         result, error = (None, command) if isinstance(command, Exception) else next(outcomes)
         if isinstance(result, Blocked) and isinstance(command, Decide):

@@ -31,7 +31,7 @@ from service.session.records import (
     TrajectoryKey,
     TrajectoryRow,
 )
-from service.session.slot_clock import SlotClock
+from service.session.slot_clock import SlotClock, longest_total
 from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.unit_of_work import UnitOfWork
@@ -158,7 +158,12 @@ class BySlot:
         if not self.is_of_all and trajectory.n_decisions == 0:
             detail = f"no decision was taken{of_trajectory(reward.trajectory) or ' yet'}"
             raise Problem(ProblemCode.FUTURE_ROUND, detail, f"{prefix}trajectory")
-        return self._between(*interval_of(reward, uow.now, prefix), prefix)
+        first, last = self._between(*interval_of(reward, uow.now, prefix), prefix)
+        most = longest_total(session.dim)
+        if last - first >= most:
+            detail = f"a total of this session is over at most {most} slots: a fit has them all"
+            raise Problem(ProblemCode.OUT_OF_RANGE, detail, f"{prefix}to")
+        return first, last
 
     def _between(self, since: float, until: float, prefix: str) -> tuple[int, int]:
         start, seconds = self.clock.slots.start, self.clock.slots.seconds

@@ -14,6 +14,7 @@ Totals = Literal["all", "trajectory"]
 CLOCK_DEFAULTS: dict[str, Any] = {"start": None, "totals": "all"}  # and `late_slots`: the horizon
 STRETCH = 256  # slots that are kept in one row, at most
 MOST_SLOTS = 2**31  # since the start
+MOST_NUMBERS = 2**20  # of the contexts of a total's slots, 8 MB: a fit has many totals at once
 MOST_AT_FIRST = 2**24  # since the start of a new session
 MOST_LATE = 2**20  # slots
 
@@ -47,6 +48,11 @@ class SlotClock:
     def settled(self, n_begun: int) -> int:
         """Return the last slot that takes no decision any more, once so many have begun."""
         return max(0, n_begun - self.late_slots - 1)
+
+
+def longest_total(dim: int) -> int:
+    """Return over how many slots a total may be; a fit has a context of every one of them."""
+    return max(1, MOST_NUMBERS // dim)
 
 
 @lru_cache(maxsize=256)

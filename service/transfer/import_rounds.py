@@ -14,7 +14,7 @@ from service.rounds.closing import closing_of
 from service.session.kept_contexts import MOST_NUMBERS
 from service.session.records import KeptSumsRow, SessionRow, TrajectoryRow
 from service.session.rules import needs_sums
-from service.session.slot_clock import MOST_SLOTS, clock_of
+from service.session.slot_clock import MOST_SLOTS, clock_of, longest_total
 from service.session.trial import played_again, trial_of
 from service.transfer.import_records import InvalidRecord, check
 from service.writer.pending_spans import Spans
@@ -167,6 +167,8 @@ def _check_total(session: SessionRow, part: TrajectoryRecords, record: dict[str,
     assert clock is not None
     is_over = last <= MOST_SLOTS and clock.slots.begin(last + 1) <= record["at"]
     check(is_over, "last_round", "that slot was not over")
+    most = longest_total(session.dim)
+    check(last - first < most, "last_round", f"a total is over at most {most} slots")
     is_whose = clock.totals == "trajectory" or record["trajectory"] == ""
     check(is_whose, "trajectory", "totals are of all trajectories together")
     if record["replaces"] is None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from service.base.problems import Problem, ProblemCode
@@ -65,6 +66,16 @@ def test_a_total_is_of_whole_slots_that_are_over(harness: ServiceHarness) -> Non
     refused(harness, ProblemCode.REWARD_CONFLICT, "from", **between(1020, 1140))
     harness.reward(2.0, correct=True, reward_id="refund", **between(960, 1080))
     assert history_of(harness, 4).trajectories[""].measurements.value.tolist() == [2.0]
+
+
+def test_a_total_is_of_no_more_slots_than_a_fit_holds(harness: ServiceHarness) -> None:
+    """Two to the 20th numbers: a hundred bytes of a request make no fit exceed its memory."""
+    begin(harness, dim=8)
+    harness.decide(contexts=np.ones((1, 8)), at=harness.now)
+    most = 2**17
+    harness.now = 960.0 + 60 * (most + 1)
+    refused(harness, ProblemCode.OUT_OF_RANGE, "to", **between(960, 960 + 60 * (most + 1)))
+    harness.reward(3.0, **between(960, 960 + 60 * most))
 
 
 @pytest.mark.parametrize(("at", "code"), [(959.0, "out_of_range"), (2000.0, "out_of_range")])

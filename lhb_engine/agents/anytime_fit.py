@@ -218,7 +218,7 @@ class AnytimeFit:
         """
         cut, parts = self._earlier_parts(first)
         later = np.flatnonzero(self.rows.number > cut)
-        best: int = min(parts, default=1)
+        best: int = min(parts, default=first)
         least = None
         for start, data in parts.items():
             found, rho = self._posterior(data)

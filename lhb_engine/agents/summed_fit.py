@@ -71,8 +71,13 @@ class SummedFit(AnytimeFit):
 
     @cached_property
     def _since(self) -> HeldOut | None:
-        """The rows that the installed estimate's fit has not used; None if there are none."""
+        """The rows that the installed estimate's fit has not used; None if there are none.
+
+        None, too, if all rows that it has used were corrected since: nothing speaks for it.
+        """
         if self.prediction is None or self._later is None or self._later.n_rows == 0:
+            return None
+        if self._used is None or self._used.n_rows == 0:
             return None
         return LaterMoments(self.prediction, self._later)
 
@@ -137,7 +142,8 @@ class SummedFit(AnytimeFit):
         while back >= self._fewest:
             starts.append(cut - back + 1)
             back //= 2
-        return cut, parts | self._parts(starts, cut)
+        found = self._parts(starts, cut)
+        return cut, (parts | found if whole.n_rows >= LEAST_ROWS else found)
 
     def _cut(self, since: int) -> int:
         """Return the middle of the rounds after `since`.

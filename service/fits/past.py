@@ -7,7 +7,10 @@ them.
 import json
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from lhb_engine.agents import Agent
+from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.agents.summed_fit import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.lessened_sums import lessened
@@ -51,9 +54,33 @@ class PreparedFit:
     history: History
 
     def run(self) -> tuple[Estimate, SessionSums | None]:
-        """Fit and check, and return the sums for the next fit if the agent keeps some."""
+        """Fit and check, and return the sums for the next fit if the agent keeps some.
+
+        A window of which no round is left, as those who began them were erased, has no data.
+
+        Raises
+        ------
+        NeedsAllRows
+            The fit has to be without `kept`.
+        """
+        if not self.history.trajectories:
+            if self.kept is not None:  # of earlier rounds
+                raise NeedsAllRows
+            return _of_nothing(self.history), None
         estimate, sums = self.agent.fit_keeping(self.history, self.kept)
         return replace(estimate, findings=self.agent.findings(self.history, estimate)), sums
+
+
+def _of_nothing(history: History) -> Estimate:
+    window = history.window
+    assert window is not None
+    return Estimate(
+        "insufficient_data",
+        np.zeros(window.n_lags),
+        message="No round of the window is left.",
+        first_round=window.first,
+        last_round=window.last,
+    )
 
 
 @dataclass(frozen=True, slots=True)

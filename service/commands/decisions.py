@@ -142,7 +142,8 @@ class Decide(Command[Taken | Blocked]):
         planned: list[PlannedReward] = []
         if self.rewards:
             planned = plan_rewards(uow, session, self.rewards, "rewards")
-        self._refuse_time(uow, session, planned)
+        if self.at is not None:
+            self._refuse_time(uow, session, planned)
         if planned:
             apply_rewards(uow, session, planned, self.agents)
         if is_blocked(session):
@@ -207,30 +208,29 @@ class Decide(Command[Taken | Blocked]):
                 chosen, propensity, explored = forced, drawn, False
             arm, scores, context = chosen, values.tobytes(), contexts[chosen].tobytes()
         epoch, next_fit_round = timeline.epoch(session, agent, begun)
-        decision = DecisionRow(
-            tenant=session.tenant,
-            session_id=session.id,
-            trajectory=self.trajectory,
-            round=round,
-            number=trajectory.n_decisions,
-            position=session.n_rounds,
-            client_event_id=self.event_id,
-            digest=self.digest,
-            arm=arm,
-            arm_id=None if arm is None or arm_ids is None else arm_ids[arm],
-            context=context,
-            scores=scores,
-            propensity=propensity,
-            explored=explored,
-            forced=forced is not None,
-            epoch=epoch,
-            model_version=session.model_version,
-            next_fit_round=next_fit_round,
-            at=at,
-            played_by=played_by,
-            agent_arm=agent_arm,
-            contexts=pack(contexts) if session.keep_contexts and contexts is not None else None,
-            covariates=covariates_text(session, self.covariates),
+        decision = DecisionRow(  # by place: by name each decision costs more
+            *self.key,
+            self.trajectory,
+            round,
+            trajectory.n_decisions,
+            session.n_rounds,
+            self.event_id,
+            self.digest,
+            arm,
+            None if arm is None or arm_ids is None else arm_ids[arm],
+            context,
+            scores,
+            propensity,
+            explored,
+            forced is not None,
+            epoch,
+            session.model_version,
+            next_fit_round,
+            at,
+            played_by,
+            agent_arm,
+            pack(contexts) if session.keep_contexts and contexts is not None else None,
+            None if self.covariates is None else covariates_text(session, self.covariates),
         )
         uow.add_decision(decision)
         count_one(uow.effects.n_decisions, session.tenant)

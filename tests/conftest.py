@@ -21,6 +21,8 @@ NOT_OURS = "SCIPY_ARRAY_API"
 def pytest_configure() -> None:
     """Give BLAS one thread: more wait by spinning, at ten times the CPU where cores are busy."""
     one_thread()
+    # or each of the servers that tests start compiles all that it imports, once more
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # no refusal by waits, which depend on the machine's speed; tests of overload set their own
     os.environ.setdefault("LHB_MAX_WAIT_SECONDS", "0")
     # fits that others wait for: in idle time they starve for seconds beside the other tests, and

@@ -5,6 +5,7 @@ import time
 
 import structlog
 
+from service.base.process_pool import Processes
 from service.base.settings import Settings
 from service.fits.cost import session_cost
 from service.fits.job import run_fit
@@ -27,8 +28,14 @@ class FitPool(FitProcesses):
     The parameters are those of `FitProcesses`.
     """
 
-    def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
-        super().__init__(settings, agents, job)
+    def __init__(
+        self,
+        settings: Settings,
+        agents: Agents,
+        job: Job = run_fit,
+        kind: type[Processes] = Processes,
+    ) -> None:
+        super().__init__(settings, agents, job, kind)
         self._timers: dict[SessionKey, asyncio.TimerHandle] = {}
         self._due: dict[SessionKey, tuple[int, float]] = {}
         self._waiting: dict[SessionKey, float] = {}

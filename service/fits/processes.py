@@ -41,6 +41,8 @@ class FitProcesses:
         The cache of the process that records the results.
     job : callable
         The function that a process runs, with the signature of `run_fit`.
+    kind : type of Processes
+        What the processes are made by.
 
     Attributes
     ----------
@@ -53,8 +55,15 @@ class FitProcesses:
 
     is_alone = True  # nobody else runs a fit that no process of this pool begins
 
-    def __init__(self, settings: Settings, agents: Agents, job: Job = run_fit) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        agents: Agents,
+        job: Job = run_fit,
+        kind: type[Processes] = Processes,
+    ) -> None:
         self.job = job
+        self._kind = kind
         self.on_finish: Callable[[str, float], None] = lambda status, seconds: None
         self.on_record: Callable[[float, dict[str, Any]], dict[str, str]] = lambda *_: {}
         self._settings = settings
@@ -70,7 +79,7 @@ class FitProcesses:
 
     def _new_processes(self, n: int) -> Processes:
         given = (self._settings.fit_niceness, self._settings.fit_memory_mb)
-        return Processes(n, prepare_process, given, self._settings.fit_start_seconds)
+        return self._kind(n, prepare_process, given, self._settings.fit_start_seconds)
 
     @property
     def is_stalled(self) -> bool:

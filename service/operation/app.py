@@ -34,6 +34,7 @@ from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_unknown_parameters
 from service.api.runtime import Fits, Service
 from service.base.logs import configure_logs
+from service.base.process_pool import Processes
 from service.base.settings import Settings
 from service.dashboard import pages as dashboard
 from service.fits.embedded import FitPool
@@ -102,7 +103,11 @@ class App(FastAPI):
         await self.outer_middleware(scope, receive, send)
 
 
-def create_app(settings: Settings | None = None, store: Store | None = None) -> App:
+def create_app(
+    settings: Settings | None = None,
+    store: Store | None = None,
+    processes: type[Processes] = Processes,
+) -> App:
     """Make the web application; the service behind it runs from start-up to shutdown.
 
     Parameters
@@ -111,6 +116,8 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
         Read from the environment if absent.
     store : Store, optional
         An open store to use; it is closed at shutdown. If absent, one is opened at start-up.
+    processes : type of Processes
+        What the processes that fit are made by.
 
     Returns
     -------
@@ -125,7 +132,7 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         sweeper = Sweeper()
-        service = start_service(settings, metrics, sweeper, store)
+        service = start_service(settings, metrics, sweeper, store, processes)
         app.state.service = app.outer_middleware.service = service
         if tracing is not None:
             tracing.follow_writer(service.writer)
@@ -184,12 +191,16 @@ def create_app(settings: Settings | None = None, store: Store | None = None) -> 
 
 
 def start_service(
-    settings: Settings, metrics: Metrics, sweeper: Sweeper, store: Store | None = None
+    settings: Settings,
+    metrics: Metrics,
+    sweeper: Sweeper,
+    store: Store | None = None,
+    processes: type[Processes] = Processes,
 ) -> Service:
     """Open the store, create the writer, and start the fits that are due."""
     store = store or open_store(settings.database_url)
     agents = Agents()
-    fits = open_fits(settings, agents, store, metrics)
+    fits = open_fits(settings, agents, store, metrics, processes)
 
     def after_commit(effects: Effects) -> None:
         fits.after_commit(effects)
@@ -220,10 +231,16 @@ def start_sharing(rates: RateLimit | None, settings: Settings) -> "SharedRates |
     return SharedRates(settings.database_url, rates)
 
 
-def open_fits(settings: Settings, agents: Agents, store: Store, metrics: Metrics) -> Fits:
+def open_fits(
+    settings: Settings,
+    agents: Agents,
+    store: Store,
+    metrics: Metrics,
+    processes: type[Processes],
+) -> Fits:
     """Create this server's own fitting processes, or on PostgreSQL the listener to workers."""
     if is_sqlite(settings.database_url):
-        fits = FitPool(settings, agents)
+        fits = FitPool(settings, agents, kind=processes)
         fits.on_finish = metrics.observe_fit
         return fits
     from service.fits.listener import FitSignals

@@ -18,6 +18,7 @@ from prometheus_client import start_http_server
 from service.api.metrics import Metrics
 from service.base.logs import configure_logs
 from service.base.problems import Problem, Unavailable
+from service.base.process_pool import Processes
 from service.base.settings import Settings
 from service.fits.cost import due_cost
 from service.fits.job import run_fit
@@ -54,12 +55,20 @@ class Worker(FitProcesses):
         The store that results are written to.
     job : callable
         The function that a process runs, with the signature of `run_fit`.
+    kind : type of Processes
+        What the processes are made by.
     """
 
     is_alone = False
 
-    def __init__(self, settings: Settings, store: PostgresStore, job: Job = run_fit) -> None:
-        super().__init__(settings, Agents(), job)
+    def __init__(
+        self,
+        settings: Settings,
+        store: PostgresStore,
+        job: Job = run_fit,
+        kind: type[Processes] = Processes,
+    ) -> None:
+        super().__init__(settings, Agents(), job, kind)
         self.after_commit: Callable[[Effects], None] = lambda effects: None
         self._url = settings.database_url
         self._writer = GroupCommit(

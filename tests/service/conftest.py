@@ -17,6 +17,7 @@ from service.operation.app import create_app
 from service.operation.worker import Worker
 from service.storage.database_url import is_sqlite
 from service.storage.postgres.store import PostgresStore
+from tests.service.kept_processes import KeptProcesses
 from tests.service.service_harness import ServiceHarness
 
 
@@ -74,6 +75,13 @@ def anyio_backend() -> str:
 Serve = Callable[..., AbstractAsyncContextManager[Client]]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kept_processes() -> Iterator[None]:
+    """Processes that fit live until the last test."""
+    yield
+    KeptProcesses.end()
+
+
 @pytest.fixture
 def serve(database_url: str) -> Serve:
     """`async with serve() as client`: may be entered again, over the same database.
@@ -85,7 +93,7 @@ def serve(database_url: str) -> Serve:
     async def start(**settings: Any) -> AsyncIterator[Client]:
         patient = {"database_url": database_url, "log_level": "error", "fit_wait_seconds": 120.0}
         chosen = Settings(**patient | settings)
-        app = create_app(chosen)
+        app = create_app(chosen, processes=KeptProcesses)
         async with app.router.lifespan_context(app), working(chosen) as worker:
             transport = httpx.ASGITransport(app=app)
             async with Client(transport=transport, base_url="http://lhb") as client:
@@ -105,7 +113,7 @@ async def working(settings: Settings) -> AsyncIterator[Worker | None]:
         yield None
         return
     store = PostgresStore(settings.database_url)
-    worker = Worker(settings, store)
+    worker = Worker(settings, store, kind=KeptProcesses)
     task = asyncio.create_task(worker.run())
     try:
         yield worker

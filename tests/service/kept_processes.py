@@ -1,0 +1,41 @@
+"""Processes that fit, kept from one test to the next: a new one imports scipy for seconds."""
+
+from typing import Any, ClassVar
+
+from pebble import ProcessPool
+
+from service.base.process_pool import Processes
+
+MOST_KEPT = 2  # of one kind
+
+
+class KeptProcesses(Processes):
+    """Processes that outlive their service, and are taken up by the next one of their kind."""
+
+    kept: ClassVar[dict[Any, list[ProcessPool]]] = {}
+
+    def _kind(self) -> Any:
+        return self._n, self._prepare, self._arguments
+
+    def _current(self) -> ProcessPool:
+        waiting = self.kept.get(self._kind(), [])
+        while self._pool is None and waiting:
+            self._pool = waiting.pop()
+        return super()._current()
+
+    async def close(self) -> None:
+        waiting = self.kept.setdefault(self._kind(), [])
+        is_free = self._n_running == 0 and not self.is_stalled
+        if self._pool is not None and self._pool.active and is_free and len(waiting) < MOST_KEPT:
+            waiting.append(self._pool)
+            self._pool = None
+        await super().close()
+
+    @classmethod
+    def end(cls) -> None:
+        """Stop the processes that are left."""
+        for pools in cls.kept.values():
+            for pool in pools:
+                pool.stop()
+                pool.join()
+        cls.kept.clear()

@@ -39,6 +39,7 @@ from service.storage.reader import session_of
 from service.storage.sql.columns import COUNTERS, session_values, trajectory_values
 from service.storage.sql.dropping import drop_some
 from service.storage.sql.erasing import erase_some
+from service.storage.sql.few_rows import write_few
 
 MOST_SESSION_BYTES = 2**26  # of the cached sessions
 CachedSessions = ByteBounded[SessionKey, tuple[int, SessionRow]]  # with their revisions
@@ -177,36 +178,7 @@ class PostgresTransaction:
             yield "insert_decisions", columns(changes.decisions)
         if changes.measurements:
             yield "insert_measurements", columns(changes.measurements)
-        for estimate in changes.estimates:
-            yield "insert_estimate", estimate
-        for void in changes.voids:
-            yield "insert_void", void
-        for sums in changes.sums:
-            yield "keep_sums", sums
-        for key, slot in changes.dropped_slots:
-            yield "drop_slots", (*key, slot)
-        for one in changes.erased_slots:
-            yield "erase_slots", one
-        for slots in changes.slot_sums:
-            yield "keep_slots", slots
-        for lift in changes.lift_sums:
-            yield "keep_lift_sums", lift
-        for unit in changes.lift_units:
-            yield "keep_lift_unit", unit
-        for key in changes.dropped_sums:
-            yield "drop_sums", key
-        for hidden in changes.hidden:
-            yield "hide", hidden
-        for key in changes.swept:
-            yield "forget_hidden", key
-        for api_key in changes.api_keys:
-            yield "save_api_key", api_key
-        for used in changes.used_keys:
-            yield "use_api_key", used
-        if changes.audit_gone is not None:
-            yield "forget_audit", (changes.audit_gone,)
-        for entry in changes.audit:
-            yield "insert_audit", entry
+        yield from write_few(changes)
         for key, state in changes.states.items():
             yield "save_agent_state", (*key, state)
 

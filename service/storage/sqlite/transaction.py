@@ -32,6 +32,7 @@ from service.storage.ports import (
 from service.storage.sql.columns import CHANGING, COUNTERS, session_values, trajectory_values
 from service.storage.sql.dropping import drop_some
 from service.storage.sql.erasing import erase_some
+from service.storage.sql.few_rows import write_few
 from service.storage.sqlite.bulk import execute_rows
 from service.storage.sqlite.disk_space import refuse_without_undo
 from service.storage.sqlite.errors import translated
@@ -202,38 +203,10 @@ class SqliteTransaction:
             many(SQL["insert_decision"], changes.decisions)
         if changes.measurements:
             many(SQL["insert_measurement"], changes.measurements)
-        for estimate in changes.estimates:
-            execute(SQL["insert_estimate"], estimate)
-        for void in changes.voids:
-            execute(SQL["insert_void"], void)
-        for sums in changes.sums:
-            execute(SQL["keep_sums"], sums)
-        for key, slot in changes.dropped_slots:
-            execute(SQL["drop_slots"], (*key, slot))
-        for one in changes.erased_slots:
-            execute(SQL["erase_slots"], one)
-        for slots in changes.slot_sums:
-            execute(SQL["keep_slots"], slots)
-        for lift in changes.lift_sums:
-            execute(SQL["keep_lift_sums"], lift)
-        for unit in changes.lift_units:
-            execute(SQL["keep_lift_unit"], unit)
-        for key in changes.dropped_sums:
-            execute(SQL["drop_sums"], key)
-        for hidden in changes.hidden:
-            if hidden.writer is not None:
-                refuse_without_undo(self._store.path)
-            execute(SQL["hide"], hidden)
-        for key in changes.swept:
-            execute(SQL["forget_hidden"], key)
-        for api_key in changes.api_keys:
-            execute(SQL["save_api_key"], api_key)
-        for used in changes.used_keys:
-            execute(SQL["use_api_key"], used)
-        if changes.audit_gone is not None:
-            execute(SQL["forget_audit"], (changes.audit_gone,))
-        for entry in changes.audit:
-            execute(SQL["insert_audit"], entry)
+        if any(hidden.writer is not None for hidden in changes.hidden):
+            refuse_without_undo(self._store.path)
+        for name, values in write_few(changes):
+            execute(SQL[name], values)
         if changes.states:
             many(SQL["save_agent_state"], [(*k, state) for k, state in changes.states.items()])
 

@@ -30,7 +30,7 @@ from service.web.roles import refuse_role
 from service.web.whole_messages import API_HEADERS, is_for_data
 
 if TYPE_CHECKING:
-    from service.web.spans import Tracing
+    from service.web.spans import RequestSpan, Tracing
 
 log = structlog.get_logger()
 NO_TRACE: dict[str, str] = {}
@@ -104,91 +104,97 @@ class Middleware:
         headers = dict(scope["headers"])
         request_id = scope["lhb.request_id"] = self._ids.id_of(headers)
         REQUEST_ID.set(request_id)
-        status = 0
-
-        async def answer(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                named = (b"x-request-id", request_id.encode())
-                message["headers"] = [*message["headers"], named]
-                if is_for_data(scope["path"]):
-                    message["headers"] += API_HEADERS
-                if not body.is_whole and "lhb.connection" in scope:
-                    await scope["lhb.connection"].begin_answer(scope, message, send)
-                    return
-            await send(message)
-
         span = None
         if self._tracing is not None and is_for_data(scope["path"]):
             span = self._tracing.begin(scope, headers)
         body = RequestBody(scope, receive, self._settings, self._deadlines, self._memory)
+        answer = Answer(scope, body, send)
         if self._proxies is not None:
             self._proxies.find_client(scope)
         try:
-            if "\0" in scope["path"]:
-                raise Problem(ProblemCode.UNKNOWN_ROUTE, "a path holds no zero byte")
-            access = scope["lhb.access"] = self._access(scope)
-            scope["lhb.tenant"] = access.tenant
-            if access is EVERYBODY:
-                self.guard.check(headers, scope)
-            if self.rates is not None:
-                self.rates.count(scope, is_keyed=self._keys.is_closed)
-            if "lhb.late" in scope and may_refuse(scope):
-                self.admission.n_refused += 1
-                raise self.admission.problem()
-            body.check_length(headers)
-            hot = find_handler(scope)
-            if (hot is None or not is_id(hot[2])) and is_by_name(scope):
-                await replace_name(self.service, scope["lhb.tenant"], scope)
-                hot = find_handler(scope)
-            if scope["method"] == "HEAD":
-                await self._head(scope, body.receive, answer)
-            elif hot is None:
-                await self._app(scope, body.receive, answer)
-            else:
-                handler, scope["lhb.route"], session_id = hot
-                if access.rank < ADMIN:
-                    refuse_role(access.rank, "POST", scope["lhb.route"])
-                if self.service.full_tenants:
-                    refuse_full(self.service, access.tenant)
-                if scope["query_string"]:
-                    refuse_parameters(scope)
-                content = await body.read()
-                found, content = await handler(self.service, access.tenant, session_id, content)
-                connection = scope.get("lhb.connection")
-                if connection is None or not connection.answer_at_once(
-                    scope, found, HOT_HEADERS, request_id, content
-                ):
-                    await send_json(found, content, answer)
-                status = found
+            self._check(scope, headers, body)
+            await self._serve(scope, body, answer)
         except ClientDisconnect:
             pass  # the client is gone
         except Problem as problem:
-            if status:
+            if answer.status:
                 raise
             scope["lhb.problem"] = problem
             await send_problem(problem, scope["path"], answer)
         except Exception:
-            if status:
+            if answer.status:
                 raise
             log.exception("defect", **self._request(scope))
             await send_problem(defect(scope["lhb.request_id"]), scope["path"], answer)
         finally:
             if body.n_held:
                 self._memory.release(body.n_held)
-            seconds = time.perf_counter() - began
-            self._metrics.observe_request(scope, status, seconds)
-            if self._tracing is not None and span is not None:
-                self._tracing.end(span, scope, status)
-            if status >= 500 and "lhb.problem" in scope:
-                log_failure(scope["lhb.problem"], **self._request(scope))
-            scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
-            if self._log is not None:
-                trace = scope.get("lhb.trace", NO_TRACE)
-                if b"traceparent" in headers:
-                    trace = trace_of(headers) | trace
-                self._log.add(self._asked(scope), request_id, trace, status, seconds)
+            self._note(scope, headers, span, answer.status, time.perf_counter() - began)
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes], body: RequestBody) -> None:
+        """Refuse a request by its key, its origin, its rate, the load, or its length."""
+        if "\0" in scope["path"]:
+            raise Problem(ProblemCode.UNKNOWN_ROUTE, "a path holds no zero byte")
+        access = scope["lhb.access"] = self._access(scope)
+        scope["lhb.tenant"] = access.tenant
+        if access is EVERYBODY:
+            self.guard.check(headers, scope)
+        if self.rates is not None:
+            self.rates.count(scope, is_keyed=self._keys.is_closed)
+        if "lhb.late" in scope and may_refuse(scope):
+            self.admission.n_refused += 1
+            raise self.admission.problem()
+        body.check_length(headers)
+
+    async def _serve(self, scope: Scope, body: RequestBody, answer: "Answer") -> None:
+        """Serve a request by its hot handler, or else by FastAPI."""
+        hot = find_handler(scope)
+        if (hot is None or not is_id(hot[2])) and is_by_name(scope):
+            await replace_name(self.service, scope["lhb.tenant"], scope)
+            hot = find_handler(scope)
+        if scope["method"] == "HEAD":
+            await self._head(scope, body.receive, answer)
+            return
+        if hot is None:
+            await self._app(scope, body.receive, answer)
+            return
+        handler, scope["lhb.route"], session_id = hot
+        access = scope["lhb.access"]
+        if access.rank < ADMIN:
+            refuse_role(access.rank, "POST", scope["lhb.route"])
+        if self.service.full_tenants:
+            refuse_full(self.service, access.tenant)
+        if scope["query_string"]:
+            refuse_parameters(scope)
+        content = await body.read()
+        status, content = await handler(self.service, access.tenant, session_id, content)
+        connection = scope.get("lhb.connection")
+        if connection is None or not connection.answer_at_once(
+            scope, status, HOT_HEADERS, scope["lhb.request_id"], content
+        ):
+            await send_json(status, content, answer)
+        answer.status = status
+
+    def _note(
+        self,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        span: "RequestSpan | None",
+        status: int,
+        seconds: float,
+    ) -> None:
+        """Count a request that is over, end its span, and write its line of the log."""
+        self._metrics.observe_request(scope, status, seconds)
+        if self._tracing is not None and span is not None:
+            self._tracing.end(span, scope, status)
+        if status >= 500 and "lhb.problem" in scope:
+            log_failure(scope["lhb.problem"], **self._request(scope))
+        scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
+        if self._log is not None:
+            trace = scope.get("lhb.trace", NO_TRACE)
+            if b"traceparent" in headers:
+                trace = trace_of(headers) | trace
+            self._log.add(self._asked(scope), scope["lhb.request_id"], trace, status, seconds)
 
     def _access(self, scope: Scope) -> Access:
         """Return what a request may do; one without a valid key counts for its address."""
@@ -226,6 +232,45 @@ class Middleware:
         as_get = {**scope, "method": "GET"}
         await self._app(as_get, receive, only_headers)
         scope["route"] = as_get.get("route")
+
+
+class Answer:
+    """The answer to a request on its way out, with the headers that every answer has.
+
+    Parameters
+    ----------
+    scope : Scope
+        Of the request.
+    body : RequestBody
+        The request's body. An answer that comes before its end closes the connection.
+    send : Send
+        Takes the messages of the answer.
+
+    Attributes
+    ----------
+    status : int
+        0 until the answer has begun.
+    """
+
+    __slots__ = ("_body", "_scope", "_send", "status")
+
+    def __init__(self, scope: Scope, body: RequestBody, send: Send) -> None:
+        self._scope, self._body, self._send = scope, body, send
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        """Pass on a message."""
+        if message["type"] == "http.response.start":
+            scope = self._scope
+            self.status = message["status"]
+            named = (b"x-request-id", scope["lhb.request_id"].encode())
+            message["headers"] = [*message["headers"], named]
+            if is_for_data(scope["path"]):
+                message["headers"] += API_HEADERS
+            if not self._body.is_whole and "lhb.connection" in scope:
+                await scope["lhb.connection"].begin_answer(scope, message, self._send)
+                return
+        await self._send(message)
 
 
 async def send_json(status: int, body: bytes, send: Send) -> None:

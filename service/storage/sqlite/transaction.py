@@ -177,20 +177,8 @@ class SqliteTransaction:
         yield from ()
 
     def _write(self, changes: Changes) -> None:
-        execute = self.connection.execute
         many = partial(execute_rows, self.connection)
-        for key in changes.deleted:
-            for table, column in SESSION_TABLES:
-                execute(f"delete from {table} where tenant = ? and {column} = ?", key)
-            self._forget(key)
-        for session in changes.new_sessions:
-            execute(SQL["insert_session"], session_values(session, SESSION_COLUMNS))
-            self._keep(session)
-            self._used.append(session.key)
-        for key, session in changes.sessions.items():
-            execute(SQL["update_session"], (*key, *session_values(session, CHANGING)))
-            if key in self._store.sessions:
-                self._keep(session)  # its names may have grown
+        self._write_sessions(changes)
         counted = {s.key: s for s in changes.new_sessions} | changes.sessions | changes.counts
         if counted:
             many(SQL["count_session"], [(*key, *counters(s)) for key, s in counted.items()])
@@ -206,9 +194,25 @@ class SqliteTransaction:
         if any(hidden.writer is not None for hidden in changes.hidden):
             refuse_without_undo(self._store.path)
         for name, values in write_few(changes):
-            execute(SQL[name], values)
+            self.connection.execute(SQL[name], values)
         if changes.states:
             many(SQL["save_agent_state"], [(*k, state) for k, state in changes.states.items()])
+
+    def _write_sessions(self, changes: Changes) -> None:
+        """Delete, insert and change sessions, here and in the cache."""
+        execute = self.connection.execute
+        for key in changes.deleted:
+            for table, column in SESSION_TABLES:
+                execute(f"delete from {table} where tenant = ? and {column} = ?", key)
+            self._forget(key)
+        for session in changes.new_sessions:
+            execute(SQL["insert_session"], session_values(session, SESSION_COLUMNS))
+            self._keep(session)
+            self._used.append(session.key)
+        for key, session in changes.sessions.items():
+            execute(SQL["update_session"], (*key, *session_values(session, CHANGING)))
+            if key in self._store.sessions:
+                self._keep(session)  # its names may have grown
 
     def commit(self, changes: Changes) -> Steps:
         """Write the remaining changes, and commit them to the disk."""

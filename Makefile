@@ -40,9 +40,9 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations=25
 test: lint
 	$(PYTEST) -m "not slow and not image"
 
-# the tests of `test`, then those that take long
+# the tests of `test`, then those that take long, and properties on all of their examples
 test-all: test
-	$(PYTEST) -m slow
+	LHB_TEST_EXAMPLES=all $(PYTEST) -m "(slow or hypothesis) and not image"
 
 # the solver's rivals in an environment of their own: adelie needs numpy < 2, skglm compiles
 bench-peers:

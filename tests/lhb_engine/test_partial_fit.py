@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from lhb_engine.scikit_learn import LaggedGroupLasso, LaggedGroupLassoCV
+from tests.examples import examples
 from tests.lhb_engine.dense_algebra import toeplitz
 
 
@@ -65,7 +66,7 @@ def logs(draw):
     return model, X, y, lengths, sorted(cuts)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(logs())
 def test_cut_anywhere_it_minimises_what_fit_minimises(log):
     """Both have the certificate that they say, on rows laid out by definition."""

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from service.api.runtime import Service
+from service.base.process_pool import Processes
 from service.base.settings import Settings
 from service.fits.processes import FitProcesses
 from service.operation.app import create_app
@@ -83,7 +84,13 @@ def kept_processes() -> Iterator[None]:
 
 
 @pytest.fixture
-def serve(database_url: str) -> Serve:
+def processes() -> type[Processes]:
+    """What the processes that fit are made by; tests of processes have new ones."""
+    return KeptProcesses
+
+
+@pytest.fixture
+def serve(database_url: str, processes: type[Processes]) -> Serve:
     """`async with serve() as client`: may be entered again, over the same database.
 
     On PostgreSQL a worker fits, in this process too.
@@ -93,8 +100,8 @@ def serve(database_url: str) -> Serve:
     async def start(**settings: Any) -> AsyncIterator[Client]:
         patient = {"database_url": database_url, "log_level": "error", "fit_wait_seconds": 120.0}
         chosen = Settings(**patient | settings)
-        app = create_app(chosen, processes=KeptProcesses)
-        async with app.router.lifespan_context(app), working(chosen) as worker:
+        app = create_app(chosen, processes=processes)
+        async with app.router.lifespan_context(app), working(chosen, processes) as worker:
             transport = httpx.ASGITransport(app=app)
             async with Client(transport=transport, base_url="http://lhb") as client:
                 client.service = app.state.service
@@ -107,13 +114,13 @@ def serve(database_url: str) -> Serve:
 
 
 @asynccontextmanager
-async def working(settings: Settings) -> AsyncIterator[Worker | None]:
+async def working(settings: Settings, processes: type[Processes]) -> AsyncIterator[Worker | None]:
     """A worker where the database needs one."""
     if is_sqlite(settings.database_url):
         yield None
         return
     store = PostgresStore(settings.database_url)
-    worker = Worker(settings, store, kind=KeptProcesses)
+    worker = Worker(settings, store, kind=processes)
     task = asyncio.create_task(worker.run())
     try:
         yield worker

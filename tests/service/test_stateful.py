@@ -16,6 +16,7 @@ from lhb_engine.history import FitWindow
 from service.base.problems import Problem
 from service.rounds.timeline import read_history
 from service.session.due_fits import Watermark
+from tests.examples import examples
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 NAMES = st.sampled_from(["", "b"])
@@ -249,7 +250,7 @@ class Machine(RuleBasedStateMachine):
 
 TestService = Machine.TestCase
 TestService.settings = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

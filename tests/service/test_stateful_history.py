@@ -22,6 +22,7 @@ from service.session.due_fits import Watermark
 from service.storage.database_url import open_store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
+from tests.examples import examples
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 NAMES = st.sampled_from(["", "b"])
@@ -243,7 +244,7 @@ def check(part: Trajectory, found: Rounds) -> None:
 
 TestHistory = Machine.TestCase
 TestHistory.settings = settings(
-    max_examples=20,
+    max_examples=examples(20),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

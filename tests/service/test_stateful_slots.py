@@ -24,6 +24,7 @@ from service.storage.ports import Changes
 from service.storage.reader import Reader
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
+from tests.examples import examples
 from tests.service import test_stateful_history
 from tests.service.test_stateful_history import NAMES, TOLD, Rounds, check
 
@@ -180,8 +181,9 @@ def run(machine: type[Machine], n: int) -> None:
     run_state_machine_as_test(machine, settings=chosen)
 
 
+@pytest.mark.hypothesis
 def test_on_sqlite() -> None:
-    run(Machine, 20)
+    run(Machine, examples(20))
 
 
 @pytest.mark.slow

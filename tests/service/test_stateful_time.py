@@ -27,6 +27,7 @@ from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
 from service.rounds.timeline import read_history
 from service.storage.database_url import open_store
+from tests.examples import examples
 from tests.service.service_harness import OK, ZERO, ServiceHarness
 
 HORIZON, NAMES = 4, ("", "b")
@@ -266,8 +267,9 @@ def run(machine: type[Machine], n: int) -> None:
     run_state_machine_as_test(machine, settings=chosen)
 
 
+@pytest.mark.hypothesis
 def test_on_sqlite() -> None:
-    run(Machine, 40)
+    run(Machine, examples(40))
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from lhb_engine.design.lagged_design import LaggedDesign
+from tests.examples import examples
 from tests.lhb_engine.dense_algebra import held, span_rows, toeplitz
 
 
@@ -40,7 +41,7 @@ def problems(draw):
     return parts, n_lags, M, rng
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(problems())
 def test_operator_equals_dense_matrix(problem):
     parts, n_lags, M, rng = problem
@@ -112,7 +113,7 @@ def test_no_gram_matrix_of_scattered_or_combined_rows():
     assert design.measure(np.full((3, 100), 0.1)).gram() is None
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(problems(), st.booleans())
 def test_columns_are_those_of_the_dense_matrix(problem, in_a_run):
     parts, n_lags, M, rng = problem

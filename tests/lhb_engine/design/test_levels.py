@@ -14,6 +14,7 @@ from lhb_engine.design.level_moments import level_moments
 from lhb_engine.design.level_spread import LevelErrors, level_correlation, level_spread
 from lhb_engine.design.levels import without_levels
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from tests.examples import examples
 from tests.lhb_engine.played_histories import history
 
 DIM, LAGS = 2, 3
@@ -56,7 +57,7 @@ def covariance(owner, c, tau):
     return np.eye(len(owner)) + tau**2 * np.outer(c, c) * (owner[:, None] == owner)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6),
     spans=st.integers(1, 2),

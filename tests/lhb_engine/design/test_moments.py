@@ -18,11 +18,12 @@ from lhb_engine.design.moment_sums import (
 )
 from lhb_engine.design.moments import Moments
 from lhb_engine.history import FitWindow
+from tests.examples import examples
 from tests.lhb_engine.design.ragged_histories import alike, dense, histories, sums_of
 from tests.lhb_engine.played_histories import KINDS, history
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(histories(), st.sampled_from([1, 3, 16, 1000]))
 def test_moments_are_those_of_the_dense_rows(past, least_run):
     rows = align(past)
@@ -40,7 +41,7 @@ def test_moments_are_those_of_the_dense_rows(past, least_run):
     assert found.n_pairs == sum(b is not None for b in before)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories(), st.integers(0, 30))
 def test_any_part_of_the_rows_has_its_share(past, cut):
     """Rows after a cut, with the pairs that reach back over it; and both parts add up."""
@@ -59,7 +60,7 @@ def test_any_part_of_the_rows_has_its_share(past, cut):
     assert (whole - early).n_rows == late.n_rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories(), st.sampled_from([0.0, 0.3, 0.9]))
 def test_whitened_moments_are_those_of_the_whitened_rows(past, rho):
     rows = align(past)
@@ -71,7 +72,7 @@ def test_whitened_moments_are_those_of_the_whitened_rows(past, rho):
     assert found.n_rows == expected.n_rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(histories(), st.integers(0, 3))
 def test_bytes_hold_moments_to_the_bit(past, n_more):
     rows = align(past)

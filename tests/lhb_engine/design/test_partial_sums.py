@@ -15,6 +15,7 @@ from lhb_engine.design.moment_sums import (
     session_moments,
 )
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
+from tests.examples import examples
 from tests.lhb_engine.design.ragged_histories import alike, dense, histories, sums_of
 from tests.lhb_engine.played_histories import HORIZON, KINDS, history
 
@@ -71,7 +72,7 @@ def known_by(past, n):
     return replace(past, trajectories=parts)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(histories(), st.integers(0, 2**32 - 1), st.floats(0, 1), st.sampled_from([1, 3, 1000]))
 def test_full_grains_do_not_change_with_what_arrives_later(past, seed, share, least_run):
     """In any order of arrival, to the bit; a pair counts when the later of its two arrives."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums, Lift, lift
 from lhb_engine.history import Floats
+from tests.examples import examples
 
 
 def made(seed: int, n: int, mean: float, slope: float = 0.0) -> tuple[Floats, Floats, Floats]:
@@ -29,7 +30,7 @@ def found(agent: GroupSums, control: GroupSums, planned: float = 1e4) -> Lift:
 
 
 @given(st.integers(0, 1000), st.integers(2, 60))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_sums_of_parts_add_up(seed: int, cut: int) -> None:
     rows = made(seed, 62, 1.0)
     whole = GroupSums.of(*rows)

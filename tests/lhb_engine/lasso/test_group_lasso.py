@@ -9,6 +9,7 @@ from lhb_engine.lasso.accelerated_gradient import GROWTH, Curvature, accelerated
 from lhb_engine.lasso.group_lasso import GroupLasso, lambda_max, solve_group_lasso
 from lhb_engine.lasso.least_squares import LeastSquares
 from lhb_engine.lasso.rank_one import rank_one
+from tests.examples import examples
 from tests.lhb_engine.dense_algebra import celer_solution, objective
 from tests.lhb_engine.design.test_lagged_design import problems
 
@@ -65,7 +66,7 @@ def test_intercept_equals_the_centred_problem_and_ignores_a_baseline():
     np.testing.assert_allclose(plain.phi, centred, atol=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.01, 1.5), st.booleans())
 def test_the_gap_bounds_the_excess_objective(seed, fraction, fit_intercept):
     design, y, *_ = problem(seed, n=40, n_lags=8, dim=2)
@@ -124,7 +125,7 @@ def test_it_says_when_it_did_not_get_there(monkeypatch):
     assert fit.gap > 1e-30
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(problems(), st.floats(0.01, 0.9), st.booleans())
 def test_the_certificate_holds_by_dense_algebra(rows, fraction, fit_intercept):
     """Whatever the rows: gaps, spans, differences, trajectories, more unknowns than rows."""

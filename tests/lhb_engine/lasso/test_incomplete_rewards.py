@@ -9,6 +9,7 @@ from lhb_engine.design.fit_rows import differenced_rows, measured_rows
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.lasso.fit import BlockLasso
 from lhb_engine.lasso.group_lasso import lambda_max, solve_group_lasso
+from tests.examples import examples
 from tests.lhb_engine.dense_algebra import celer_solution, toeplitz
 
 
@@ -42,7 +43,7 @@ def by_hand(parts, window):
     return X, np.array(values), np.array(column)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 12))
 @example(363, 1, 1)  # no measurement lies wholly inside
 def test_rows_are_those_built_by_hand(seed, n_parts, n_lags):
@@ -83,7 +84,7 @@ def test_a_fit_on_spans_and_gaps_is_that_of_the_dense_problem():
     assert ours.intercept == pytest.approx(column @ (y - X @ theirs.ravel()) / (column @ column))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 10**6))
 def test_differenced_rows_are_those_built_by_hand(seed):
     rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ def fit(past):
     return make_agent("anytime", dim=DIM, horizon=HORIZON).fit(past)
 
 
-@pytest.mark.parametrize("noise", [0.1, 0.5])
+@pytest.mark.parametrize("noise", [0.1, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_the_true_direction_is_within_the_angle_that_is_said(noise):
     covered, sizes, angles = [], [], []
     for seed in range(40):
@@ -34,6 +34,7 @@ def test_the_true_direction_is_within_the_angle_that_is_said(noise):
     assert 0.7 < true / angle < 1.4  # 40 angles in two dimensions: known to 8%
 
 
+@pytest.mark.slow
 def test_beside_a_season_the_angle_is_about_as_large_as_is_said():
     """A sine that nobody told of: what is left of it is no white noise (docs/model.md (7.25))."""
     season = 2.0 * np.sin(np.arange(300) * np.pi / 12)

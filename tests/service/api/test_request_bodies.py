@@ -21,6 +21,7 @@ from service.api.body_parsing import (
 from service.api.context_arrays import read_contexts
 from service.base.loop_slices import run_at_once
 from service.base.problems import Problem
+from tests.examples import examples
 
 HOT: dict[str, BodyParser[Any]] = {
     "decision": DECISION,
@@ -136,7 +137,7 @@ def slowly(kind: BodyParser[Any], body: bytes) -> Any:
     return asked
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(bodies)
 def test_what_msgspec_reads_pydantic_reads_alike(case: tuple[str, Any]) -> None:
     kind, content = case

@@ -26,6 +26,7 @@ from service.storage.postgres.array_literals import columns
 from service.storage.postgres.reader import PostgresReader
 from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
 from service.writer.unit_of_work import UnitOfWork
+from tests.examples import examples
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -49,7 +50,9 @@ def harness(store: PostgresStore, tmp_path: Path) -> ServiceHarness:
     )
 )
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_columns_come_back_as_rows(migrated: str, rows: list[tuple[str, int, float]]) -> None:
     rows = [("NULL", 0, -0.0), ("{a,\"b\\c'}", 1, 1e-320), ("", 2, 0.1), *rows]

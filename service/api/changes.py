@@ -17,8 +17,6 @@ from service.base.tenant_shares import NoPlace
 from service.writer.agent_cache import deciding
 
 router = APIRouter(tags=["sessions"])
-STREAM_SECONDS = 25  # of one answer; below the time that a server takes to stop
-LOOK_SECONDS = 1.0
 EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
 EVENTS = {"text/event-stream": {"schema": EVENT}}
 
@@ -64,8 +62,8 @@ async def _events(
     service: Service, tenant: str, session_id: str, is_allowed: Callable[[], bool]
 ) -> AsyncGenerator[str, None]:
     with _place(service, tenant):
-        answer = None
-        for _ in range(round(STREAM_SECONDS / LOOK_SECONDS)):
+        answer, every = None, service.intervals.changes
+        for _ in range(round(service.intervals.stream / every)):
             try:
                 now = await service.read_for(tenant, lambda: _read(service, tenant, session_id))
             except Problem:
@@ -75,7 +73,7 @@ async def _events(
             if now != answer:
                 answer = now
                 yield _event(answer)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(every)
             if not is_allowed():
                 return
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from starlette.requests import Request
 
 from service.api.metrics import Metrics
+from service.base.intervals import Intervals
 from service.base.loop_slices import LoopSlices, SlicedWork, run_at_once
 from service.base.playground import Playground
 from service.base.settings import Settings
@@ -64,6 +65,7 @@ class Service:
     fits: Fits
     metrics: Metrics
     abandon: Callable[[SessionKey, str], None]  # sweeps what a large write has hidden and left
+    intervals: Intervals = field(default_factory=Intervals)
     parsing: ParsingProcesses = field(default_factory=ParsingProcesses)
     playground: Playground = field(default_factory=Playground)
     monotonic: Callable[[], float] = time.monotonic

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
+from service.base.intervals import Intervals
 from service.base.problems import Unavailable
 from service.base.recurring import Recurring
 from service.lift.keep_lift import KeepLift
@@ -15,7 +16,6 @@ from service.writer.group_commit import GroupCommit
 
 T = TypeVar("T")
 log = structlog.get_logger()
-LOOK_SECONDS = 5.0
 MOST_SESSIONS = 100  # of one look
 MOST_STEPS = 20  # of a session before another one's turn, and of one request
 
@@ -25,6 +25,7 @@ class Running(Protocol):
 
     store: Store
     writer: GroupCommit
+    intervals: Intervals
 
     async def read(self, work: Callable[[], T]) -> T:
         """Run a blocking read in a reader thread."""
@@ -60,7 +61,7 @@ class LiftWatch:
     def __init__(self, service: Running) -> None:
         self._service = service
         self._last: SessionKey = ("", "")  # of the last look: each has its turn
-        self._looks = Recurring("lift", lambda: LOOK_SECONDS)
+        self._looks = Recurring("lift", lambda: service.intervals.lift)
 
     def start(self) -> None:
         """Go on looking."""

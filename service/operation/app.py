@@ -33,6 +33,7 @@ from service.api.documentation import add_definitions
 from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_unknown_parameters
 from service.api.runtime import Fits, Service
+from service.base.intervals import Intervals
 from service.base.logs import configure_logs
 from service.base.process_pool import Processes
 from service.base.settings import Settings
@@ -107,6 +108,7 @@ def create_app(
     settings: Settings | None = None,
     store: Store | None = None,
     processes: type[Processes] = Processes,
+    intervals: Intervals | None = None,
 ) -> App:
     """Make the web application; the service behind it runs from start-up to shutdown.
 
@@ -118,6 +120,8 @@ def create_app(
         An open store to use; it is closed at shutdown. If absent, one is opened at start-up.
     processes : type of Processes
         What the processes that fit are made by.
+    intervals : Intervals, optional
+        How often the server looks for changes.
 
     Returns
     -------
@@ -133,6 +137,7 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         sweeper = Sweeper()
         service = start_service(settings, metrics, sweeper, store, processes)
+        service.intervals = intervals or Intervals()
         app.state.service = app.outer_middleware.service = service
         if tracing is not None:
             tracing.follow_writer(service.writer)

@@ -6,7 +6,6 @@ from service.api.runtime import Service
 from service.base.problems import Problem, ProblemCode
 from service.base.recurring import Recurring
 
-LOOK_SECONDS = 30.0
 MOST_SHARE = 0.05  # of the time is spent looking: a million sessions take a second
 
 
@@ -23,7 +22,8 @@ class FullTenants:
         self._service = service
         self._seconds = 0.0  # of the last look
         self._looks = Recurring(
-            "full_tenants", lambda: max(LOOK_SECONDS, self._seconds / MOST_SHARE)
+            "full_tenants",
+            lambda: max(service.intervals.full_tenants, self._seconds / MOST_SHARE),
         )
 
     async def start(self) -> None:

@@ -11,8 +11,6 @@ from service.commands.keys import NoteUse
 from service.storage.database_url import is_sqlite
 from service.web.api_keys import Keyring
 
-RELOAD_SECONDS = 1.0  # until every server on a shared database knows of a new or revoked key
-NOTE_SECONDS = 60.0  # between two writes of when keys were last used
 MOST_NOTED = 1000  # keys in one such write; the others wait for the next
 
 
@@ -30,8 +28,8 @@ class KeyWatch:
     def __init__(self, keys: Keyring, service: Service) -> None:
         self._keys = keys
         self._service = service
-        self._reloads = Recurring("reload_keys", lambda: RELOAD_SECONDS)
-        self._notes = Recurring("note_use_of_keys", lambda: NOTE_SECONDS)
+        self._reloads = Recurring("reload_keys", lambda: service.intervals.keys)
+        self._notes = Recurring("note_use_of_keys", lambda: service.intervals.use_of_keys)
 
     @property
     def is_closed(self) -> bool:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from service.api.runtime import Service
+from service.base.intervals import Intervals
 from service.base.process_pool import Processes
 from service.base.settings import Settings
 from service.fits.processes import FitProcesses
@@ -97,10 +98,10 @@ def serve(database_url: str, processes: type[Processes]) -> Serve:
     """
 
     @asynccontextmanager
-    async def start(**settings: Any) -> AsyncIterator[Client]:
+    async def start(intervals: Intervals | None = None, **settings: Any) -> AsyncIterator[Client]:
         patient = {"database_url": database_url, "log_level": "error", "fit_wait_seconds": 120.0}
         chosen = Settings(**patient | settings)
-        app = create_app(chosen, processes=processes)
+        app = create_app(chosen, processes=processes, intervals=intervals)
         async with app.router.lifespan_context(app), working(chosen, processes) as worker:
             transport = httpx.ASGITransport(app=app)
             async with Client(transport=transport, base_url="http://lhb") as client:

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.base.intervals import Intervals
 from service.commands.keys import SaveKey, new_key
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.web.test_api_keys import bearer
@@ -171,9 +172,7 @@ async def test_long_options_are_left_out_of_the_audit_log(serve: Serve) -> None:
         assert entry["detail"] == {"name": None, "algorithm": "oracle", "left_out": ["options"]}
 
 
-async def test_last_use_is_stored_once_in_a_while_and_at_the_end(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_last_use_is_stored_once_in_a_while_and_at_the_end(serve: Serve) -> None:
     async with serve() as client:
         key, row = new_key("", "", 1000.0, "admin")
         _, idle_row = new_key("", "", 1000.0, "admin")
@@ -191,8 +190,7 @@ async def test_last_use_is_stored_once_in_a_while_and_at_the_end(
             await client.read("/v1/sessions")
         assert client.service.writer.n_commands == n_before  # no write for a request
         assert await used(client) == {row.id: None, idle_row.id: None}
-    monkeypatch.setattr("service.web.key_watch.NOTE_SECONDS", 0.05)
-    async with serve() as client:
+    async with serve(Intervals(use_of_keys=0.05)) as client:
         client.headers.update(bearer(key))
         first = await used(client)
         assert first[row.id] is not None  # by the stop of the server before

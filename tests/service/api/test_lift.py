@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from service.base.intervals import Intervals
 from service.session.trial_records import LiftSumsRow
 from tests.service.conftest import Client, Serve
 
@@ -104,14 +105,10 @@ async def test_a_shadow_says_what_the_model_expects_of_each_choice(serve: Serve)
         assert shadow["agreement"] < 0.5
 
 
-async def test_sums_are_brought_up_to_date_in_the_background(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from service.lift import watch
+async def test_sums_are_brought_up_to_date_in_the_background(serve: Serve) -> None:
     from tests.service.conftest import until
 
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
-    async with serve() as client:
+    async with serve(Intervals(lift=0.01)) as client:
         session = await client.create(holdout=HOLDOUT)
         await client.decide(session, ARMS, default_arm=0)
 
@@ -122,9 +119,7 @@ async def test_sums_are_brought_up_to_date_in_the_background(
         await until(summed)
 
 
-async def test_a_session_that_cannot_be_summed_keeps_no_other_from_it(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_session_that_cannot_be_summed_keeps_no_other_from_it(serve: Serve) -> None:
     from structlog.testing import capture_logs
 
     from service.lift import watch
@@ -143,7 +138,7 @@ async def test_a_session_that_cannot_be_summed_keeps_no_other_from_it(
             with client.service.store.reader() as reader:
                 return reader.unsummed(("", ""), 9) == [("", broken)]
 
-        monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
+        client.service.intervals = Intervals(lift=0.01)
         with capture_logs() as logs:
             looks = watch.LiftWatch(client.service)
             looks.start()

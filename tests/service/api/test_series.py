@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from service.api import changes, series
+from service.base.intervals import Intervals
 from service.storage.reader import Reader
 from tests.service.conftest import Client, Serve
 
@@ -144,9 +145,8 @@ async def test_no_round_is_no_bin(serve: Serve) -> None:
         assert await read(client, await client.create()) == []
 
 
-async def test_changes_are_events(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "LOOK_SECONDS", 0.01)
-    async with serve() as client:
+async def test_changes_are_events(serve: Serve) -> None:
+    async with serve(Intervals(changes=0.01)) as client:
         session = await client.create()
         events = changes._events(client.service, "", session, lambda: True)
         read = [await anext(events)]
@@ -156,7 +156,7 @@ async def test_changes_are_events(serve: Serve, monkeypatch: pytest.MonkeyPatch)
         assert client.service.streams.n_taken == 1
         await events.aclose()
         assert client.service.streams.n_taken == 0
-        monkeypatch.setattr(changes, "STREAM_SECONDS", 0.02)
+        client.service.intervals = Intervals(changes=0.01, stream=0.02)
         answer = await client.get(f"/v1/sessions/{session}/changes")
         assert answer.headers["content-type"].startswith("text/event-stream")
         [event] = answer.text.strip().split("\n\n")

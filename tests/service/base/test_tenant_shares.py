@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from service.api import changes
+from service.base.intervals import Intervals
 from service.base.tenant_shares import NoPlace, Places, TenantLimit
 from service.storage.ports import MAX_EXPORTS, MAX_READS
 from tests.service.conftest import Serve, problem
@@ -73,14 +73,10 @@ async def test_unread_exports_of_one_tenant_deny_no_other(serve: Serve) -> None:
         assert (await client.get("/v1/sessions")).status_code == 200
 
 
-async def test_streams_of_one_tenant_deny_no_other(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(changes, "LOOK_SECONDS", 60.0)
-    monkeypatch.setattr(changes, "STREAM_SECONDS", 600.0)
+async def test_streams_of_one_tenant_deny_no_other(serve: Serve) -> None:
     async with serve() as client:
         (a, _), (b, _) = await make_key(client, "a"), await make_key(client, "b")
-    async with serve() as client:
+    async with serve(Intervals(changes=60.0, stream=600.0)) as client:
         client.service.streams = places = Places(4)
         sessions = {}
         for key in (a, b):

@@ -9,12 +9,12 @@ import pytest
 
 from service.api import transfer
 from service.api.access import EVERYBODY
+from service.base.intervals import Intervals
 from service.base.problems import Problem
 from service.commands.keys import PREFIX, RevokeKey, SaveKey, new_key
 from service.session.records import ApiKey
 from service.transfer.without_server import NotPossible, all_sessions, find
 from service.web.api_keys import Keyring
-from service.web.key_watch import RELOAD_SECONDS
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -124,14 +124,11 @@ async def test_a_revoked_key_lets_nobody_in_and_opens_nothing(serve: Serve) -> N
             problem(answer, 401, "unauthorized")
 
 
-async def test_servers_on_a_shared_database_hear_of_keys(
-    serve: Serve, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_servers_on_a_shared_database_hear_of_keys(serve: Serve, database_url: str) -> None:
     if database_url.startswith("sqlite"):
         return  # nobody else writes there
-    monkeypatch.setattr("service.web.key_watch.RELOAD_SECONDS", 0.05)
-    assert RELOAD_SECONDS <= 1
-    async with serve() as client:
+    assert Intervals().keys <= 1
+    async with serve(Intervals(keys=0.05)) as client:
         assert (await client.get("/v1/sessions")).status_code == 200
         key, row = await make_key(client)
 
@@ -208,16 +205,13 @@ async def two_keys(client: Client) -> tuple[str, str, ApiKey]:
     return administrator, *await make_key(client)
 
 
-async def test_a_stream_of_changes_ends_with_its_key(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_of_changes_ends_with_its_key(serve: Serve) -> None:
     """It ends at the first look after the revocation is known."""
-    monkeypatch.setattr("service.api.changes.LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("service.api.changes.STREAM_SECONDS", 1e6)
     async with serve() as client:
         session = await client.create()
         other, key, row = await two_keys(client)
-    async with serve() as client, asyncio.timeout(120):
+    often = Intervals(changes=0.01, stream=1e6)
+    async with serve(often) as client, asyncio.timeout(120):
         path = f"/v1/sessions/{session}/changes"
         stream = asyncio.create_task(client.get(path, headers=bearer(key)))
         while not client.service.streams.n_taken:

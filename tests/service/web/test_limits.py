@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from service.base.intervals import Intervals
 from tests.service.conftest import Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -83,11 +84,8 @@ async def test_an_imported_session_has_no_more_trajectories_than_another(serve: 
         assert taken.status_code == 201, taken.text
 
 
-async def test_a_tenant_that_has_stored_enough_reads_and_deletes(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("service.web.full_tenants.LOOK_SECONDS", 0.02)
-    async with serve(max_tenant_mb=1) as client:
+async def test_a_tenant_that_has_stored_enough_reads_and_deletes(serve: Serve) -> None:
+    async with serve(Intervals(full_tenants=0.02), max_tenant_mb=1) as client:
         sessions = [await client.create(dim=2000) for _ in range(2)]
         contexts = [[0.25] * 2000] * 40
         for session in sessions:

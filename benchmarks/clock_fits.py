@@ -17,7 +17,6 @@ from unittest.mock import patch
 import numpy as np
 
 from lhb_engine.history import Floats
-from service.api.session_bodies import SESSION_DEFAULTS
 from service.commands.out_of_turn import fit_now
 from service.commands.sessions import CreateSession
 from service.fits import job
@@ -162,7 +161,7 @@ def size(n_slots: int, a_slot: int, seed: int = 0, totals: Totals = "all") -> di
             return result
 
         clock = {"slot_seconds": SECONDS, "start": 0.0, "totals": totals}
-        asked = {**SESSION_DEFAULTS, "algorithm": "anytime", "dim": DIM, "horizon": HORIZON}
+        asked = {"algorithm": "anytime", "dim": DIM, "horizon": HORIZON}
         session, _ = run(CreateSession("", {**asked, "seed": 1, "clock": clock}, True))
 
         key: SessionKey = session.key

@@ -15,7 +15,6 @@ FindingCode = Literal[
     "lags_change",
 ]
 Deciding = Literal["in_use", "lapsed", "exploring", "none"]
-Asked = Literal["begun", "due", "nothing_new"]
 ProblemCode = Literal[
     "malformed_http",
     "malformed_json",
@@ -87,11 +86,11 @@ ProblemCode = Literal[
     "outcome_unknown",
     "storage_unreachable",
 ]
+Asked = Literal["begun", "due", "nothing_new"]
 PlayedBy = Literal["agent", "control", "caller", "guard"]
 Policy = Literal["default_arm", "uniform"]
 Totals = Literal["all", "trajectory"]
 Guard = Literal["off", "armed", "tripped"]
-Mode = Literal["live", "shadow"]
 
 
 class IntervalsAnswer(TypedDict):
@@ -399,15 +398,13 @@ class ClockAnswer(TypedDict):
     slot_seconds: int
     start: str
     totals: Totals
-    late_slots: int | None
+    late_slots: int
     n_slots: int
 
 
-class SessionAnswer(TypedDict):
-    """A session."""
+class SettingsAnswer(TypedDict):
+    """The settings of a session."""
 
-    id: str
-    name: str | None
     algorithm: str
     dim: int
     horizon: int
@@ -420,13 +417,20 @@ class SessionAnswer(TypedDict):
     features: list[str] | None
     categories: Literal["one_hot", "hashed"]
     arms: list[str] | None
-    mode: Mode
+    mode: Literal["live", "shadow"]
     holdout: HoldoutAnswer | None
+    guard: Guard
     keep_contexts: bool
     clock: ClockAnswer | None
-    guard: Guard
     keep_rounds: int | None
     keep_days: float | None
+
+
+class SessionAnswer(SettingsAnswer):
+    """A session."""
+
+    id: str
+    name: str | None
     created_at: str
     archived: bool
     n_rounds: int

@@ -15,13 +15,14 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from .answers import AlgorithmAnswer, ItemAnswer, SessionAnswer
 from .connection import AsyncConnection, Connection, SyncConnection
 from .errors import Conflict, NotFound
 from .reward_buffer import RefusedReward, RewardBuffer
 from .session import AsyncSession, Session
+from .settings import SessionSettings
 from .steps import Async, Listing, Steps, Sync, listing, operation
 from .wire import BatchItem, decision_body, given, path_of, reward_body
 
@@ -91,20 +92,7 @@ class ClientOperations(Generic[S]):
 
     @operation
     def create_session(
-        self,
-        /,
-        name: str | None = None,
-        *,
-        dim: int,
-        horizon: int,
-        algorithm: str | None = None,
-        seed: int | None = None,
-        options: Mapping[str, Any] | None = None,
-        reward_mode: Literal["single", "sum"] | None = None,
-        reward_wait_seconds: float | None = None,
-        default_reward: float | None = None,
-        refit: Literal["background", "blocking"] | None = None,
-        **settings: Any,
+        self, /, name: str | None = None, **settings: Unpack[SessionSettings]
     ) -> Steps[S]:
         """Create a session, or find the one that has this name and these settings.
 
@@ -112,42 +100,28 @@ class ClientOperations(Generic[S]):
         ----------
         name : str, optional
             Unique for each tenant; by default a random one.
-        dim : int
-            Numbers in a context.
-        horizon : int
-            Number of lags.
-        algorithm, seed, options, reward_mode, reward_wait_seconds, default_reward, refit : optional
-            By default those of the service. `algorithms` lists what there is.
         **settings
-            Further members of the body.
+            `dim` (numbers in a context) and `horizon` (number of lags), and what shall not be as
+            by default. `algorithms` lists the algorithms and their options.
 
         Raises
         ------
         Conflict
             A session of this name has other settings.
         """
-        settings |= {
-            "algorithm": algorithm,
-            "seed": seed,
-            "reward_mode": reward_mode,
-            "reward_wait_seconds": reward_wait_seconds,
-            "default_reward": default_reward,
-            "refit": refit,
-        }
-        return (yield from self._create(name, dim, horizon, options, settings))
+        return (yield from self._create(name, settings))
 
     @operation
-    def get_or_create(self, /, name: str, *, dim: int, horizon: int, **settings: Any) -> Steps[S]:
+    def get_or_create(self, /, name: str, **settings: Unpack[SessionSettings]) -> Steps[S]:
         """Return the session of this name, whatever its settings; create it if there is none.
 
         Takes what `create_session` takes. An archived session is found too.
         """
-        options = settings.pop("options", None)
         try:
             info: SessionAnswer = yield from self._connection.call("GET", path_of(name))
         except NotFound:
             try:
-                return (yield from self._create(name, dim, horizon, options, settings))
+                return (yield from self._create(name, settings))
             except Conflict:  # another program has just made it
                 info = yield from self._connection.call("GET", path_of(name))
         return self._session(info)
@@ -226,21 +200,8 @@ class ClientOperations(Generic[S]):
         buffer = self._connection.delivery.buffer
         return [] if buffer is None else buffer.refused(forget=forget)
 
-    def _create(
-        self,
-        name: str | None,
-        dim: int,
-        horizon: int,
-        options: Mapping[str, Any] | None,
-        settings: Mapping[str, Any],
-    ) -> Steps[S]:
-        body = {
-            "name": name or f"session-{uuid.uuid4()}",
-            "dim": dim,
-            "horizon": horizon,
-            "options": dict(options or {}),
-            **given(settings),
-        }
+    def _create(self, name: str | None, settings: SessionSettings) -> Steps[S]:
+        body = {"name": name or f"session-{uuid.uuid4()}", **given(settings)}
         return self._session((yield from self._connection.call("POST", "/v1/sessions", json=body)))
 
     def _session(self, info: SessionAnswer) -> S:

@@ -25,9 +25,10 @@ from service.api.request_bodies import (
     RankBody,
     RewardsBody,
 )
-from service.api.session_bodies import POLICY_TAGS, SessionBody, SessionCopy, SessionPatch
+from service.api.session_bodies import SessionBody, SessionCopy, SessionPatch
 from service.base.field_types import field_name
 from service.base.problems import Problem, ProblemCode
+from service.session.trial import POLICY_TAGS
 
 MAX_NAMED_ERRORS = 100  # errors that are listed; a list stops at its first one, unknown keys do not
 # bytes; `request_body` counts the brackets of a larger body before it is parsed, and `_problem`
@@ -200,9 +201,9 @@ def _field(location: tuple[int | str, ...]) -> str:
     return field_name(tuple(part for part in location if part not in tags)) or "body"
 
 
-SESSION = BodyParser(SessionBody)
-PATCH = BodyParser(SessionPatch)
-COPY = BodyParser(SessionCopy)
+SESSION: BodyParser[Any] = BodyParser(SessionBody)
+PATCH: BodyParser[Any] = BodyParser(SessionPatch)
+COPY: BodyParser[Any] = BodyParser(SessionCopy)
 KEY = BodyParser(KeyBody)
 ROTATION = BodyParser(RotationBody)
 DECISION = BodyParser(DecisionBody, is_hot=True)

@@ -4,12 +4,9 @@ Numbers are strict (no strings, no NaN), and unknown fields are refused. `body_p
 into these types, and /openapi.json shows their schema.
 """
 
-import re
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import (
-    AwareDatetime,
-    BeforeValidator,
     Discriminator,
     FailFast,
     Field,
@@ -23,35 +20,26 @@ from service.base.field_types import (
     LARGEST,
     MOST_COVARIATES,
     STRICT,
+    ArmIds,
     EventId,
     GivenCovariates,
     Key,
     Name,
     Number,
+    Timestamp,
 )
 
 MAX_ARMS = 100_000
 MAX_FEATURES = 10_000  # of a context with names
 SLOW = object()  # marks a part of a union that is left to pydantic
 ENCODED = object()  # marks base64 text; a parser may return the text or the decoded bytes
-RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
-
-def _rfc_3339(value: Any) -> Any:
-    if isinstance(value, str) and RFC_3339.fullmatch(value):
-        return value
-    raise ValueError("a time is RFC 3339 with an offset, like 2026-01-31T12:00:00+01:00")
-
-
-Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
 # FailFast: without it, pydantic makes an error object for every bad element, gigabytes of them
 # strict by itself: a type with a name does not inherit the configuration of the body
 ContextRow = Annotated[list[Annotated[float, Field(strict=True, allow_inf_nan=False)]], FailFast()]
 ContextRows = TypeAliasType(
     "ContextRows", Annotated[list[ContextRow], Field(max_length=MAX_ARMS), FailFast()]
 )
-
-ArmIds = TypeAliasType("ArmIds", Annotated[list[Key], FailFast()])
 
 
 REWARD_KINDS = (

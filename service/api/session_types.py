@@ -1,15 +1,15 @@
 """The types of the answers on sessions, for /openapi.json."""
 
-from typing import Any, Literal
+from typing import Any, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from lhb_engine.agents.base import Deciding
 from service.api.lift_types import HoldoutAnswer
 from service.api.response_types import Page
-from service.base.field_types import Refit, RewardMode
 from service.session.slot_clock import Totals
-from service.session.trial import Guard, Mode
+from service.session.spec import SessionSpec
+from service.session.trial import Guard
 
 
 class ClockAnswer(BaseModel):
@@ -22,30 +22,23 @@ class ClockAnswer(BaseModel):
     n_slots: int
 
 
-class SessionAnswer(BaseModel):
+SHOWN: dict[str, Any] = {
+    "seed": int,
+    "features": list[str] | None,
+    "arms": list[str] | None,
+    "holdout": HoldoutAnswer | None,
+    "guard": Guard,
+    "clock": ClockAnswer | None,
+}
+_types: Any = {n: (SHOWN.get(n, kind), ...) for n, kind in get_type_hints(SessionSpec).items()}
+SettingsAnswer = create_model("SettingsAnswer", __doc__="The settings of a session.", **_types)
+
+
+class SessionAnswer(SettingsAnswer):  # type: ignore[misc, valid-type]
     """A session."""
 
     id: str
     name: str | None
-    algorithm: str
-    dim: int
-    horizon: int
-    seed: int
-    options: dict[str, Any]
-    reward_mode: RewardMode
-    reward_wait_seconds: float
-    default_reward: float | None
-    refit: Refit
-    features: list[str] | None
-    categories: Literal["one_hot", "hashed"]
-    arms: list[str] | None
-    mode: Mode
-    holdout: HoldoutAnswer | None
-    keep_contexts: bool
-    clock: ClockAnswer | None
-    guard: Guard
-    keep_rounds: int | None
-    keep_days: float | None
     created_at: str
     archived: bool
     n_rounds: int

@@ -1,6 +1,6 @@
 """Endpoints that create, list, read, change and delete sessions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,25 +12,20 @@ from service.api.body_parsing import PATCH, SESSION
 from service.api.documentation import documented, takes
 from service.api.paging import LIMIT, cut, page
 from service.api.runtime import Service, actor_of, service_of, tenant_of
-from service.api.session_bodies import SESSION_DEFAULTS
 from service.api.session_types import SessionAnswer, SessionPage
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
-from service.session.names import ONE_HOT, names_of
+from service.session.names import names_of
 from service.session.records import SessionRow
-from service.session.slot_clock import CLOCK_DEFAULTS, clock_of
-from service.session.trial import HOLDOUT_DEFAULTS, trial_of
+from service.session.slot_clock import clock_of
+from service.session.spec import PLAIN
+from service.session.trial import trial_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import deciding
 
 router = APIRouter(tags=["sessions"])
-# the same body, said or not said; a session from before there were these has none of them
-UNSAID: dict[str, Any] = {"features": None, "categories": ONE_HOT, "arms": None}
-UNSAID |= {"mode": "live", "holdout": None, "keep_contexts": False, "clock": None}
-UNSAID |= {"keep_rounds": None, "keep_days": None}
-NOTHING = object()
 
 
 def timestamp(seconds: float | None) -> str | None:
@@ -43,38 +38,12 @@ def timestamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def creation(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `CreateSession` takes, from the members of a body."""
-    asked = {name: value for name, value in given.items() if UNSAID.get(name, NOTHING) != value}
-    if "holdout" in asked:
-        asked["holdout"] = {**HOLDOUT_DEFAULTS, **(given["holdout"] or {})}
-    if "clock" in asked:
-        clock: dict[str, Any] = {**CLOCK_DEFAULTS, **(given["clock"] or {})}
-        start = clock["start"]
-        asked["clock"] = {**clock, "start": None if start is None else start.timestamp()}
-    return {**SESSION_DEFAULTS, **asked}
-
-
 def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
     """Return the members of `SessionAnswer`; `deciding` is what the next decision is made by."""
     return {
         "id": session.id,
         "name": session.name,
-        "algorithm": session.algorithm,
-        "dim": session.dim,
-        "horizon": session.horizon,
-        "seed": session.seed,
-        "options": session.options,
-        "reward_mode": session.reward_mode,
-        "reward_wait_seconds": session.reward_wait_seconds,
-        "default_reward": session.default_reward,
-        "refit": session.refit,
-        **names_answer(session),
-        **trial_answer(session),
-        "keep_contexts": session.keep_contexts,
-        "clock": clock_answer(session),
-        "keep_rounds": session.keep_rounds,
-        "keep_days": session.keep_days,
+        **settings_answer(session),
         "created_at": timestamp(session.created_at),
         "archived": session.archived_at is not None,
         "n_rounds": session.n_rounds,
@@ -86,6 +55,13 @@ def session_answer(session: SessionRow, deciding: Deciding) -> dict[str, Any]:
         "fit_due": session.fit_due is not None,
         "deciding": deciding,
     }
+
+
+def settings_answer(session: SessionRow) -> dict[str, Any]:
+    """Return the members of `SessionAnswer` that are settings."""
+    plain = {name: getattr(session, name) for name in PLAIN}
+    clock = {"clock": clock_answer(session)}
+    return {**plain, **names_answer(session), **trial_answer(session), **clock}
 
 
 def names_answer(session: SessionRow) -> dict[str, Any]:
@@ -177,7 +153,7 @@ async def written_session(service: Service, session: SessionRow) -> dict[str, An
 async def post_session(request: Request) -> Response:
     """Create a session. The same name and body again gets the same session (200)."""
     service = service_of(request)
-    asked = creation(SESSION.read(await request.body()))
+    asked = SESSION.read(await request.body())
     create = CreateSession(
         tenant_of(request),
         asked,

@@ -1,9 +1,10 @@
 """Types with limits: of request bodies, and of stored fields that an imported file fills."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, FailFast, Field
+from typing_extensions import TypeAliasType
 
 from lhb_engine.history import LATEST
 from lhb_engine.randomness import SEED_LIMIT
@@ -57,6 +58,20 @@ KeepDays = Annotated[
     float,
     Field(ge=1 / 24, le=36_500, description="the same of rounds that began longer ago than this"),
 ]
+
+
+# FailFast: without it, pydantic makes an error object for every bad element, gigabytes of them
+ArmIds = TypeAliasType("ArmIds", Annotated[list[Key], FailFast()])
+RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def _rfc_3339(value: Any) -> Any:
+    if isinstance(value, str) and RFC_3339.fullmatch(value):
+        return value
+    raise ValueError("a time is RFC 3339 with an offset, like 2026-01-31T12:00:00+01:00")
+
+
+Timestamp = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc_3339)]
 
 
 def field_name(location: tuple[int | str, ...]) -> str:

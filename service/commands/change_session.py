@@ -15,7 +15,8 @@ from service.fits.cost import refuse_costly
 from service.fits.schedule import reopen_schedule, wait_longer
 from service.session.option_changes import MOST_CHANGES, changes_of
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
-from service.session.rules import KEEP, check_memory
+from service.session.rules import check_memory
+from service.session.spec import PLAIN
 from service.session.trial import changed_trial
 from service.writer.audit import note
 from service.writer.command import SessionCommand
@@ -53,8 +54,10 @@ class ChangeSession(SessionCommand[SessionRow]):
             session.archived_at = None
             uow.effects.timed[session.key] = uow.now
         session.trial = changed.trial
-        session.keep_rounds, session.keep_days = changed.keep_rounds, changed.keep_days
-        _change_options(uow, session, changed, agent)
+        before = replace(session)
+        for setting in self.changes.keys() & {*PLAIN}:
+            setattr(session, setting, getattr(changed, setting))
+        _new_schedule(uow, session, before, agent)
         uow.save(session)
         note(uow, session.tenant, self.by, "session_changed", session.id, **self.changes)
         return session
@@ -76,27 +79,21 @@ class ChangeSession(SessionCommand[SessionRow]):
                 which = ", ".join(sorted(may)) or "none"
                 detail = f"options that may change are {which}; a copy can have others (.../copy)"
                 raise Problem(ProblemCode.BAD_OPTION, detail, f"options.{option}")
-        seconds = self.changes.get("reward_wait_seconds", session.reward_wait_seconds) + 0.0
         options = {**session.options, **given}
-        kept = {name: self.changes.get(name, getattr(session, name)) for name in KEEP}
-        kept["trial"] = changed_trial(session, self.changes.get("mode"), self.changes.get("guard"))
-        changed = replace(session, options=options, reward_wait_seconds=seconds, **kept)
+        asked = {name: value for name, value in self.changes.items() if name in PLAIN}
+        trial = changed_trial(session, self.changes.get("mode"), self.changes.get("guard"))
+        changed = replace(session, **{**asked, "options": options, "trial": trial})
         if len(changes_of(session.changes).changes) == MOST_CHANGES and options != session.options:
             detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
             raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
         return changed
 
 
-def _change_options(
-    uow: UnitOfWork, session: SessionRow, changed: SessionRow, agent: Agent
-) -> None:
-    """Give the session the options of `changed`, whose agent before any fit is `agent`."""
-    if changed.options != session.options:
-        changes = changes_of(session.changes)
-        session.changes = changes.with_one(session.n_rounds, session.options)
-        session.options = changed.options
+def _new_schedule(uow: UnitOfWork, session: SessionRow, before: SessionRow, agent: Agent) -> None:
+    """Keep the options that the session had, and schedule fits by those that it has."""
+    if session.options != before.options:
+        session.changes = changes_of(session.changes).with_one(session.n_rounds, before.options)
         reopen_schedule(uow, session, agent)
-    more = changed.reward_wait_seconds - session.reward_wait_seconds
+    more = session.reward_wait_seconds - before.reward_wait_seconds
     if more:
-        session.reward_wait_seconds = changed.reward_wait_seconds
         wait_longer(uow, session, more)

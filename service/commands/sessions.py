@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from service.session.names import ONE_HOT, Names, check_names
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_rules
 from service.session.slot_clock import new_clock
+from service.session.spec import PLAIN, SessionSpec, canonical
 from service.session.trial import new_trial
 from service.writer.agent_cache import build_agent
 from service.writer.audit import note
@@ -73,16 +74,17 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
 
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session, and whether it is new."""
-        request = _in_order(self.request)
-        name = self.request["name"]
+        name = self.request.get("name")
+        spec = SessionSpec.of({k: value for k, value in self.request.items() if k != "name"})
+        request = canonical({"name": name, **spec.given})
         if name is not None:
             known = self._known(uow, name, request)
             if known is not None:
                 return known, False
             refuse_id_as_name(name)
-        session = self._session(uow, request)
+        session = self._session(uow, name, spec, request)
         self.limits.refuse_session(uow, session)
-        agent = checked_agent(session, self.allow_oracles)
+        agent = checked_agent(session, self.allow_oracles, spec.given)
         if self.allowed is not None:
             refuse_costly(session, self.allowed)
         open_schedule(session, agent)
@@ -110,35 +112,30 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
         detail = f"a session {name!r} exists already and was created with another body"
         raise Problem(ProblemCode.SESSION_CONFLICT, detail, "name")
 
-    def _session(self, uow: UnitOfWork, request: str) -> SessionRow:
-        asked = self.request
-        holdout = asked.get("holdout")
+    def _session(
+        self, uow: UnitOfWork, name: str | None, spec: SessionSpec, request: str
+    ) -> SessionRow:
+        holdout: Any = spec.holdout
         if holdout is not None and isinstance(holdout["policy"], dict):
-            control = located_control(uow, self.tenant, asked["dim"], holdout["policy"])
+            control = located_control(uow, self.tenant, spec.dim, holdout["policy"])
             holdout = {**holdout, "policy": control}
-        seed, default = asked["seed"], asked["default_reward"]
+        default = spec.default_reward
         return SessionRow(
             tenant=self.tenant,
             id=new_id(uow.now),
-            name=asked["name"],
-            algorithm=asked["algorithm"],
-            dim=asked["dim"],
-            horizon=asked["horizon"],
-            seed=secrets.randbelow(SEED_LIMIT) if seed is None else seed,
-            options=asked["options"],
-            reward_mode=asked["reward_mode"],
-            reward_wait_seconds=asked["reward_wait_seconds"] + 0.0,
-            default_reward=None if default is None else default + 0.0,  # no negative zero
-            refit=asked["refit"],
+            name=name,
+            **{
+                **{one: getattr(spec, one) for one in PLAIN},
+                "seed": secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed,
+                "reward_wait_seconds": spec.reward_wait_seconds + 0.0,
+                "default_reward": None if default is None else default + 0.0,  # no negative zero
+            },
             request=request,
             created_at=uow.now,
-            created_as=asked["name"],
-            names=first_names(asked),
-            trial=new_trial(asked.get("mode", "live"), holdout),
-            keep_contexts=asked.get("keep_contexts", False),
-            clock=new_clock(asked.get("clock"), uow.now, asked["horizon"]),
-            keep_rounds=asked.get("keep_rounds"),
-            keep_days=asked.get("keep_days"),
+            created_as=name,
+            names=first_names(spec),
+            trial=new_trial(spec.mode, holdout),
+            clock=new_clock(spec.clock, uow.now, spec.horizon),
         )
 
 
@@ -159,7 +156,7 @@ class DeleteSession(SessionCommand[None]):
         note(uow, session.tenant, self.by, "session_deleted", session.id, name=session.name)
 
 
-def first_names(asked: Mapping[str, Any]) -> str | None:
+def first_names(spec: SessionSpec) -> str | None:
     """Return the names that a new session is given, as stored; None if it is given none.
 
     Raises
@@ -167,14 +164,10 @@ def first_names(asked: Mapping[str, Any]) -> str | None:
     Problem
         422 naming the field.
     """
-    given = {
-        "columns": asked.get("features") or (),
-        "categories": asked.get("categories", ONE_HOT),
-        "arms": asked.get("arms"),
-    }
+    given: Any = {"columns": spec.features or (), "categories": spec.categories, "arms": spec.arms}
     if given == {"columns": (), "categories": ONE_HOT, "arms": None}:
         return None
-    check_names(given, asked["dim"])
+    check_names(given, spec.dim)
     return Names(**given).dumps()
 
 
@@ -228,19 +221,6 @@ def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
 def _canonical(request: str) -> str:
     """Return a stored request in today's form: an imported one may differ in order and numbers."""
     try:
-        return _in_order(json.loads(request))
+        return canonical(json.loads(request))
     except (ValueError, RecursionError):
         return ""
-
-
-def _in_order(request: Any) -> str:
-    return json.dumps(_plain(request), sort_keys=True)
-
-
-def _plain(value: Any) -> Any:
-    """Give equal numbers one form: 1.0 becomes 1, and -0.0 becomes 0."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -7,8 +7,8 @@ from pydantic import FailFast, Field, with_config
 from typing_extensions import TypeAliasType, TypedDict
 
 from service.api.body_parsing import BodyParser
-from service.api.request_bodies import MAX_ARMS, ArmIds
-from service.base.field_types import STRICT, ClientId, Dim, Horizon, Key, Number
+from service.api.request_bodies import MAX_ARMS
+from service.base.field_types import STRICT, ArmIds, ClientId, Dim, Horizon, Key, Number
 
 Features = TypeAliasType("Features", Annotated[list[dict[str, Any]], FailFast()])
 

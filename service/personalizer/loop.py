@@ -5,7 +5,6 @@ from typing import Any
 
 from lhb_engine.randomness import SEED_LIMIT
 from service.api.runtime import Service
-from service.api.session_bodies import SESSION_DEFAULTS
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import CreateSession
 from service.fits.cost import allowed_cost
@@ -15,7 +14,6 @@ NAME = "personalizer"
 # what Personalizer begins with, but for the dim, the horizon and the share of uniform decisions:
 # without these an agent whose rewards are its own rounds' alone may stay with what it knows
 DEFAULTS: dict[str, Any] = {
-    **SESSION_DEFAULTS,
     "name": NAME,
     "dim": 64,
     "horizon": 1,
@@ -68,7 +66,7 @@ async def waiting_room(service: Service, actor: Actor, loop: SessionRow) -> Sess
     """
     name = deferred_name(loop)
     found = await find_loop(service, loop.tenant, name)
-    body = {**SESSION_DEFAULTS, "name": name, "algorithm": "uniform", "dim": loop.dim, "horizon": 1}
+    body = {"name": name, "algorithm": "uniform", "dim": loop.dim, "horizon": 1}
     return found or await make_session(service, loop.tenant, actor, body)
 
 

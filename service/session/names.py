@@ -27,6 +27,7 @@ from service.base.field_types import FEATURE, MOST_LETTERS, NO_ZERO_BYTE, STRICT
 from service.base.problems import Problem, ProblemCode
 
 Label = Annotated[str, Field(max_length=2 * MOST_LETTERS + 1, pattern=NO_ZERO_BYTE)]
+Categories = Literal["one_hot", "hashed"]
 ONE_HOT, HASHED = "one_hot", "hashed"
 CATEGORY = "="  # between a feature and its category in the label of a column; no feature has it
 MOST_COLUMNS = 4096  # that have a label: the session's row holds them
@@ -266,7 +267,7 @@ class StoredNames(TypedDict):
     """The names of a session as its row stores them."""
 
     columns: Annotated[list[Label], Field(max_length=MOST_COLUMNS)]
-    categories: Literal["one_hot", "hashed"]
+    categories: Categories
     arms: Annotated[list[Key], Field(min_length=1, max_length=MOST_COLUMNS)] | None
 
 

@@ -20,6 +20,8 @@ from service.base.field_types import (
     Number,
     Ordinal,
     Probability,
+    Refit,
+    RewardMode,
     Seed,
     Text,
     Time,
@@ -46,10 +48,10 @@ class SessionRow:
     horizon: Horizon
     seed: Seed
     options: dict[str, Any]
-    reward_mode: str
+    reward_mode: RewardMode
     reward_wait_seconds: WaitSeconds
     default_reward: Number | None
-    refit: str
+    refit: Refit
     request: Text  # the body that created the session, as JSON
     created_at: Time
     archived_at: Time | None = None

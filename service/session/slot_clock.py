@@ -3,10 +3,15 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
 
 from lhb_engine.slots import Slots
+from service.base.field_types import STRICT, Timestamp
 from service.base.problems import Problem, ProblemCode
 
 # all: a reward is a total over all trajectories together. trajectory: it is one of its trajectory
@@ -17,6 +22,38 @@ MOST_SLOTS = 2**31  # since the start
 MOST_NUMBERS = 2**20  # of the contexts of a total's slots, 8 MB: a fit has many totals at once
 MOST_AT_FIRST = 2**24  # since the start of a new session
 MOST_LATE = 2**20  # slots
+
+
+@with_config(STRICT)
+class ClockBody(TypedDict, total=False):
+    """Slots of time as the rounds of the model, and totals of slots as rewards."""
+
+    slot_seconds: Annotated[
+        Required[int], Field(ge=1, le=10**9, description="length of a slot; lags count slots")
+    ]
+    start: Annotated[
+        Timestamp,
+        Field(
+            description="when the first slot begins, a whole second; by default the last multiple "
+            "of slot_seconds since 1970"
+        ),
+    ]
+    totals: Annotated[
+        Totals,
+        Field(
+            description="what a reward is the total of: all trajectories together (the default), "
+            "or its own trajectory"
+        ),
+    ]
+    late_slots: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=MOST_LATE,
+            description="how many slots before the latest one still take decisions; by default the "
+            "horizon",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +100,13 @@ def clock_of(text: str | None) -> SlotClock | None:
     data = json.loads(text)
     slots = Slots(data["slot_seconds"], data["start"])
     return SlotClock(slots, data["totals"], data["late_slots"])
+
+
+def asked_clock(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all members of a clock that is asked for; its start is in Unix seconds."""
+    asked = {**CLOCK_DEFAULTS, **given}
+    start = asked["start"]
+    return {**asked, "start": start.timestamp() if isinstance(start, datetime) else start}
 
 
 def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> str | None:

@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
 
-from pydantic import Field, TypeAdapter, ValidationError, with_config
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from lhb_engine.randomness import Draw
@@ -38,6 +38,36 @@ PlannedRounds = Annotated[
     Ordinal,
     Field(description="measured rounds at which the interval of lift is to be narrowest"),
 ]
+
+
+@with_config(STRICT)
+class ControlBody(TypedDict):
+    """The session whose agent control plays."""
+
+    session: Annotated[Key, Field(description="name or id of a session with the same dim")]
+
+
+WORD_TAG, CONTROL_TAG = POLICY_TAGS = ("<word>", "<control>")
+
+
+@with_config(STRICT)
+class HoldoutBody(TypedDict, total=False):
+    """A share of trajectories that a control policy plays, to measure what the agent adds."""
+
+    share: Required[Share]
+    policy: Annotated[
+        Annotated[Policy, Tag(WORD_TAG)] | Annotated[ControlBody, Tag(CONTROL_TAG)],
+        Discriminator(lambda given: CONTROL_TAG if isinstance(given, dict) else WORD_TAG),
+        Field(
+            description="what control plays: the request's default_arm, any arm uniformly, or the "
+            "arm that another session's estimate scores best"
+        ),
+    ]
+    planned_rounds: PlannedRounds
+    guard: Annotated[
+        bool,
+        Field(description="default true: where lift lies below zero, control's policy plays alone"),
+    ]
 
 
 class Play(NamedTuple):

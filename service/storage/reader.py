@@ -17,7 +17,7 @@ from service.session.records import (
     number_in,
 )
 from service.storage.history_reader import HistoryReader
-from service.storage.sql.columns import COLUMNS
+from service.storage.sql.columns import BOOLS, COLUMNS
 from service.storage.tenant_reader import TenantReader
 
 FOR_EVER = 2**62
@@ -220,7 +220,8 @@ def session_of(row: Any) -> SessionRow:
     values = dict(zip(COLUMNS["sessions"], row, strict=True))
     values["options"] = json.loads(values["options"])
     values["schedule"] = Schedule.loads(values["schedule"])
-    values["keep_contexts"] = bool(values["keep_contexts"])  # SQLite stores an integer
+    for name in BOOLS:
+        values[name] = bool(values[name])  # SQLite stores an integer
     return SessionRow(**values)
 
 

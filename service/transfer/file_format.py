@@ -64,7 +64,6 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
     """Yield the records of a session's file; the header is about `about`."""
     header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
     header["schedule"] = json.loads(about.schedule.dumps())
-    header["keep_contexts"] = bool(about.keep_contexts)
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
         values = asdict(trajectory)

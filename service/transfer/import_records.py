@@ -13,8 +13,6 @@ from service.base.field_types import (
     GivenCovariates,
     Number,
     Ordinal,
-    Refit,
-    RewardMode,
     Text,
     Time,
     field_name,
@@ -81,8 +79,6 @@ SESSION = _record_of(
     "header",
     SessionRow,
     NOT_EXPORTED,
-    reward_mode=RewardMode,
-    refit=Refit,
     schedule=_record(
         "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
     ),

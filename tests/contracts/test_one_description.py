@@ -12,7 +12,7 @@ from service.api.response_types import DecisionAnswer, FitAnswer
 from service.session.records import DecisionRow
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.sql.columns import COLUMNS, COUNTERS, column_types
-from tests.contracts.client_answers import FILE, written
+from tests.contracts.client_answers import FILE, SETTINGS_FILE, settings_written, written
 
 DECLARED = {
     **{"text": str, "integer": int, "bigint": int, "real": float, "double precision": float},
@@ -69,6 +69,7 @@ def test_an_estimate_is_answered_with_all_its_fields() -> None:
 
 def test_the_client_has_the_types_that_the_service_answers() -> None:
     assert FILE.read_text() == written(), "make answers"
+    assert SETTINGS_FILE.read_text() == settings_written(), "make answers"
 
 
 @pytest.mark.parametrize("body", [RewardItem, DecisionBody, BatchItem])

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.estimate import Estimate
-from service.api.session_bodies import SESSION_DEFAULTS
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
@@ -75,7 +74,6 @@ class ServiceHarness:
     def create(self, **body: Any) -> SessionRow:
         """A new session, which the other methods then mean."""
         request = {
-            **SESSION_DEFAULTS,
             "algorithm": "ad_lasso",
             "dim": 2,
             "horizon": 4,

@@ -43,14 +43,12 @@ COLUMNS = {
 }
 # of a session; most commits change them
 COUNTERS = ("n_rounds", "n_trajectories", "n_measurements", "n_complete")
+FIXED = ("tenant", "id", "dim", "request", "created_at", "created_as")
 CHANGING = (  # the other columns of a session that may change
-    *("name", "archived_at", "n_estimates", "estimate", "model_version"),
-    *("schedule", "fit_due", "wake_at", "append_token", "names", "trial"),
-    *("options", "reward_wait_seconds", "changes"),
-    *("n_erased_rounds", "n_erased_measurements", "erasing"),
-    *("keep_rounds", "keep_days", "dropped_to", "swept_to"),
-    *("n_dropped_rounds", "n_dropped_measurements", "n_dropped_complete"),
+    *(name for name in COLUMNS["sessions"] if name not in (*FIXED, *COUNTERS)),
+    *("fit_due", "wake_at"),
 )
+BOOLS = [name for name, kind in get_type_hints(SessionRow).items() if kind is bool]
 
 
 # of a decision in a trial: of its scores, those of the first 64 arms and of two arms

@@ -16,7 +16,7 @@ from clients.simulator import SimulationSettings, play_session
 from lhb import Client
 from lhb_engine.evaluation.log_block import NO_ARM, Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from service.api.session_bodies import SESSION_DEFAULTS
+from service.session.spec import DEFAULTS
 
 N, K, DIM = 400, 3, 2
 
@@ -113,7 +113,7 @@ def test_an_evaluation_from_the_command_line(rounds: list[dict], tmp_path: Path)
     assert "no estimate" in found["uniform"]["skill"]["refused"]
     table = CliRunner().invoke(app, ["evaluate", str(path), "--horizon", "12"])
     assert table.exit_code == 0
-    assert SESSION_DEFAULTS["algorithm"] == DEFAULT_ALGORITHM  # the service's
+    assert DEFAULTS["algorithm"] == DEFAULT_ALGORITHM  # the service's
     assert DEFAULT_ALGORITHM in table.output
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from lhb_engine.agents.fit_cost import FitCost
 from service.api.body_parsing import COPY, PATCH, SESSION
-from service.api.sessions import creation
 from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import CreateSession
@@ -66,7 +65,7 @@ class Doors:
     def create(self, body: Body) -> None:
         """Make a session, which the other methods then mean."""
         self.harness.now += 1.0
-        asked = creation(SESSION.read(json.dumps({**PLAIN, **body}).encode()))
+        asked = SESSION.read(json.dumps({**PLAIN, **body}).encode())
         session, _ = self.harness.run(CreateSession("", asked, False))
         self.harness.key = session.key
 
@@ -216,9 +215,6 @@ def test_a_mode_that_is_there_already_changes_nothing(doors: Doors) -> None:
 
 def test_a_clock_and_retention_exclude_each_other_for_what_is_so(doors: Doors) -> None:
     """Sums of slots stay for good, but nothing drops the rows of their decisions."""
-    asked = {**PLAIN, "clock": {"slot_seconds": 60}, "keep_rounds": 40_000}
     with pytest.raises(Problem) as caught:
-        doors.harness.run(
-            CreateSession("", creation(SESSION.read(json.dumps(asked).encode())), True)
-        )
+        doors.create({"clock": {"slot_seconds": 60}, "keep_rounds": 40_000})
     assert "from rows" not in caught.value.detail

@@ -135,9 +135,7 @@ def test_an_unannounced_row_is_not_waited_for(harness: ServiceHarness, postgres_
 
 
 def _request() -> dict[str, Any]:
-    from service.api.session_bodies import SESSION_DEFAULTS
-
-    return {**SESSION_DEFAULTS, "algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1}
+    return {"algorithm": "ad_lasso", "dim": 2, "horizon": 4, "seed": 1}
 
 
 def test_a_lost_connection_is_503_once_at_most_and_nothing_is_half_written(

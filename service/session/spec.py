@@ -1,0 +1,189 @@
+"""What a session is asked to be: one declaration of each setting.
+
+A field is a member of a body. From its declaration follow the bodies of creation, PATCH and copy
+with their documentation, the defaults, the canonical request, the session's answer and the
+arguments of the Python client (`make answers`). `rules.py` says which settings exclude each other.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import field as dataclass_field
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import FailFast
+from pydantic import Field as Limits
+
+from service.base.field_types import (
+    ArmIds,
+    Dim,
+    Feature,
+    Horizon,
+    KeepDays,
+    KeepRounds,
+    Number,
+    Refit,
+    RewardMode,
+    Seed,
+    WaitSeconds,
+)
+from service.session.names import MOST_COLUMNS, ONE_HOT, Categories
+from service.session.records import SessionRow
+from service.session.slot_clock import ClockBody, asked_clock
+from service.session.trial import HOLDOUT_DEFAULTS, HoldoutBody, Mode
+
+Options = Annotated[dict[str, Any], Limits(max_length=100)]
+
+
+def setting(
+    default: Any = MISSING,
+    description: str | None = None,
+    *,
+    changeable: bool | str = False,
+    copyable: bool | str = False,
+    at_creation: bool = True,
+) -> Any:
+    """Declare a setting.
+
+    Parameters
+    ----------
+    default : object
+        What a session has that is not told; without one, creation must say it.
+    description : str
+        For the documentation; None: the type has one.
+    changeable, copyable : bool or str
+        Whether PATCH, and a copy, take it; a text describes it there.
+    at_creation : bool
+        Whether creation takes it.
+    """
+    about = {
+        "description": description,
+        "at_creation": at_creation,
+        "changeable": changeable,
+        "copyable": copyable,
+    }
+    if isinstance(default, dict):
+        return dataclass_field(default_factory=dict, metadata=about)
+    return dataclass_field(default=default, metadata=about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSpec:
+    """The settings of a session, but for its name."""
+
+    algorithm: str = setting(
+        "anytime",
+        'name of an algorithm, see GET /v1/algorithms; default "anytime"',
+        copyable="name of an algorithm, see GET /v1/algorithms",
+    )
+    dim: Dim = setting()
+    horizon: Horizon = setting(copyable=True)
+    seed: Seed | None = setting(
+        None,
+        "seed of the session's random draws; default: drawn at random",
+        copyable="seed of the session's random draws",
+    )
+    options: Options = setting(
+        {},
+        "options of the algorithm",
+        changeable="options that mean no new model; others stay as they are",
+        copyable="options of the algorithm, all of them",
+    )
+    reward_mode: RewardMode = setting("single")
+    reward_wait_seconds: WaitSeconds = setting(0.0, changeable=True, copyable=True)
+    default_reward: Number | None = setting(
+        None, "reward of a round that has none after the wait", copyable=True
+    )
+    refit: Refit = setting("background", copyable=True)
+    features: Annotated[
+        list[Feature] | None, Limits(min_length=1, max_length=MOST_COLUMNS), FailFast()
+    ] = setting(
+        None,
+        "names of the first columns of a context; by default they are named by the first contexts "
+        "with names",
+    )
+    categories: Categories = setting(
+        ONE_HOT,
+        "where the categories of a feature go: each into a free column, or into columns that they "
+        "share",
+    )
+    arms: Annotated[ArmIds | None, Limits(min_length=1, max_length=MOST_COLUMNS)] = setting(
+        None, "arm_ids of a decision without"
+    )
+    mode: Mode = setting(
+        "live",
+        "shadow: the caller plays forced_arm, and the agent's choice is logged",
+        changeable=True,
+    )
+    holdout: HoldoutBody | None = setting(None)
+    guard: Literal["armed", "off"] = setting(
+        "off",
+        "armed: the agent plays again, and a new comparison begins",
+        at_creation=False,
+        changeable=True,
+    )
+    keep_contexts: bool = setting(
+        False,
+        "keep the contexts of all arms, so that other agents can be evaluated on an export; "
+        "default false",
+    )
+    clock: ClockBody | None = setting(
+        None, "rounds by the clock: any number of decisions a slot of time"
+    )
+    keep_rounds: KeepRounds | None = setting(None, changeable=True, copyable=True)
+    keep_days: KeepDays | None = setting(None, changeable=True, copyable=True)
+
+    @classmethod
+    def of(cls, asked: Mapping[str, Any]) -> "SessionSpec":
+        """Return what a body asks for; of a clock and a holdout all members are there."""
+        given = {**asked}
+        if given.get("holdout") is not None:
+            given["holdout"] = {**HOLDOUT_DEFAULTS, **given["holdout"]}
+        if given.get("clock") is not None:
+            given["clock"] = asked_clock(given["clock"])
+        return cls(**given)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that are not as by default, in the order of their declaration."""
+        asked = {one.name: getattr(self, one.name) for one in SETTINGS}
+        return {name: value for name, value in asked.items() if value != DEFAULTS[name]}
+
+
+SETTINGS: tuple[Field[Any], ...] = fields(SessionSpec)
+TYPES: dict[str, Any] = get_type_hints(SessionSpec, include_extras=True)
+REQUIRED = object()  # equal to no value
+DEFAULTS: dict[str, Any] = {
+    f.name: {} if f.default_factory is not MISSING else f.default for f in SETTINGS
+}
+DEFAULTS |= {name: REQUIRED for name, value in DEFAULTS.items() if value is MISSING}
+
+
+PLAIN = tuple(name for name in DEFAULTS if name in get_type_hints(SessionRow) and name != "clock")
+"""The settings that a row has as they are asked; what is asked of the others is in its parts."""
+
+
+def members(where: Literal["at_creation", "changeable", "copyable"]) -> Iterator[tuple[str, Any]]:
+    """Yield name and type, with description, of each setting that a body takes."""
+    for one in SETTINGS:
+        said = one.metadata[where]
+        if said:
+            text = said if isinstance(said, str) else one.metadata["description"]
+            kind = TYPES[one.name]
+            # no seed of a copy is null: it has its source's
+            kind = Seed if kind == Seed | None and where == "copyable" else kind
+            yield one.name, kind if text is None else Annotated[kind, Limits(description=text)]
+
+
+def canonical(request: Any) -> str:
+    """Return a request as text: equal ones are equal, whatever their order and their numbers."""
+    return json.dumps(_plain(request), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """Give equal numbers one form: 1.0 becomes 1, and -0.0 becomes 0."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,98 @@
+"""What a new setting of a session costs: four product files, of a few lines each.
+
+In a copy of the packages a bool is declared, stored, and in the schema of each database. Bodies,
+the answer, changes, copies, exports, imports and the client's arguments have it then.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = "    keep_contexts {} not null,"
+ADDED = {  # file: the line before, and the lines that are added
+    "service/session/spec.py": (
+        "    clock: ClockBody | None = setting(\n",
+        '    rehearsed: bool = setting(False, "whether", changeable=True, copyable=True)\n',
+    ),
+    "service/session/records.py": (
+        "    swept_to: Count = 0",
+        "    rehearsed: bool = False\n",
+    ),
+    "service/storage/migrations/0001.sqlite.sql": (
+        SCHEMA.format("integer"),
+        "    rehearsed integer not null,\n",
+    ),
+    "service/storage/migrations/0001.postgres.sql": (
+        SCHEMA.format("boolean"),
+        "    rehearsed boolean not null,\n",
+    ),
+}
+SCRIPT = """
+import json
+import sys
+from pathlib import Path
+from lhb_engine.agents.fit_cost import FitCost
+from service.api.body_parsing import COPY, PATCH, SESSION
+from service.api.session_types import SessionAnswer
+from service.api.sessions import session_answer
+from service.commands.change_session import ChangeSession
+from service.commands.sessions import CreateSession
+from service.transfer.copy_session import copied_session, copy_session
+from tests.contracts.client_answers import settings_written, written
+from tests.service.service_harness import ServiceHarness
+from tests.service.transfer.test_import_forgeries import exported
+
+def read(parser, **body):
+    return dict(parser.read(json.dumps(body).encode()))
+
+for parser in (SESSION, PATCH, COPY):
+    assert parser.adapter.json_schema()["properties"]["rehearsed"]["description"] == "whether"
+assert "rehearsed" in SessionAnswer.model_fields
+assert settings_written().count("rehearsed: bool") == 3
+assert written().count("rehearsed: bool") == 1
+folder = Path(sys.argv[1])
+harness = ServiceHarness(folder)
+def created(**more):
+    session, _ = harness.run(CreateSession("", read(SESSION, dim=2, horizon=4, **more), False))
+    harness.key = session.key
+    return harness.session
+assert created().rehearsed is False
+harness.run(ChangeSession(harness.key, read(PATCH, rehearsed=True)))
+assert session_answer(harness.session, "none")["rehearsed"] is True
+imported, _ = harness.import_file(folder, exported(harness))
+harness.key = imported.key
+assert harness.session.rehearsed is True
+assert created(name="a", rehearsed=True).rehearsed is True
+assert created(name="a", rehearsed=True).id == created(name="a", rehearsed=True).id
+asked = read(COPY, rehearsed=False)
+copy, agent = copied_session(harness.session, asked, False, FitCost(9e9, 9e9), 0.0)
+assert copy.rehearsed is False
+harness.close()
+"""
+
+
+def test_a_bool_is_four_files(tmp_path: Path) -> None:
+    for package in ("service", "lhb_engine", "clients"):
+        ignored = shutil.ignore_patterns("__pycache__", "node_modules")
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    n_lines = 0
+    for name, (before, line) in ADDED.items():
+        path = tmp_path / name
+        text = path.read_text()
+        assert text.count(before) == 1, name
+        path.write_text(text.replace(before, line + before))
+        n_lines += line.count("\n")
+    assert len(ADDED) <= 4
+    assert n_lines <= 40
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)],
+        cwd=tmp_path,
+        env=paths,
+        capture_output=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr.decode()

@@ -132,8 +132,8 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
         for line in file:
             record = json.loads(line)
             if record["record"] == "measurement" and record["first_round"] == record["last_round"]:
-                root = record.get("replaces") or record.get("position") or -len(values)
-                beside = record.get("covariates", {})
+                root = record["replaces"] or record["position"]
+                beside = record["covariates"] or {}
                 values[root] = record["trajectory"], record["first_round"], record["value"], beside
             elif record["record"] == "decision":
                 places.append((record["position"], at))
@@ -150,7 +150,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
             record = json.loads(file.readline())
             key = record["trajectory"], record["round"]
             row = {"reward": rewards.get(key), "trajectory": record["trajectory"]}
-            row["covariates"] = record.get("covariates", {}) | covariates.get(key, {})
+            row["covariates"] = (record["covariates"] or {}) | covariates.get(key, {})
             if key not in voids and record["arm"] is not None:
                 row |= {name: record.get(name) for name in CHOSEN}
             yield row

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -13,6 +14,7 @@ from service.api.metrics import Metrics
 from service.base.intervals import Intervals
 from service.base.loop_slices import LoopSlices, SlicedWork, run_at_once
 from service.base.playground import Playground
+from service.base.process_pool import NotBegun
 from service.base.settings import Settings
 from service.base.tenant_shares import Places, TenantLimit
 from service.commands.limits import Limits
@@ -100,7 +102,9 @@ class Service:
     async def parsed(
         self, tenant: str, parse: Callable[..., SlicedWork[T]], body: bytes, *arguments: Any
     ) -> T:
-        """Parse a body: in a process of its own if it is large, else in slices of the event loop.
+        """Parse a body: a large one in a process, others in slices of the event loop.
+
+        So is a large one of which no process begins the parsing.
 
         Parameters
         ----------
@@ -109,10 +113,13 @@ class Service:
         parse : callable
             Body and `arguments` -> work that returns what is in the body.
         """
-        if len(body) <= PARSED_HERE_BYTES:
-            return await self.loop_slices.run(parse(body, *arguments))
-        async with self.parses.hold(tenant):
-            return await self.parsing.run(parse_at_once, parse, body, *arguments)
+        if len(body) > PARSED_HERE_BYTES:
+            async with self.parses.hold(tenant):
+                if self.parsing.are_up(parse_at_once, parse):
+                    with suppress(NotBegun):
+                        run = self.parsing.run_once_begun
+                        return await run(parse_at_once, parse, body, *arguments)
+        return await self.loop_slices.run(parse(body, *arguments))
 
 
 def parse_at_once(parse: Callable[..., SlicedWork[T]], body: bytes, *arguments: Any) -> T:

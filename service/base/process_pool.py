@@ -58,7 +58,13 @@ class Processes:
         self._n_running = 0
         self.is_stalled = False
 
-    async def run(self, work: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+    async def run(
+        self,
+        work: Callable[..., Any],
+        *arguments: Any,
+        seconds: float,
+        start_seconds: float | None = None,
+    ) -> Any:
         """Run a function in a process, and return what it returns or raise what it raises.
 
         Parameters
@@ -69,11 +75,13 @@ class Processes:
             Its arguments.
         seconds : float
             Maximum time from its beginning.
+        start_seconds : float, optional
+            Maximum time until a process begins it, in place of the pool's.
 
         Raises
         ------
         NotBegun
-            No process began it within `start_seconds`; all processes have been killed.
+            No process began it in time; all processes have been killed.
         NoProcess
             No process can be started.
         pebble.ProcessExpired
@@ -83,7 +91,7 @@ class Processes:
         """
         self._n_running += 1
         try:
-            return await self._run(work, arguments, seconds)
+            return await self._run(work, arguments, seconds, start_seconds or self._start_seconds)
         finally:
             self._n_running -= 1
 
@@ -97,7 +105,11 @@ class Processes:
             log.warning("processes_stalled", reason=str(error))
 
     async def _run(
-        self, work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float
+        self,
+        work: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        seconds: float,
+        start_seconds: float,
     ) -> Any:
         pool = self._current()
         try:
@@ -106,7 +118,7 @@ class Processes:
             raise self._refused(pool, error) from error
         result = asyncio.wrap_future(future)
         try:
-            await asyncio.wait([result], timeout=self._start_seconds)
+            await asyncio.wait([result], timeout=start_seconds)
             self.is_stalled = not (future.running() or future.done())
             if not self.is_stalled:
                 return await result
@@ -117,7 +129,7 @@ class Processes:
         for process in list(pool._pool_manager.worker_manager.workers.values()):
             process.kill()  # the pool replaces it
         await asyncio.sleep(PAUSE_SECONDS)
-        raise NotBegun(f"no process began the work within {self._start_seconds:g} s")
+        raise NotBegun(f"no process began the work within {start_seconds:g} s")
 
     async def close(self) -> None:
         """Stop the processes."""

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ PARSED_HERE_BYTES = 2**17  # a smaller text is parsed faster than it is sent to 
 N_PROCESSES = 2  # one of them is always free of imports
 ATTEMPTS = 2
 START_SECONDS = 30.0  # until a process begins; it may have to be started first
+UNHURRIED_SECONDS = 240.0  # the same where nobody waits: imports are slow on a busy machine
 TIMEOUT_SECONDS = 600.0
 NICENESS = 5  # parsing gives way to decisions
 
@@ -28,6 +30,17 @@ class ParsingProcesses:
         self._processes = Processes(N_PROCESSES, os.nice, (NICENESS,), START_SECONDS)
         self._parsing = asyncio.Semaphore(N_PROCESSES)
         self._importing = asyncio.Semaphore(N_PROCESSES - 1)
+        self._starting: asyncio.Task[object] | None = None
+        self._are_up = False
+
+    def are_up(self, *functions: Callable[..., object]) -> bool:
+        """Return whether a process began the last work; if not, start processes meanwhile.
+
+        They import these functions, which takes seconds, and may not start at all.
+        """
+        if not self._are_up and (self._starting is None or self._starting.done()):
+            self._starting = asyncio.get_running_loop().create_task(self._start(functions))
+        return self._are_up
 
     async def import_file(self, given: tuple[Path, Path, str, str | None, bool]) -> PreparedImport:
         """Run `prepare_import` with these arguments."""
@@ -35,7 +48,7 @@ class ParsingProcesses:
             return await self.run(prepare_import, *given)
 
     async def run(self, work: Callable[..., Found], *arguments: Any) -> Found:
-        """Run a function in a process.
+        """Run a function in a process, whose start may have to be waited for.
 
         Raises
         ------
@@ -43,18 +56,56 @@ class ParsingProcesses:
             What the function raises, or 503 overloaded: no process came to its end.
         """
         for _ in range(ATTEMPTS):
+            with suppress(NotBegun):
+                return await self.run_once_begun(work, *arguments)
+        raise unread()
+
+    async def run_once_begun(self, work: Callable[..., Found], *arguments: Any) -> Found:
+        """Run a function in a process if one begins it.
+
+        Raises
+        ------
+        NotBegun
+            No process begins it: they are frozen, or the system refuses to start one.
+        Problem
+            What the function raises, or 503 overloaded: no process came to its end.
+        """
+        for _ in range(ATTEMPTS):
             try:
-                async with self._parsing:
-                    run = self._processes.run
-                    found: Found = await run(work, *arguments, seconds=TIMEOUT_SECONDS)
-                return found
-            except (NotBegun, ProcessExpired):
-                continue  # it was frozen, or killed, perhaps for its memory
+                return await self._run(work, *arguments)
+            except ProcessExpired:
+                continue  # it was killed, perhaps for its memory
             except TimeoutError:
                 break
-        detail = "no process could read this body to its end; try again, or send less at once"
-        raise Problem(ProblemCode.OVERLOADED, detail, "body", retry_after=5)
+        raise unread()
+
+    async def _run(
+        self, work: Callable[..., Found], *arguments: Any, start_seconds: float | None = None
+    ) -> Found:
+        run, limit = self._processes.run, TIMEOUT_SECONDS
+        async with self._parsing:
+            try:
+                found: Found = await run(
+                    work, *arguments, seconds=limit, start_seconds=start_seconds
+                )
+            except NotBegun:
+                self._are_up = False
+                raise
+        self._are_up = True
+        return found
+
+    async def _start(self, functions: tuple[Callable[..., object], ...]) -> None:
+        with suppress(NotBegun, ProcessExpired, TimeoutError):
+            await self._run(len, functions, start_seconds=UNHURRIED_SECONDS)
 
     async def close(self) -> None:
         """Stop the processes."""
+        if self._starting is not None:
+            self._starting.cancel()
         await self._processes.close()
+
+
+def unread() -> Problem:
+    """Return the error of a body that processes began and did not read."""
+    detail = "no process could read this body to its end; try again, or send less at once"
+    return Problem(ProblemCode.OVERLOADED, detail, "body", retry_after=5)

@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from service.commands.keys import SaveKey, new_key
-from tests.service.conftest import Client, Serve, problem
+from service.personalizer.ranking import read_rank
+from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
 ROOT = "/personalizer/v1.0"
@@ -334,6 +335,11 @@ async def test_a_large_request_is_read_as_a_small_one_is(
     """Where a process of its own reads it, the same event asks for the same contexts."""
     asked = {"eventId": "e", "contextFeatures": [{"hour": 3, "tags": ["x", "y"]}]}
     async with serve() as client:
+
+        async def has_processes() -> bool:
+            return client.service.parsing.are_up(read_rank)
+
+        await until(has_processes)
         first = await rank(client, **asked)
         monkeypatch.setattr("service.api.runtime.PARSED_HERE_BYTES", 0)
         assert await rank(client, **asked) == first  # else 409: another body

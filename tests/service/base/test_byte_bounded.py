@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from service.api.context_arrays import read_contexts
 from service.base.byte_bounded import ByteBounded
+from service.base.loop_slices import run_at_once
 from service.session.names import LABEL_BYTES, Names, _parsed, names_of
 from service.session.records import ROW_BYTES
 from service.storage.sqlite.store import SqliteStore
@@ -46,7 +48,7 @@ def test_sessions_count_their_texts_and_lists(named: ServiceHarness) -> None:
     named.create(dim=1000, options={}, algorithm="uniform")
     before = rows.n_bytes
     assert before >= ROW_BYTES
-    contexts = [dict.fromkeys(LABELS, 1.0)]
+    contexts = run_at_once(read_contexts([dict.fromkeys(LABELS, 1.0)]))
     named.decide(contexts=contexts)
     grown = len(Names(LABELS).dumps())
     assert rows.n_bytes == before + grown

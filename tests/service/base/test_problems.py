@@ -7,7 +7,7 @@ from service.base.problems import TITLES, Problem, ProblemCode, problem_codes_pa
 from service.base.settings import Settings
 from service.operation.app import create_app
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_page_of_the_docs_is_written_from_the_enum() -> None:

@@ -52,7 +52,7 @@ def test_a_strangers_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_database_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     path = tmp_path / "absent.db"
     with (
-        pytest.raises(Unavailable, match=r"absent\.db cannot be opened"),
+        pytest.raises(Unavailable, match=r"cannot be opened \(.*absent\.db"),
         open_reader(f"sqlite:///{path}"),
     ):
         pass

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from lhb_engine.randomness import Draw
+from service.api.context_arrays import read_contexts
+from service.base.loop_slices import run_at_once
 from service.base.problems import Problem, ProblemCode
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import DeleteSession
@@ -76,9 +78,10 @@ def test_names_are_columns_of_the_session_that_knows_them(harness: ServiceHarnes
     champion(harness, features=["x", "y"])
     challenger(harness, features=["y", "x"])
     named = [{"x": row[0], "y": row[1]} for row in ARMS.tolist()]
-    assert {one[1] for one in play(harness, contexts=named) if one[0] == "control"} == {BEST}
+    contexts = run_at_once(read_contexts(named))
+    assert {one[1] for one in play(harness, contexts=contexts) if one[0] == "control"} == {BEST}
     with pytest.raises(Problem) as caught:
-        harness.decide("user-1", contexts=[{"z": 1.0}])
+        harness.decide("user-1", contexts=run_at_once(read_contexts([{"z": 1.0}])))
     assert (caught.value.code, caught.value.field) == (ProblemCode.NO_COLUMN, "contexts[0].z")
 
 

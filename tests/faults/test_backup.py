@@ -126,8 +126,8 @@ def test_a_backup_under_load_is_restored_after_a_kill(
 
 def with_sessions(url: str, n: int) -> None:
     migrate(url)
-    for _ in range(n):
-        import_file(Settings(database_url=url), EXPORTED, None)
+    for i in range(n):
+        import_file(Settings(database_url=url), EXPORTED, f"session {i}")
 
 
 def test_only_an_empty_database_is_filled(

@@ -6,7 +6,7 @@ arguments of the Python client (`make answers`). `rules.py` says which settings 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from dataclasses import field as dataclass_field
 from typing import Annotated, Any, Literal, get_type_hints
@@ -30,7 +30,7 @@ from service.base.field_types import (
 from service.session.names import MOST_COLUMNS, ONE_HOT, Categories
 from service.session.records import SessionRow
 from service.session.slot_clock import ClockBody, asked_clock
-from service.session.trial import HOLDOUT_DEFAULTS, HoldoutBody, Mode
+from service.session.trial import HoldoutBody, Mode, asked_holdout
 
 Options = Annotated[dict[str, Any], Limits(max_length=100)]
 
@@ -136,12 +136,10 @@ class SessionSpec:
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> "SessionSpec":
         """Return what a body asks for; of a clock and a holdout all members are there."""
-        given = {**asked}
-        if given.get("holdout") is not None:
-            given["holdout"] = {**HOLDOUT_DEFAULTS, **given["holdout"]}
-        if given.get("clock") is not None:
-            given["clock"] = asked_clock(given["clock"])
-        return cls(**given)
+        parts = {
+            name: whole(asked[name]) for name, whole in PARTS.items() if asked.get(name) is not None
+        }
+        return cls(**{**asked, **parts})
 
     @property
     def given(self) -> dict[str, Any]:
@@ -159,7 +157,13 @@ DEFAULTS: dict[str, Any] = {
 DEFAULTS |= {name: REQUIRED for name, value in DEFAULTS.items() if value is MISSING}
 
 
-PLAIN = tuple(name for name in DEFAULTS if name in get_type_hints(SessionRow) and name != "clock")
+PARTS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "holdout": asked_holdout,
+    "clock": asked_clock,
+}
+"""The settings that have members: each with what makes it whole."""
+
+PLAIN = tuple(name for name in DEFAULTS if name in get_type_hints(SessionRow).keys() - PARTS.keys())
 """The settings that a row has as they are asked; what is asked of the others is in its parts."""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import service.fits.embedded
 from benchmarks.server import stalls
 from service.fits.job import run_fit
+from service.fits.processes import Processes
 from service.rounds.sums import FitAnswer
 
 BEGUN = ".begun"  # suffix of the file that appears when a fit begins
@@ -29,5 +30,5 @@ def long_fit(
 
 def serve() -> None:
     """Run the server. Import and call it: the fit process finds `long_fit` by its module."""
-    service.fits.embedded.FitPool.__init__.__defaults__ = (long_fit,)
+    service.fits.embedded.FitPool.__init__.__defaults__ = (long_fit, Processes)
     stalls.serve()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import service.fits.embedded
 from benchmarks.server import stalls
+from service.base.process_pool import Processes
 from service.fits.job import run_fit
-from service.fits.processes import Processes
 from service.rounds.sums import FitAnswer
 
 BEGUN = ".begun"  # suffix of the file that appears when a fit begins

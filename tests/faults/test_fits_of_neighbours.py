@@ -20,7 +20,7 @@ class HeldServer(Server):
     leaves_sessions = False  # fits are still due
     code = """
 import service.fits.embedded
-from service.fits.processes import Processes
+from service.base.process_pool import Processes
 from service.operation.server import run
 from tests.faults.gated_jobs import held_if_wide
 service.fits.embedded.FitPool.__init__.__defaults__ = (held_if_wide, Processes)

@@ -27,7 +27,7 @@ class ServerInParts(Server):
 
     code = """
 import service.fits.embedded
-from service.fits.processes import Processes
+from service.base.process_pool import Processes
 from service.operation.server import run
 from tests.service.fits.fit_jobs import fit_in_parts
 service.fits.embedded.FitPool.__init__.__defaults__ = (fit_in_parts, Processes)

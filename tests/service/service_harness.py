@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from lhb_engine.estimate import Estimate
+from service.api.context_arrays import read_contexts
+from service.base.loop_slices import run_at_once
 from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
@@ -95,6 +97,8 @@ class ServiceHarness:
     def decide_or_block(self, trajectory: str = "", **more: Any) -> Taken | Blocked:
         """A decision, or what it has to wait for."""
         contexts = more.pop("contexts", CONTEXTS)
+        if isinstance(contexts, list):  # with names
+            contexts = run_at_once(read_contexts(contexts))
         result: Taken | Blocked = self.run(
             Decide(self.key, trajectory, contexts, self.agents, **more)
         )

@@ -9,11 +9,14 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import CreateSession
 from service.fits.cost import allowed_cost
 from service.session.records import Actor, DecisionRow, SessionRow, TrajectoryKey
+from service.session.spec import DEFAULTS as SETTINGS_DEFAULTS
+from service.session.spec import PLAIN
 
 NAME = "personalizer"
 # what Personalizer begins with, but for the dim, the horizon and the share of uniform decisions:
 # without these an agent whose rewards are its own rounds' alone may stay with what it knows
 DEFAULTS: dict[str, Any] = {
+    **{name: SETTINGS_DEFAULTS[name] for name in PLAIN},
     "name": NAME,
     "dim": 64,
     "horizon": 1,

@@ -143,7 +143,7 @@ class ByDecision:
         return Changes()
 
     def without_decision(self, session: SessionKey, decision: DecisionRow) -> Changes:
-        """Return what voiding a decision changes of them."""
+        """Return what voiding a decision changes of the session's summed rounds."""
         return Changes()
 
     def past(

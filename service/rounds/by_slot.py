@@ -131,7 +131,7 @@ class BySlot:
         raise Problem(ProblemCode.INVALID, detail, "covariates")
 
     def has_values_alone(self, trajectory: str) -> bool:
-        """Return whether it is the default one, which has the totals of all."""
+        """Return whether the trajectory is the default one: totals of all are stored there."""
         return trajectory == ""
 
     def refuse_log(self) -> None:
@@ -193,7 +193,7 @@ class BySlot:
             raise Problem(ProblemCode.INVALID, detail, "key")
 
     def without(self, key: TrajectoryKey) -> Changes:
-        """Return that its own summed slots go, or those of all."""
+        """Return the changes: the trajectory's summed slots go, or the summed slots of all."""
         *session, trajectory = key
         if trajectory and not self.is_of_all:
             return Changes(erased_slots=[key])

@@ -15,35 +15,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clients import (
-        ApiError,
-        AsyncClient,
-        AsyncSession,
-        BufferFull,
-        Client,
-        Conflict,
-        Decision,
-        Invalid,
-        NotFound,
-        Session,
-        TooManyRequests,
-        Unauthorized,
-        Unavailable,
-    )
-    from lhb_engine import (
-        Agent,
-        Estimate,
-        GroupLassoResult,
-        History,
-        LaggedDesign,
-        LaggedGroupLasso,
-        LaggedGroupLassoCV,
-        LongHorizonEnvironment,
-        lambda_max,
-        make_agent,
-        simulate,
-        solve_group_lasso,
-    )
+    from clients import *
+    from lhb_engine import *
 
     __version__: str
 

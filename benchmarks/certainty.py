@@ -8,10 +8,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from benchmarks.regret_scoreboard import BOARD, DENSE, LIFE, World
+from benchmarks.worlds import measured
 from lhb_engine.agents import make_agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.harder_environments import measured
 from lhb_engine.simulation.play import simulate
 
 SETTLED = 100  # rounds from which fits are looked at

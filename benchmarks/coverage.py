@@ -15,8 +15,7 @@ import numpy as np
 from lhb_engine.agents import Agent, make_agent
 from lhb_engine.agents.scores import best_arms, scores_of
 from lhb_engine.evaluation.batch_ratio import Interval, Refusal
-from lhb_engine.evaluation.log_block import Block
-from lhb_engine.evaluation.log_replay import LogReplay
+from lhb_engine.evaluation.log_replay import Block, LogReplay
 from lhb_engine.history import Floats, Ints
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment

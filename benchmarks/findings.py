@@ -10,16 +10,17 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
+from benchmarks.profile_worlds import Clickbait, OwnLags
 from benchmarks.regret_scoreboard import BOARD, DENSE, HARDER, LIFE, TOLD, World
+from benchmarks.worlds import FeaturesAlike, KnownBefore, measured
 from lhb_engine.agents import Agent, make_agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
-from lhb_engine.simulation.harder_environments import measured
 from lhb_engine.simulation.play import simulate
-from lhb_engine.simulation.unclear_environments import FeaturesAlike, KnownBefore
 
 BY_NAME = {world.name: world for world in (*TOLD, *BOARD, *HARDER, *LIFE, *DENSE)}
 SHORT = 48  # horizon that an agent is told where the true one is 100
+CHOSEN: dict[str, Any] = {"rounds": 600, "horizon": 24, "options": {"profiles": "chosen"}}
 # what is the matter, and the worlds in which it is
 MATTERS: tuple[tuple[str, World], ...] = (
     ("errors_correlated", BY_NAME["AR(1) noise"]),
@@ -32,6 +33,8 @@ MATTERS: tuple[tuple[str, World], ...] = (
     ("known_before", World("reward known before", environment=KnownBefore, horizon=10)),
     ("horizon_short", World("horizon 48 of 100", options={})),
     ("lags_change", BY_NAME["w changes"]),
+    ("pays_now_costs_later", World("clickbait", environment=Clickbait, **CHOSEN)),
+    ("profiles_differ", World("own lags", environment=OwnLags, **CHOSEN)),
 )
 PLAIN = (
     *BOARD,

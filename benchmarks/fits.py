@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.regret_scoreboard import BOARD, LIFE, World
+from benchmarks.worlds import measured
 from lhb_engine.agents import Agent, make_agent, summed_fit
 from lhb_engine.agents.anytime import Anytime
 from lhb_engine.agents.summed_fit import SummedFit
@@ -27,7 +28,6 @@ from lhb_engine.history import LATEST, FitWindow, Floats, History, Measurements,
 from lhb_engine.posterior import fit_data
 from lhb_engine.posterior.fit_data import MomentData, RowData
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
-from lhb_engine.simulation.harder_environments import measured
 from lhb_engine.simulation.play import simulate
 
 # (horizon, dim, rows, bound in CPU seconds)

@@ -6,7 +6,7 @@ over seeds, paired.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from time import process_time
 from typing import Any
@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from lhb_engine.agents import Agent, make_agent
-from lhb_engine.agents.anytime import Anytime
-from lhb_engine.estimate import Estimate
-from lhb_engine.history import Floats, History
-from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.harder_environments import (
+from benchmarks.profile_worlds import (
+    Clickbait,
+    OwnLags,
+    SmoothClickbait,
+    with_mismatch,
+)
+from benchmarks.worlds import (
     Baseline,
     Change,
     ColouredNoise,
+    ContextsAbove,
     ContextsAlike,
     ContextsOverTime,
     Day,
@@ -40,24 +42,25 @@ from lhb_engine.simulation.harder_environments import (
     Plateau,
     RandomWalk,
     Rotation,
+    Running,
+    RunningAboutZero,
     Season,
     SeasonOfOne,
     SeasonOfThree,
     Trend,
     Turn,
+    WeatherOfThree,
     WeeklyEchoes,
     measured,
 )
-from lhb_engine.simulation.play import simulate
-from lhb_engine.simulation.play_users import simulate_users
-from lhb_engine.simulation.profile_environments import (
-    Clickbait,
-    OwnLags,
-    SmoothClickbait,
-    with_mismatch,
-)
-from lhb_engine.simulation.running_environments import ContextsAbove, Running, RunningAboutZero
-from lhb_engine.simulation.told_environments import WeatherOfThree
+from lhb_engine.agents import Agent, make_agent
+from lhb_engine.agents.anytime import Anytime
+from lhb_engine.agents.anytime_options import AnytimeOptions
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import Floats, History
+from lhb_engine.posterior.settings import AnytimeSettings
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate, simulate_users
 from lhb_engine.simulation.users import UserEnvironment, Visits
 
 N_BOOTSTRAP = 2000
@@ -198,10 +201,26 @@ POOR = (
 )
 
 
+def variant_of(text: str) -> tuple[dict[str, Any], AnytimeSettings]:
+    """Return the options and settings of `anytime` that a text such as "profiles=chosen" changes.
+
+    Raises
+    ------
+    ValueError
+        A name is of neither, or a value is no text of an option.
+    """
+    known = {field.name for field in fields(AnytimeOptions)}
+    changes = [change.partition("=") for change in text.split(",") if text]
+    options: dict[str, Any] = {name: value for name, _, value in changes if name in known}
+    AnytimeOptions(**options)
+    settings = ",".join("".join(change) for change in changes if change[0] not in known)
+    return options, AnytimeSettings().changed(settings) if settings else AnytimeSettings()
+
+
 def play(world: World, algorithm: str, seed: int) -> tuple[float, float]:
     """Return the final regret, and the CPU seconds spent in fits.
 
-    The algorithm "anytime lapse=inf" is `anytime` with this one of its `AnytimeSettings` changed.
+    The algorithm "anytime lapse=inf" is a variant of `anytime`.
     """
     environment, spent = world.draw(seed), 0.0
     algorithm, _, changes = algorithm.partition(" ")
@@ -210,9 +229,10 @@ def play(world: World, algorithm: str, seed: int) -> tuple[float, float]:
     else:
         options = world.options if algorithm == "anytime" else {}
 
-    agent = make_agent(algorithm, dim=world.dim, horizon=world.horizon, **options)
-    if changes and isinstance(agent, Anytime):
-        agent.settings = agent.settings.changed(changes)
+    more, settings = variant_of(changes)
+    agent = make_agent(algorithm, dim=world.dim, horizon=world.horizon, **options | more)
+    if isinstance(agent, Anytime):
+        agent.settings = settings
 
     def timed(agent: Agent, history: History) -> Estimate:
         nonlocal spent

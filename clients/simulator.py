@@ -21,11 +21,8 @@ from lhb_engine.agents import ALGORITHMS, Agent, make_options
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints
-from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.lag_patterns import PATTERNS
-from lhb_engine.simulation.play import simulate
-from lhb_engine.simulation.regret import cumulative_regret, regret_gaps
-from lhb_engine.simulation.told_environments import with_weather
+from lhb_engine.simulation.environment import PATTERNS, LongHorizonEnvironment, with_weather
+from lhb_engine.simulation.play import regret_gaps, simulate
 
 FIT_PATIENCE_SECONDS = 120.0  # for the fit that the last reward makes due
 BLOCK_ROUNDS = 1024  # contexts drawn at once
@@ -167,7 +164,7 @@ def over_http(url: str, *, keep_sessions: bool = False) -> Player:
             arms, rewards, gaps = play_session(session, world, settings.rounds, on_round)
             estimates = [Estimate.from_json(item) for item in settled_estimates(session)]
         seconds = time.perf_counter() - started
-        return Run(algorithm, seed, arms, rewards, cumulative_regret(gaps), estimates, seconds)
+        return Run(algorithm, seed, arms, rewards, np.cumsum(gaps), estimates, seconds)
 
     return play
 

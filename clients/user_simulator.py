@@ -21,10 +21,8 @@ from clients.simulator import Player, Run, SimulationSettings, settled_estimates
 from lhb_engine.blas import one_thread
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Ints
-from lhb_engine.simulation.play_users import simulate_users, user_key
-from lhb_engine.simulation.regret import cumulative_regret, regret_gaps
-from lhb_engine.simulation.transport import Transport
-from lhb_engine.simulation.users import UserEnvironment, Visits
+from lhb_engine.simulation.play import regret_gaps, simulate_users, user_key
+from lhb_engine.simulation.users import Transport, UserEnvironment, Visits
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def users_over_http(url: str, n_clients: int) -> Player:
             finally:
                 session.delete()
         seconds = time.perf_counter() - started
-        regret = cumulative_regret(log.gaps)
+        regret = np.cumsum(log.gaps)
         return Run(algorithm, seed, log.arms, log.rewards, regret, estimates, seconds)
 
     return play

@@ -8,6 +8,9 @@ import numpy as np
 
 from lhb_engine.history import Floats
 
+ARRAYS = ("theta", "lag_weights", "candidates", "lag_profiles")
+# how the lag profiles of features are shaped
+LagForm = Literal["shared", "sparse", "smooth"]
 Status = Literal["ok", "zero", "insufficient_data"]
 
 
@@ -68,6 +71,16 @@ class Estimate:
     levels : dict or None
         How far trajectories' levels of their own differ: `spread`, their standard deviation in
         units of reward, and its 95% `interval`. None where the agent is not told of such levels.
+    form : "shared", "sparse", "smooth" or None
+        How the lag profiles are shaped: alike for all features, phi = w theta', or each feature's
+        own, with few lags or smooth. None where the agent does not choose.
+    lag_profiles : (n_lags, dim) array or None
+        phi: what each feature pays at each lag, where these are of its own; theta is then the
+        direction of its sum over lags, and `lag_weights` the profile of that direction. With an
+        unknown past a last column is what that pays.
+    forms : dict or None
+        By its name each form that was fitted: its `profiles`, `effects` and `autocorrelation`, and
+        how it predicted, `excess` and its `variance` (docs/model.md (14.4)).
     findings : list of dict
         What checks of the model find on the latest rows: `code`, `message`, `period`, `features`
         and `lags` (docs/model.md 12). Only `Agent.checked_fit` checks.
@@ -99,25 +112,26 @@ class Estimate:
     no_intervals: str | None = None
     effects: dict[str, Any] | None = None
     levels: dict[str, Any] | None = None
+    form: LagForm | None = None
+    lag_profiles: Floats | None = None
+    forms: dict[LagForm, Any] | None = None
     findings: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; `from_json` restores its floats to the bit."""
         out = asdict(self)
-        out["lag_weights"] = self.lag_weights.tolist()
-        out["theta"] = None if self.theta is None else self.theta.tolist()
         out["active_lags"] = list(self.active_lags)
-        out["candidates"] = None if self.candidates is None else self.candidates.tolist()
+        for name in ARRAYS:
+            value = getattr(self, name)
+            out[name] = None if value is None else value.tolist()
         return out
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Estimate":
         """Invert `to_json`; unknown keys are ignored."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        theta = known.get("theta")
-        known["theta"] = None if theta is None else np.array(theta, dtype=np.float64)
-        known["lag_weights"] = np.array(known["lag_weights"], dtype=np.float64)
         known["active_lags"] = tuple(known.get("active_lags", ()))
-        drawn = known.get("candidates")
-        known["candidates"] = None if drawn is None else np.array(drawn, dtype=np.float64)
+        for name in ARRAYS:
+            value = known.get(name)
+            known[name] = None if value is None else np.array(value, dtype=np.float64)
         return cls(**known)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 # rounds of the session that a fit has as rows beside its sums; its checks look at no others, so
 # they find the same with sums and without
 LATEST = 2**15
 LEAST_ROWS = 4  # of a fit
-Flags = NDArray[np.bool_]
 MANY = 32  # measurements from which numpy joins ranges faster than a loop
 
 
@@ -42,6 +42,10 @@ class FitWindow:
     last: int
     n_lags: int
     due: int
+
+    def marks(self, numbering: Ints) -> Flags:
+        """Return which rounds of the session are in the window, (n,) -> (n,)."""
+        return (numbering >= self.first) & (numbering <= self.last)
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -168,7 +172,7 @@ class Trajectory:
     def over(self, window: FitWindow) -> "Trajectory | None":
         """Copy the part that a fit over `window` needs; None where no round is in it."""
         numbering = self.numbering
-        inside = (numbering >= window.first) & (numbering <= window.last)
+        inside = window.marks(numbering)
         if not inside.any():
             return None
         rows = np.flatnonzero(inside)
@@ -229,6 +233,23 @@ class History:
     settled_round: int | None = None
     levels: int = 0
     latest_after: int | None = None
+
+    def checked_window(self) -> FitWindow:
+        """Return the window.
+
+        Raises
+        ------
+        ValueError
+            There is no window or no round in it, or rewards are not finite.
+        """
+        if self.window is None:
+            raise ValueError("the history has no window: take History.over(window)")
+        if not self.trajectories:
+            raise ValueError("the history holds no round of its window")
+        for part in self.trajectories.values():
+            if not np.isfinite(part.measurements.value).all():
+                raise ValueError("rewards must be finite")
+        return self.window
 
     def is_small(self, n_rounds: int) -> bool:
         """Return whether all rows may be among the latest ones, those of so many rounds."""

@@ -1,6 +1,8 @@
 """Databases for the tests: SQLite files, and a real PostgreSQL, never skipped."""
 
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -11,11 +13,14 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from lhb_engine.blas import one_thread
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
 from tests.postgres_server import PostgresServer
 
 # a check of scikit-learn's that concerns other arrays than numpy's
 NOT_OURS = "SCIPY_ARRAY_API"
+
+IN_MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30  # bytes that files of a whole run may need
 
 
 def pytest_configure() -> None:
@@ -23,6 +28,10 @@ def pytest_configure() -> None:
     one_thread()
     # or each of the servers that tests start compiles all that it imports, once more
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # a commit waits for its sync, which takes a disk milliseconds; TMPDIR says otherwise
+    room = shutil.disk_usage(IN_MEMORY).free if IN_MEMORY.is_dir() else 0
+    if "TMPDIR" not in os.environ and room > ROOM:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
     # no refusal by waits, which depend on the machine's speed; tests of overload set their own
     os.environ.setdefault("LHB_MAX_WAIT_SECONDS", "0")
     # fits that others wait for: in idle time they starve for seconds beside the other tests, and

@@ -58,6 +58,7 @@ class PostgresServer:
         # not pytest's folder: that is private to root, and PostgreSQL runs as somebody else
         scratch = self._scratch = Path(tempfile.mkdtemp(prefix="lhb-postgres-"))
         self._bin = binaries(scratch)
+        os.environ["PATH"] = f"{self._bin}{os.pathsep}{os.environ['PATH']}"  # for backups
         self._data = scratch / "data"
         self._log = scratch / "log"
         self._user = UNPRIVILEGED if os.geteuid() == 0 else None

@@ -40,7 +40,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "benchmarks": OURS,
     "clients.cli.main": ("clients.cli", "benchmarks.commands"),
     "clients.cli.output": (),
-    "clients.cli.refusals": (),
     "clients.cli": ("lhb_engine", "service", "clients"),
 }
 # the rooms of service/, each above those that it may import

@@ -7,7 +7,7 @@ from benchmarks.commands.fits import fit
 from benchmarks.commands.logs import logs
 from benchmarks.commands.server import dashboard, neighbours, overload, serve, soak, start, users
 from benchmarks.commands.solver import costs, solver
-from benchmarks.commands.storage import dropping
+from benchmarks.commands.storage import dropping, summing
 
 bench = typer.Typer(help="Measure speed, memory and regret.", no_args_is_help=True)
 for command in (
@@ -22,6 +22,7 @@ for command in (
     overload,
     users,
     dropping,
+    summing,
     dashboard,
     decide,
     clock,

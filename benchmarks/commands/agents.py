@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.completions import algorithms
 from clients.cli.output import AsJson, show
+from clients.cli.simulate import algorithms
 
 
 def decide(
@@ -18,7 +18,7 @@ def decide(
     ] = None,
     variant: Annotated[
         list[str] | None,
-        typer.Option(help="Also play anytime with these settings, like lapse=inf,sure_sign=0.8."),
+        typer.Option(help="Also play anytime with these changed, like profiles=chosen,guard=3."),
     ] = None,
     world: Annotated[
         list[str] | None, typer.Option(help="Play only this world; repeatable.")
@@ -33,7 +33,6 @@ def decide(
     Example: lhb bench decide --board harder --seeds 5
     """
     from benchmarks import regret_scoreboard as scoreboard
-    from lhb_engine.posterior.settings import AnytimeSettings
 
     boards = {
         "main": scoreboard.BOARD,
@@ -54,7 +53,7 @@ def decide(
     names = algorithm or (["anytime"] if variant else ["anytime", "ad_lasso"])
     for text in variant or ():
         try:
-            AnytimeSettings().changed(text)
+            scoreboard.variant_of(text)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         names.append(f"anytime {text}")

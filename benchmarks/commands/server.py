@@ -120,8 +120,8 @@ def neighbours(
     flood: Annotated[
         list[str] | None,
         typer.Option(
-            help="fits, reads, pages, imports, histories, deletions, collisions, strangers "
-            "or agents; default: all."
+            help="fits, reads, pages, imports, histories, deletions, collisions, strangers, "
+            "agents, batches, personalizer, ranks or named; default: all."
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Seconds per measurement.", min=1)] = 10.0,
@@ -140,8 +140,8 @@ def neighbours(
 ) -> None:
     """Measure a tenant's decisions, fits and exports beside a tenant that floods.
 
-    The floods are long fits, unread exports, long pages, imports, logs, deletions, refused logs
-    and large agents.
+    The floods are long fits, unread exports, long pages, imports, logs, deletions, refused logs,
+    large agents, and large batches, rankings and decisions.
 
     Example: lhb bench neighbours
     """

@@ -1,4 +1,4 @@
-"""`lhb bench dropping`: the transactions of retention."""
+"""`lhb bench dropping`, `summing`: transactions of retention, and the sums of a comparison."""
 
 from typing import Annotated
 
@@ -30,3 +30,21 @@ def dropping(
     lines = ["| " + " | ".join(measured[0]) + " |", "|-" * len(measured[0]) + "|"]
     lines += ["| " + " | ".join(map(str, one.values())) + " |" for one in measured]
     show({"dropping": measured}, as_json, iter(lines))
+
+
+def summing(
+    rounds: Annotated[
+        list[int] | None, typer.Option(help="Numbers of rounds; repeatable.", min=1000)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure GET .../lift after many rounds: time and memory, once they are in the sums.
+
+    Example: lhb bench summing --rounds 10000
+    """
+    from benchmarks.server import lift_sums
+
+    measured = [lift_sums.run(n) for n in rounds or [10_000, 100_000, 1_000_000]]
+    lines = ["| " + " | ".join(measured[0]) + " |", "|-" * len(measured[0]) + "|"]
+    lines += ["| " + " | ".join(map(str, one.values())) + " |" for one in measured]
+    show({"summing": measured}, as_json, iter(lines))

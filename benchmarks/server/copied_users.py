@@ -12,7 +12,7 @@ from typing import Any
 
 from service.session.due_fits import OpenWindow
 from service.session.records import SessionKey
-from service.storage.sql.columns import COLUMNS
+from service.storage.sql.statements import COLUMNS
 from service.transfer.without_server import run
 from service.writer.agent_cache import build_agent
 from service.writer.command import SessionCommand

@@ -28,7 +28,7 @@ from service.session.records import (
 from service.storage.database_url import open_store
 from service.storage.ports import Changes, Keys, KnownRows, Store
 from service.writer.group_commit import GroupCommit
-from service.writer.slices import LargeWrite
+from service.writer.large_writes import LargeWrite
 
 DIM, HORIZON, N_ARMS = 10, 20, 20
 FILL = 2000  # rounds of a transaction while the session is filled

@@ -87,7 +87,8 @@ def log(n: int, dim: int = DIM, **more: Any) -> bytes:
     given = contexts.tolist()
     if dim != DIM:
         given = {"dtype": "float64", "shape": [n, dim], "data": data}
-    return json.dumps({"contexts": given, "rewards": [0.5] * n, **more}).encode()
+    rewards = np.random.default_rng(2).normal(size=n).tolist()  # of equal ones no fit learns
+    return json.dumps({"contexts": given, "rewards": rewards, **more}).encode()
 
 
 def imports(flooded: Flooded) -> list[Work]:

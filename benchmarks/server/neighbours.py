@@ -36,6 +36,7 @@ from benchmarks.server.stalls import LOG, WATCHED, noted
 RATE = 50.0  # of the quiet tenant's decisions, a second
 WORK = "from service.operation.worker import run; run()"
 EXPORT_SECONDS = 0.2  # from one export to the next
+UNDER_WAY_SECONDS = 5.0  # of a flood before it is measured: processes that parse start meanwhile
 QUIET, FLOODING = "quiet", "flooding"  # tenants
 
 
@@ -92,7 +93,7 @@ def _beside(
         flood = stack.enter_context(prepared(name, url, headers[FLOODING], rounds))
         alone = quiet.measure(seconds)
         flood.begin.set()
-        time.sleep(0.5)
+        time.sleep(UNDER_WAY_SECONDS)
         beside = quiet.measure(seconds)
         share = beside["throughput"] / alone["throughput"]
         done = {"flood_requests": flood.n_done, "share_of_throughput": round(share, 3)}

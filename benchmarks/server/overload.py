@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.server.load import decide_all, generator, request_of
 from benchmarks.server.open_load import offer
 from benchmarks.server.processes import N_SESSIONS, SERVE, cpu_seconds, servers
-from service.web.open_files import most_connections
+from service.web.connection import most_connections
 
 WAITING_SECONDS = 1.0  # how long accepted requests may wait, about: so many connections are needed
 MORE_CONNECTIONS = 200  # for those that are being refused

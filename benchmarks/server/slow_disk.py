@@ -3,7 +3,7 @@
 import time
 
 from service.operation.server import run
-from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.sqlite.store import SqliteTransaction
 
 SECONDS = 0.002
 

@@ -14,8 +14,8 @@ from typing import Any
 import service.operation.app
 from service.operation.server import run
 from service.operation.sweeper import Sweeper
-from service.writer.attempt import Commands, Committed
-from service.writer.group_commit import GroupCommit
+from service.writer.command import Commands
+from service.writer.group_commit import Committed, GroupCommit
 
 TICK_SECONDS = 0.002
 NOTED_SECONDS = 0.005

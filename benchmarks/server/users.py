@@ -130,6 +130,7 @@ def _of_size(
             _fill(started, ids[1], range(n - FIRST, n), ROUNDS)
         for mine, found, id in zip(players, (one, many), ids, strict=True):
             mine[0].play_one()
+            _fit(clients[0], id)  # or the one asked for is the one due, of earlier rounds
             clients[0].post(f"/v1/sessions/{id}/fits").raise_for_status()
             found["fit"] = _fit(clients[0], id)
         measured = [[_turn(mine, pids, seconds) for mine in players] for _ in range(turns)]

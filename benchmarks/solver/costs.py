@@ -36,15 +36,11 @@ PROFILE = (
 # part of a solve -> its functions, as (file, function)
 PARTS = {
     "ffts": {("~", "r2c"), ("~", "c2r")},
-    "operator": {
-        (file, name)
-        for file in ("overlap_save.py", "short_trajectories.py")
-        for name in ("convolve", "correlate")
-    },
+    "operator": {("overlap_save.py", name) for name in ("convolve", "correlate")},
     "set_up": {("lagged_design.py", "_banks"), ("lagged_design.py", "__init__")},
     "columns_and_gram": {("working_set.py", "add"), ("normal_equations.py", "normal_equations")},
-    "newton": {("gram_newton.py", "_newton")},
-    "gram_products": {("gram_newton.py", "_proximal"), ("normal_equations.py", "predict")},
+    "newton": {("normal_equations.py", "_newton")},
+    "gram_products": {("normal_equations.py", name) for name in ("_proximal", "predict")},
 }
 
 

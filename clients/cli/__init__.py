@@ -1,1 +1,1 @@
-"""The command line `lhb`, one file a subcommand. `main.py` puts them together; begin there."""
+"""The command line `lhb`. `main.py` puts its subcommands together; begin there."""

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clients.cli.completions import algorithms
 from clients.cli.output import WIDTH, AsJson, show
-from clients.cli.simulate import DEFAULT_ALGORITHM, read_options
+from clients.cli.simulate import DEFAULT_ALGORITHM, algorithms, read_options
 
 if TYPE_CHECKING:
     from lhb_engine.evaluation.log_replay import LogReplay

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.output import AsJson, show, table
-from clients.cli.refusals import CommandGroup
+from clients.cli.output import AsJson, CommandGroup, show, table
 
 keys = typer.Typer(
     cls=CommandGroup,

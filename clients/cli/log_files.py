@@ -12,6 +12,12 @@ A file holds one row or object a round, in the order in which they were played:
 
 The items of the service's /v1/sessions/{id}/rounds are objects of this form, and a session as
 /v1/sessions/{id}/events or `lhb export` writes it is read as well.
+
+So are logs of the Open Bandit Dataset (Saito et al. 2021), as it is published: a folder holds one
+log and `item_context.csv`. A row of the log is one item shown at one position: `timestamp`,
+`item_id`, `position`, `click`, `propensity_score`, `user_feature_*` and `user-item_affinity_k` of
+each item k. An arm is an item; its context is the item's number, a 1 for each of its categories,
+the user's affinity to it, and a 1 for the position.
 """
 
 import csv
@@ -24,11 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from clients.cli.open_bandit import is_open_bandit, read_rounds
-from lhb_engine.evaluation.log_block import NO_ARM, Block
+from lhb_engine.evaluation.log_replay import NO_ARM, Block
 
 BLOCK_ROUNDS = 4096
 CHOSEN = ("arm", "propensity", "context", "contexts")  # of a decision with an action
+ITEMS = "item_context.csv"
+AFFINITY = "user-item_affinity_"
+NUMBERS = ("item_feature_0",)  # the other features of an item are categories
+POSITIONS = ("1", "2", "3")
 
 
 class LogError(ValueError):
@@ -53,7 +62,7 @@ def read_log(
     }
     if path.suffix not in readers:
         raise LogError(f"{path.name}: must end in {', '.join(readers)}")
-    read = _open_bandit if is_open_bandit(path) else readers[path.suffix]
+    read = _open_bandit if _is_open_bandit(path) else readers[path.suffix]
     rounds = enumerate(read(path), 1)
     dim: int | None = None
     while rows := list(islice(rounds, block_rounds)):
@@ -74,13 +83,6 @@ def _arms(numbered: tuple[int, dict[str, Any]]) -> int | None:
     """Return the number of arms whose contexts a row has; a block holds rounds of one number."""
     contexts = numbered[1].get("contexts")
     return len(contexts) if isinstance(contexts, list) else None
-
-
-def _open_bandit(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        yield from read_rounds(path)
-    except (KeyError, ValueError) as error:
-        raise LogError(f"{path.name}: not a log of the Open Bandit Dataset: {error}") from None
 
 
 def _csv(path: Path, covariates: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -242,3 +244,41 @@ def _array(
         span = f"rows {rows[0][0]} to {rows[-1][0]}"
         raise LogError(f"{span}, {name}: must be finite numbers of one shape")
     return out
+
+
+def _is_open_bandit(path: Path) -> bool:
+    """Return whether a file is a log of this data set: its items lie beside it."""
+    return path.suffix == ".csv" and path.name != ITEMS and (path.parent / ITEMS).is_file()
+
+
+def _open_bandit(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rounds of a log of this data set in the order of their times."""
+    try:
+        items = _items(path.parent / ITEMS)
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = sorted(csv.DictReader(file), key=lambda row: row["timestamp"])
+        for row in rows:
+            place = [float(row["position"] == position) for position in POSITIONS]
+            yield {
+                "arm": int(row["item_id"]),
+                "reward": float(row["click"]),
+                "propensity": float(row["propensity_score"]),
+                "contexts": [
+                    [*features, float(row.get(f"{AFFINITY}{item}") or 0.0), *place]
+                    for item, features in enumerate(items)
+                ],
+            }
+    except (KeyError, ValueError) as error:
+        raise LogError(f"{path.name}: not a log of the Open Bandit Dataset: {error}") from None
+
+
+def _items(path: Path) -> list[list[float]]:
+    """Return the features of each item: its numbers, and a 1 for each of its categories."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: int(row["item_id"]))
+    names = [n for n in rows[0] if n.startswith("item_feature_") and n not in NUMBERS]
+    columns = sorted({(name, row[name]) for row in rows for name in names})
+    return [
+        [float(row[n]) for n in NUMBERS] + [float(row[name] == value) for name, value in columns]
+        for row in rows
+    ]

@@ -1,4 +1,4 @@
-"""`lhb`: the command line, put together from one file a subcommand."""
+"""`lhb`: the command line, put together from its subcommands."""
 
 import os
 from collections.abc import Callable
@@ -6,21 +6,15 @@ from pathlib import Path
 
 import typer
 
-from clients.cli.backup import backup, restore
 from clients.cli.demo import demo
 from clients.cli.evaluate import evaluate
 from clients.cli.keys import audit, keys
-from clients.cli.migrate import migrate
-from clients.cli.refusals import CommandGroup
-from clients.cli.replay import replay
+from clients.cli.operation import backup, migrate, restore, serve, settings, worker
+from clients.cli.output import CommandGroup
 from clients.cli.reproduce import reproduce
-from clients.cli.serve import serve
-from clients.cli.session import session
-from clients.cli.sessions import sessions
-from clients.cli.settings import settings
+from clients.cli.session import session, sessions
 from clients.cli.simulate import simulate
-from clients.cli.transfer import export_session, import_session
-from clients.cli.worker import worker
+from clients.cli.transfer import export_session, import_session, replay
 
 app = typer.Typer(
     cls=CommandGroup,

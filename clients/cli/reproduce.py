@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clients.cli.completions import experiments
 from clients.experiments import EXPERIMENTS, load_experiment
 
 if TYPE_CHECKING:
@@ -18,6 +17,11 @@ if TYPE_CHECKING:
 
 QUICK_SEEDS = 2
 NAMES = f"all | {' | '.join(EXPERIMENTS)}; or plot NAME ..., or report"
+
+
+def experiments() -> list[str]:
+    """Return what `lhb reproduce` takes."""
+    return ["all", "plot", "report", *EXPERIMENTS]
 
 
 def reproduce(

@@ -1,4 +1,4 @@
-"""`lhb session show`, `fit`, `lift`: what was learned, a fit now, and what the agent adds."""
+"""`lhb sessions` and `lhb session`: which there are, what was learned, what an agent adds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
@@ -6,24 +6,26 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.output import AsJson, show
-from clients.cli.refusals import CommandGroup
+from clients.cli.output import WIDTH, AsJson, CommandGroup, show, table
 
 session = typer.Typer(cls=CommandGroup, help="One session of a server.", no_args_is_help=True)
 BAR = 40  # columns of the longest bar
 LABEL = 24  # of the longest name of a feature: a line has 80 columns
-WIDTH = 80  # of a line
 MOST_LAGS = 24  # with more of them, the largest weights alone are drawn
+Name = Annotated[str, typer.Argument(help="Its name, or its id.")]
+Url = Annotated[str, typer.Option(help="The server.")]
+SERVER = "http://127.0.0.1:8080"
 WITHOUT = {
     "none": "No estimate is in use yet.",
     "lapsed": "The last direction has lapsed, as no later fit has confirmed it; decisions explore.",
 }
+HEADS = ("id", "algorithm", "rounds", "model", "decides", "name")
 
 
 @session.command("show")
 def show_session(
-    name: Annotated[str, typer.Argument(help="Its name, or its id.")],
-    url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
+    name: Name,
+    url: Url = SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Show what checks find, theta, and draw the lag weights that decide now.
@@ -43,45 +45,39 @@ def show_session(
 
 @session.command("fit")
 def ask_fit(
-    name: Annotated[str, typer.Argument(help="Its name, or its id.")],
-    url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
+    name: Name,
+    url: Url = SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Have all rounds so far fitted now, out of turn.
 
     Example: lhb session fit tutorial
     """
-    from clients import ApiError, Client
+    from clients import Client
 
     with Client(url) as client:
-        try:
-            answer = client.session_handle(name).ask_fit()
-        except ApiError as error:
-            raise SystemExit(f"lhb session fit: {error}") from None
+        answer = client.session_handle(name).ask_fit()
     show({**answer}, as_json, [ASKED[answer["asked"]]])
 
 
 @session.command("lift")
 def show_lift(
-    name: Annotated[str, typer.Argument(help="Its name, or its id.")],
+    name: Name,
     effect: Annotated[
         float | None, typer.Option(help="A difference a round: how many more rounds show it?")
     ] = None,
-    url: Annotated[str, typer.Option(help="The server.")] = "http://127.0.0.1:8080",
+    url: Url = SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Show what the agent earns beside its control group, or beside its caller in a shadow.
 
     Example: lhb session lift tutorial --effect 0.1
     """
-    from clients import ApiError, Client
+    from clients import Client
 
     with Client(url) as client:
-        try:
-            handle = client.session_handle(name)
-            lift, shadow = handle.lift(effect=effect), handle.shadow()
-        except ApiError as error:
-            raise SystemExit(f"lhb session lift: {error}") from None
+        handle = client.session_handle(name)
+        lift, shadow = handle.lift(effect=effect), handle.shadow()
     show({"lift": lift, "shadow": shadow}, as_json, _compared(lift, shadow, effect))
 
 
@@ -160,3 +156,54 @@ def _bars(
         bar = "█" * round(BAR * abs(values[number]) / longest)
         mark = "*" if number in marked else " "
         yield f"{label[:width]:>{width}} {mark} {values[number]:+9.4f}  {bar}".rstrip()
+
+
+def sessions(
+    url: Annotated[
+        str | None, typer.Option(help="URL of the server to use; default: the database itself.")
+    ] = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="Include archived sessions.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List sessions. Without --url, from the database of LHB_DATABASE_URL, beside its server.
+
+    Example: lhb sessions --url http://127.0.0.1:8080
+    """
+    if url is not None:  # those of the key's tenant
+        listed = _from_server(url, archived)
+        show({"sessions": listed}, as_json, table(HEADS, map(_row, listed)))
+        return
+    listed = _from_database(archived)
+    rows = ((*_row(one)[:-1], one["tenant"] or "-", one["name"] or "") for one in listed)
+    show({"sessions": listed}, as_json, table((*HEADS[:-1], "tenant", HEADS[-1]), rows))
+
+
+def _from_server(url: str, archived: bool) -> list[Mapping[str, Any]]:
+    from clients import Client
+
+    with Client(url) as client:
+        return [session.info for session in client.sessions(archived=archived)]
+
+
+def _from_database(archived: bool) -> list[Mapping[str, Any]]:
+    """Read every tenant's sessions, beside a running server."""
+    from service.api.sessions import session_answer
+    from service.base.settings import read_settings
+    from service.storage.database_url import open_reader
+    from service.transfer.without_server import all_sessions
+    from service.writer.agent_cache import deciding
+
+    with open_reader(read_settings().database_url) as reader:
+        return [
+            {"tenant": one.tenant, **session_answer(one, deciding(reader, one))}
+            for one in all_sessions(reader)
+            if archived or one.archived_at is None
+        ]
+
+
+def _row(session: Mapping[str, Any]) -> tuple[object, ...]:
+    decides = "archived" if session["archived"] else session["deciding"].replace("_", " ")
+    counts = session["n_rounds"], session["model_version"]
+    return session["id"], session["algorithm"], *counts, decides, session["name"] or ""

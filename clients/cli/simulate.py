@@ -6,10 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.completions import algorithms, patterns
 from clients.cli.output import AsJson, show
 
 DEFAULT_ALGORITHM = "anytime"
+
+
+def algorithms() -> list[str]:
+    """Return the names of the algorithms."""
+    from lhb_engine.agents import ALGORITHMS
+
+    return list(ALGORITHMS)
+
+
+def patterns() -> list[str]:
+    """Return the patterns of lag weights."""
+    from lhb_engine.simulation.environment import PATTERNS
+
+    return list(PATTERNS)
 
 
 def simulate(
@@ -88,7 +101,7 @@ def simulate(
     from clients.simulation_report import print_table, save_plot, summary, warnings_of
     from clients.simulator import Player, SimulationSettings, simulate_all
     from clients.user_simulator import UserSettings, play_users_in_process, users_over_http
-    from lhb_engine.simulation.transport import Transport
+    from lhb_engine.simulation.users import Transport
 
     algorithms = algorithm or [DEFAULT_ALGORITHM]
     of_users: dict[str, Any] = {

@@ -15,7 +15,7 @@ from clients.experiments.framework.worlds import DIM
 from clients.simulator import Player
 from lhb_engine.blas import one_thread
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.play_users import simulate_users
+from lhb_engine.simulation.play import simulate_users
 from lhb_engine.simulation.users import UserEnvironment, Visits
 
 if TYPE_CHECKING:

@@ -13,8 +13,11 @@ FindingCode = Literal[
     "known_before",
     "horizon_short",
     "lags_change",
+    "profiles_differ",
+    "pays_now_costs_later",
 ]
 Deciding = Literal["in_use", "lapsed", "exploring", "none"]
+LagForm = Literal["shared", "sparse", "smooth"]
 ProblemCode = Literal[
     "malformed_http",
     "malformed_json",
@@ -26,6 +29,7 @@ ProblemCode = Literal[
     "unknown_session",
     "unknown_event",
     "unknown_reward",
+    "unknown_feature",
     "unknown_key",
     "method_not_allowed",
     "header_timeout",
@@ -127,6 +131,21 @@ class LevelsAnswer(TypedDict):
 
     spread: float
     interval: tuple[float, float]
+
+
+class LagProfilesAnswer(TypedDict):
+    """A form of the lag profiles that was fitted, and how it predicted rows not seen yet.
+
+    `profiles` is what each feature pays at each lag, a list a lag; `excess` the discounted sum of
+    its squared one-step errors less those of shared profiles, in mean squares of the latter;
+    `variance` that of `excess`.
+    """
+
+    profiles: list[list[float]]
+    effects: list[float]
+    autocorrelation: float
+    excess: float
+    variance: float
 
 
 class FindingAnswer(TypedDict):
@@ -251,6 +270,9 @@ class FitAnswer(TypedDict):
     no_intervals: NotRequired[str | None]
     effects: NotRequired[EffectsAnswer | None]
     levels: NotRequired[LevelsAnswer | None]
+    form: NotRequired[LagForm | None]
+    lag_profiles: NotRequired[list[list[float]] | None]
+    forms: NotRequired[dict[LagForm, LagProfilesAnswer] | None]
     findings: NotRequired[list[FindingAnswer] | None]
 
 

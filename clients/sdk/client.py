@@ -18,12 +18,21 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 from .answers import AlgorithmAnswer, ItemAnswer, SessionAnswer
-from .connection import AsyncConnection, Connection, SyncConnection
+from .connection import (
+    Async,
+    AsyncConnection,
+    Call,
+    Connection,
+    Listing,
+    Sync,
+    SyncConnection,
+    listing,
+    operation,
+)
+from .delivery import RefusedReward, RewardBuffer
 from .errors import Conflict, NotFound
-from .reward_buffer import RefusedReward, RewardBuffer
 from .session import AsyncSession, Session
 from .settings import SessionSettings
-from .steps import Async, Listing, Steps, Sync, listing, operation
 from .wire import BatchItem, decision_body, given, path_of, reward_body
 
 S = TypeVar("S", Session, AsyncSession)
@@ -72,7 +81,7 @@ class ClientOperations(Generic[S]):
         self._connection = self._connect(url, api_key, timeout, n_retries, file, transport)
 
     @operation
-    def request(self, /, method: str, path: str, **options: Any) -> Steps[Any]:
+    def request(self, /, method: str, path: str, **options: Any) -> Call[Any]:
         """Make one call, with retries.
 
         Parameters
@@ -93,7 +102,7 @@ class ClientOperations(Generic[S]):
     @operation
     def create_session(
         self, /, name: str | None = None, **settings: Unpack[SessionSettings]
-    ) -> Steps[S]:
+    ) -> Call[S]:
         """Create a session, or find the one that has this name and these settings.
 
         Parameters
@@ -109,27 +118,27 @@ class ClientOperations(Generic[S]):
         Conflict
             A session of this name has other settings.
         """
-        return (yield from self._create(name, settings))
+        return self._create(name, settings)
 
     @operation
-    def get_or_create(self, /, name: str, **settings: Unpack[SessionSettings]) -> Steps[S]:
+    async def get_or_create(self, /, name: str, **settings: Unpack[SessionSettings]) -> S:
         """Return the session of this name, whatever its settings; create it if there is none.
 
         Takes what `create_session` takes. An archived session is found too.
         """
         try:
-            info: SessionAnswer = yield from self._connection.call("GET", path_of(name))
+            info: SessionAnswer = await self._connection.call("GET", path_of(name))
         except NotFound:
             try:
-                return (yield from self._create(name, settings))
+                return await self._create(name, settings)
             except Conflict:  # another program has just made it
-                info = yield from self._connection.call("GET", path_of(name))
+                info = await self._connection.call("GET", path_of(name))
         return self._session(info)
 
     @operation
-    def session(self, session: str) -> Steps[S]:
+    async def session(self, session: str) -> S:
         """Return an existing session, by its id or its name."""
-        return self._session((yield from self._connection.call("GET", path_of(session))))
+        return self._session(await self._connection.call("GET", path_of(session)))
 
     def session_handle(self, session: str) -> S:
         """Return a session by its id or its name, without asking the service for it.
@@ -157,14 +166,14 @@ class ClientOperations(Generic[S]):
         return Listing("/v1/sessions", params, self._session)
 
     @operation
-    def algorithms(self) -> Steps[list[AlgorithmAnswer]]:
+    async def algorithms(self) -> list[AlgorithmAnswer]:
         """List the algorithms, each with the schema of its options."""
         items: list[AlgorithmAnswer]
-        items = (yield from self._connection.call("GET", "/v1/algorithms"))["items"]
+        items = (await self._connection.call("GET", "/v1/algorithms"))["items"]
         return items
 
     @operation
-    def batch(self, items: Iterable[BatchItem | Mapping[str, Any]]) -> Steps[list[ItemAnswer]]:
+    async def batch(self, items: Iterable[BatchItem | Mapping[str, Any]]) -> list[ItemAnswer]:
         """Make decisions and store rewards of many sessions in one transaction.
 
         Parameters
@@ -187,11 +196,11 @@ class ClientOperations(Generic[S]):
                 item["reward"] = reward_body(item["reward"])
         answered: list[ItemAnswer]
         body = {"items": asked}
-        answered = (yield from self._connection.call("POST", "/v1/batch", json=body))["items"]
+        answered = (await self._connection.call("POST", "/v1/batch", json=body))["items"]
         return answered
 
     @operation
-    def flush(self) -> Steps[int]:
+    def flush(self) -> Call[int]:
         """Send the rewards that the buffer keeps; return how many still wait."""
         return self._connection.delivery.flush()
 
@@ -200,9 +209,9 @@ class ClientOperations(Generic[S]):
         buffer = self._connection.delivery.buffer
         return [] if buffer is None else buffer.refused(forget=forget)
 
-    def _create(self, name: str | None, settings: SessionSettings) -> Steps[S]:
+    async def _create(self, name: str | None, settings: SessionSettings) -> S:
         body = {"name": name or f"session-{uuid.uuid4()}", **given(settings)}
-        return self._session((yield from self._connection.call("POST", "/v1/sessions", json=body)))
+        return self._session(await self._connection.call("POST", "/v1/sessions", json=body))
 
     def _session(self, info: SessionAnswer) -> S:
         return self._make(self._connection, info["id"], info)

@@ -1,19 +1,44 @@
-"""Connections to one service: retries, and the two ways to run an operation's steps."""
+"""Connections to one service: retries, and operations that are written once for both of them.
+
+An operation is a coroutine of a connection's calls. A connection is blocking when it belongs to a
+`Client` or a `Session`: then nothing in the coroutine waits, and its first step is all of it. It is
+awaited for their asynchronous namesakes. Type checkers see which of the two an `operation` is.
+"""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import httpx
 
-from .delivery import Delivery
+from .delivery import Delivery, RewardBuffer
 from .errors import NotFound
-from .reward_buffer import RewardBuffer
-from .steps import Listing, Pause, Request, Steps, Work
 from .wire import RETRY_STATUS, answer_of, authorization, backoff
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Call = Coroutine[Any, Any, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """The items of a listing, read page by page.
+
+    Attributes
+    ----------
+    path : str
+    params : dict
+        Query parameters.
+    item : callable
+        Makes an item of its JSON.
+    """
+
+    path: str
+    params: dict[str, Any]
+    item: Callable[[Any], T]
 
 
 class Connection:
@@ -33,11 +58,23 @@ class Connection:
             "timeout": timeout,
         }
         self._n_retries = n_retries
-        self.delivery = Delivery(self.call, buffer)
+        self.delivery = Delivery(self.call, self._work, buffer)
 
-    def call(
+    async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send one HTTP request once; `options` are those of httpx: json, params."""
+        raise NotImplementedError
+
+    async def _pause(self, seconds: float) -> None:
+        """Do nothing for some seconds."""
+        raise NotImplementedError
+
+    async def _work(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Make a call that may block, such as one that writes a file."""
+        raise NotImplementedError
+
+    async def call(
         self, method: str, path: str, *, n_retries: int | None = None, **options: Any
-    ) -> Steps[Any]:
+    ) -> Any:
         """Make one call, with retries after lost connections and refusals that pass.
 
         Returns
@@ -53,18 +90,17 @@ class Connection:
             The service was not reached by any attempt.
         """
         left = self._n_retries if n_retries is None else n_retries
-        request = Request(method, path, options)
         for attempt in range(left + 1):
             last = attempt == left
             try:
-                response: httpx.Response = yield request
+                response = await self._send(method, path, **options)
             except httpx.TransportError:
                 if last:
                     raise
-                yield Pause(backoff(attempt, None))
+                await self._pause(backoff(attempt, None))
                 continue
             if response.status_code in RETRY_STATUS and not last:
-                yield Pause(backoff(attempt, response.headers.get("Retry-After")))
+                await self._pause(backoff(attempt, response.headers.get("Retry-After")))
                 continue
             try:
                 return answer_of(response)
@@ -74,19 +110,19 @@ class Connection:
                 raise
         raise AssertionError("unreachable")
 
-    def last_steps(self) -> Steps[None]:
+    async def send_last(self) -> None:
         """Send what is kept once more, and close its file."""
         buffer = self.delivery.buffer
         if buffer is not None:
             try:
-                yield from self.delivery.send_once()
+                await self.delivery.send_once()
             finally:
                 buffer.close()
 
-    def page(self, listing: Listing[T], cursor: str | None) -> Steps[tuple[list[T], str | None]]:
+    async def page(self, listing: Listing[T], cursor: str | None) -> tuple[list[T], str | None]:
         """Read one page: its items, and the cursor of the next."""
         params = listing.params if cursor is None else {**listing.params, "cursor": cursor}
-        page = yield from self.call("GET", listing.path, params=params)
+        page = await self.call("GET", listing.path, params=params)
         return [listing.item(one) for one in page["items"]], page.get("next")
 
 
@@ -98,33 +134,28 @@ class SyncConnection(Connection):
         super().__init__(*shared)
         self.http = httpx.Client(**self._options, transport=transport)
 
-    def run(self, steps: Steps[T]) -> T:
+    def run(self, call: Call[T]) -> T:
         """Run an operation."""
-        result: Any = None
         try:
-            asked = next(steps)
-            while True:
-                try:
-                    result = self._do(asked)
-                except Exception as error:
-                    asked = steps.throw(error)
-                else:
-                    asked = steps.send(result)
+            call.send(None)
         except StopIteration as done:
             answer: T = done.value
             return answer
+        raise AssertionError("unreachable")
 
-    def _do(self, asked: Request | Pause | Work) -> Any:
-        if isinstance(asked, Request):
-            return self.http.request(asked.method, asked.path, **asked.options)
-        if isinstance(asked, Pause):
-            return time.sleep(asked.seconds)
-        return asked.call()
+    async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return self.http.request(method, path, **options)
+
+    async def _pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def _work(self, call: Callable[..., Any], *args: Any) -> Any:
+        return call(*args)
 
     def close(self) -> None:
         """Close them."""
         try:
-            self.run(self.last_steps())
+            self.run(self.send_last())
         finally:
             self.http.close()
 
@@ -145,33 +176,23 @@ class AsyncConnection(Connection):
         super().__init__(*shared)
         self.http = httpx.AsyncClient(**self._options, transport=transport)
 
-    async def run(self, steps: Steps[T]) -> T:
+    async def run(self, call: Call[T]) -> T:
         """Run an operation."""
-        result: Any = None
-        try:
-            asked = next(steps)
-            while True:
-                try:
-                    result = await self._do(asked)
-                except Exception as error:
-                    asked = steps.throw(error)
-                else:
-                    asked = steps.send(result)
-        except StopIteration as done:
-            answer: T = done.value
-            return answer
+        return await call
 
-    async def _do(self, asked: Request | Pause | Work) -> Any:
-        if isinstance(asked, Request):
-            return await self.http.request(asked.method, asked.path, **asked.options)
-        if isinstance(asked, Pause):
-            return await asyncio.sleep(asked.seconds)
-        return await asyncio.to_thread(asked.call)
+    async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        return await self.http.request(method, path, **options)
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _work(self, call: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.to_thread(call, *args)
 
     async def close(self) -> None:
         """Close them."""
         try:
-            await self.run(self.last_steps())
+            await self.run(self.send_last())
         finally:
             await self.http.aclose()
 
@@ -184,3 +205,59 @@ class AsyncConnection(Connection):
             items, cursor = await self.run(self.page(listing, cursor))
             for item in items:
                 yield item
+
+
+class Sync:
+    """An object whose operations answer when they return."""
+
+    _connection: SyncConnection
+
+
+class Async:
+    """An object whose operations are awaited."""
+
+    _connection: AsyncConnection
+
+
+class operation(Generic[P, T]):  # a decorator
+    """A coroutine method, which answers or is awaited as its object does."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Call[T]]) -> None:
+        self._method = method
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Callable[..., Call[T]]: ...
+    @overload
+    def __get__(self, instance: Sync, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, instance: Async, owner: type) -> Callable[P, Call[T]]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return _bound(self._method, instance, lambda connection: connection.run)
+
+
+class listing(Generic[P, T]):  # a decorator
+    """A method that returns a `Listing`, and is an iterator as its object wants it."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Listing[T]]) -> None:
+        self._method = method
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Callable[..., Listing[T]]: ...
+    @overload
+    def __get__(self, instance: Sync, owner: type) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, instance: Async, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return _bound(self._method, instance, lambda connection: connection.iterate)
+
+
+def _bound(method: Callable[..., Any], instance: Any, way: Callable[[Any], Any]) -> Any:
+    """Return the method as users call it; of a class, as it is written, for its documentation."""
+    if instance is None:
+        return method
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return way(instance._connection)(method(instance, *args, **kwargs))
+
+    return call

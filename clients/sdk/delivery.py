@@ -6,23 +6,159 @@ knows it by its `reward_id`, or by its rounds and value. Retries of one request 
 `connection.Connection.call`.
 """
 
+import json
 import logging
+import sqlite3
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
 from typing import Any, TypedDict
 
 import httpx
 
 from .answers import ItemAnswer, ProblemAnswer
 from .errors import ApiError, BufferFull, error_of
-from .reward_buffer import Kept, RewardBuffer
-from .steps import Steps, Work
 from .wire import RETRY_STATUS, backoff
 
+SCHEMA = """
+create table if not exists kept (
+    number integer primary key autoincrement,
+    session text not null,
+    body text not null,
+    n_rewards integer not null,
+    problem text -- why the service refused it; null: not sent yet
+)
+"""
+WAIT_SECONDS = 30.0  # for another process that writes the file
 PAGE = 500  # bodies of one request
 BESIDE = 4  # requests at most, with what was kept before, that a new reward waits for
 log = logging.getLogger("lhb")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A body of one reward, or of several that are stored all or nothing."""
+
+    number: int
+    session: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedReward:
+    """What the service refused of what was kept, and why."""
+
+    session: str
+    body: dict[str, Any]
+    problem: ProblemAnswer
+
+
+class RewardBuffer:
+    """A file of SQLite, synced before a reward counts as kept; threads and processes may share it.
+
+    Parameters
+    ----------
+    path : Path
+        Made if it is not there. A file a service: session names and ids say nothing of the server.
+    limit : int
+        Rewards that it holds, refused ones too.
+    """
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self._limit = limit
+        self._lock = Lock()
+        # autocommit, except between begin and commit
+        self._file = sqlite3.connect(
+            path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        self._file.execute("pragma journal_mode = wal")
+        self._file.execute("pragma synchronous = full")
+        self._file.execute(SCHEMA)
+
+    def keep(self, session: str, body: dict[str, Any]) -> int:
+        """Keep a body; on return it is on the disk.
+
+        Returns
+        -------
+        int
+            Its number.
+
+        Raises
+        ------
+        BufferFull
+            There is no room. Nothing that is kept is given up for it.
+        """
+        n = len(body["rewards"]) if "rewards" in body else 1
+        with self._lock:
+            self._file.execute("begin immediate")
+            try:
+                held = self._file.execute("select coalesce(sum(n_rewards), 0) from kept")
+                if held.fetchone()[0] + n > self._limit:
+                    raise BufferFull(self._limit)
+                row = self._file.execute(
+                    "insert into kept (session, body, n_rewards) values (?, ?, ?)",
+                    (session, json.dumps(body), n),
+                )
+                self._file.execute("commit")
+            except BaseException:
+                self._file.execute("rollback")
+                raise
+        assert row.lastrowid is not None
+        return row.lastrowid
+
+    def after(self, number: int, limit: int) -> list[Kept]:
+        """Return what is not sent yet, in the order of its coming, after a number."""
+        with self._lock:
+            rows = self._file.execute(
+                "select number, session, body from kept where number > ? and problem is null"
+                " order by number limit ?",
+                (number, limit),
+            ).fetchall()
+        return [Kept(number, session, json.loads(body)) for number, session, body in rows]
+
+    def settle(self, sent: Iterable[int], refused: Mapping[int, ProblemAnswer]) -> None:
+        """Forget what the service has stored; note what it refused."""
+        with self._lock:
+            self._file.execute("begin immediate")
+            self._file.executemany("delete from kept where number = ?", [(n,) for n in sent])
+            self._file.executemany(
+                "update kept set problem = ? where number = ?",
+                [(json.dumps(problem), number) for number, problem in refused.items()],
+            )
+            self._file.execute("commit")
+
+    def n_waiting(self) -> int:
+        """Return how many rewards are not sent yet."""
+        with self._lock:
+            rows = self._file.execute(
+                "select coalesce(sum(n_rewards), 0) from kept where problem is null"
+            )
+            n: int = rows.fetchone()[0]
+        return n
+
+    def refused(self, *, forget: bool = False) -> list[RefusedReward]:
+        """Return what the service refused, oldest first; `forget` deletes them."""
+        with self._lock:
+            self._file.execute("begin immediate")
+            rows = self._file.execute(
+                "select number, session, body, problem from kept where problem is not null"
+                " order by number"
+            ).fetchall()
+            if forget:
+                numbers = [(row[0],) for row in rows]
+                self._file.executemany("delete from kept where number = ?", numbers)
+            self._file.execute("commit")
+        return [
+            RefusedReward(session, json.loads(body), json.loads(problem))
+            for _, session, body, problem in rows
+        ]
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._file.close()
 
 
 class Received(TypedDict):
@@ -38,26 +174,31 @@ class Delivery:
 
     Parameters
     ----------
-    call : callable
-        `Connection.call`.
+    call, work : callable
+        Those of a `Connection`.
     buffer : RewardBuffer or None
         None: an error says that a reward was not stored.
     """
 
-    def __init__(self, call: Callable[..., Steps[Any]], buffer: RewardBuffer | None) -> None:
-        self._call = call
+    def __init__(
+        self,
+        call: Callable[..., Awaitable[Any]],
+        work: Callable[..., Awaitable[Any]],
+        buffer: RewardBuffer | None,
+    ) -> None:
+        self._call, self._work = call, work
         self.buffer = buffer
         self._n_failures = 0  # in a row
         self._again_at = 0.0  # while the service is away, it is not asked for each reward
 
-    def rewards(self, session: str, path: str, body: dict[str, Any]) -> Steps[Received]:
+    async def rewards(self, session: str, path: str, body: dict[str, Any]) -> Received:
         """Send a body of one reward or several; raise the service's refusal of it."""
         n = len(body["rewards"]) if "rewards" in body else 1
         if self.buffer is None:
-            answer = yield from self._call("POST", f"{path}/rewards", json=body)
+            answer = await self._call("POST", f"{path}/rewards", json=body)
             return {"accepted": answer["accepted"], "repeated": answer["repeated"], "kept": 0}
-        number = yield from self._keep(self.buffer, session, body)
-        answered = yield from self._send(self.buffer, BESIDE, own=number)
+        number = await self._keep(self.buffer, session, body)
+        answered = await self._send(self.buffer, BESIDE, own=number)
         if number not in answered:
             return {"accepted": 0, "repeated": 0, "kept": n}
         item = answered[number]
@@ -65,56 +206,55 @@ class Delivery:
             raise error_of(item["status"], item["problem"])
         return {**item["reward"], "kept": 0}
 
-    def decision(self, session: str, path: str, body: dict[str, Any]) -> Steps[Any]:
+    async def decision(self, session: str, path: str, body: dict[str, Any]) -> Any:
         """Send a decision's body. The rewards in it are kept until it is answered."""
         numbers = []
         if self.buffer is not None and "rewards" in body:
             rewards: dict[str, Any] = {
                 name: body[name] for name in ("rewards", "trajectory") if name in body
             }
-            numbers.append((yield from self._keep(self.buffer, session, rewards)))
+            numbers.append(await self._keep(self.buffer, session, rewards))
         try:
-            answer = yield from self._call("POST", f"{path}/decisions", json=body)
+            answer = await self._call("POST", f"{path}/decisions", json=body)
         except ApiError as error:
             if self.buffer is not None and not _passes(error):
-                yield Work(partial(self.buffer.settle, numbers, {}))
+                await self._work(self.buffer.settle, numbers, {})
             raise
         if self.buffer is not None:
-            yield Work(partial(self.buffer.settle, numbers, {}))
-            yield from self.send_once()  # the decision is made, whatever becomes of old rewards
+            await self._work(self.buffer.settle, numbers, {})
+            await self.send_once()  # the decision is made, whatever becomes of old rewards
         return answer
 
-    def flush(self) -> Steps[int]:
+    async def flush(self) -> int:
         """Send all that waits; return how many rewards still do."""
         if self.buffer is None:
             return 0
         self._again_at = 0.0
-        yield from self._send(self.buffer)
-        n: int = yield Work(self.buffer.n_waiting)
+        await self._send(self.buffer)
+        n: int = await self._work(self.buffer.n_waiting)
         return n
 
-    def send_once(self) -> Steps[None]:
+    async def send_once(self) -> None:
         """Send what waits, unless the service was away a moment ago; no error is raised."""
         if self.buffer is None:
             return
         try:
-            yield from self._send(self.buffer, BESIDE)
+            await self._send(self.buffer, BESIDE)
         except ApiError as error:
             log.warning("rewards are kept on disk: %s", error)
 
-    def _keep(self, buffer: RewardBuffer, session: str, body: dict[str, Any]) -> Steps[int]:
-        keep = Work(partial(buffer.keep, session, body))
+    async def _keep(self, buffer: RewardBuffer, session: str, body: dict[str, Any]) -> int:
         number: int
         try:
-            number = yield keep
+            number = await self._work(buffer.keep, session, body)
         except BufferFull:
-            yield from self._send(buffer, BESIDE)
-            number = yield keep
+            await self._send(buffer, BESIDE)
+            number = await self._work(buffer.keep, session, body)
         return number
 
-    def _send(
+    async def _send(
         self, buffer: RewardBuffer, n_pages: int | None = None, own: int | None = None
-    ) -> Steps[dict[int, ItemAnswer]]:
+    ) -> dict[int, ItemAnswer]:
         """Send what waits, oldest first, unless the service was away a moment ago.
 
         Parameters
@@ -135,15 +275,13 @@ class Delivery:
             return answered
         number, size = 0, PAGE
         while n_pages is None or n_pages > 0:
-            page: list[Kept] = yield Work(partial(buffer.after, number, size))
+            page: list[Kept] = await self._work(buffer.after, number, size)
             if not page:
                 break
             asked = {"items": [{"session_id": one.session, "reward": one.body} for one in page]}
             items: list[ItemAnswer]
             try:
-                items = (yield from self._call("POST", "/v1/batch", json=asked, n_retries=1))[
-                    "items"
-                ]
+                items = (await self._call("POST", "/v1/batch", json=asked, n_retries=1))["items"]
             except (ApiError, httpx.TransportError) as error:
                 if isinstance(error, ApiError) and error.code == "body_too_large":
                     if size > 1:
@@ -164,7 +302,7 @@ class Delivery:
                 for one, item in zip(page, items, strict=True)
                 if not _passes_by(item["status"])
             }
-            yield Work(partial(_settle, buffer, page, found, own))
+            await self._work(_settle, buffer, page, found, own)
             answered |= found
         return answered
 

@@ -1,24 +1,87 @@
-"""One session on the service: its decisions, rewards and what was learned from them."""
+"""One session on the service: its decisions and rewards, what was learned from them, its log."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Self, Unpack
 from urllib.parse import quote
 
-from .answers import AskedFitAnswer, DecisionAnswer, HistoryAnswer, RankAnswer, VoidAnswer
-from .connection import AsyncConnection, SyncConnection
+from .answers import (
+    AskedFitAnswer,
+    CreditAnswer,
+    DecisionAnswer,
+    EpochAnswer,
+    EstimateAnswer,
+    FitAnswer,
+    HistoryAnswer,
+    LiftAnswer,
+    NoEstimateAnswer,
+    RankAnswer,
+    RoundAnswer,
+    SeriesAnswer,
+    SessionAnswer,
+    ShadowAnswer,
+    TrajectoryAnswer,
+    VoidAnswer,
+)
+from .connection import (
+    Async,
+    AsyncConnection,
+    Call,
+    Connection,
+    Listing,
+    Sync,
+    SyncConnection,
+    listing,
+    operation,
+)
 from .delivery import Received
-from .session_changes import SessionChanges
-from .steps import Async, Steps, Sync, operation
-from .wire import Contexts, Decision, RewardItem, decision_body, encoded, given, reward_body, told
+from .settings import CopySettings, SettingChanges
+from .wire import (
+    Contexts,
+    Decision,
+    RewardItem,
+    decision_body,
+    encoded,
+    given,
+    path_of,
+    reward_body,
+    told,
+)
 
 
-class SessionOperations(SessionChanges):
-    """What `Session` and `AsyncSession` do. With the latter, operations are awaited."""
+class SessionOperations:
+    """What `Session` and `AsyncSession` do. With the latter, operations are awaited.
+
+    Attributes
+    ----------
+    id : str
+        Its id; of `Client.session_handle`, what was given there.
+    """
+
+    _connection: Connection
+
+    def __init__(self, connection: Any, session: str, info: SessionAnswer | None = None) -> None:
+        self._connection = connection
+        self._info = info
+        self.id = session
+        self._path = path_of(session)
+
+    @property
+    def info(self) -> SessionAnswer:
+        """The session as last read.
+
+        Raises
+        ------
+        LookupError
+            It was not read yet: `read` does that.
+        """
+        if self._info is None:
+            raise LookupError(f"session {self.id!r} was not read yet; `read` does that")
+        return self._info
 
     @operation
-    def decide(
+    async def decide(
         self,
         /,
         contexts: Contexts,
@@ -31,7 +94,7 @@ class SessionOperations(SessionChanges):
         default_arm: int | str | None = None,
         covariates: Mapping[str, float] | None = None,
         **body: Any,
-    ) -> Steps[Decision]:
+    ) -> Decision:
         """Choose one row of `contexts`.
 
         Parameters
@@ -71,7 +134,7 @@ class SessionOperations(SessionChanges):
             covariates=told(covariates),
             **body,
         )
-        return Decision.from_json((yield from self._decision(asked)))
+        return Decision.from_json(await self._decision(asked))
 
     @operation
     def skip(
@@ -82,14 +145,13 @@ class SessionOperations(SessionChanges):
         trajectory: str = "",
         event_id: str | None = None,
         **body: Any,
-    ) -> Steps[DecisionAnswer]:
+    ) -> Call[DecisionAnswer]:
         """Record a round without action. Takes what `decide` takes, without contexts and arms."""
         riding = [self._reward(one) for one in rewards]
         asked = decision_body(
             skip=True, rewards=riding, trajectory=trajectory, event_id=event_id, **body
         )
-        answer: DecisionAnswer = yield from self._decision(asked)
-        return answer
+        return self._decision(asked)
 
     @operation
     def reward(
@@ -105,7 +167,7 @@ class SessionOperations(SessionChanges):
         reward_id: str | None = None,
         trajectory: str = "",
         covariates: Mapping[str, float] | None = None,
-    ) -> Steps[Received]:
+    ) -> Call[Received]:
         """Store one reward, measured over a round, a span of rounds or an interval of time.
 
         Parameters
@@ -164,7 +226,7 @@ class SessionOperations(SessionChanges):
         reward_id: str | None = None,
         trajectory: str = "",
         covariates: Mapping[str, float] | None = None,
-    ) -> Steps[Received]:
+    ) -> Call[Received]:
         """Replace a value that the service has: the next fit uses this one; both stay in the log.
 
         Parameters
@@ -205,27 +267,23 @@ class SessionOperations(SessionChanges):
         return self._send_rewards(reward_body(reward, with_id=True))
 
     @operation
-    def void(self, event_id: str, *, trajectory: str = "") -> Steps[VoidAnswer]:
+    def void(self, event_id: str, *, trajectory: str = "") -> Call[VoidAnswer]:
         """Say that a decision was never shown: for the next fits its round has no action.
 
         Its round and the rewards of it stay. This cannot be undone.
         """
         path = f"{self._path}/decisions/{quote(event_id, safe='')}/void"
-        answer: VoidAnswer
-        answer = yield from self._connection.call("POST", path, params={"trajectory": trajectory})
-        return answer
+        return self._connection.call("POST", path, params={"trajectory": trajectory})
 
     @operation
-    def rewards(self, rewards: Iterable[RewardItem | Mapping[str, Any]]) -> Steps[Received]:
+    def rewards(self, rewards: Iterable[RewardItem | Mapping[str, Any]]) -> Call[Received]:
         """Store several rewards, all or nothing."""
         return self._send_rewards({"rewards": [self._reward(one) for one in rewards]})
 
     @operation
-    def ask_fit(self) -> Steps[AskedFitAnswer]:
+    def ask_fit(self) -> Call[AskedFitAnswer]:
         """Have a fit of all rounds so far begun now; a repeat while it is due begins no other."""
-        answer: AskedFitAnswer
-        answer = yield from self._connection.call("POST", f"{self._path}/fits")
-        return answer
+        return self._connection.call("POST", f"{self._path}/fits")
 
     @operation
     def history(
@@ -236,7 +294,7 @@ class SessionOperations(SessionChanges):
         trajectory: str = "",
         import_id: str | None = None,
         covariates: Mapping[str, Sequence[float | None]] | None = None,
-    ) -> Steps[HistoryAnswer]:
+    ) -> Call[HistoryAnswer]:
         """Append logged rounds, to start warm.
 
         Parameters
@@ -256,29 +314,154 @@ class SessionOperations(SessionChanges):
         body |= given({"rewards": rewards, "trajectory": trajectory or None})
         if covariates:
             body["covariates"] = {name: list(values) for name, values in covariates.items()}
-        answer: HistoryAnswer = yield from self._post("history", body)
-        return answer
+        return self._post("history", body)
 
     @operation
     def rank(
         self, contexts: Contexts, *, trajectory: str = "", arm_ids: Sequence[str] | None = None
-    ) -> Steps[RankAnswer]:
+    ) -> Call[RankAnswer]:
         """Score a context set without making a decision."""
         body: dict[str, Any] = {"contexts": encoded(contexts)}
         if trajectory:
             body["trajectory"] = trajectory
         if arm_ids is not None:
             body["arm_ids"] = list(arm_ids)
-        answer: RankAnswer = yield from self._post("rank", body)
-        return answer
+        return self._post("rank", body)
 
-    def _decision(self, body: dict[str, Any]) -> Steps[Any]:
+    @operation
+    async def read(self) -> SessionAnswer:
+        """Read the session as it is now; `info` keeps it."""
+        info: SessionAnswer = await self._connection.call("GET", self._path)
+        self._info = info
+        return info
+
+    @operation
+    def estimate(self) -> Call[EstimateAnswer | NoEstimateAnswer]:
+        """Return theta and the lag weights in use; {"status": "none"} before the first fit."""
+        return self._connection.call("GET", f"{self._path}/estimate")
+
+    @operation
+    def series(self, *, rounds: int | None = None, bins: int | None = None) -> Call[SeriesAnswer]:
+        """Return the last rounds in bins: mean reward, and what the estimate in use expected."""
+        params = given({"rounds": rounds, "bins": bins})
+        return self._connection.call("GET", f"{self._path}/series", params=params)
+
+    @operation
+    def lift(self, *, effect: float | None = None, adjust: bool | None = None) -> Call[LiftAnswer]:
+        """Return what the agent earns beside its control group, a round.
+
+        Parameters
+        ----------
+        effect : float, optional
+            A difference: the answer says how many more rounds would show it.
+        adjust : bool, optional
+            False leaves the model's prediction out, by default it takes variance away.
+        """
+        params = given({"effect": effect, "adjust": adjust})
+        return self._connection.call("GET", f"{self._path}/lift", params=params)
+
+    @operation
+    def shadow(self) -> Call[ShadowAnswer]:
+        """Return how the agent's choices agree with those that its caller played."""
+        return self._connection.call("GET", f"{self._path}/shadow")
+
+    @listing
+    def estimates(self, *, limit: int | None = None) -> Listing[FitAnswer]:
+        """Iterate over the fits, oldest first. `limit`: items of a page."""
+        return self._list("estimates", limit=limit)
+
+    @listing
+    def epochs(self, *, limit: int | None = None) -> Listing[EpochAnswer]:
+        """Iterate over the schedule: what was fitted, what is due and why, what is next."""
+        return self._list("epochs", limit=limit)
+
+    @listing
+    def trajectories(self, *, limit: int | None = None) -> Listing[TrajectoryAnswer]:
+        """Iterate over the trajectories, in order of their keys."""
+        return self._list("trajectories", limit=limit)
+
+    @listing
+    def rounds(
+        self, *, trajectory: str | None = None, limit: int | None = None
+    ) -> Listing[RoundAnswer]:
+        """Iterate over a trajectory's log: one item a round, oldest first."""
+        return self._list("rounds", trajectory=trajectory, limit=limit)
+
+    @listing
+    def credit(
+        self, *, trajectory: str | None = None, limit: int | None = None
+    ) -> Listing[CreditAnswer]:
+        """Iterate over past decisions: what each has earned, and is still expected to earn."""
+        return self._list("credit", trajectory=trajectory, limit=limit)
+
+    @operation
+    async def change(
+        self,
+        *,
+        name: str | None = None,
+        archived: bool | None = None,
+        **settings: Unpack[SettingChanges],
+    ) -> SessionAnswer:
+        """Rename or archive the session, change its mode, options or retention, or arm its guard.
+
+        Options may change that mean no new model, such as `memory`; what was learned stays.
+        `keep_rounds` and `keep_days` drop the rows of earlier rounds; None: no more go.
+        """
+        changes = {**given({"name": name, "archived": archived}), **settings}
+        info: SessionAnswer = await self._connection.call("PATCH", self._path, json=changes)
+        self._info = info
+        return info
+
+    @operation
+    async def delete(self) -> None:
+        """Delete the session and all its data."""
+        await self._connection.call("DELETE", self._path)
+
+    @operation
+    async def erase_trajectory(self, key: str) -> None:
+        """Erase all rounds and rewards of a trajectory. Erasing it again does nothing."""
+        path = f"{self._path}/trajectories/{quote(key, safe='')}"
+        await self._connection.call("DELETE", path)
+
+    @operation
+    async def erase_feature(self, name: str) -> None:
+        """Erase what a category is called, like ``user=bob``; its column stays.
+
+        Raises
+        ------
+        NotFound
+            404 unknown_feature: no column has the name, or not any more.
+        """
+        path = f"{self._path}/features/{quote(name, safe='')}"
+        await self._connection.call("DELETE", path)
+
+    @operation
+    async def copy(self, /, name: str | None = None, **settings: Unpack[CopySettings]) -> Self:
+        """Make a session with the same rounds and rewards, and other settings.
+
+        A fit of all its rounds is due at once; it has no estimates before.
+
+        Parameters
+        ----------
+        name : str, optional
+            Unique for each tenant; with it, a retry makes no second copy.
+        **settings
+            Where they differ from this session's.
+        """
+        body = {**settings, **given({"name": name})}
+        info: SessionAnswer = await self._connection.call("POST", f"{self._path}/copy", json=body)
+        return type(self)(self._connection, info["id"], info)
+
+    def _list(self, resource: str, **params: Any) -> Listing[Any]:
+        return Listing(f"{self._path}/{resource}", given(params), lambda item: item)
+
+    def _decision(self, body: dict[str, Any]) -> Call[Any]:
         return self._connection.delivery.decision(self.id, self._path, body)
 
-    def _send_rewards(self, body: dict[str, Any]) -> Steps[Received]:
+    def _send_rewards(self, body: dict[str, Any]) -> Call[Received]:
         return self._connection.delivery.rewards(self.id, self._path, body)
 
-    def _post(self, resource: str, body: dict[str, Any]) -> Steps[Any]:
+    def _post(self, resource: str, body: dict[str, Any]) -> Call[Any]:
         return self._connection.call("POST", f"{self._path}/{resource}", json=body)
 
     def _reward(self, reward: Mapping[str, Any]) -> dict[str, Any]:

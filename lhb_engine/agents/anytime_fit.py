@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lhb_engine.agents.fit_part import Part, too_little
+from lhb_engine.agents.form_choice import SHARED
+from lhb_engine.agents.form_fits import FormFits, of_moments
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.design.scaling import Units, power_of_two
-from lhb_engine.design.square_sums import RowMoments
-from lhb_engine.estimate import Estimate
+from lhb_engine.estimate import Estimate, LagForm
 from lhb_engine.history import FitWindow, Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
 from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
+from lhb_engine.posterior.profile_posterior import profile_posterior
 from lhb_engine.posterior.rank_one_posterior import Posterior, rank_one_posterior
 from lhb_engine.posterior.thompson_sampling import candidates
 from lhb_engine.posterior.walking_level import less_level, level_gain
@@ -51,10 +54,11 @@ class AnytimeFit:
         self.window, self.goes_on = window, goes_on
         self.options, self.settings = agent.options, agent.settings
         self.horizon = agent.horizon
-        self.theta, self.candidates = agent.theta, agent.candidates
+        self.theta, self.candidates, self.dim = agent.theta, agent.candidates, agent.dim
         self.units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
         self.rows = self.units.of_rows(rows)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
+        self.first = self.prediction.since_round if self.prediction else 1
 
     def estimate(self) -> Estimate:
         """Return the new estimate in the user's units; status `zero` if the guard refuses it.
@@ -74,6 +78,9 @@ class AnytimeFit:
                 candidates=None,
                 intervals=None,
                 sign_margin=None,
+                form=None,
+                lag_profiles=None,
+                forms=None,
                 message=f"{REFUSED}: {self.goes_on}.",
             )
         return self.units.restore(found)
@@ -82,6 +89,13 @@ class AnytimeFit:
     def _since(self) -> HeldOut | None:
         """The rows since the installed estimate's fit; None if there are none."""
         return later_rows(self.prediction, self.rows) if self.prediction else None
+
+    @cached_property
+    def _forms(self) -> FormFits:
+        """The forms of lag profiles, and which decides; shared ones where none is to be chosen."""
+        chosen = self.options.profiles != SHARED
+        forms = FormFits.of(self.prediction, self._since, self.units, self.dim)
+        return forms if chosen else replace(forms, in_use=SHARED)
 
     def _found(self) -> Estimate:
         """Return the estimate before the guard, in scaled units."""
@@ -95,7 +109,7 @@ class AnytimeFit:
         if checked and self._is_young() and not checked["alarm"]:
             message = f"The direction predicts as well as it should: {self.goes_on}."
             return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
-        first = self.prediction.since_round if self.prediction else 1
+        first = self.first
         part = self._part(first)
         found, rho = self._posterior(part.data)
         if checked.get("alarm") and self._explains(found, rho):
@@ -113,7 +127,9 @@ class AnytimeFit:
         active = np.flatnonzero(found.inclusion > ACTIVE)
         samples = self.candidates is not None or part.stops_teaching()
         known: Certainty | str = "The selected contexts hardly vary."
-        if not samples:
+        if found.form != SHARED:
+            known = "Each feature has a lag profile of its own."
+        elif not samples:
             known = part.certainty(found, active, rho, self.options.signed)
         angles = (None, None) if isinstance(known, str) else (known.angle, known.angle_95)
         covered |= {
@@ -140,12 +156,24 @@ class AnytimeFit:
             if self.options.signed and learned:
                 message = "The lag weights nearly cancel: the sign of the direction is a guess."
             return Estimate("zero", zero, message=message, **covered)
-        weights = zero.copy()
+        theta, profiles = found.theta[: found.n_features], None
+        weights = np.zeros((len(zero), *found.weights.shape[1:]))
         weights[: len(found.weights)] = found.weights
+        if weights.ndim == 2:
+            profiles, weights = weights, weights[:, : found.n_features] @ theta
+        chosen = self.options.profiles != SHARED
+        forms = (
+            self._forms.fitted(part.data, self.horizon, found, rho, self._posterior)
+            if chosen
+            else None
+        )
         return Estimate(
             "ok",
-            weights if self.options.signed else np.maximum(weights, 0.0),
-            theta=found.theta[: found.n_features],
+            weights if self.options.signed or profiles is not None else np.maximum(weights, 0.0),
+            theta=theta,
+            form=found.form if chosen else None,
+            lag_profiles=profiles,
+            forms=forms,
             active_lags=tuple(active.tolist()),
             candidates=candidates(found) if samples else None,
             sign_margin=abs(float(weights.sum())) / max(float(np.abs(weights).sum()), 1e-300),
@@ -180,6 +208,8 @@ class AnytimeFit:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
         old, due = self.prediction, self.window.due
         if old is None or self.options.memory is not None or not old.settled:
+            return False
+        if self._forms.in_use != old.form:
             return False
         is_late = old.last_round >= self.settings.early * self.horizon
         fresh = old.n_rows > 0 and self._covered()["n_rows"] >= self.settings.renewed * old.n_rows
@@ -260,21 +290,29 @@ class AnytimeFit:
         """Fewest rounds that a fit after an alarm may use."""
         return max(FEWEST_ROWS, 8 * int(self.rows.contexts.shape[1]))
 
-    def _posterior(self, data: FitData) -> tuple[Posterior, float]:
-        """Return the posterior from some rows, and the rho of the noise that it assumes."""
-        sample = partial(self._sample, due=self.window.due)
-        levels = self.rows.levels > 0
-        return correlated_posterior(data, sample, self.prediction, self.theta, levels)
+    def _posterior(self, data: FitData, form: LagForm | None = None) -> tuple[Posterior, float]:
+        """Return the posterior from some rows, and the rho of the noise that it assumes.
+
+        `form` is that of the lag profiles, by default the one that decides.
+        """
+        form, levels = form or self._forms.in_use, self.rows.levels > 0
+        sample = partial(self._sample, due=self.window.due, form=form)
+        data = data if form == SHARED else of_moments(data)
+        return correlated_posterior(data, sample, self._forms.old(form), self.theta, levels)
 
     def _sample(
         self,
         rows: AlignedRounds | RowMoments,
         *,
         due: int,
+        form: LagForm,
         start: Floats | None,
         weights: Floats | None,
     ) -> Posterior:
         """Draw the posterior from rows with independent noise, by the seed of a fit due then."""
+        if form != SHARED:
+            assert isinstance(rows, RowMoments)
+            return profile_posterior(rows, [8, due], form, self.dim, weights)
         return rank_one_posterior(
             rows,
             seed=[8, due],
@@ -289,9 +327,13 @@ class AnytimeFit:
         """Draw theta and w again from the rows of the installed estimate's fit, for D of (7.12)."""
         assert self.prediction is not None
         old = self.prediction
-        rows = self._seen().whitened(old.autocorrelation)
+        data = self._seen() if old.form == SHARED else of_moments(self._seen())
         return self._sample(
-            rows, due=old.last_round, start=old.theta, weights=old.lag_weights
+            data.whitened(old.autocorrelation),
+            due=old.last_round,
+            form=old.form,
+            start=old.theta,
+            weights=old.lag_weights,
         ).draws
 
     def _seen(self) -> FitData:

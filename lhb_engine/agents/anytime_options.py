@@ -1,14 +1,16 @@
 """Options of the anytime agent."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 from lhb_engine.agents.base import OptionError, Options
 from lhb_engine.agents.fit_windows import FIRST_FIT
+from lhb_engine.agents.option_checks import check_among
 from lhb_engine.design.covariates import MOST_HARMONICS, MOST_NAMES, Covariates, Seasonality
 
 MOST_STALE = 0.25
 MOST_LETTERS = 256  # of a name
+Profiles = Literal["shared", "chosen"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,15 @@ class AnytimeOptions(Options):
         },
     )
 
+    profiles: Profiles = field(
+        default="shared",
+        metadata={
+            "changeable": True,
+            "description": "Whether all features pay at the same lags (shared), or the fits find "
+            "out whether features have lag profiles of their own (chosen).",
+        },
+    )
+
     @property
     def told(self) -> Covariates:
         """What fits are told of each round."""
@@ -105,6 +116,7 @@ class AnytimeOptions(Options):
         for name in ("levels", "zero_start"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(name, "must be true or false")
+        check_among("profiles", self.profiles, get_args(Profiles))
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))
         object.__setattr__(self, "covariates", _names(self.covariates))
 

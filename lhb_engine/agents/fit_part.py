@@ -7,10 +7,8 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import whitened
-from lhb_engine.design.level_moments import RowLevels
-from lhb_engine.design.level_spread import level_spread
-from lhb_engine.design.level_sums import LevelSums
-from lhb_engine.design.square_sums import SquareSums
+from lhb_engine.design.level_sums import LevelSums, RowLevels, level_spread
+from lhb_engine.design.moments import SquareSums
 from lhb_engine.history import LEAST_ROWS, Ints
 from lhb_engine.posterior.fit_data import FitData, MomentData
 from lhb_engine.posterior.later_moments import coefficients

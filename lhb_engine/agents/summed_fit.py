@@ -9,20 +9,19 @@ import numpy as np
 from lhb_engine.agents.anytime_fit import AnytimeFit
 from lhb_engine.agents.fit_part import Part, too_little
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
-from lhb_engine.design.lessened_sums import less
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import moments_of
-from lhb_engine.design.moments import Moments
+from lhb_engine.design.moments import Moments, SquareSums
 from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.design.session_sums import (
     KeptSums,
     Seen,
     SessionSums,
     Slice,
+    less,
     session_sums,
     sums_of_slices,
 )
-from lhb_engine.design.square_sums import SquareSums
 from lhb_engine.history import LATEST, LEAST_ROWS, FitWindow, History
 from lhb_engine.posterior.fit_data import FitData, MomentData
 from lhb_engine.posterior.later_moments import LaterMoments, coefficients
@@ -59,10 +58,10 @@ class SummedFit(AnytimeFit):
         sums: SessionSums,
     ) -> None:
         super().__init__(agent, window, rows, goes_on)
-        total, self.first = sums.total, sums.kept.first
+        total = sums.total
         square = np.sqrt(np.diag(total.rows.gram) / max(total.n_rows, 1))
         rewards = np.sqrt(np.array([total.rows.square]) / max(total.n_rows, 1))
-        self.units = Units(power_of_two(square), power_of_two(rewards))
+        self.units, self.first = Units(power_of_two(square), power_of_two(rewards)), sums.kept.first
         self.rows = self.units.of_rows(rows).rows(self.first, window.last)
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
         self.total = self.units.of_moments(total)
@@ -236,6 +235,7 @@ def sums_of(
     if history.is_small(LATEST):
         return None
     first, seen = _counted(agent, history.measured_before)
+    first = first if kept is None else kept.first
     with np.errstate(over="ignore", invalid="ignore"):
         rows = align(history)
         settled = history.unsettled, history.settled_round

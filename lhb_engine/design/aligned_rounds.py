@@ -6,13 +6,9 @@ a sequence whose contexts are sums over m rounds, so each span length has a sequ
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from lhb_engine.design.covariate_columns import of_measurements, of_rounds
-from lhb_engine.design.span_sums import span_sums
-from lhb_engine.design.window_rows import checked_window
 from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 
 
@@ -148,15 +144,15 @@ def align(history: History) -> AlignedRounds:
         The history has no window or no round in it, its numbers are not finite, or a trajectory
         has other covariates than its groups.
     """
-    window = checked_window(history)
+    window = history.checked_window()
     rounds = _Rounds.of(list(history.trajectories.values()))
     covariates = of_rounds(rounds.parts, sum(history.groups))
-    inside = (rounds.numbering >= window.first) & (rounds.numbering <= window.last)
-    kept = rounds.measured_inside(inside)
+    inside = window.marks(rounds.numbering)
+    owner, kept = rounds.measured_inside(inside)
     spans = kept.last - kept.first + 1
     n_lags = max(1, min(window.n_lags, max(part.last_round for part in rounds.parts)))
-    sequences, sequence = _sequences(kept.owner, spans, len(rounds.lengths))
-    lengths = rounds.lengths[sequences.owner]
+    parts, part_spans, sequence = _sequences(owner, spans, len(rounds.lengths))
+    lengths = rounds.lengths[parts]
     starts = np.cumsum(lengths + n_lags - 1) - (lengths + n_lags - 1)
     n_places = int(starts[-1] + lengths[-1])
     shares_rounds = history.latest_after is None
@@ -177,22 +173,22 @@ def align(history: History) -> AlignedRounds:
     )
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     places = np.repeat(starts, lengths) + within
-    span = np.repeat(sequences.span, lengths)
-    source = np.repeat(rounds.starts[sequences.owner], lengths) + within
+    span = np.repeat(part_spans, lengths)
+    source = np.repeat(rounds.starts[parts], lengths) + within
     out.contexts[places], out.covariates[places] = rounds.contexts[source], covariates[source]
-    out.owner[places] = np.repeat(_trajectories(history)[sequences.owner], lengths)
-    for i in np.flatnonzero(sequences.span > 1).tolist():
+    out.owner[places] = np.repeat(_trajectories(history)[parts], lengths)
+    for i in np.flatnonzero(part_spans > 1).tolist():
         here = slice(starts[i], starts[i] + lengths[i])
         for values in (out.contexts, out.covariates):
-            values[here] = span_sums(values[here], int(sequences.span[i]))
+            values[here] = span_sums(values[here], int(part_spans[i]))
     follows = within >= span
     out.before[places[follows]] = places[follows] - span[follows]
-    place = starts[sequence] + kept.last - rounds.starts[kept.owner]
+    place = starts[sequence] + kept.last - rounds.starts[owner]
     out.y[place] = kept.value * (1.0 / np.sqrt(spans))
     out.intercept[place] = np.sqrt(spans)
     out.number[place] = rounds.numbering[kept.first]
     out.last[place] = rounds.numbering[kept.last]
-    out.round[place] = kept.last - rounds.starts[kept.owner] + rounds.first_rounds[kept.owner]
+    out.round[place] = kept.last - rounds.starts[owner] + rounds.first_rounds[owner]
     out.position[place] = _ranks(out.last[place]) if kept.position is None else kept.position
     if kept.covariates is not None:
         told = kept.covariates / np.sqrt(spans)[:, None]
@@ -206,28 +202,6 @@ def _trajectories(history: History) -> Ints:
     names = [key.partition("\0")[0] for key in history.trajectories]
     places = {name: i for i, name in enumerate(dict.fromkeys(names))}
     return np.array([places[name] for name in names])
-
-
-class _Kept(NamedTuple):
-    """Measurements: trajectories, first and last rounds by index, values, and order of arrival.
-
-    `covariates` are those that were measured with them, NaN where none was; None where nowhere one
-    was.
-    """
-
-    owner: Ints
-    first: Ints
-    last: Ints
-    value: Floats
-    position: Ints | None
-    covariates: Floats | None
-
-
-class _Sequences(NamedTuple):
-    """Sequences of places: the part and the span length of each."""
-
-    owner: Ints
-    span: Ints
 
 
 @dataclass(frozen=True)
@@ -256,8 +230,11 @@ class _Rounds:
         starts = np.cumsum(lengths) - lengths
         return cls(contexts, numbering, starts, lengths, first_rounds, parts)
 
-    def measured_inside(self, inside: np.ndarray) -> _Kept:
-        """Return the measurements all of whose rounds are marked by `inside`, (n_rounds,) bool."""
+    def measured_inside(self, inside: np.ndarray) -> tuple[Ints, Measurements]:
+        """Return the measurements all of whose rounds are marked by `inside`, (n_rounds,) bool.
+
+        With the part of each; first and last rounds are indices of all rounds.
+        """
         measured = [part.measurements for part in self.parts]
         owner = np.repeat(np.arange(len(measured)), [len(m) for m in measured])
         shift = (self.starts - self.first_rounds)[owner]
@@ -267,23 +244,23 @@ class _Rounds:
         before = np.concatenate([[0], np.cumsum(inside)])
         there[there] = (before[last[there] + 1] - before[first[there]]) == (last - first + 1)[there]
         value = np.concatenate([m.value for m in measured])
-        return _Kept(
-            *(owner[there], first[there], last[there], value[there]),
+        return owner[there], Measurements(
+            *(first[there], last[there], value[there]),
             *(_arrivals(measured, there), of_measurements(measured, there)),
         )
 
 
-def _sequences(owner: Ints, spans: Ints, n_trajectories: int) -> tuple[_Sequences, Ints]:
-    """Return a sequence for each trajectory and span length in it, and that of each measurement.
+def _sequences(owner: Ints, spans: Ints, n_parts: int) -> tuple[Ints, Ints, Ints]:
+    """Return a sequence for each part and span length in it: these, and that of each measurement.
 
-    A trajectory without measurements has a sequence of single rounds.
+    A part without measurements has a sequence of single rounds.
     """
-    absent = np.setdiff1d(np.arange(n_trajectories), owner)
+    absent = np.setdiff1d(np.arange(n_parts), owner)
     spans = np.append(spans, np.ones_like(absent))
     base = int(spans.max(initial=0)) + 1
     codes = np.append(owner, absent) * base + spans  # in order of owners, then of spans
     unique, sequence = np.unique(codes, return_inverse=True)
-    return _Sequences(*divmod(unique, base)), sequence[: len(owner)]
+    return *divmod(unique, base), sequence[: len(owner)]
 
 
 def _arrivals(measured: list[Measurements], there: np.ndarray) -> Ints | None:
@@ -298,3 +275,81 @@ def _arrivals(measured: list[Measurements], there: np.ndarray) -> Ints | None:
 def _ranks(last: Ints) -> Ints:
     """Return the places in ascending order, from 1; of equal values the first comes first."""
     return np.argsort(np.argsort(last, kind="stable")) + 1
+
+
+def of_rounds(parts: list[Trajectory], n_covariates: int) -> Floats:
+    """Return the covariates of all rounds, (n_rounds, n_covariates).
+
+    Raises
+    ------
+    ValueError
+        A trajectory has another number of them, or one is not finite.
+    """
+    blocks = []
+    for part in parts:
+        values = part.covariates
+        values = np.zeros((len(part.contexts), 0)) if values is None else values
+        if values.shape != (len(part.contexts), n_covariates):
+            raise ValueError(f"every round needs {n_covariates} covariates")
+        blocks.append(values)
+    joined = np.concatenate(blocks)
+    if not np.isfinite(joined).all():
+        raise ValueError("covariates must be finite")
+    return joined
+
+
+def of_measurements(measured: list[Measurements], there: np.ndarray) -> Floats | None:
+    """Return what was measured with those measurements that are `there`; None where nothing was.
+
+    Parameters
+    ----------
+    measured : list of Measurements
+    there : (n,) bool array
+        Marks some of all of them.
+
+    Returns
+    -------
+    (n_there, n_covariates) array or None
+        NaN where the sum over the rounds counts.
+
+    Raises
+    ------
+    ValueError
+        One is infinite.
+    """
+    own = [one.covariates for one in measured]
+    width = next((beside.shape[1] for beside in own if beside is not None), None)
+    if width is None:
+        return None
+    every = [
+        np.full((len(one), width), np.nan) if beside is None else beside
+        for one, beside in zip(measured, own, strict=True)
+    ]
+    columns: Floats = np.concatenate(every)[there]
+    if np.isinf(columns).any():
+        raise ValueError("covariates must be finite")
+    return columns
+
+
+def span_sums(values: Floats, span: int) -> Floats:
+    """Return the sums over `span` rounds, (n_rounds, n), over sqrt(span).
+
+    They are added up from sums over 1, 2, 4, ... rounds. So a sum depends on its own rounds alone,
+    to the bit, and not on where the rounds begin.
+    """
+    out, done = np.zeros_like(values), 0
+    block, size = values, 1
+    while True:
+        if span & size:
+            out = _plus_later(block, out, size) if done else block.copy()
+            done += size
+        if done == span:
+            return np.asarray(out * (1.0 / np.sqrt(span)))
+        block, size = _plus_later(block, block, size), 2 * size
+
+
+def _plus_later(values: Floats, earlier: Floats, delay: int) -> Floats:
+    """Return values plus `earlier` ones, `delay` rounds later."""
+    out = values.copy()
+    out[delay:] += earlier[: max(0, len(earlier) - delay)]
+    return out

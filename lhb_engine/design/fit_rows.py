@@ -6,8 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.design.window_rows import checked_window, measured_inside, rounds_inside
-from lhb_engine.history import FitWindow, Floats, History, Ints
+from lhb_engine.history import FitWindow, Flags, Floats, History, Ints, Measurements, Trajectory
 
 
 @dataclass(frozen=True)
@@ -47,16 +46,16 @@ def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
     ValueError
         The history has no window or no round in it, or its rewards are not finite.
     """
-    window = checked_window(history)
+    window = history.checked_window()
     firsts, lasts, values = [], [], []
     n_rounds = n_before = 0
     for part in history.trajectories.values():
-        inside, group = rounds_inside(part, window), None
+        inside, group = window.marks(part.numbering), None
         if quarters:
             group = _quarter_of(part.numbering, window, quarters)
             inside &= group >= 0
         n_rounds += int(inside.sum())
-        kept = measured_inside(part, inside, group)
+        kept = _measured_inside(part, inside, group)
         firsts.append(kept.first - part.first_round + n_before)
         lasts.append(kept.last - part.first_round + n_before)
         values.append(kept.value)
@@ -95,14 +94,14 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
     ValueError
         As `measured_rows`.
     """
-    window = checked_window(history)
+    window = history.checked_window()
     if len(history.trajectories) != 1:
         return None
     (part,) = history.trajectories.values()
     if part.last_round - part.first_round != part.numbering[-1] - part.numbering[0]:
         return None  # rounds of other trajectories lie between
     group = _quarter_of(part.numbering, window, quarter)
-    kept = measured_inside(part, group >= 0, group)
+    kept = _measured_inside(part, group >= 0, group)
     late = group[kept.first - part.first_round] == 1
     early_at = {
         (a, b): i
@@ -130,6 +129,17 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
         "differenced",
         int((group >= 0).sum()) - int(spans.sum()),
     )
+
+
+def _measured_inside(part: Trajectory, inside: Flags, group: Ints | None) -> Measurements:
+    """Return the measurements whose rounds are all `inside`, (n_rounds,), and of one `group`."""
+    m = part.measurements.between(part.first_round, part.last_round)
+    before = np.concatenate([[0], np.cumsum(inside)])
+    first, last = m.first - part.first_round, m.last - part.first_round
+    whole = before[last + 1] - before[first] == last - first + 1
+    if group is not None:
+        whole &= group[first] == group[last]
+    return m.chosen(whole)
 
 
 def _quarter_of(numbering: np.ndarray, window: FitWindow, quarter: int) -> np.ndarray:

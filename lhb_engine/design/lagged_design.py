@@ -14,8 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from lhb_engine.design.combined_rows import CombinedRows
-from lhb_engine.design.overlap_save import Bank, plan_banks
-from lhb_engine.design.short_trajectories import ShortTrajectories
+from lhb_engine.design.overlap_save import Bank, ShortTrajectories, plan_banks
 from lhb_engine.history import Floats, Ints
 
 LEAST_RUN = 16  # mean run of consecutive rounds from which the Gram matrix's recursion is faster

@@ -1,22 +1,233 @@
 """Moments and levels in sums that can be kept, of one size however many rows there were.
 
 What a level of n measured rounds takes out of the moments, docs/model.md (10.9), is a smooth
-function of n. So levels are shared out between a few nodes n = 1, 2, 4, ..., by (10.10).
+function of n. So levels are shared out between a few nodes n = 1, 2, 4, ..., by (10.10). How far
+levels differ follows from these sums too, by the restricted likelihood (7.28).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy.special import lambertw
 
-from lhb_engine.design.level_spread import LevelErrors
+from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.levels import kept_share
-from lhb_engine.design.square_sums import RowMoments, SquareSums, check_alike
-from lhb_engine.design.sum_bytes import Header, from_triangles, to_triangles
-from lhb_engine.history import Floats
+from lhb_engine.design.moment_sums import AT_ONCE, Columns, by_grain, grains, session_moments
+from lhb_engine.design.moments import (
+    Header,
+    Moments,
+    RowMoments,
+    SquareSums,
+    check_alike,
+    from_triangles,
+    to_triangles,
+)
+from lhb_engine.history import Floats, Ints
 
+# tau that are compared: 0, and from below what 10^4 rounds could show to where levels are free
+SPREADS = np.append(0.0, np.geomspace(0.01, 1000.0, 401))
+WITHIN = 1.92  # nats below the largest likelihood: the 95% interval of one parameter
+_EQUAL = 1e-9  # nats that do not count
 HEADER = Header(b"LHBL", 1, "sums of levels", n_counts=3)  # n_rows, n_nodes, begun
 INEXACT = 0.05  # by which share the nodes may move the spread, at levels of a few rounds
+
+
+class Spread(NamedTuple):
+    """How far levels differ.
+
+    Attributes
+    ----------
+    tau : float
+        Standard deviation of the levels over that of the noise.
+    value : float
+        Standard deviation of the levels.
+    low, high : float
+        Bounds of its 95% interval.
+    """
+
+    tau: float
+    value: float
+    low: float
+    high: float
+
+
+class LevelErrors(NamedTuple):
+    """What errors e of a prediction are, level by level; levels of one size together.
+
+    Attributes
+    ----------
+    sizes : (n_sizes,) array
+        Measured rounds n of a level.
+    counts : (n_sizes,) array
+        Number of such levels.
+    rounds, totals, squares : (n_sizes,) arrays
+        Sums of n, of E = sum c e, and of E^2 / n over these levels.
+    """
+
+    sizes: Floats
+    counts: Floats
+    rounds: Floats
+    totals: Floats
+    squares: Floats
+
+
+def level_correlation(moments: "RowLevels | LevelSums", coefficients: Floats) -> float:
+    """Return the intraclass correlation rho of the largest likelihood, of those of `SPREADS`.
+
+    Parameters
+    ----------
+    moments : RowLevels or LevelSums
+    coefficients : (p - 1,) array
+        By which rows are predicted: phi (lag by lag), the baseline, and the other covariates.
+    """
+    cost, _ = _costs(moments, coefficients, SPREADS)
+    tau = float(SPREADS[_first_of_least(cost)])
+    return tau**2 / (1.0 + tau**2)
+
+
+def level_spread(moments: "RowLevels | LevelSums", coefficients: Floats) -> Spread:
+    """Return how far levels differ, by docs/model.md (7.28).
+
+    The interval is that of all pairs of tau and noise whose likelihood is large enough. Levels of
+    one trajectory may be one, so it is that of as many levels as there are trajectories. With many
+    it is narrower than the steps of `SPREADS`, so tau is taken from finer ones near the largest.
+
+    Parameters
+    ----------
+    moments, coefficients
+        As in `level_correlation`.
+    """
+    cost, _ = _costs(moments, coefficients, SPREADS)
+    n_levels = float(moments.errors(np.append(-coefficients, 1.0)).counts.sum())
+    within = WITHIN * max(n_levels / max(moments.begun, 1), 1.0)
+    near = np.flatnonzero(cost <= cost.min() + within)
+    first, last = max(near[0] - 1, 0), min(near[-1] + 1, len(SPREADS) - 1)
+    finer = np.geomspace(SPREADS[max(first, 1)], SPREADS[max(last, 1)], len(SPREADS))
+    spreads = finer if first else np.append(0.0, finer)
+    cost, noise = _costs(moments, coefficients, spreads)
+    best = _first_of_least(cost)
+    # beside tau, noise of 1 / w times the variance may be, where w - log w = 1 + 2 left / free
+    left = np.maximum(cost.min() + within - cost, 0.0)
+    edge = -np.exp(-1.0 - 2.0 * left / max(moments.rows.n_rows - 1, 1))
+    near = cost <= cost.min() + within
+    low = spreads * noise / np.sqrt(-lambertw(edge, -1).real)
+    high = spreads * noise / np.sqrt(-lambertw(edge).real)
+    value, off = float(spreads[best] * noise[best]), moments.inexact
+    bounds = float(low[near].min()) * (1.0 - off), float(high[near].max()) * (1.0 + off)
+    return Spread(float(spreads[best]), value, *bounds)
+
+
+def _first_of_least(cost: Floats) -> int:
+    return int(np.argmax(cost <= cost.min() + _EQUAL))
+
+
+def _costs(
+    moments: "RowLevels | LevelSums", coefficients: Floats, spreads: Floats
+) -> tuple[Floats, Floats]:
+    """Return (7.28) of each tau, in nats, and the noise's standard deviation there."""
+    error = np.append(-coefficients, 1.0)
+    square = float(error @ moments.rows.matrix @ error)
+    square = max(square, float(np.finfo(float).tiny))
+    of_levels = moments.errors(error)
+    kept = 1.0 / (1.0 + spreads[:, None] ** 2 * of_levels.sizes)
+    known = kept @ of_levels.rounds
+    left = square - (1.0 - kept) @ of_levels.squares - (kept @ of_levels.totals) ** 2 / known
+    left = np.maximum(left, 1e-12 * square)
+    free = max(moments.rows.n_rows - 1, 1)
+    cost = 0.5 * (free * np.log(left) - np.log(kept) @ of_levels.counts + np.log(known))
+    return cost, np.sqrt(left / free)
+
+
+@dataclass(frozen=True)
+class RowLevels:
+    """The moments of rows, and the sums of each level.
+
+    Attributes
+    ----------
+    rows : RowMoments
+    sums : (n_levels, p) array
+        Sum of c r over each level's rows r, with p as in `RowMoments`.
+    sizes : (n_levels,) array
+        Sum of c^2: its measured rounds.
+    begun : int
+        Number of levels that are a trajectory's first.
+    """
+
+    rows: RowMoments
+    sums: Floats
+    sizes: Floats
+    begun: int
+    inexact: ClassVar[float] = 0.0  # by which share of itself the spread may be off
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.rows.n_rows
+
+    @property
+    def n_lags(self) -> int:
+        """Number of lags."""
+        return self.rows.n_lags
+
+    @property
+    def n_covariates(self) -> int:
+        """Number of columns of Z, the constant included."""
+        return self.rows.n_covariates
+
+    def whitened(self, rho: float) -> RowMoments:
+        """Return the moments with levels integrated out, by docs/model.md (10.9).
+
+        Parameters
+        ----------
+        rho : float
+            Intraclass correlation, from 0 to below 1.
+        """
+        share = (1.0 - kept_share(rho, self.sizes) ** 2) / self.sizes
+        weighted = self.sums * share[:, None]
+        matrix = self.rows.matrix - weighted.T @ self.sums
+        return RowMoments(
+            (matrix + matrix.T) / 2, self.n_rows, self.n_lags, self.rows.dim, self.rows.groups
+        )
+
+    def errors(self, of: Floats) -> LevelErrors:
+        """Return what is known of errors, which are the product of a row with `of`, (p,)."""
+        totals = self.sums @ of
+        sizes, place = np.unique(np.rint(self.sizes), return_inverse=True)
+        place = place.reshape(-1)
+        counts = np.bincount(place).astype(np.float64)
+        squares = np.bincount(place, totals**2) / sizes
+        sums = np.bincount(place, totals).astype(np.float64)
+        return LevelErrors(sizes, counts, sizes * counts, sums, squares)
+
+
+def level_moments(rows: AlignedRounds, places: Ints | None = None) -> RowLevels:
+    """Add up rows, and those of each level.
+
+    Parameters
+    ----------
+    rows : AlignedRounds
+    places : (n_chosen,) array, optional
+        Places of the rows, at least one; by default all rows.
+    """
+    if places is None:
+        places = np.flatnonzero(rows.number > 0)
+    columns, level = Columns.of(rows), rows.level
+    order = places[np.argsort(level[places], kind="stable")]
+    numbers, starts = np.unique(level[order], return_index=True)
+    sums = np.zeros((len(numbers), rows.n_lags * rows.contexts.shape[1] + columns.values.shape[1]))
+    step = max(1, AT_ONCE // sums.shape[1])
+    of_row = np.repeat(np.arange(len(numbers)), np.diff(np.append(starts, len(order))))
+    for start in range(0, len(order), step):
+        here = order[start : start + step]
+        both = columns.rows(here) * rows.intercept[here, None]
+        at = of_row[start : start + step]
+        first = np.flatnonzero(np.diff(at, prepend=-1))
+        sums[at[first]] += np.add.reduceat(both, first, axis=0)
+    sizes = np.add.reduceat(rows.intercept[order] ** 2, starts)
+    begun = int(np.count_nonzero(rows.stretch[order[starts]] == 0))
+    return RowLevels(session_moments(rows, places=places).rows, sums, sizes, begun)
 
 
 @dataclass(frozen=True)
@@ -39,17 +250,13 @@ class LevelSums(SquareSums):
 
     counts: Floats = field(kw_only=True)
     begun: int = field(kw_only=True)
+    inexact: ClassVar[float] = INEXACT  # by which share of itself the spread may be off
 
     @classmethod
     def zero(cls, n_lags: int, dim: int, groups: tuple[int, ...] = ()) -> Self:
         """Return the sums of no rows."""
         p = n_lags * dim + sum(groups) + 2
         return cls(np.zeros((1, p, p)), 0, n_lags, dim, groups, counts=np.zeros(0), begun=0)
-
-    @property
-    def inexact(self) -> float:
-        """By which share of itself the spread may be off."""
-        return INEXACT
 
     @property
     def _nodes(self) -> Floats:
@@ -72,13 +279,6 @@ class LevelSums(SquareSums):
         constant = self.n_lags * self.dim
         totals, rounds = self.sums[1:, constant] @ of, self.sums[1:, constant, constant]
         return LevelErrors(self._nodes, self.counts, rounds, totals, (self.sums[1:] @ of) @ of)
-
-    def __add__(self, other: Self) -> Self:
-        return self._with(other, 1)
-
-    def __sub__(self, other: Self) -> Self:
-        """Return the sums less those of some rows: of the others, given these."""
-        return self._with(other, -1)
 
     def _with(self, other: Self, sign: int) -> Self:
         check_alike(self, other)
@@ -129,3 +329,116 @@ class LevelSums(SquareSums):
         sums = from_triangles(triangles.tobytes(), 1 + n_nodes, n_lags * dim + sum(groups) + 2)
         sizes = counts.view("<f8").astype(np.float64)
         return cls(sums, n_rows, n_lags, dim, groups, counts=sizes, begun=begun)
+
+
+def shares(sizes: Floats) -> Floats:
+    """Return the weights by which levels are shared out between nodes: docs/model.md (10.10).
+
+    Parameters
+    ----------
+    sizes : (n_levels,) array
+        Measured rounds of each; where there are none, all weights are 0.
+
+    Returns
+    -------
+    (n_levels, n_nodes) array
+        Column j is that of the node 2^j.
+    """
+    size, place = np.unique(np.maximum(np.rint(sizes), 1.0), return_inverse=True)
+    below = np.frexp(size)[1] - 1  # 2^below <= size
+    first = np.maximum(below - 1, 0)
+    at = first[:, None] + np.arange(4)
+    middle = 2.0 ** (below[:, None] + 0.5)
+
+    def functions(n: Floats) -> Floats:
+        return np.stack([1.0 / n, np.ones_like(n), n, n / (n + middle)], axis=1)
+
+    weights = np.linalg.solve(functions(2.0**at), functions(size[:, None]))[:, :, 0]
+    is_node = size == 2.0**below
+    weights[is_node] = at[is_node] == below[is_node, None]
+    out = np.zeros((len(size), int(at.max(initial=0)) + 1))
+    np.put_along_axis(out, at, weights, axis=1)
+    return np.asarray(out[place.reshape(-1)] * (sizes > 0.5)[:, None])
+
+
+def level_grains(rows: AlignedRounds, places: Ints) -> Iterator[tuple[int, LevelSums]]:
+    """Yield the number of each grain that has rows, and what it adds to the sums.
+
+    A level's rows may be in several grains. A grain adds what its rows change in the sums of the
+    levels that they belong to.
+
+    Parameters
+    ----------
+    rows : AlignedRounds
+        With all earlier rows of the levels of those at `places`.
+    places : (n_chosen,) array
+        Places of all rows of some grains, one after the other.
+    """
+    level, own = rows.level, np.flatnonzero(rows.number > 0)
+    own = own[np.isin(level[own], level[places])]
+    own = own[rows.position[own] <= rows.position[places].max(initial=0)]
+    known = _Levels(rows, own, np.unique(level[own], return_inverse=True)[1].reshape(-1))
+    wanted = grains(rows, places)
+    following = next(wanted, None)
+    for grain, here in by_grain(rows, own).items():
+        if following is None or grain < following[0]:
+            known.add(here)
+        else:
+            yield grain, known.change(here, following[1])
+            following = next(wanted, None)
+
+
+class _Levels:
+    """The sums of levels, while rows are added in order of arrival."""
+
+    def __init__(self, rows: AlignedRounds, own: Ints, which: Ints) -> None:
+        self._rows, self._own, self._which = rows, own, which
+        self._columns = Columns.of(rows)
+        n = int(which.max(initial=-1)) + 1
+        width = rows.n_lags * rows.contexts.shape[1] + self._columns.values.shape[1]
+        self._sums, self._sizes = np.zeros((n, width)), np.zeros(n)
+        self._seen = np.zeros(n, np.int64)  # last round of a trajectory that a level has a row of
+
+    def add(self, here: Ints) -> tuple[Ints, Ints]:
+        """Add rows; return their levels and, of each, the place of a row."""
+        here = here[np.lexsort((self._rows.round[self._own[here]], self._which[here]))]
+        places = self._own[here]
+        numbers, starts = np.unique(self._which[here], return_index=True)
+        c, round = self._rows.intercept[places], self._rows.round[places]
+        values = self._columns.rows(places) * c[:, None]
+        self._sums[numbers] += np.add.reduceat(values, starts, axis=0)
+        self._sizes[numbers] += np.add.reduceat(c**2, starts)
+        self._seen[numbers] = np.maximum(self._seen[numbers], np.maximum.reduceat(round, starts))
+        return numbers, places[starts]
+
+    def change(self, here: Ints, moments: Moments) -> LevelSums:
+        """Add rows with these moments; return what they change."""
+        touched = np.unique(self._which[here])
+        sums, sizes = self._sums[touched], self._sizes[touched]
+        numbers, places = self.add(here)
+        n_lags = min(self._rows.n_lags, int(self._seen[numbers].max()))
+        n_lagged = n_lags * moments.dim
+        columns = np.append(
+            np.arange(n_lagged), np.arange(moments.n_covariates + 1) - moments.n_covariates - 1
+        )
+        after, counts = _shared_out(self._sums[numbers][:, columns], self._sizes[numbers])
+        before, fewer = _shared_out(sums[:, columns], sizes)
+        after[: len(before)] -= before
+        counts[: len(fewer)] -= fewer
+        begun = int(np.count_nonzero((sizes == 0.0) & (self._rows.stretch[places] == 0)))
+        own = moments.widened(n_lags)
+        sums = np.concatenate([own.sums[:1], after])
+        shape = own.n_rows, n_lags, own.dim, own.groups
+        return LevelSums(sums, *shape, counts=counts, begun=begun)
+
+
+def _shared_out(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:
+    """Return the matrices S_j of some levels, (n_nodes, p, p), and their numbers, (n_nodes,)."""
+    share = shares(sizes)
+    out = np.zeros((share.shape[1], sums.shape[1], sums.shape[1]))
+    for j, weight in enumerate(share.T):
+        some = weight != 0.0
+        each = sums[some]
+        product = (each * (weight[some] / np.rint(sizes[some]))[:, None]).T @ each
+        out[j] = (product + product.T) / 2
+    return out, share.sum(axis=0)

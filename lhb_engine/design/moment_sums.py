@@ -13,15 +13,14 @@ import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.design.moments import Moments
-from lhb_engine.design.square_sums import RowMoments, SquareSums
+from lhb_engine.design.moments import Moments, RowMoments, SquareSums
 from lhb_engine.history import Floats, Ints
 
 GRAIN = 4096  # measurements in a partial sum
 LEAST_RUN = 16  # mean run of consecutive rounds from which the recursion over blocks is faster
 Sums = TypeVar("Sums", bound=SquareSums)
 _NONE = np.zeros(0, np.int64)
-_AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
+AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
 
 
 def session_moments(rows: AlignedRounds, places: Ints | None = None) -> Moments:
@@ -39,7 +38,7 @@ def session_moments(rows: AlignedRounds, places: Ints | None = None) -> Moments:
         is among them.
     """
     total = None
-    for part in partial_sums(rows, places):
+    for _, part in grains(rows, places):
         total = part if total is None else added(total, part)
     if total is None:
         return Moments.zero(rows.n_lags, rows.contexts.shape[1], rows.groups)
@@ -52,13 +51,8 @@ def added(one: Sums, other: Sums) -> Sums:
     return one.widened(n_lags) + other.widened(n_lags)
 
 
-def partial_sums(rows: AlignedRounds, places: Ints | None = None) -> Iterator[Moments]:
-    """Yield the moments of each grain that has rows, at the lags that these see."""
-    return (part for _, part in grains(rows, places))
-
-
 def grains(rows: AlignedRounds, places: Ints | None = None) -> Iterator[tuple[int, Moments]]:
-    """Yield the number of each grain that has rows, from 0, and its moments."""
+    """Yield the number of each grain that has rows, and their moments at the lags they see."""
     chosen = rows.number > 0
     if places is not None:
         chosen = np.zeros(len(chosen), bool)
@@ -194,7 +188,7 @@ def _multiplied(
     """Return R'R of the rows R = [contexts at `lags`, values at `at`], multiplied out in blocks."""
     width = len(lags) * padded.shape[1] + sum(v.shape[1] for v in values)
     total = np.zeros((width, width))
-    step = max(1, _AT_ONCE // width)
+    step = max(1, AT_ONCE // width)
     for start in range(0, len(places), step):
         part = slice(start, start + step)
         index = places[part, None] + n_lags - lags
@@ -254,7 +248,7 @@ def design_moments(design: LaggedDesign, y: Floats, covariates: Floats) -> RowMo
     out = np.zeros((n_lagged + values.shape[1], n_lagged + values.shape[1]))
     gram = design.gram()
     if gram is None:
-        every, step = np.arange(design.n_lags), max(1, _AT_ONCE // len(out))
+        every, step = np.arange(design.n_lags), max(1, AT_ONCE // len(out))
         for start in range(0, design.n_rows, step):
             part = np.arange(start, min(start + step, design.n_rows))
             lagged = design.select(part).blocks(every).reshape(len(part), n_lagged)

@@ -4,13 +4,284 @@ They are all that a Gaussian likelihood knows of the data. They add up over rows
 machines, and their size does not depend on the number of rows.
 """
 
+import struct
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from lhb_engine.design.square_sums import RowMoments, SquareSums, check_alike
-from lhb_engine.design.sum_bytes import Header, from_triangles, to_triangles
+from lhb_engine.history import Floats
+
+N_SHAPE = 3  # lags, dim, covariates: the numbers that every header begins with
+
+
+@dataclass(frozen=True)
+class Header:
+    """The header of one kind of sums: its sign, a version, and whole numbers.
+
+    Attributes
+    ----------
+    sign : bytes
+        Four bytes, by which the kind is known.
+    version : int
+    kind : str
+        What messages call the sums.
+    n_counts : int
+        How many numbers follow the lags, dim and covariates.
+    """
+
+    sign: bytes
+    version: int
+    kind: str
+    n_counts: int
+
+    @property
+    def _layout(self) -> struct.Struct:
+        return struct.Struct(f"<4sHxx{N_SHAPE + self.n_counts}q")
+
+    def to_bytes(self, n_lags: int, dim: int, n_covariates: int, *counts: int) -> bytes:
+        """Return the header."""
+        return self._layout.pack(self.sign, self.version, n_lags, dim, n_covariates, *counts)
+
+    def read(self, data: bytes, groups: tuple[int, ...]) -> tuple[int, int, list[int], bytes]:
+        """Return n_lags, dim, the counts, and the bytes that follow.
+
+        Parameters
+        ----------
+        data : bytes
+        groups : tuple of int
+            Those of the sums, which the bytes leave out.
+
+        Raises
+        ------
+        ValueError
+            The bytes are no such sums, of another version, of an impossible size or of other
+            covariates.
+        """
+        layout = self._layout
+        if len(data) < layout.size or data[:4] != self.sign:
+            raise ValueError(f"these bytes are no {self.kind}")
+        _, version, n_lags, dim, n_covariates, *counts = layout.unpack_from(data)
+        if version != self.version:
+            only = f"only of {self.version}"
+            raise ValueError(f"{self.kind} of version {version} cannot be read, {only}")
+        if min(n_lags, dim) < 1 or min(n_covariates, *counts) < 0:
+            raise ValueError(f"{self.kind} of an impossible size")
+        if n_covariates != 1 + sum(groups):
+            raise ValueError(f"{self.kind} of {n_covariates} covariates, not of {1 + sum(groups)}")
+        return n_lags, dim, counts, data[layout.size :]
+
+
+def to_triangles(sums: Floats) -> bytes:
+    """Return the upper triangles of symmetric matrices, (k, p, p), as little-endian float64."""
+    upper = np.triu_indices(sums.shape[1])
+    return np.ascontiguousarray(sums[:, *upper], dtype="<f8").tobytes()
+
+
+def from_triangles(data: bytes, k: int, p: int) -> Floats:
+    """Return the k matrices that `to_triangles` wrote, (k, p, p).
+
+    Raises
+    ------
+    ValueError
+        There are more bytes, or fewer.
+    """
+    n = p * (p + 1) // 2
+    if len(data) != k * 8 * n:
+        raise ValueError(f"moments of {len(data)} bytes: their header says otherwise")
+    triangles = np.frombuffer(data, "<f8").reshape(k, n)
+    upper, sums = np.triu_indices(p), np.empty((k, p, p))
+    sums[:, *upper] = triangles
+    sums.transpose(0, 2, 1)[:, *upper] = triangles
+    return sums
+
+
+@dataclass(frozen=True)
+class RowMoments:
+    """R'R of the rows R = [X, Z, y]: docs/model.md (10.1).
+
+    A row is scaled as in docs/model.md (1.5).
+
+    Attributes
+    ----------
+    matrix : (p, p) array
+        Symmetric, with p = n_lags * dim + n_covariates + 1: the lagged contexts (lag by lag), the
+        covariates, and y.
+    n_rows : int
+    n_lags, dim : int
+    groups : tuple of int
+        Numbers of columns of the groups of covariates, besides the constant.
+    """
+
+    matrix: Floats
+    n_rows: int
+    n_lags: int
+    dim: int
+    groups: tuple[int, ...] = ()
+
+    @property
+    def n_lagged(self) -> int:
+        """Number of columns of X, n_lags * dim."""
+        return self.n_lags * self.dim
+
+    @property
+    def n_covariates(self) -> int:
+        """Number of columns of Z, the constant included."""
+        return len(self.matrix) - self.n_lagged - 1
+
+    @property
+    def gram(self) -> Floats:
+        """(n_lags * dim, n_lags * dim) X'X."""
+        return self.matrix[: self.n_lagged, : self.n_lagged]
+
+    @property
+    def cross(self) -> Floats:
+        """(n_lags, dim, n_covariates) X'Z."""
+        cross = self.matrix[: self.n_lagged, self.n_lagged : -1]
+        return cross.reshape(self.n_lags, self.dim, -1)
+
+    @property
+    def target(self) -> Floats:
+        """(n_lags, dim) X'y."""
+        return self.matrix[: self.n_lagged, -1].reshape(self.n_lags, self.dim)
+
+    @property
+    def covariates(self) -> Floats:
+        """(n_covariates, n_covariates) Z'Z."""
+        return self.matrix[self.n_lagged : -1, self.n_lagged : -1]
+
+    @property
+    def covariate_target(self) -> Floats:
+        """(n_covariates,) Z'y."""
+        return self.matrix[self.n_lagged : -1, -1]
+
+    @property
+    def square(self) -> float:
+        """Sum of y^2."""
+        return float(self.matrix[-1, -1])
+
+    def __add__(self, other: "RowMoments") -> "RowMoments":
+        check_alike(self, other)
+        return replace(self, matrix=self.matrix + other.matrix, n_rows=self.n_rows + other.n_rows)
+
+    def scaled(self, contexts: Floats, rewards: float) -> "RowMoments":
+        """Return the moments of contexts times `contexts`, (dim,), and of y times `rewards`."""
+        factors = _factors(self, contexts, rewards)
+        return replace(self, matrix=self.matrix * factors * factors[:, None])
+
+    def mixed(self, share: Floats) -> "RowMoments":
+        """Return the moments of contexts with the last feature's `share`, (dim - 1,), added.
+
+        Feature j of each context becomes x_j + share_j x_dim.
+        """
+        out = self.matrix
+        for _ in range(2):  # the columns, and then the rows
+            out = out.T.copy()
+            contexts = out[:, : self.n_lagged].reshape(len(out), self.n_lags, self.dim)
+            contexts[..., :-1] += contexts[..., -1:] * share
+            out[:, : self.n_lagged] = contexts.reshape(len(out), -1)
+        return replace(self, matrix=out)
+
+    def residual_products(self, coefficients: Floats) -> Floats:
+        """Return E'E of the residuals E = y - X phi - Z b of several predictions.
+
+        Parameters
+        ----------
+        coefficients : (n_predictions, p - 1) array
+            phi (lag by lag) and b of each.
+
+        Returns
+        -------
+        (n_predictions, n_predictions) array
+        """
+        ends = np.concatenate([-coefficients, np.ones((len(coefficients), 1))], axis=1)
+        return np.asarray(ends @ self.matrix @ ends.T)
+
+
+@dataclass(frozen=True)
+class SquareSums(ABC):
+    """Sums of squares and products of rows [X, Z, y], which add up.
+
+    Attributes
+    ----------
+    sums : (k, p, p) array
+        Symmetric matrices. The first is R'R of the rows, as in `RowMoments`.
+    n_rows : int
+    n_lags, dim : int
+    groups : tuple of int
+        As in `RowMoments`.
+    """
+
+    sums: Floats
+    n_rows: int
+    n_lags: int
+    dim: int
+    groups: tuple[int, ...] = ()
+
+    @property
+    def n_covariates(self) -> int:
+        """Number of covariates, the constant included."""
+        return int(self.sums.shape[1]) - self.n_lags * self.dim - 1
+
+    @property
+    def are_finite(self) -> bool:
+        """Whether all of them are numbers."""
+        return bool(np.isfinite(self.sums).all())
+
+    @property
+    def rows(self) -> RowMoments:
+        """The moments of the rows alone."""
+        return RowMoments(self.sums[0], self.n_rows, self.n_lags, self.dim, self.groups)
+
+    def __add__(self, other: Self) -> Self:
+        return self._with(other, 1)
+
+    def __sub__(self, other: Self) -> Self:
+        """Return the sums without some rows that are in them, given the others."""
+        return self._with(other, -1)
+
+    @abstractmethod
+    def _with(self, other: Self, sign: int) -> Self:
+        """Add the sums of other rows, or take them away; ValueError if their columns are others."""
+
+    @abstractmethod
+    def whitened(self, rho: float) -> RowMoments:
+        """Return the moments of rows with independent noise, where `rho` is that of theirs."""
+
+    @abstractmethod
+    def to_bytes(self) -> bytes:
+        """Return a header with a version, and the sums."""
+
+    def scaled(self, contexts: Floats, rewards: float) -> Self:
+        """Return the sums of contexts times `contexts`, (dim,), and of y times `rewards`."""
+        factors = _factors(self, contexts, rewards)
+        return replace(self, sums=self.sums * factors * factors[:, None])
+
+    def widened(self, n_lags: int) -> Self:
+        """Return the sums of the same rows with more lags, in which they have no contexts."""
+        if n_lags == self.n_lags:
+            return self
+        old, more = self.n_lags * self.dim, n_lags * self.dim
+        p = self.sums.shape[1]
+        at = np.append(np.arange(old), np.arange(more, more + p - old))
+        sums = np.zeros((len(self.sums), p + more - old, p + more - old))
+        sums[:, at[:, None], at] = self.sums
+        return replace(self, sums=sums, n_lags=n_lags)
+
+
+def check_alike(one: RowMoments | SquareSums, other: RowMoments | SquareSums) -> None:
+    """Raise a ValueError if moments have other columns than others."""
+    ours = (one.n_lags, one.dim, one.n_covariates, one.groups)
+    if ours != (other.n_lags, other.dim, other.n_covariates, other.groups):
+        raise ValueError("moments of other lags, features or covariates cannot be added")
+
+
+def _factors(moments: RowMoments | SquareSums, contexts: Floats, rewards: float) -> Floats:
+    """Return the factor of each column, (p,)."""
+    lagged = np.tile(contexts, moments.n_lags)
+    return np.concatenate([lagged, np.ones(moments.n_covariates), [rewards]])
+
 
 HEADER = Header(b"LHBM", 1, "moments", n_counts=2)  # n_rows, n_pairs
 
@@ -41,23 +312,13 @@ class Moments(SquareSums):
         p = n_lags * dim + sum(groups) + 2
         return cls(np.zeros((3, p, p)), 0, n_lags, dim, groups, n_pairs=0)
 
-    def __add__(self, other: Self) -> Self:
+    def _with(self, other: Self, sign: int) -> Self:
         check_alike(self, other)
         return replace(
             self,
-            sums=self.sums + other.sums,
-            n_rows=self.n_rows + other.n_rows,
-            n_pairs=self.n_pairs + other.n_pairs,
-        )
-
-    def __sub__(self, other: Self) -> Self:
-        """Return the moments without some rows that are in them, and without their pairs."""
-        check_alike(self, other)
-        return replace(
-            self,
-            sums=self.sums - other.sums,
-            n_rows=self.n_rows - other.n_rows,
-            n_pairs=self.n_pairs - other.n_pairs,
+            sums=self.sums + sign * other.sums,
+            n_rows=self.n_rows + sign * other.n_rows,
+            n_pairs=self.n_pairs + sign * other.n_pairs,
         )
 
     def whitened(self, rho: float, other: float | None = None) -> RowMoments:

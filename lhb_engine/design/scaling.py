@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lhb_engine.estimate import Estimate
+from lhb_engine.estimate import Estimate, LagForm
 from lhb_engine.history import Floats
 
 if TYPE_CHECKING:
     from lhb_engine.design.aligned_rounds import AlignedRounds
     from lhb_engine.design.fit_rows import FitRows
-    from lhb_engine.design.square_sums import SquareSums
+    from lhb_engine.design.moments import SquareSums
 
 OUT_OF_RANGE = "Rewards and contexts are so far apart in size that no number holds a lag weight."
 
@@ -57,10 +57,14 @@ class Units:
             intervals=self._intervals(estimate.intervals),
             effects=self._effects(estimate.effects),
             levels=self._levels(estimate.levels),
+            forms=self._forms(estimate.forms),
         )
         weights = self.weights(estimate.lag_weights)
-        if np.isfinite(weights).all():
-            return replace(scaled, lag_weights=weights)
+        profiles = estimate.lag_profiles
+        if profiles is not None:
+            profiles = self.weights(profiles)
+        if np.isfinite(weights).all() and (profiles is None or np.isfinite(profiles).all()):
+            return replace(scaled, lag_weights=weights, lag_profiles=profiles)
         return replace(
             scaled,
             status="insufficient_data",
@@ -69,6 +73,9 @@ class Units:
             active_lags=(),
             candidates=None,
             intervals=None,
+            form=None,
+            lag_profiles=None,
+            forms=None,
             message=OUT_OF_RANGE,
         )
 
@@ -103,6 +110,17 @@ class Units:
             return None
         interval = [end * self.rewards for end in levels["interval"]]
         return {"spread": levels["spread"] * self.rewards, "interval": interval}
+
+    def _forms(self, forms: dict[LagForm, Any] | None) -> dict[LagForm, Any] | None:
+        """Convert the forms of lag profiles to the user's units; None where one overflows."""
+        out = {}
+        for name, form in (forms or {}).items():
+            profiles = self.weights(np.array(form["profiles"]))
+            if not np.isfinite(profiles).all():
+                return None
+            effects = np.array(form["effects"]) * self.rewards
+            out[name] = form | {"profiles": profiles.tolist(), "effects": effects.tolist()}
+        return out or None
 
     def restore_errors(self, errors: dict[str, Any]) -> dict[str, Any] | None:
         """Convert standard errors to the user's units; None where one overflows."""

@@ -13,11 +13,9 @@ import numpy as np
 
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.level_grains import level_grains
-from lhb_engine.design.level_sums import LevelSums
-from lhb_engine.design.moment_sums import added, grains
-from lhb_engine.design.moments import Moments
-from lhb_engine.design.square_sums import SquareSums
+from lhb_engine.design.level_sums import LevelSums, level_grains
+from lhb_engine.design.moment_sums import added, grains, moments_of
+from lhb_engine.design.moments import Moments, SquareSums
 
 FAR = 2**62
 Range = tuple[int, int]  # of positions: those after the first number, up to the second
@@ -96,10 +94,7 @@ class SessionSums:
     def later(self) -> SquareSums | None:
         """Of the rows that the installed estimate's fit has not used; None if there is none."""
         seen = self.kept.seen
-        if seen is None:
-            return None
-        n_lags = max(self.total.n_lags, seen.n_lags)
-        return self.total.widened(n_lags) - seen.widened(n_lags)
+        return None if seen is None else less(self.total, seen)
 
 
 def session_sums(
@@ -282,3 +277,42 @@ def _first_grain_not_whole(rows: AlignedRounds, n_settled: int) -> int:
     position = rows.position[(rows.number > 0) & (rows.position > n_settled)]
     sizes = np.bincount((position - 1) // moment_sums.GRAIN - start, minlength=1)
     return start + int(np.argmax(np.append(sizes, 0) < moment_sums.GRAIN))
+
+
+def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums:
+    """Return the sums less some rows that are in them, and less the pairs of these.
+
+    They are equal to the sums of the other rows within rounding. Of a level that has both, what the
+    other rows say stays as it is where these are known.
+
+    Parameters
+    ----------
+    kept : KeptSums
+    rows : AlignedRounds
+        The rows to be taken out, and later ones.
+    seen : Seen or None
+        What the installed estimate's fit used.
+    """
+    counts = (rows.number > 0) & (rows.number >= kept.first) & (rows.last <= kept.last)
+    settled = _less(kept.settled, rows, counts & (rows.position <= kept.n_settled))
+    rest = kept.seen
+    if rest is not None and seen is not None:
+        rest = _less(rest, rows, counts & seen.of(rows))
+    return replace(kept, settled=settled, seen=rest)
+
+
+def _less(total: SquareSums, rows: AlignedRounds, which: np.ndarray) -> SquareSums:
+    if not which.any():
+        return total
+    if not rows.levels:
+        return less(total, moments_of(rows, np.flatnonzero(which)))
+    only = rows.only(which)  # those of a level that are left, given the others
+    for _, part in level_grains(only, np.flatnonzero(only.number > 0)):
+        total = less(total, part)
+    return total
+
+
+def less(total: SquareSums, part: SquareSums) -> SquareSums:
+    """Return moments less those of a part of their rows, which may see fewer lags."""
+    n_lags = max(total.n_lags, part.n_lags)
+    return total.widened(n_lags) - part.widened(n_lags)

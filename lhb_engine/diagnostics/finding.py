@@ -11,6 +11,8 @@ Code = Literal[
     "known_before",
     "horizon_short",
     "lags_change",
+    "profiles_differ",
+    "pays_now_costs_later",
 ]
 
 

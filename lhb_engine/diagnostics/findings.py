@@ -8,9 +8,14 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds, align
 from lhb_engine.design.levels import without_levels
 from lhb_engine.design.scaling import Units, power_of_two
-from lhb_engine.diagnostics.contexts import check_actions, check_features
+from lhb_engine.diagnostics.contexts import (
+    check_actions,
+    check_features,
+    check_halves,
+    check_horizon,
+)
 from lhb_engine.diagnostics.finding import Finding
-from lhb_engine.diagnostics.lags import check_halves, check_horizon
+from lhb_engine.diagnostics.profiles import check_profiles
 from lhb_engine.diagnostics.series import Series, check_correlation, check_series
 from lhb_engine.history import LATEST, Floats, History, Trajectory
 from lhb_engine.posterior.prediction_check import Predictor, residuals
@@ -75,10 +80,10 @@ def findings(
     rows = align(history)
     units = Units(power_of_two(rows.contexts), power_of_two(rows.y))
     known = known and known.in_units(units)
-    rows = _scaled(rows, units)
+    rows = units.of_rows(rows)
     if rows.n_rows < 2 or not rows.y.any() or not rows.contexts.any():
         return ()
-    longest = _scaled(align(_longest(history)), units)
+    longest = units.of_rows(align(_longest(history)))
     series = Series.of(longest, _errors(longest, known))
     return tuple(_all(rows, series, known, horizon, dim))
 
@@ -104,10 +109,7 @@ def _all(
     yield from check_horizon(rows, errors, horizon, DOUBT if codes else 1.0)
     if known is not None and not codes:
         yield from check_halves(rows, errors, known, horizon)
-
-
-def _scaled(rows: AlignedRounds, units: Units) -> AlignedRounds:
-    return replace(rows, contexts=rows.contexts / units.contexts, y=rows.y / units.rewards)
+        yield from check_profiles(rows, errors, known)
 
 
 def _errors(rows: AlignedRounds, known: Predictor | None) -> Floats:

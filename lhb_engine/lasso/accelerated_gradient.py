@@ -6,12 +6,13 @@ is known (`NormalEquations`), one product with it.
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Protocol
 
 import numpy as np
 
 from lhb_engine.history import Floats
 from lhb_engine.lasso.block_norms import TINY, block_norms, dual_value, relative_gap, shrink
+from lhb_engine.lasso.least_squares import LeastSquares
+from lhb_engine.lasso.normal_equations import NormalEquations
 
 # Backtracking: the curvature estimate decays before every step and grows while the majorisation
 # fails. On sparse iterates it stays well below that of the whole design.
@@ -26,30 +27,9 @@ class Curvature:
     value: float = 0.0
 
 
-class Quadratic(Protocol):
-    """The smooth part |X phi - y|^2 / 2n, evaluated from a linear image of phi.
-
-    The image is X phi or X'X phi / n; extrapolated iterates have extrapolated images, so no
-    product is computed twice.
-    """
-
-    square: float
-
-    @property
-    def steepest(self) -> float:
-        """|X|^2 / n (Frobenius), an upper bound of the curvature along any direction."""
-
-    def predict(self, phi: Floats) -> Floats:
-        """Compute the image of phi: X phi or X'X phi / n."""
-
-    def descent(self, image: Floats) -> Floats:
-        """Negative gradient X' r / n, (n_lags, dim), of the residual r = y - X phi."""
-
-    def residual(self, phi: Floats, image: Floats) -> tuple[float, float]:
-        """|r|^2 / n and y'r / n."""
-
-    def curvature_along(self, moved: Floats, image: Floats) -> float:
-        """|X moved|^2 / n, given the image of `moved`."""
+# The smooth part |X phi - y|^2 / 2n, evaluated from a linear image of phi, `predict`: X phi or
+# X'X phi / n. Extrapolated iterates have extrapolated images, so no product is computed twice.
+Quadratic = LeastSquares | NormalEquations
 
 
 def accelerated_gradient(

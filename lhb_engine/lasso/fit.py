@@ -14,12 +14,10 @@ from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.design.scaling import Units, in_units, power_of_two
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats
-from lhb_engine.lasso.active_lags import active_lags
 from lhb_engine.lasso.group_lasso import GroupLasso
-from lhb_engine.lasso.rank_one import RankOne, rank_one
-from lhb_engine.lasso.refit import refit
+from lhb_engine.lasso.rank_one import RankOne, rank_one, refit
 from lhb_engine.lasso.regularization import LEVEL, entry_rms, noise_adaptive
-from lhb_engine.lasso.standard_errors import intervals, rank_one_errors, said_of
+from lhb_engine.lasso.standard_errors import active_lags, intervals, rank_one_errors, said_of
 
 MAX_CONDITION_ENTRIES = 4_000_000
 LEAST_LAM = 1e-9  # of lambda_max; rounding leaves a smaller lam without a certificate

@@ -9,11 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.accelerated_gradient import Curvature, accelerated_gradient
 from lhb_engine.lasso.block_norms import block_norms
-from lhb_engine.lasso.gram_newton import GramProblem, Scratch
 from lhb_engine.lasso.group_lasso import (
     GRAM_GAP,
     MAX_GRAM_ITERATIONS,
@@ -22,7 +21,7 @@ from lhb_engine.lasso.group_lasso import (
     checked_start,
     extrapolated_path,
 )
-from lhb_engine.lasso.normal_equations import NormalEquations
+from lhb_engine.lasso.normal_equations import GramProblem, NormalEquations, Scratch
 
 FIRST_LAGS = 16  # lags of the first working set
 LEAST_ROOM = 12  # least number of lags that a pass may add; the active ones again, if more

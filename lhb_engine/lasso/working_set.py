@@ -9,8 +9,8 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.block_norms import block_norms, dual_value, relative_gap
-from lhb_engine.lasso.gram_newton import GramProblem, Scratch
 from lhb_engine.lasso.least_squares import LeastSquares
+from lhb_engine.lasso.normal_equations import GramProblem, Scratch
 
 MAX_COLUMNS = 500
 MAX_COLUMNS_WELL_POSED = 200  # where rows exceed unknowns, FISTA needs few iterations

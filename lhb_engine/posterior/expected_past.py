@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats
 
 WIDTH = 2.0  # prior deviation of the past's mean score about that expected, in scores' deviations

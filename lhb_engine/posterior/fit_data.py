@@ -11,12 +11,9 @@ from lhb_engine.design.coloured_noise import (
     moment_autocorrelation,
     whitened,
 )
-from lhb_engine.design.level_moments import RowLevels, level_moments
-from lhb_engine.design.level_spread import level_correlation
-from lhb_engine.design.level_sums import LevelSums
+from lhb_engine.design.level_sums import LevelSums, RowLevels, level_correlation, level_moments
 from lhb_engine.design.moment_sums import session_moments
-from lhb_engine.design.moments import Moments
-from lhb_engine.design.square_sums import RowMoments, SquareSums
+from lhb_engine.design.moments import Moments, RowMoments, SquareSums
 from lhb_engine.history import Floats
 from lhb_engine.posterior.later_moments import LaterMoments, coefficients
 from lhb_engine.posterior.prediction_check import LaterRows, Predictor, residuals

@@ -16,7 +16,7 @@ from scipy.linalg.lapack import dtrtri
 from scipy.special import betaln, entr, expit, log_ndtr, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.covariate_effects import CovariateEffects
 from lhb_engine.posterior.moment_products import MomentProducts
@@ -129,13 +129,17 @@ class Chains:
         root = self.covariates.root(self.noise2)
         along, level = along @ root, (self.level[:, None, :] @ root)[:, 0]
         square = np.maximum(square - np.vecdot(along, along), 0.0)
-        ridge = (self.noise2 / self.slab2)[:, None]
+        ridge = self.noise2[:, None] / self._each(self.slab2)
         inverse = 1.0 / (square + ridge)
-        odds = (np.log(self.density / (1.0 - self.density)) + self._log_sides)[:, None]
+        odds = self._each(np.log(self.density / (1.0 - self.density)) + self._log_sides)
         odds = odds + 0.5 * np.log(ridge * inverse)
         now -= (along @ level[:, :, None])[:, :, 0]
         score = (now + square * self.w) * np.sqrt(inverse / self.noise2[:, None])
         return score, odds, inverse, along, level
+
+    def _each(self, values: Floats) -> Floats:
+        """Return what holds for each lag, (n_chains, 1 or n_lags), from numbers of the chains."""
+        return values[:, None]
 
     def _draw_weights(self) -> None:
         """Draw the lag weights one at a time, by (7.4) and (7.5).

@@ -8,9 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.design.level_moments import RowLevels
-from lhb_engine.design.moments import Moments
-from lhb_engine.design.square_sums import SquareSums
+from lhb_engine.design.level_sums import RowLevels
+from lhb_engine.design.moments import Moments, SquareSums
 from lhb_engine.history import Floats
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor
 
@@ -18,10 +17,11 @@ from lhb_engine.posterior.prediction_check import HeldOut, Predictor
 def coefficients(theta: Floats, weights: Floats, effects: Floats, n_lags: int) -> Floats:
     """Return the coefficients of [X, Z] in a prediction, (n_lags * dim + 1 + n_covariates,).
 
-    Lag weights beyond `n_lags` are ignored.
+    Lag weights beyond `n_lags` are ignored. They may be a matrix, as in `residuals`.
     """
     phi = np.zeros((n_lags, len(theta)))
-    phi[: len(weights)] = np.outer(weights[:n_lags], theta)
+    known = weights[:n_lags]
+    phi[: len(known)] = known if known.ndim == 2 else np.outer(known, theta)
     return np.append(phi, effects)
 
 

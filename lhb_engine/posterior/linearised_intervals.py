@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import chdtri, stdtrit
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.rank_one_refit import RankOneRefit

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 from lhb_engine.posterior.context_span import ContextSpan
 from lhb_engine.posterior.row_products import Solve

@@ -14,7 +14,7 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.scaling import Units
-from lhb_engine.estimate import Estimate
+from lhb_engine.estimate import Estimate, LagForm
 from lhb_engine.history import Floats, Ints
 
 FEWEST = 20  # rows, for the alarm
@@ -31,8 +31,8 @@ class Predictor:
 
     Attributes
     ----------
-    lag_weights : (n_lags,) array
-        Lag weights, scaled for a unit theta.
+    lag_weights : (n_lags,) or (n_lags, dim) array
+        Lag weights, scaled for a unit theta; or lag profiles, where features have their own.
     theta : (dim,) or (dim + 1,) array
         Unit direction; after it the mean score of what was chosen before round 1, where it is
         fitted.
@@ -52,6 +52,10 @@ class Predictor:
         Effects of the covariates.
     n_rows : int
         Rows that the fit used; 0: not known.
+    form : str
+        That of the lag profiles: "shared", "sparse" or "smooth".
+    forms : dict
+        By its name each form that was fitted, as `Estimate.forms`.
     """
 
     lag_weights: Floats
@@ -64,6 +68,8 @@ class Predictor:
     since_round: int = 1
     effects: Floats = field(default_factory=lambda: np.zeros(0))
     n_rows: int = 0
+    form: LagForm = "shared"
+    forms: dict[LagForm, Any] = field(default_factory=dict)
 
     @property
     def beside(self) -> Floats:
@@ -77,7 +83,7 @@ class Predictor:
             return None
         before = estimate.diagnostics.get("score_before", [])
         return cls(
-            estimate.lag_weights,
+            estimate.lag_weights if estimate.lag_profiles is None else estimate.lag_profiles,
             np.append(estimate.theta, before),
             estimate.intercept or 0.0,
             estimate.sigma_hat or 0.0,
@@ -87,16 +93,21 @@ class Predictor:
             estimate.diagnostics.get("since_round", 1),
             np.array(estimate.effects["values"] if estimate.effects else [], np.float64),
             estimate.n_rows,
+            estimate.form or "shared",
+            estimate.forms or {},
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object.
 
-        `autocorrelation` 0, `since_round` 1 and `effects` of no covariates may be absent.
+        `autocorrelation` 0, `since_round` 1 and `effects` of no covariates may be absent, and so
+        may the only form.
         """
         out = asdict(self) | {name: getattr(self, name).tolist() for name in _ARRAYS}
         if not out["effects"]:
             del out["effects"]
+        if not self.forms:
+            del out["forms"], out["form"]
         if self.autocorrelation == 0.0:
             del out["autocorrelation"]
         if self.since_round == 1:
@@ -140,8 +151,9 @@ def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, effects: Floa
     ----------
     rows : AlignedRounds
     theta : (dim,) array
-    weights : (n_lags,) array
-        Lag weights; those beyond `rows.n_lags` are ignored.
+    weights : (n_lags,) or (n_lags, dim) array
+        Lag weights; those beyond `rows.n_lags` are ignored. A matrix is of lag profiles, phi: it
+        stands for the product of lag weights and theta, which is then ignored.
     effects : (1 + n_covariates,) array
         b: the baseline per round, and the effects of the covariates.
 
@@ -150,7 +162,9 @@ def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, effects: Floa
     (n_places,) array
         y_t - b'z_t - sum_k w_k <xi_{t-k}, theta>; zero where there is no row.
     """
-    signal = np.convolve(rows.contexts @ theta, weights[: rows.n_lags])[: len(rows.y)]
+    of = (rows.contexts @ theta)[:, None] if weights.ndim == 1 else rows.contexts
+    known = weights[: rows.n_lags].reshape(-1, of.shape[1])
+    signal = np.sum([*map(np.convolve, of.T, known.T)], axis=0)[: len(rows.y)]
     return np.where(rows.number > 0, rows.y - signal - rows.beside @ effects, 0.0)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.design.moments import RowMoments
+from lhb_engine.estimate import LagForm
 from lhb_engine.history import Floats
 from lhb_engine.posterior.expected_past import ExpectedPast, expected_past
 from lhb_engine.posterior.gibbs_chains import Chains
@@ -27,8 +28,8 @@ class Posterior:
         theta_hat of (7.9), of length 1; after it the mean score before round 1, where it is asked.
     concentration : float
         (7.10): 1 where all draws agree on the direction, near 0 where nothing is known.
-    weights : (n_lags,) array
-        w_hat of (7.9), scaled for a unit theta.
+    weights : (n_lags,) or (n_lags, dim) array
+        w_hat of (7.9), scaled for a unit theta; or lag profiles, where features have their own.
     inclusion : (n_lags,) array
         Share of the draws in which each lag is active.
     sign : float
@@ -41,12 +42,14 @@ class Posterior:
         Standard deviation of eps.
     spread : float
         Root mean square angle between a draw of theta and the mean, in radians.
-    draws : pair of (n_draws, dim) and (n_draws, n_lags) arrays
-        Draws of theta and of the lag weights.
+    draws : pair of (n_draws, dim) and (n_draws, n_lags) or (n_draws, n_lags, dim) arrays
+        Draws of theta and of the lag weights; or of the totals and of lag profiles.
     n_sweeps : int
         Sweeps of each chain that are averaged.
     n_features : int
         Features of an arm.
+    form : str
+        "shared", or that of features' own lag profiles.
     """
 
     theta: Floats
@@ -61,6 +64,16 @@ class Posterior:
     draws: tuple[Floats, Floats]
     n_sweeps: int
     n_features: int
+    form: LagForm = "shared"
+
+    @property
+    def totals(self) -> Floats:
+        """Draws of what an action pays in all by each feature, (n_draws, n_features)."""
+        thetas, weights = self.draws
+        drawn = weights.sum(axis=1)
+        if weights.ndim == 2:
+            drawn = drawn[:, None] * thetas
+        return np.asarray(drawn[:, : self.n_features])
 
 
 def rank_one_posterior(

@@ -10,7 +10,7 @@ from scipy.special import fdtrc
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.levels import without_levels
-from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats, Ints
 
 CONDITION = 1e10  # of the scaled normal equations

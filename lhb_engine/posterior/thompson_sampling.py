@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.design.moments import RowMoments
 from lhb_engine.history import Floats
 from lhb_engine.posterior.rank_one_posterior import Posterior, context_scale
 
@@ -69,8 +69,7 @@ def candidates(found: Posterior) -> Floats:
 
     They are draws of sum(w) theta, divided by the mean of their lengths.
     """
-    thetas, weights = found.draws
-    drawn = weights.sum(axis=1)[:, None] * thetas[:, : found.n_features]
+    drawn = found.totals
     most = max(MOST_NUMBERS // drawn.shape[1], LEAST_CANDIDATES)
     most = min(most, MOST_CANDIDATES, len(drawn))
     chosen = drawn[np.linspace(0, len(drawn) - 1, most).astype(np.int64)]

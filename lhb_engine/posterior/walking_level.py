@@ -72,6 +72,6 @@ def _filtered(old: Predictor, rows: AlignedRounds) -> Floats:
     """Return sum_k w_k xi_(t-k) of every place, (n_places, dim)."""
     out = np.zeros_like(rows.contexts)
     weights = old.lag_weights[: rows.n_lags]
-    for lag in np.flatnonzero(weights).tolist():
+    for lag in np.unique(np.nonzero(weights)[0]).tolist():
         out[lag:] += weights[lag] * rows.contexts[: len(out) - lag]
     return out

@@ -1,25 +1,33 @@
-"""`LaggedGroupLasso`: regression on few lags of the features; rows are rounds in order."""
+"""Regression on few lags of the features; rows are rounds in order."""
 
 import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from scipy.stats import norm, t
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.block_norms import block_norms
 from lhb_engine.lasso.group_lasso import GroupLasso, GroupLassoResult
 from lhb_engine.lasso.rank_one import rank_one
 from lhb_engine.lasso.regularization import noise_adaptive, noise_adaptive_of_moments
 from lhb_engine.lasso.standard_errors import gram_refit, least_squares_refit
-from lhb_engine.scikit_learn.chunk_sums import ChunkSums
-from lhb_engine.scikit_learn.lagged_prediction import LaggedPrediction
-from lhb_engine.scikit_learn.rounds import Rounds, Rows, Spread, checked_lengths, missing_of
+from lhb_engine.scikit_learn.rounds import (
+    ChunkSums,
+    Rounds,
+    Rows,
+    Spread,
+    checked_lengths,
+    missing_of,
+)
 
 
-class LaggedGroupLasso(LaggedPrediction):
+class LaggedGroupLasso(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """y_t = sum_k <x_{t-k}, phi_k> + <z_t, b> + intercept, with few nonzero lags phi_k.
 
     Rows are consecutive rounds; shuffled rows are another problem. Where the model
@@ -168,6 +176,73 @@ class LaggedGroupLasso(LaggedPrediction):
         self._sums, self._settings = sums, settings
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+    def predict(self, X: Any, past: Any = None) -> Floats:
+        """Predict the rewards of consecutive rounds.
+
+        Parameters
+        ----------
+        X : (n_rounds, n_features) array
+        past : (n_past, n_features) array, optional
+            The rows before X. A lag that reaches further back sees the mean row of the fit, or
+            zeros with `zero_start`.
+
+        Returns
+        -------
+        (n_rounds,) array
+        """
+        X, before = self._checked(X, past)
+        lagged = np.concatenate([before, X[:, self._lagged]])
+        signal = LaggedDesign(lagged, self.n_lags).matvec(self.coef_)[len(before) :]
+        return np.asarray(signal + X[:, list(self.controls)] @ self.control_coef_ + self.intercept_)
+
+    def predict_interval(
+        self, X: Any, past: Any = None, level: float = 0.95
+    ) -> tuple[Floats, Floats]:
+        """Predict intervals that hold a new reward with probability `level`.
+
+        They add the noise and what lags before the known rows may hold; the errors of the
+        coefficients are not in them. Noise is taken as normal and independent.
+
+        Parameters
+        ----------
+        X, past
+            As in `predict`.
+        level : float
+
+        Returns
+        -------
+        low, high : (n_rounds,) arrays
+        """
+        centre = self.predict(X, past)
+        spread = np.full(len(centre), self.sigma_**2)
+        if not self.zero_start:
+            n_past = 0 if past is None else len(past)
+            unseen = np.einsum("kd,de,ke->k", self.coef_, self._covariance, self.coef_)
+            beyond = np.cumsum(unseen[::-1])[::-1]  # of lags k, k + 1, ...
+            reach = np.arange(1, len(centre) + 1) + n_past
+            inside = reach < self.n_lags
+            spread[inside] += beyond[reach[inside]]
+        half = norm.ppf(0.5 + level / 2) * np.sqrt(spread)
+        return centre - half, centre + half
+
+    def coef_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Confidence intervals of the active lags' coefficients, from the least-squares refit.
+
+        They take the active lags as given: where the lasso selected a borderline lag on the same
+        rewards, they are too narrow.
+
+        Returns
+        -------
+        low, high : (n_lags, n_lagged) arrays
+            NaN for lags that are not active, and where rows are too few.
+        """
+        check_is_fitted(self, "refit_coef_")
+        half = t.ppf(0.5 + level / 2, self._freedom) * self.refit_error_
+        return self.refit_coef_ - half, self.refit_coef_ + half
+
     def _rounds(self, X: Any, y: Any, lengths: Any, least: int, is_first: bool = True) -> Rounds:
         """Check the input."""
         y, missing = missing_of(y)
@@ -262,3 +337,116 @@ class LaggedGroupLasso(LaggedPrediction):
         self.refit_coef_, self.refit_error_ = np.full((2, *self.coef_.shape), np.nan)
         self.refit_coef_[active] = coef / scale
         self.refit_error_[active] = error / scale
+
+    def _checked(self, X: Any, past: Any) -> tuple[Floats, Floats]:
+        """X, and the n_lags - 1 rows of lagged features before it."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        missing = np.zeros(len(self._lagged)) if self.zero_start else self._mean
+        before = np.zeros((0, X.shape[1]))
+        if past is not None and len(past):
+            before = check_array(past, dtype=np.float64)
+            if before.shape[1] != X.shape[1]:
+                raise ValueError(f"past must have {X.shape[1]} columns")
+        before = before[max(0, len(before) - (self.n_lags - 1)) :, self._lagged]
+        return X, np.concatenate([np.tile(missing, (self.n_lags - 1 - len(before), 1)), before])
+
+
+class LaggedGroupLassoCV(LaggedGroupLasso):
+    """`LaggedGroupLasso` with lam chosen by cross-validation over blocks of consecutive rounds.
+
+    A held-out block is predicted from the contexts of all rounds, those of its lags included:
+    contexts are known before rewards are. Nothing is shuffled.
+
+    Parameters
+    ----------
+    n_lags : int
+    n_lams : int
+        Points of the geometric path from lambda_max down.
+    eps : float
+        Smallest lam, in units of lambda_max.
+    n_folds : int
+        Number of held-out blocks.
+    controls, zero_start, fit_intercept, standardize, standard_errors, tol
+        As in `LaggedGroupLasso`.
+
+    Attributes
+    ----------
+    lams_ : (n_lams,) array
+        The path.
+    mse_path_ : (n_lams, n_folds) array
+        Mean squared errors on the held-out blocks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (300, 3))
+    >>> y = np.convolve(X @ [0.6, 0.0, -0.8], [0, 0, 1])[:300] + 0.1 * rng.standard_normal(300)
+    >>> model = LaggedGroupLassoCV(n_lags=8, n_folds=3).fit(X, y)
+    >>> int(model.lag_weights_.argmax())
+    2
+    """
+
+    _takes_chunks = False  # held-out blocks need rows
+
+    def __init__(
+        self,
+        n_lags: int = 10,
+        *,
+        n_lams: int = 20,
+        eps: float = 0.01,
+        n_folds: int = 5,
+        controls: Sequence[int] = (),
+        zero_start: bool = False,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        standard_errors: bool = False,
+        tol: float = 1e-6,
+    ) -> None:
+        super().__init__(
+            n_lags,
+            None,
+            controls=controls,
+            zero_start=zero_start,
+            fit_intercept=fit_intercept,
+            standardize=standardize,
+            standard_errors=standard_errors,
+            tol=tol,
+        )
+        self.n_lams = n_lams
+        self.eps = eps
+        self.n_folds = n_folds
+
+    def fit(self, X: Any, y: Any, lengths: Any = None) -> Self:
+        """Choose lam, then fit on all rounds; see `LaggedGroupLasso.fit`."""
+        if self.n_folds < 2:
+            raise ValueError("n_folds must be at least 2")
+        rows = self._rows(X, y, lengths)
+        whole = self._lasso(rows)
+        top = whole.lambda_max if whole.lambda_max > 0 else 1.0
+        self.lams_ = top * np.geomspace(1.0, self.eps, self.n_lams)
+        n_rows = rows.design.n_rows
+        folds = np.array_split(np.arange(n_rows), min(self.n_folds, n_rows))
+        errors = [self._errors(rows, held) for held in folds]
+        self.mse_path_ = np.array(errors).T
+        best = int(self.mse_path_.mean(axis=1).argmin())
+        results = list(whole.path(self.lams_[: best + 1].tolist(), tol=self.tol))
+        self._install_rows(results[-1], float(self.lams_[best]), rows)
+        return self
+
+    def _errors(self, rows: Rows, held: Ints) -> list[float]:
+        """Mean squared error on the held-out rows along the path."""
+        kept = np.setdiff1d(np.arange(rows.design.n_rows), held)
+        train = self._lasso(
+            Rows(rows.design.select(kept), rows.y[kept], rows.controls[kept], rows.scale)
+        )
+        test = rows.design.select(held)
+
+        def predicted(fit: GroupLassoResult) -> Floats:
+            return test.matvec(fit.phi) + rows.controls[held] @ fit.controls + fit.intercept
+
+        return [
+            float(np.mean((rows.y[held] - predicted(fit)) ** 2))
+            for fit in train.path(self.lams_.tolist(), tol=self.tol)
+        ]

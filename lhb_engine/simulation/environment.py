@@ -5,16 +5,60 @@ streams with random access: rounds may be read one by one or in blocks, repeated
 order, with the same bits, and several agents can play the same world.
 """
 
+import math
 from typing import Self
 
 import numpy as np
 from scipy.special import ndtri
 
 from lhb_engine.history import Floats, Ints
-from lhb_engine.simulation.lag_patterns import lag_weights
 
+PATTERNS = ("flat", "spiking", "random", "single", "early_mass", "late_mass")
+SPIKE_SHARE, SPIKE_SIZE = 0.2, 20.0
+EARLY_SHARE, LATE_SHARE = 0.3, 0.6
 # One stream for each purpose: adding one leaves the others unchanged.
-_TRUTH, _CONTEXTS, _NOISE = range(3)
+_TRUTH, _CONTEXTS, _NOISE, _WEATHER = 0, 1, 2, 6
+
+
+def lag_weights(pattern: str, horizon: int, sparsity: int, rng: np.random.Generator) -> Floats:
+    """Draw lag weights w >= 0 with sum 1, a (horizon,) array.
+
+    Parameters
+    ----------
+    pattern : str
+        "flat": equal. "spiking": ceil(0.2 s) of them are 20 times the rest. "random": uniform
+        on (0, 1). "single": one nonzero, whatever `sparsity`. "early_mass", "late_mass": equal,
+        all within the first 0.3 h or the last 0.6 h lags.
+    horizon : int
+        Number of lags h.
+    sparsity : int
+        Number of nonzeros s; the support is uniform over the allowed lags.
+    rng : Generator
+
+    Raises
+    ------
+    ValueError
+        Unknown pattern, or more nonzeros than lags allowed.
+    """
+    if pattern not in PATTERNS:
+        raise ValueError(f"pattern: {pattern!r} is none of {', '.join(PATTERNS)}")
+    n_active = 1 if pattern == "single" else sparsity
+    start, stop = 0, horizon
+    if pattern == "early_mass":
+        stop = math.ceil(EARLY_SHARE * horizon)
+    elif pattern == "late_mass":
+        start = horizon - math.floor(LATE_SHARE * horizon)
+    if not 1 <= n_active <= stop - start:
+        raise ValueError(f"sparsity: {pattern} takes 1 to {stop - start} nonzeros")
+    support = rng.choice(np.arange(start, stop), size=n_active, replace=False)
+    sizes = np.ones(n_active)
+    if pattern == "spiking":
+        sizes[: math.ceil(SPIKE_SHARE * n_active)] = SPIKE_SIZE
+    elif pattern == "random":
+        sizes = 1.0 - rng.random(n_active)  # never exactly zero
+    weights = np.zeros(horizon)
+    weights[support] = sizes / sizes.sum()
+    return weights
 
 
 class LongHorizonEnvironment:
@@ -167,3 +211,29 @@ class LongHorizonEnvironment:
 
 def _stream(seed: int, purpose: int) -> np.random.PCG64:
     return np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose,)))
+
+
+class Weather(LongHorizonEnvironment):
+    """Rewards grow by `effect` times a number from -1 to 1 that is drawn anew for each round.
+
+    Attributes
+    ----------
+    effect : float
+        In units of the reward, like the largest effect of an arm, which is 1.
+    """
+
+    effect = 1.0
+
+    def covariates(self, first: int, last: int) -> Floats:
+        """Return the numbers of rounds first..last, (n, 1)."""
+        return 2.0 * self._uniform(_WEATHER, first, (last - first + 1, 1)) - 1.0
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards, and what the weather adds."""
+        numbers = self.covariates(first, len(signals))[:, 0]
+        return np.asarray(super().rewards(signals, first) + self.effect * numbers)
+
+
+def with_weather(effect: float) -> type[Weather]:
+    """Return the kind of world whose weather has this effect."""
+    return type("Weather", (Weather,), {"effect": effect})

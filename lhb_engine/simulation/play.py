@@ -1,4 +1,4 @@
-"""Play one agent in one simulated world, in this process.
+"""Play one agent in one simulated world, or for many users at once, in this process.
 
 An agent decides the same way between two fits, so whole epochs are played at once; only an agent
 that learns within an epoch plays round by round. The result equals the service's to the bit.
@@ -15,7 +15,7 @@ from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.regret import cumulative_regret, regret_gaps
+from lhb_engine.simulation.users import Transport, UserEnvironment
 
 TRAJECTORY = ""
 BLOCK_ROUNDS = 4096  # bounds the memory of an epoch played at once
@@ -46,11 +46,6 @@ class Simulation:
     selected: Floats
     regret: Floats
     estimates: list[Estimate]
-
-    @property
-    def n_zero_estimates(self) -> int:
-        """Number of fits with phi = 0."""
-        return sum(estimate.status == "zero" for estimate in self.estimates)
 
 
 def simulate(
@@ -95,36 +90,120 @@ def simulate(
     OptionError
         Unknown option, or one out of range.
     """
+    agent = _agent(algorithm, environment, horizon, options)
+    told = bool(agent.covariates.names)
+    log = _Log(environment, seed, n_rounds, measure, is_told=told)
+    return _played(agent, log, n_rounds, run_fit)
+
+
+def user_key(user: int) -> str:
+    """Return the key of a user's trajectory."""
+    return f"user-{user}"
+
+
+def simulate_users(
+    algorithm: str | Agent,
+    environment: UserEnvironment,
+    *,
+    seed: int,
+    horizon: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    transport: Transport | None = None,
+    run_fit: RunFit | None = None,
+) -> Simulation:
+    """Play all rounds of all users in one session, a trajectory a user, in order of time.
+
+    A fit knows the rewards that have come in by the time of the next round.
+
+    Parameters
+    ----------
+    algorithm, seed, horizon, options, run_fit
+        As in `simulate`.
+    environment : UserEnvironment
+    transport : Transport, optional
+        What happens to rewards on their way; by default each comes in at once.
+
+    Returns
+    -------
+    Simulation
+        Rounds are in order of time.
+    """
+    agent = _agent(algorithm, environment.world, horizon, options)
+    log = _UserLog(environment, seed, transport or Transport())
+    return _played(agent, log, len(environment.visits), run_fit)
+
+
+def regret_gaps(signals: Floats, arms: Ints, weights: Floats) -> Floats:
+    """Compute each round's pseudo-regret, sum(w) (max_a <x_a, theta> - <xi, theta>).
+
+    An action pays sum(w) <xi, theta> in total over h rounds, so the pattern of w does not matter.
+
+    Parameters
+    ----------
+    signals : (n_rounds, n_arms) array
+        <x_{t,a}, theta> of every arm.
+    arms : (n_rounds,) array
+        The chosen arms.
+    weights : (horizon,) array
+        True lag weights.
+
+    Returns
+    -------
+    (n_rounds,) array
+        In units of reward.
+    """
+    chosen = signals[np.arange(len(arms)), arms]
+    return np.asarray(weights.sum() * (signals.max(axis=1) - chosen))
+
+
+class _Played:
+    """The rounds played so far, in arrays of the final length."""
+
+    def __init__(self, n_rounds: int, dim: int, seed: int) -> None:
+        self.seed = seed
+        self.n_played = 0
+        self.arms: Ints = np.zeros(n_rounds, dtype=np.int64)
+        self.rewards: Floats = np.zeros(n_rounds)
+        self.selected: Floats = np.zeros((n_rounds, dim))
+        self.gaps: Floats = np.zeros(n_rounds)
+
+    def play(self, agent: Agent, last: int) -> None:
+        """Play up to round `last`, with the agent as it is unless it learns within an epoch."""
+        raise NotImplementedError
+
+    def history(self) -> History:
+        """Return the rounds played so far, as views."""
+        raise NotImplementedError
+
+
+def _agent(
+    algorithm: str | Agent,
+    world: LongHorizonEnvironment,
+    horizon: int | None,
+    options: Mapping[str, Any] | None,
+) -> Agent:
     if isinstance(algorithm, Agent):
-        agent = algorithm
-    else:
-        steps = horizon or environment.horizon
-        agent = make_agent(algorithm, dim=environment.dim, horizon=steps, **(options or {}))
-    fit = run_fit or _fit
-    log = _Log(environment, seed, n_rounds, measure, is_told=bool(agent.covariates.names))
+        return algorithm
+    steps = horizon or world.horizon
+    return make_agent(algorithm, dim=world.dim, horizon=steps, **(options or {}))
+
+
+def _played(agent: Agent, log: _Played, n_rounds: int, run_fit: RunFit | None) -> Simulation:
     estimates: list[Estimate] = []
     while log.n_played < n_rounds:
         window = agent.next_fit(log.n_played)
         due = n_rounds if window is None else min(window.due, n_rounds)
-        if agent.learns_within_epoch:
-            log.play_rounds(agent, due)
-        else:
-            log.play_block(agent, due)
+        log.play(agent, due)
         if window is not None and window.due == log.n_played:
-            estimate = fit(agent, log.history().over(window))
+            history = log.history().over(window)
+            estimate = agent.fit(history) if run_fit is None else run_fit(agent, history)
             agent.install(estimate)
             estimates.append(estimate)
-    return Simulation(
-        agent, log.arms, log.rewards, log.selected, cumulative_regret(log.gaps), estimates
-    )
+    return Simulation(agent, log.arms, log.rewards, log.selected, np.cumsum(log.gaps), estimates)
 
 
-def _fit(agent: Agent, history: History) -> Estimate:
-    return agent.fit(history)
-
-
-class _Log:
-    """The rounds played so far, in arrays of the final length."""
+class _Log(_Played):
+    """The rounds of one trajectory."""
 
     def __init__(
         self,
@@ -135,15 +214,10 @@ class _Log:
         *,
         is_told: bool,
     ) -> None:
+        super().__init__(n_rounds, environment.dim, seed)
         self.environment = environment
         self.is_told = is_told  # of the world's covariates
         self.measure = measure or self._every
-        self.seed = seed
-        self.n_played = 0
-        self.arms: Ints = np.zeros(n_rounds, dtype=np.int64)
-        self.rewards: Floats = np.zeros(n_rounds)
-        self.selected: Floats = np.zeros((n_rounds, environment.dim))
-        self.gaps: Floats = np.zeros(n_rounds)
         nothing = np.zeros((0, environment.dim)), np.zeros(0)
         self._carried: Floats = np.zeros((n_rounds, *environment.carried(*nothing).shape[1:]))
         self._numbers: Ints = np.arange(1, n_rounds + 1)
@@ -160,8 +234,10 @@ class _Log:
     def _every(self, rewards: Floats) -> Measurements:
         return Measurements.single(self._numbers[: len(rewards)], rewards)
 
-    def play_block(self, agent: Agent, last: int) -> None:
-        """Play up to round `last` with the agent as it is."""
+    def play(self, agent: Agent, last: int) -> None:
+        """Play up to round `last`."""
+        if agent.learns_within_epoch:
+            self._play_rounds(agent, last)
         while self.n_played < last:
             first, stop = self.n_played + 1, min(last, self.n_played + BLOCK_ROUNDS)
             contexts = self.environment.contexts(first, stop)
@@ -169,7 +245,7 @@ class _Log:
             self._record(contexts, agent.choose_block(contexts, draws))
             self.rewards[first - 1 : stop] = self.environment.rewards(self._carried[:stop], first)
 
-    def play_rounds(self, agent: Agent, last: int) -> None:
+    def _play_rounds(self, agent: Agent, last: int) -> None:
         """Play up to round `last`; the agent learns from each reward."""
         first = self.n_played + 1
         for start in range(first, last + 1, BLOCK_ROUNDS):
@@ -191,3 +267,90 @@ class _Log:
         self._carried[rows] = self.environment.carried(self.selected[rows], chosen)
         self.gaps[rows] = regret_gaps(signals, arms, self.environment.weights)
         self.n_played += n
+
+
+class _UserLog(_Played):
+    """The rounds of many users: in order of time, and sorted by user."""
+
+    def __init__(self, environment: UserEnvironment, seed: int, transport: Transport) -> None:
+        n, dim = len(environment.visits), environment.world.dim
+        super().__init__(n, dim, seed)
+        self.environment, self.visits = environment, environment.visits
+        self.deliveries = transport.deliveries(self.visits.at, environment.world.seed)
+        self.n_delivered = 0
+        self._start: Ints = np.cumsum(self.visits.lengths) - self.visits.lengths
+        self._signals = np.zeros(n)  # this and what follows is sorted by user
+        self._contexts = np.zeros((n, dim))
+        self._values = np.zeros(n)
+        self._position: Ints = np.zeros(n, dtype=np.int64)
+        self._arrived = np.zeros(n, dtype=bool)
+
+    def play(self, agent: Agent, last: int) -> None:
+        """Play up to round `last`, and deliver what comes in before the next one."""
+        step = 1 if agent.learns_within_epoch else BLOCK_ROUNDS
+        while self.n_played < last:
+            first, stop = self.n_played + 1, min(last, self.n_played + BLOCK_ROUNDS)
+            contexts = self.environment.contexts(first, stop)
+            signals = self.environment.signals(contexts, first)
+            self.rewards[first - 1 : stop] = self.environment.errors(first, stop)
+            for start in range(0, len(contexts), step):
+                part = slice(start, start + step)
+                self._decide(agent, contexts[part], signals[part])
+                self._deliver(agent)
+
+    def _decide(self, agent: Agent, contexts: Floats, signals: Floats) -> None:
+        first, stop = self.n_played + 1, self.n_played + len(contexts)
+        rows = slice(first - 1, stop)
+        users, rounds = self.visits.user[rows].tolist(), self.visits.round[rows].tolist()
+        numbers = range(first, stop + 1)
+        draws = [
+            Draw(self.seed, user_key(user), round, number)
+            for user, round, number in zip(users, rounds, numbers, strict=True)
+        ]
+        arms = agent.choose_block(contexts, draws)
+        chosen, place = np.arange(len(arms)), self.visits.place[rows]
+        self.arms[rows] = arms
+        self.selected[rows] = self._contexts[place] = contexts[chosen, arms]
+        self._signals[place] = signals[chosen, arms]
+        self._position[place] = numbers
+        self.gaps[rows] = regret_gaps(signals, arms, self.environment.world.weights)
+        self.rewards[rows] += self.environment.expected_rewards(self._signals, first, stop)
+        self._values[place] = self.rewards[rows]
+        self.n_played = stop
+
+    def _deliver(self, agent: Agent) -> None:
+        """Take in the rewards that come before the next round."""
+        at, n = self.visits.at, self.n_played
+        until = at[n] if n < len(at) else np.inf
+        stop = int(np.searchsorted(self.deliveries.at, until, side="left"))
+        come = self.deliveries.reward[self.n_delivered : stop]
+        self.n_delivered = stop
+        place = self.visits.place[come]
+        if agent.learns_within_epoch:
+            for reward, where in zip(come.tolist(), place.tolist(), strict=True):
+                if not self._arrived[where]:
+                    self._arrived[where] = True
+                    self._observe(agent, reward)
+        self._arrived[place] = True
+
+    def _observe(self, agent: Agent, reward: int) -> None:
+        user, round = int(self.visits.user[reward]), int(self.visits.round[reward])
+        history = History(self.environment.world.dim, {user_key(user): self._trajectory(user)})
+        agent.observe(history, user_key(user), round, float(self.rewards[reward]))
+
+    def _trajectory(self, user: int) -> Trajectory:
+        """Return what a user has played, and the rewards that have come in, as views."""
+        start = int(self._start[user])
+        stop = start + int(self.visits.lengths[user])
+        position = self._position[start:stop]
+        position = position[: int(np.count_nonzero(position))]
+        rows = slice(start, start + len(position))
+        arrived = np.flatnonzero(self._arrived[rows])
+        measured = Measurements.single(arrived + 1, self._values[rows][arrived])
+        return Trajectory(self._contexts[rows], measured, positions=position)
+
+    def history(self) -> History:
+        """Return all users who have begun, by key, and the rewards that have come in."""
+        begun = np.unique(self.visits.user[: self.n_played]).tolist()
+        parts = {user_key(user): self._trajectory(user) for user in begun}
+        return History(self.environment.world.dim, dict(sorted(parts.items())))

@@ -25,11 +25,17 @@ from service.api.body_parsing import (
     count_keys,
     refuse_duplicates,
 )
-from service.api.decisions import decision_answer, decision_parts, made_decision, wait_and_take
+from service.api.decisions import (
+    DecisionParts,
+    decision_answer,
+    made_decision,
+    sliced_decision,
+    wait_and_take,
+)
 from service.api.documentation import documented, takes
 from service.api.request_bodies import BatchItem
 from service.api.response_types import BatchAnswer
-from service.api.rewards import accepted_answer, read_receive
+from service.api.rewards import ReceiveParts, accepted_answer, made_receive, receive_parts
 from service.api.runtime import Service, service_of, tenant_of
 from service.api.session_names import find_ids
 from service.base.field_types import STRICT, Key
@@ -40,6 +46,7 @@ from service.commands.decisions import Blocked, Decide, Taken
 from service.commands.rewards import ReceiveRewards
 
 router = APIRouter(tags=["decisions"])
+_Asked = tuple[str, DecisionParts | ReceiveParts]  # a session, and what its command is made of
 log = structlog.get_logger()
 
 
@@ -92,10 +99,9 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
         The body as a whole is not a batch.
     """
     slices = service.loop_slices
-    items = await slices.run(_read_items(body))
-    given = [item["session_id"] for item in items if not isinstance(item, Problem)]
-    ids = await find_ids(service, tenant, given)
-    asked = await slices.run(_commands(service, tenant, items, ids))
+    items = await service.parsed(tenant, parse_batch, body)
+    ids = await find_ids(service, tenant, [item[0] for item in items if isinstance(item, tuple)])
+    asked = await slices.run(pausing(_command(service, tenant, item, ids) for item in items))
     commands = [one for one in asked if not isinstance(one, Exception)]
     outcomes = iter(await service.writer.submit_all([*commands]) if commands else ())
     answers: list[Any] = [None] * len(items)
@@ -115,18 +121,12 @@ async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -
     return 200, b'{"items":[%b]}' % b",".join(parts)
 
 
-def _commands(
-    service: Service, tenant: str, items: list[BatchItem | Problem], ids: Mapping[str, str]
-) -> SlicedWork[list[Decide | ReceiveRewards | Exception]]:
-    """Make the command of each item, or the error that refuses it."""
-    made: list[Decide | ReceiveRewards | Exception] = []
-    for item in items:
-        if isinstance(item, Problem):
-            made.append(item)
-            continue
+def parse_batch(body: bytes) -> SlicedWork[list[_Asked | Exception]]:
+    """Parse a batch body: what each item asks for, or the error that refuses it."""
+    made: list[_Asked | Exception] = []
+    for item in (yield from _read_items(body)):
         try:
-            session_id = ids.get(item["session_id"], item["session_id"])
-            made.append((yield from _command(service, tenant, session_id, item)))
+            made.append(item if isinstance(item, Problem) else (yield from _asked(item)))
         except Exception as broken:
             made.append(broken)
         yield
@@ -177,18 +177,29 @@ def _json(value: Any) -> bytes:
     return to_json(value, inf_nan_mode="constants")
 
 
-def _command(
-    service: Service, tenant: str, session_id: str, item: BatchItem
-) -> SlicedWork[Decide | ReceiveRewards]:
+def _asked(item: BatchItem) -> SlicedWork[_Asked]:
     decision, reward = item.get("decision"), item.get("reward")
-    if (decision is None) == (reward is None):
-        code = ProblemCode.MISSING if decision is None else ProblemCode.AMBIGUOUS
-        raise Problem(code, "an item has either a decision or a reward", "decision")
-    if decision is not None:
-        parts = yield from decision_parts(decision)
-        return made_decision(service, tenant, session_id, parts)
-    assert reward is not None
-    return read_receive(service, tenant, session_id, reward)
+    if decision is not None and reward is None:
+        return item["session_id"], (yield from sliced_decision(decision))
+    if reward is not None and decision is None:
+        return item["session_id"], receive_parts(reward)
+    code = ProblemCode.MISSING if decision is None else ProblemCode.AMBIGUOUS
+    raise Problem(code, "an item has either a decision or a reward", "decision")
+
+
+def _command(
+    service: Service, tenant: str, asked: _Asked | Exception, ids: Mapping[str, str]
+) -> Decide | ReceiveRewards | Exception:
+    """Make the command of an item, or return the error that refuses it."""
+    if isinstance(asked, Exception):
+        return asked
+    given, parts = asked
+    make: Any = made_receive if isinstance(parts, ReceiveParts) else made_decision
+    try:
+        made: Decide | ReceiveRewards = make(service, tenant, ids.get(given, given), parts)
+        return made
+    except Problem as problem:
+        return problem
 
 
 def _answer(result: Any, error: BaseException | None) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from typing import Any
 
 from fastapi import APIRouter, Query, Request, Response
 from msgspec.json import encode
-from starlette.convertors import PathConvertor, register_url_convertor
 
+from lhb_engine.history import Floats
 from service.api.body_parsing import DECISION
-from service.api.context_arrays import read_contexts
+from service.api.context_arrays import read_contexts, read_contexts_at_once
 from service.api.documentation import documented, takes
 from service.api.request_bodies import DecisionBody
 from service.api.response_types import DecisionAnswer
@@ -15,27 +15,20 @@ from service.api.rewards import read_rewards
 from service.api.round_types import VoidAnswer
 from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_of
 from service.api.sessions import json_response, read_session, timestamp
-from service.base.loop_slices import SlicedWork, run_at_once
+from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Blocked, Decide, Taken, request_digest
 from service.commands.void_decision import VoidDecision
+from service.session.names import NamedContexts
 from service.session.records import SERVER_EVENT, DecisionRow, SessionRow
 from service.storage.reader import Reader
 
 router = APIRouter(tags=["decisions"])
+DecisionParts = tuple[Any, ...]
 FIT_PENDING = (
     "the fit due after round {} of the session is not done yet. No round was begun; the rewards in "
     "the body are stored. Send the same body again"
 )
-
-
-class AnyText(PathConvertor):
-    """The rest of a path, line breaks included, which Starlette's own convertors leave out."""
-
-    regex = r"[\s\S]*"
-
-
-register_url_convertor("text", AnyText())
 
 
 def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
@@ -51,16 +44,36 @@ def read_decision(service: Service, tenant: str, session_id: str, asked: Decisio
 
     Checks that need the session are made by the command.
     """
-    return made_decision(service, tenant, session_id, run_at_once(decision_parts(asked)))
+    given = None if asked.get("skip") else asked.get("contexts")
+    contexts = None if given is None else read_contexts_at_once(given)
+    return made_decision(service, tenant, session_id, decision_parts(asked, contexts))
 
 
-def parse_decision(body: bytes) -> SlicedWork[dict[str, Any]]:
+def parse_decision(body: bytes) -> SlicedWork[DecisionParts]:
     """Parse a decision body; raises what `BodyParser.read` and `decision_parts` raise."""
-    return (yield from decision_parts(DECISION.read(body)))
+    return (yield from sliced_decision(DECISION.read(body)))
 
 
-def decision_parts(asked: DecisionBody) -> SlicedWork[dict[str, Any]]:
-    """Check a parsed decision body, and return what it says as arguments of `Decide`.
+def sliced_decision(asked: DecisionBody) -> SlicedWork[DecisionParts]:
+    """Check a parsed decision body in slices; raises what `decision_parts` raises."""
+    given = None if asked.get("skip") else asked.get("contexts")
+    contexts = None if given is None else (yield from read_contexts(given))
+    return decision_parts(asked, contexts)
+
+
+def decision_parts(asked: DecisionBody, contexts: Floats | NamedContexts | None) -> DecisionParts:
+    """Check a parsed decision body, and return what it says.
+
+    Parameters
+    ----------
+    asked : DecisionBody
+    contexts : (K, dim) array or NamedContexts, optional
+        Those of the body, read; None where it has `skip`.
+
+    Returns
+    -------
+    tuple
+        The fields of `Decide` from `trajectory` to `at`.
 
     Raises
     ------
@@ -70,43 +83,31 @@ def decision_parts(asked: DecisionBody) -> SlicedWork[dict[str, Any]]:
     trajectory = asked.get("trajectory") or ""
     arm_ids, forced = asked.get("arm_ids"), asked.get("forced_arm")
     default = asked.get("default_arm")
-    given = asked.get("contexts")
-    contexts = None
     if asked.get("skip"):
         for name in ("contexts", "arm_ids", "forced_arm", "default_arm"):
             if asked.get(name) is not None:
                 raise Problem(ProblemCode.AMBIGUOUS, f"a round without action has no {name}", name)
-    elif given is None:
+    elif contexts is None:
         raise Problem(ProblemCode.MISSING, "a decision needs contexts (or skip: true)", "contexts")
-    else:
-        contexts = yield from read_contexts(given)
+    elif arm_ids is not None or forced is not None or default is not None:
         check_arms(len(contexts), arm_ids, forced, default)
     rewards = read_rewards(asked["rewards"], trajectory) if "rewards" in asked else []
     given_time = asked.get("at")
     at = None if given_time is None else given_time.timestamp()
-    event_id = asked.get("event_id")
+    event_id, covariates = asked.get("event_id"), asked.get("covariates")
     digest = None
     if event_id is not None:
         if event_id.startswith(SERVER_EVENT):
             detail = f"ids that begin with {SERVER_EVENT} are reserved for the server"
             raise Problem(ProblemCode.INVALID, detail, "event_id")
-        beside = asked.get("covariates") or None
+        beside = covariates or None
         digest = request_digest(contexts, arm_ids, forced, rewards, default, beside, at)
-    return {
-        "trajectory": trajectory,
-        "contexts": contexts,
-        "event_id": event_id,
-        "arm_ids": arm_ids,
-        "forced_arm": forced,
-        "rewards": rewards,
-        "digest": digest,
-        "default_arm": default,
-        "covariates": asked.get("covariates"),
-        "at": at,
-    }
+    return (
+        trajectory, contexts, event_id, arm_ids, forced, rewards, digest, default, covariates, at
+    )  # fmt: skip
 
 
-def made_decision(service: Service, tenant: str, session_id: str, parts: dict[str, Any]) -> Decide:
+def made_decision(service: Service, tenant: str, session_id: str, parts: DecisionParts) -> Decide:
     """Make the command of a decision from what `decision_parts` returned.
 
     Raises
@@ -114,9 +115,9 @@ def made_decision(service: Service, tenant: str, session_id: str, parts: dict[st
     Problem
         422 out_of_range: more arms than this server takes.
     """
-    if parts["contexts"] is not None:
-        service.limits.refuse_arms(len(parts["contexts"]))
-    return Decide((tenant, session_id), agents=service.agents, limits=service.limits, **parts)
+    if parts[1] is not None:
+        service.limits.refuse_arms(len(parts[1]))
+    return Decide((tenant, session_id), service.agents, service.limits, *parts)
 
 
 def check_arms(
@@ -196,7 +197,9 @@ async def decide(service: Service, tenant: str, session_id: str, body: bytes) ->
     else:
         parts = await service.parsed(tenant, parse_decision, body)
         command = made_decision(service, tenant, session_id, parts)
-    taken = await take(service, command)
+    taken = await service.writer.submit(command)
+    if not isinstance(taken, Taken):
+        taken = await wait_and_take(service, command, taken)
     return (201 if taken.is_new else 200), encode(decision_answer(taken.decision))
 
 

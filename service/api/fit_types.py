@@ -41,6 +41,21 @@ class LevelsAnswer(BaseModel):
     interval: tuple[float, float]
 
 
+class LagProfilesAnswer(BaseModel):
+    """A form of the lag profiles that was fitted, and how it predicted rows not seen yet.
+
+    `profiles` is what each feature pays at each lag, a list a lag; `excess` the discounted sum of
+    its squared one-step errors less those of shared profiles, in mean squares of the latter;
+    `variance` that of `excess`.
+    """
+
+    profiles: list[list[float]]
+    effects: list[float]
+    autocorrelation: float
+    excess: float
+    variance: float
+
+
 class FindingAnswer(BaseModel):
     """A check of the model that failed on the latest rows: what was seen, and what to do."""
 

@@ -1,7 +1,6 @@
 """POST /v1/sessions/{id}/rank: score arms without taking a decision."""
 
 from collections.abc import Sequence
-from time import time
 from typing import Any
 
 import numpy as np
@@ -55,7 +54,9 @@ async def post_rank(session_id: str, request: Request) -> Response:
         found = reader.trajectory((*session.key, trajectory))
         round = 1 if found is None else found.n_rounds + 1
         position = session.n_rounds + 1
-        draw = timeline_of(session).draw(session, trajectory, round, position, time())
+        draw = timeline_of(session).draw(
+            session, trajectory, round, position, service.writer.clock()
+        )
         scores = agent.ranking(contexts, draw)
         arm = agent.choose_by(scores, draw).arm
         if scores[arm] < scores.max():  # drawn for exploration: rank a best arm first instead

@@ -6,7 +6,14 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from lhb_engine.agents.base import Deciding
-from service.api.fit_types import EffectsAnswer, FindingAnswer, IntervalsAnswer, LevelsAnswer
+from lhb_engine.estimate import LagForm
+from service.api.fit_types import (
+    EffectsAnswer,
+    FindingAnswer,
+    IntervalsAnswer,
+    LagProfilesAnswer,
+    LevelsAnswer,
+)
 from service.base.problems import ProblemCode
 from service.session.due_fits import Asked
 from service.session.trial import PlayedBy
@@ -133,6 +140,9 @@ class FitAnswer(BaseModel):
     no_intervals: str | None = None
     effects: EffectsAnswer | None = None
     levels: LevelsAnswer | None = None
+    form: LagForm | None = None
+    lag_profiles: list[list[float]] | None = None
+    forms: dict[LagForm, LagProfilesAnswer] | None = None
     findings: list[FindingAnswer] | None = None
 
 

@@ -1,7 +1,7 @@
 """POST /v1/sessions/{id}/rewards, and parsing of the rewards in a decision body."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
@@ -89,17 +89,20 @@ def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
 def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> ReceiveRewards:
     """Parse a rewards body into a command.
 
-    Raises what `BodyParser.read` and `read_receive` raise.
+    Raises what `BodyParser.read` and `receive_parts` raise.
     """
-    return read_receive(service, tenant, session_id, REWARDS.read(body))
+    return made_receive(service, tenant, session_id, receive_parts(REWARDS.read(body)))
 
 
-def read_receive(
-    service: Service, tenant: str, session_id: str, asked: RewardsBody
-) -> ReceiveRewards:
-    """Make a command from a parsed rewards body.
+class ReceiveParts(NamedTuple):
+    """What a rewards body says: the rewards, and the field of the list that they are in."""
 
-    Checks that need the session are made by the command.
+    rewards: list[Reward]
+    field: str = ""
+
+
+def receive_parts(asked: RewardsBody) -> ReceiveParts:
+    """Check a parsed rewards body; checks that need the session are made by the command.
 
     Raises
     ------
@@ -113,12 +116,17 @@ def read_receive(
         if others:
             detail = "give one reward, or a list of rewards, not both"
             raise Problem(ProblemCode.AMBIGUOUS, detail, others[0])
-        rewards = read_rewards(items, trajectory)
-        return ReceiveRewards((tenant, session_id), rewards, service.agents, "rewards")
+        return ReceiveParts(read_rewards(items, trajectory), "rewards")
     if "value" not in asked:
         raise Problem(ProblemCode.MISSING, "a reward has a value", "value")
-    reward = read_reward(dict(asked), trajectory, "")
-    return ReceiveRewards((tenant, session_id), [reward], service.agents)
+    return ReceiveParts([read_reward(dict(asked), trajectory, "")])
+
+
+def made_receive(
+    service: Service, tenant: str, session_id: str, parts: ReceiveParts
+) -> ReceiveRewards:
+    """Make the command of a rewards body from what `receive_parts` returned."""
+    return ReceiveRewards((tenant, session_id), parts.rewards, service.agents, parts.field)
 
 
 async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:

@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeVar
 from starlette.requests import Request
 
 from service.api.metrics import Metrics
-from service.base.intervals import Intervals
 from service.base.loop_slices import LoopSlices, SlicedWork, run_at_once
 from service.base.playground import Playground
 from service.base.process_pool import NotBegun
+from service.base.recurring import Intervals
 from service.base.settings import Settings
 from service.base.tenant_shares import Places, TenantLimit
 from service.commands.limits import Limits
@@ -27,7 +27,7 @@ from service.transfer.spool import Spool, open_spool
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
-from service.writer.slices import Slices
+from service.writer.large_writes import Slices
 
 T = TypeVar("T")
 READ_AT_ONCE_BYTES = 2**14  # a smaller body is read in a fraction of a millisecond
@@ -100,11 +100,16 @@ class Service:
             return await self.read(work)
 
     async def parsed(
-        self, tenant: str, parse: Callable[..., SlicedWork[T]], body: bytes, *arguments: Any
+        self,
+        tenant: str,
+        parse: Callable[..., SlicedWork[T]],
+        body: bytes,
+        *arguments: Any,
+        here: int | None = None,
     ) -> T:
         """Parse a body: a large one in a process, others in slices of the event loop.
 
-        So is a large one of which no process begins the parsing.
+        So is a large one, one of a tenant at a time, of which no process begins the parsing.
 
         Parameters
         ----------
@@ -112,14 +117,16 @@ class Service:
             Who asks: one process is always left for the others.
         parse : callable
             Body and `arguments` -> work that returns what is in the body.
+        here : int, optional
+            The bytes of a body up to which it is parsed here; by default PARSED_HERE_BYTES.
         """
-        if len(body) > PARSED_HERE_BYTES:
-            async with self.parses.hold(tenant):
-                if self.parsing.are_up(parse_at_once, parse):
-                    with suppress(NotBegun):
-                        run = self.parsing.run_once_begun
-                        return await run(parse_at_once, parse, body, *arguments)
-        return await self.loop_slices.run(parse(body, *arguments))
+        if len(body) <= (PARSED_HERE_BYTES if here is None else here):
+            return await self.loop_slices.run(parse(body, *arguments))
+        async with self.parses.hold(tenant):
+            if await self.parsing.are_up(parse_at_once, parse):
+                with suppress(NotBegun):
+                    return await self.parsing.run_once_begun(parse_at_once, parse, body, *arguments)
+            return await self.loop_slices.run(parse(body, *arguments))
 
 
 def parse_at_once(parse: Callable[..., SlicedWork[T]], body: bytes, *arguments: Any) -> T:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
-from lhb_engine.evaluation.expected_rewards import expected_rewards
+from lhb_engine.evaluation.credit import expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints
 from service.api.documentation import documented
 from service.api.round_types import SeriesAnswer

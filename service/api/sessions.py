@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic_core import to_json
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from lhb_engine.agents.base import Deciding
 from service.api.body_parsing import PATCH, SESSION
@@ -14,6 +15,7 @@ from service.api.paging import LIMIT, cut, page
 from service.api.runtime import Service, actor_of, service_of, tenant_of
 from service.api.session_types import SessionAnswer, SessionPage
 from service.commands.change_session import ChangeSession
+from service.commands.erase_feature import EraseFeature
 from service.commands.sessions import CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
 from service.session.names import names_of
@@ -25,6 +27,14 @@ from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 from service.writer.agent_cache import deciding
 
+
+class AnyText(PathConvertor):
+    """The rest of a path, line breaks included, which Starlette's own convertors leave out."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("text", AnyText())
 router = APIRouter(tags=["sessions"])
 
 
@@ -251,4 +261,21 @@ async def delete_session(session_id: str, request: Request) -> Response:
     service = service_of(request)
     key = (tenant_of(request), session_id)
     await service.writer.submit(DeleteSession(key, actor_of(request)))
+    return Response(status_code=204)
+
+
+@router.delete(
+    "/v1/sessions/{session_id}/features/{name:text}",
+    status_code=204,
+    summary="Erase the name of a category",
+    responses=documented({}, 404),
+)
+async def delete_feature(session_id: str, name: str, request: Request) -> Response:
+    """Erase what a category is called, like `user=bob`. This cannot be undone.
+
+    `features` then has `user=(erased 3)` in its place. Its column stays, and what was learned of
+    it; if the category comes again, it takes a new column.
+    """
+    service, key = service_of(request), (tenant_of(request), session_id)
+    await service.writer.submit(EraseFeature(key, name, actor_of(request)))
     return Response(status_code=204)

@@ -128,7 +128,8 @@ async def delete_trajectory(session_id: str, key: str, request: Request) -> Resp
 
     The answer comes when its rows are gone; where it does not come, they are gone soon, and nobody
     sees them meanwhile. A trajectory that is not there is erased already (204, too). Its key may
-    begin anew. The estimate in use stays until the next fit, which knows nothing of these rows.
+    begin anew. A fit is due at once that knows nothing of these rows; the estimate in use stays
+    until then.
     """
     service, session = service_of(request), (tenant_of(request), session_id)
     await service.slices.run(erase_trajectory(session, key, actor_of(request)))

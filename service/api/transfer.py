@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
@@ -208,7 +207,7 @@ async def post_copy(session_id: str, request: Request) -> Response:
     """
     service, tenant = service_of(request), tenant_of(request)
     asked = COPY.read(await request.body())
-    name, now = asked.get("name"), time.time()
+    name, now = asked.get("name"), service.writer.clock()
     if name is not None:
         refuse_id_as_name(name)
     mark = blake2b(digest_size=6)

@@ -16,9 +16,9 @@ from service.base.problems import Problem
 # log lines: a commit or a fit that a request starts inherits this context, but is not that
 # request's own.
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
-# before a trajectory's key or an event id in a path
+# before a trajectory's key, an event id or a category in a path
 PERSONAL = re.compile(
-    r"/v1/sessions/.*?/(trajectories|decisions)/(?=.)|/personalizer/.*?/events/(?=.)"
+    r"/v1/sessions/.*?/(trajectories|decisions|features)/(?=.)|/personalizer/.*?/events/(?=.)"
 )
 
 log = structlog.get_logger()
@@ -63,7 +63,7 @@ def log_failure(problem: Problem, request_id: str, path: str, **more: Any) -> No
 
 
 def shown_path(path: str) -> str:
-    """Return a path for a log: a trajectory's key and an event id may be a person's."""
+    """Return a path for a log: a key, an event id and a category may be a person's."""
     found = PERSONAL.match(path)
     return path if found is None else f"{found[0]}..."
 

@@ -4,20 +4,20 @@ It is closed unless `LHB_PLAYGROUND` opens it. Worlds are bounded, one is played
 play that takes longer than `PLAY_SECONDS` is stopped.
 """
 
-import asyncio
-import multiprocessing
 import os
 from typing import Annotated, Any
 
 import numpy as np
-from pebble import ProcessExpired, ProcessPool
+from pebble import ProcessExpired
 from pydantic import FailFast, Field, with_config
 from typing_extensions import TypedDict
 
 from service.base.field_types import STRICT, Seed
 from service.base.problems import Problem, ProblemCode
+from service.base.process_pool import NotBegun, Processes
 
 PLAY_SECONDS = 20.0
+START_SECONDS = 60.0  # until the process has begun
 NICENESS = 10  # as fits: decisions come first
 N_POINTS = 250  # of a curve that is answered
 Weight = Annotated[float, Field(ge=-10, le=10)]
@@ -42,10 +42,6 @@ def limits() -> dict[str, Any]:
 
 def play(asked: PlaygroundBody) -> dict[str, Any]:
     """Play `anytime` and uniform choices in the same world.
-
-    Parameters
-    ----------
-    asked : PlaygroundBody
 
     Returns
     -------
@@ -85,16 +81,10 @@ def play(asked: PlaygroundBody) -> dict[str, Any]:
 
 
 class Playground:
-    """One process that plays, started by the first play.
-
-    Attributes
-    ----------
-    is_busy : bool
-        Whether it plays.
-    """
+    """One process that plays, started by the first play; `is_busy` says whether it plays."""
 
     def __init__(self) -> None:
-        self._pool: ProcessPool | None = None
+        self._processes = Processes(1, os.nice, (NICENESS,), START_SECONDS)
         self.is_busy = False
 
     async def run(self, asked: PlaygroundBody) -> dict[str, Any]:
@@ -110,15 +100,11 @@ class Playground:
             raise Problem(ProblemCode.OVERLOADED, detail, retry_after=2)
         self.is_busy = True
         try:
-            if self._pool is None or not self._pool.active:
-                self._pool = ProcessPool(
-                    max_workers=1,
-                    initializer=os.nice,
-                    initargs=(NICENESS,),
-                    context=multiprocessing.get_context("spawn"),
-                )
-            future = self._pool.schedule(play, args=(asked,), timeout=PLAY_SECONDS)
-            return await asyncio.wrap_future(future)
+            played: dict[str, Any] = await self._processes.run(play, asked, seconds=PLAY_SECONDS)
+            return played
+        except NotBegun:
+            detail = "no process plays now; try again in a moment"
+            raise Problem(ProblemCode.OVERLOADED, detail, retry_after=2) from None
         except (TimeoutError, ProcessExpired):
             detail = f"this world took longer than {PLAY_SECONDS:g} s: try fewer rounds"
             raise Problem(ProblemCode.OVERLOADED, detail, "rounds", retry_after=2) from None
@@ -127,6 +113,4 @@ class Playground:
 
     async def close(self) -> None:
         """Stop the process."""
-        if self._pool is not None:
-            self._pool.stop()  # type: ignore[no-untyped-call]
-            await asyncio.to_thread(self._pool.join, 5)
+        await self._processes.close()

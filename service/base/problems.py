@@ -1,7 +1,7 @@
 """Errors of requests, as RFC 9457 problem details with a stable code and the offending field.
 
 `ProblemCode` lists every code with its status and meaning; the OpenAPI schema and
-docs/problem-codes.md are made from it. Commands and parsers raise `Problem`.
+docs/problem-codes.md (`make answers`) are made from it. Commands and parsers raise `Problem`.
 """
 
 from enum import StrEnum
@@ -54,6 +54,7 @@ class ProblemCode(StrEnum):
     UNKNOWN_SESSION = "unknown_session", 404, "There is no such session, or it is another tenant's."
     UNKNOWN_EVENT = "unknown_event", 404, "The session has no decision with this event_id."
     UNKNOWN_REWARD = "unknown_reward", 404, "There is no reward for a correction to replace."
+    UNKNOWN_FEATURE = "unknown_feature", 404, "The session has no category with this name."
     UNKNOWN_KEY = "unknown_key", 404, "There is no API key with this id."
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "The path does not take this method."
     HEADER_TIMEOUT = "header_timeout", 408, "The headers did not arrive in time."
@@ -283,28 +284,3 @@ def defect(request_id: str) -> Problem:
     """Make the 500 for an unexpected exception; the log has the exception by request id."""
     detail = f"internal error; the server's log has the details under request id {request_id}"
     return Problem(ProblemCode.INTERNAL, detail)
-
-
-def problem_codes_page() -> str:
-    """Return the text of docs/problem-codes.md.
-
-    To write the file: ``python -m service.base.problems > docs/problem-codes.md``.
-    """
-    rows = [f"| {code.status} | `{code}` | {code.meaning} |" for code in ProblemCode]
-    return "\n".join([*PAGE_HEAD, *rows, ""])
-
-
-PAGE_HEAD = (
-    "# Problem codes",
-    "",
-    "A request that is refused is answered with [RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)",
-    'problem details: `{"type", "title", "status", "code", "detail", "field", "errors"?}`.',
-    "Programs go by `code`; `detail` is for people, and `field` names what is to blame. A 429, and",
-    "a 503 that says when to come back, carry `Retry-After`.",
-    "",
-    "| status | code | meaning |",
-    "|-|-|-|",
-)
-
-if __name__ == "__main__":
-    print(problem_codes_page(), end="")

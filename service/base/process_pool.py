@@ -16,11 +16,7 @@ PAUSE_SECONDS = 0.5  # until the pool notices that its processes were killed
 
 
 class NotBegun(Exception):
-    """No process began the work: all are frozen or still starting."""
-
-
-class NoProcess(NotBegun):
-    """The operating system refuses to start processes."""
+    """No process began the work: all are frozen or starting, or the system refuses to start any."""
 
 
 class Processes:
@@ -31,10 +27,8 @@ class Processes:
     n : int
         Number of processes. No more pieces of work may be under way at once: one that waits behind
         another would seem not to begin.
-    prepare : callable
-        Called in every process when it has started.
-    arguments : tuple
-        Of `prepare`.
+    prepare, arguments : callable, tuple
+        What is called in every process when it has started.
     start_seconds : float
         Maximum time until a process begins a piece of work.
 
@@ -70,9 +64,7 @@ class Processes:
         Parameters
         ----------
         work : callable
-            The function.
         *arguments
-            Its arguments.
         seconds : float
             Maximum time from its beginning.
         start_seconds : float, optional
@@ -82,8 +74,6 @@ class Processes:
         ------
         NotBegun
             No process began it in time; all processes have been killed.
-        NoProcess
-            No process can be started.
         pebble.ProcessExpired
             Its process died.
         TimeoutError
@@ -152,13 +142,13 @@ class Processes:
             )
         return self._pool
 
-    def _refused(self, pool: ProcessPool, error: Exception) -> NoProcess:
+    def _refused(self, pool: ProcessPool, error: Exception) -> NotBegun:
         """Replace a pool that cannot start its processes or threads, unless that is done."""
         self.is_stalled = True
         if self._pool is pool:
             self._pool = None
             self._end(pool)
-        return NoProcess(f"no process could be started: {error.__cause__ or error}")
+        return NotBegun(f"no process could be started: {error.__cause__ or error}")
 
     def _end(self, pool: ProcessPool) -> None:
         """End a pool's processes and threads, in a thread of its own."""

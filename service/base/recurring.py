@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -64,3 +65,15 @@ class Recurring:
         if reason != self._told[0] or now - self._told[1] >= AGAIN_SECONDS:
             log.warning("work_failed", work=self._name, reason=reason, exc_info=not is_foreseen)
             self._told = (reason, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Seconds between two looks of one kind."""
+
+    keys: float = 1.0  # until every server on a shared database knows of a new or revoked key
+    use_of_keys: float = 60.0  # between two writes of when keys were last used
+    full_tenants: float = 30.0  # at least, between two looks how much tenants have stored
+    lift: float = 5.0  # between two looks for comparisons with something new
+    changes: float = 1.0  # between two looks of a stream for changes of its session
+    stream: float = 25.0  # of one stream; below the time that a server takes to stop

@@ -11,14 +11,9 @@ class NoPlace(Exception):
 
 
 class Places:
-    """Places of which a tenant may take one more while as many stay free as it then has, less one.
+    """`n` places; a tenant may take one more while as many stay free as it then has, less one.
 
     So of eight places one tenant gets four, the next two, and two more one each.
-
-    Parameters
-    ----------
-    n : int
-        All places.
     """
 
     def __init__(self, n: int) -> None:
@@ -32,12 +27,7 @@ class Places:
 
     @contextmanager
     def take(self, tenant: str) -> Iterator[None]:
-        """Hold a place.
-
-        Raises
-        ------
-        NoPlace
-        """
+        """Hold a place, or raise `NoPlace`."""
         if self._taken[tenant] + 1 > self._n - self.n_taken:
             raise NoPlace
         self._taken[tenant] += 1
@@ -49,12 +39,7 @@ class Places:
 
 
 class TenantLimit:
-    """Work of which each tenant may do `n` at a time; the rest of it waits.
-
-    Parameters
-    ----------
-    n : int
-    """
+    """Work of which each tenant may do `n` at a time; the rest of it waits."""
 
     def __init__(self, n: int) -> None:
         self._n = n

@@ -26,9 +26,15 @@ from service.storage.ports import Keys
 from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import Command
 from service.writer.effects import LiveAgent
-from service.writer.hidden_work import HiddenWork, WorkState, copied_session
-from service.writer.hidden_write import hide_for, own, refuse_erasing
-from service.writer.slices import LargeWrite
+from service.writer.large_writes import (
+    HiddenWork,
+    LargeWrite,
+    WorkState,
+    copied_session,
+    hide_for,
+    own,
+    refuse_erasing,
+)
 from service.writer.unit_of_work import UnitOfWork
 
 # of a slice, in CPU; an agent that learns within an epoch takes milliseconds a round
@@ -241,7 +247,7 @@ class AppendSlice(Command[Appended | Appending]):
         """Append rounds for SLICE_SECONDS of CPU; return how many of the log are appended."""
         log, until = self.log, thread_time() + SLICE_SECONDS
         for i in rounds:
-            decide = Decide(log.key, log.trajectory, None, self.agents)
+            decide = Decide(log.key, self.agents, NO_LIMITS, log.trajectory, None)
             decide.event_id = None if log.import_id is None else log.name(i)
             decide.digest = log.digest
             decide.covariates = log.told(i) if log.covariates else None

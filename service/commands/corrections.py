@@ -12,7 +12,7 @@ from service.rounds.closing import closing_of
 from service.rounds.reward import Reward
 from service.rounds.reward_rounds import of_trajectory
 from service.session.records import MeasurementRow, SessionRow
-from service.session.rules import needs_sums
+from service.session.rules import has_only_sums
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -89,7 +89,7 @@ def refuse_used(session: SessionRow, root: int, field: str) -> None:
     Problem
         no_corrections.
     """
-    if session.dropped_to and needs_sums(session) and root <= session.schedule.seen:
+    if has_only_sums(session) and root <= session.schedule.seen:
         detail = "a fit has learned from the value, and the session drops rows: it cannot forget it"
         raise Problem(ProblemCode.NO_CORRECTIONS, detail, field)
 

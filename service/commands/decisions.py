@@ -10,7 +10,7 @@ from lhb_engine.randomness import Draw
 from service.base.problems import Problem, ProblemCode
 from service.commands.contexts import are_few, arms_of, numbers_of
 from service.commands.control import control_arm
-from service.commands.limits import NO_LIMITS, Limits
+from service.commands.limits import Limits
 from service.commands.rewards import PlannedReward, apply_rewards, are_brief, plan_rewards
 from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import begin_rounds, is_between_boundaries, is_blocked
@@ -25,7 +25,7 @@ from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import Command
 from service.writer.effects import count_one
-from service.writer.hidden_write import refuse_erasing
+from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -66,15 +66,15 @@ class Decide(Command[Taken | Blocked]):
     """
 
     key: SessionKey
+    agents: Agents
+    limits: Limits
     trajectory: str
     contexts: Floats | NamedContexts | None
-    agents: Agents
     event_id: str | None = None
     arm_ids: list[str] | None = None
     forced_arm: int | str | None = None
     rewards: list[Reward] = field(default_factory=list)
     digest: bytes | None = None
-    limits: Limits = NO_LIMITS
     default_arm: int | str | None = None
     covariates: dict[str, float] | None = None
     at: float | None = None
@@ -132,8 +132,11 @@ class Decide(Command[Taken | Blocked]):
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not None and contexts is not None:
             arm_ids = arms_of(session, len(contexts))
-        forced = arm_index(self.forced_arm, arm_ids, "forced_arm")
-        default = arm_index(self.default_arm, arm_ids, "default_arm")
+        forced, default = self.forced_arm, self.default_arm
+        if isinstance(forced, str):
+            forced = arm_index(forced, arm_ids, "forced_arm")
+        if isinstance(default, str):
+            default = arm_index(default, arm_ids, "default_arm")
         if session.trial is not None and contexts is not None:
             trial = trial_of(session.trial)
             if trial.control is not None:  # in both groups: else a share alone would be refused

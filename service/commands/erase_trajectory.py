@@ -4,6 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+from service.commands.out_of_turn import fit_anew
 from service.commands.sessions import find_session
 from service.commands.sweep import sweep
 from service.lift.steps import totals_of
@@ -17,14 +18,14 @@ from service.session.records import (
     SessionKey,
     SessionRow,
 )
-from service.session.rules import needs_sums
+from service.session.rules import has_only_sums
 from service.session.trial import block_of, block_rounds, trial_of
 from service.session.trial_records import LiftSumsRow
 from service.storage.ports import Keys
 from service.storage.reader import Reader
 from service.writer.audit import note
 from service.writer.command import Command
-from service.writer.hidden_write import refuse_erasing
+from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -33,10 +34,10 @@ class EraseTrajectory(Command[bool]):
     """Command: hide a trajectory from every reader and every fit, and note its rows for a sweep.
 
     The session's counters keep counting its rounds and measurements, because positions are not
-    given twice. The sums of the session's past go, and the next fit adds up the rows that are
-    left: so its estimate is equal to the bit to one of a session without these rows. Where the
-    session has dropped rows, what is left of the trajectory is taken out of the sums. The
-    trajectory's units leave the sums of lift.
+    given twice. The sums of the session's past go, and a fit is due that begins from nothing and
+    adds up the rows that are left: so its estimate is equal to the bit to one of a session without
+    these rows. Where the session has dropped rows, what is left of the trajectory is taken out of
+    the sums. The trajectory's units leave the sums of lift.
     """
 
     key: SessionKey
@@ -72,7 +73,7 @@ class EraseTrajectory(Command[bool]):
         n_voids = len(stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
         n_rounds, n_measurements = found.n_rounds, found.n_measurements
         changes = timeline.without(key)
-        if session.dropped_to and needs_sums(session):  # dropped rows are in no place but these
+        if has_only_sums(session):  # dropped rows are in no place but these
             sums = _sums_without(stored, session, self.trajectory)
             changes.sums += [] if sums is None else [sums]
         else:
@@ -90,6 +91,7 @@ class EraseTrajectory(Command[bool]):
             changes.lift_sums += self._lift_sums(uow, session, found.n_rounds)
         uow.write_rows(changes)
         uow.hide(HiddenRows(*self.key, self.trajectory, 0, None, uow.now))
+        fit_anew(uow, session)
         # the key may say who it was: the entry does not hold it
         about = {"rounds": n_rounds, "measurements": n_measurements}
         note(uow, session.tenant, self.by, "trajectory_erased", session.id, **about)

@@ -1,16 +1,18 @@
-"""Fits beside the schedule: of many new rewards, and those that somebody asks for."""
+"""Fits beside the schedule: of many new rewards, asked for, and after somebody was erased."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import find_session, refuse_archived
+from service.fits.beginning import beginning
 from service.fits.schedule import start_next, wait_for_turn
 from service.rounds.closing import closing_of
 from service.session.due_fits import Asked, DueFit, DueReason
 from service.session.records import SessionKey, SessionRow
-from service.writer.agent_cache import Agents
+from service.writer.agent_cache import Agents, build_agent
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 
@@ -51,6 +53,23 @@ def fit_now(
     start_next(uow, session, now)
     uow.save(session)
     return True
+
+
+def fit_anew(uow: UnitOfWork, session: SessionRow) -> None:
+    """Make a fit due that replaces the estimate in use: somebody was erased of whom it may know.
+
+    A fit that is due already does so, too. An algorithm that fits only at the ends of its epochs
+    makes its last fit again.
+    """
+    record = uow.stored.estimate(session.key, session.estimate) if session.estimate else None
+    if record is None or pending(session):
+        return
+    if not fit_now(uow, session, build_agent(session, None), "erased", uow.now):
+        last = DueFit.from_json({**json.loads(record.manifest), "retry_at": None})
+        due = replace(last, reason="erased", due_at=uow.now, attempts=0)
+        session.schedule.waiting.append(due)
+        start_next(uow, session, uow.now)
+        uow.save(session)
 
 
 class AskedFit(NamedTuple):
@@ -95,6 +114,8 @@ class AskFit(SessionCommand[AskedFit]):
             return False
         if closing_of(session).is_by_time:
             return True  # time may have closed rounds
+        if beginning(uow.stored, session).is_new:
+            return True
         last = uow.stored.estimate(session.key, session.n_estimates)
         is_done = last is not None and last.status != "failed"
         return not is_done or session.schedule.seen != session.n_measurements

@@ -31,9 +31,8 @@ from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import Command
 from service.writer.effects import count_one
-from service.writer.hidden_write import refuse_erasing
-from service.writer.pending_spans import Spans
-from service.writer.unit_of_work import UnitOfWork
+from service.writer.large_writes import refuse_erasing
+from service.writer.unit_of_work import Spans, UnitOfWork
 
 MAX_BRIEF_REWARDS = 32
 

@@ -24,7 +24,7 @@ from service.session.trial import new_trial
 from service.writer.agent_cache import build_agent
 from service.writer.audit import note
 from service.writer.command import Command, SessionCommand
-from service.writer.hidden_write import refuse_appending
+from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
 

@@ -10,7 +10,7 @@ from service.rounds.retention import refuse_dropped
 from service.rounds.reward_rounds import no_event
 from service.rounds.timeline import timeline_of
 from service.session.records import DecisionRow, SessionKey, VoidRow, number_in
-from service.session.rules import needs_sums
+from service.session.rules import has_only_sums
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import Command
@@ -61,7 +61,7 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
             detail = f"{session.algorithm} may have learned from the decision, and keeps no past"
             raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
         refuse_dropped(session, decision.position, f"round {decision.round}", "event_id")
-        if session.dropped_to and needs_sums(session):
+        if has_only_sums(session):
             detail = "the session drops rows: what fits have learned stays as it is"
             raise Problem(ProblemCode.NO_CORRECTIONS, detail, "event_id")
         session.n_measurements += 1

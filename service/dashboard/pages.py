@@ -1,4 +1,7 @@
-"""The routes of the dashboard: its page at /, the page's scripts and styles, and the playground."""
+"""The routes of the dashboard: its page at /, the page's files, and the playground."""
+
+from mimetypes import guess_type
+from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
@@ -7,8 +10,15 @@ from service.api.runtime import service_of
 from service.api.sessions import json_response
 from service.base.playground import PlaygroundBody, limits
 from service.base.problems import Problem, ProblemCode
-from service.dashboard.assets import ASSETS, PAGE, media_type
 
+FOLDER = Path(__file__).parent / "static"
+ASSETS = {
+    f"/dashboard/{path.relative_to(FOLDER).as_posix()}": path.read_bytes()
+    for path in FOLDER.rglob("*")
+    if path.suffix in (".js", ".css")
+}
+ASSET_PATHS = frozenset(ASSETS)
+PAGE = (FOLDER / "index.html").read_bytes()
 router = APIRouter(include_in_schema=False)
 PLAYED = BodyParser(PlaygroundBody)
 HEADERS = {
@@ -51,4 +61,4 @@ async def get_asset(name: str, request: Request) -> Response:
     path = f"/dashboard/{name}"
     if path not in ASSETS:
         raise Problem(ProblemCode.UNKNOWN_ROUTE, f"the dashboard has no file {name!r}")
-    return Response(ASSETS[path], headers=HEADERS, media_type=media_type(path))
+    return Response(ASSETS[path], headers=HEADERS, media_type=guess_type(path)[0])

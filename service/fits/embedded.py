@@ -120,19 +120,26 @@ class FitPool(FitProcesses):
 
     def _run_waiting(self) -> None:
         """Begin as many of the waiting fits as there are processes for, each in its turn."""
-        while not self._is_closed and (slot := self._slots.take(self._waiting)):
+        may_begin = not self._is_closed and not self.is_stalled
+        while may_begin and (slot := self._slots.take(self._waiting)):
             del self._waiting[slot.key]
             self._spawn(self._fit_or_forget(slot, self._due[slot.key][0]))
 
     async def _fit_or_forget(self, slot: Slot, due: int) -> None:
         """Run a fit; forget it if its due mark is gone afterwards (the session was deleted)."""
         key = slot.key
-        await self._fit(slot, due)
-        if self._due.get(key, (None, 0.0))[0] == due:
-            del self._due[key]
-            event = self._waiters.pop(key, None)
-            if event is not None:
-                event.set()
+        mark = self._due[key]  # the same fit may be due again at once
+        is_begun = await self._fit(slot, due)
+        if self._due.get(key) is not mark:
+            return
+        if not is_begun:  # its turn comes when processes begin work again
+            self._waiting[key] = slot.seconds
+            self._run_waiting()
+            return
+        del self._due[key]
+        event = self._waiters.pop(key, None)
+        if event is not None:
+            event.set()
 
     def _wake_at(self, key: SessionKey, at: float) -> None:
         loop = asyncio.get_running_loop()

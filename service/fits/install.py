@@ -3,16 +3,17 @@
 from dataclasses import dataclass
 
 from lhb_engine.estimate import Estimate
+from service.fits.beginning import beginning
 from service.fits.record import Fitted, record_fit
 from service.fits.schedule import start_next
 from service.rounds.kept_slots import keep_settled
 from service.rounds.sums import n_erased
 from service.session.due_fits import DueFit
 from service.session.records import SessionKey, SessionRow
-from service.session.rules import needs_sums
+from service.session.rules import has_only_sums
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
-from service.writer.hidden_write import refuse_appending
+from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -48,7 +49,10 @@ class FinishFit(SessionCommand[str | None]):
     retry: RetryPolicy
 
     def __call__(self, uow: UnitOfWork) -> str | None:
-        """Return the recorded status, or None if the session's running fit is another one."""
+        """Return the recorded status; None if the session's running fit is another one by now.
+
+        Somebody may have been erased while the fit ran. Then the fit runs again.
+        """
         session = uow.session(self.key)
         if session is None or session.fit_due != self.due:
             return None
@@ -56,11 +60,11 @@ class FinishFit(SessionCommand[str | None]):
         due = session.schedule.current
         assert due is not None
         session.schedule.current = None
-        if self.fitted.estimate is None:
-            status = self._fail(uow, session, due, self.fitted.reason)
-        elif self._has_erased_rows(session):
-            reason = "a trajectory was erased meanwhile, and the fit has used its rows"
-            status = self._fail(uow, session, due, reason)
+        if self.fitted.n_erased not in (None, n_erased(session)):
+            session.schedule.waiting.append(due)
+            status = None
+        elif self.fitted.estimate is None:
+            status = self._fail(uow, session, due)
         else:
             status = self._install(uow, session, due)
         start_next(uow, session, uow.now)
@@ -68,36 +72,31 @@ class FinishFit(SessionCommand[str | None]):
         uow.effects.installed.add(session.key)
         return status
 
-    def _has_erased_rows(self, session: SessionRow) -> bool:
-        """Return whether its sums are of no use, where the next fit could not do without."""
-        sums = self.fitted.sums
-        if not session.dropped_to or sums is None:
-            return False
-        return sums.n_erased != n_erased(session)
-
-    def _fail(self, uow: UnitOfWork, session: SessionRow, due: DueFit, reason: str | None) -> str:
+    def _fail(self, uow: UnitOfWork, session: SessionRow, due: DueFit) -> str:
         due.attempts += 1
         if due.attempts < self.retry.attempts and not self.fitted.is_final:
             due.retry_at = uow.now + self.retry.seconds * 2 ** (due.attempts - 1)
             session.schedule.waiting.append(due)
         self.agents.get(uow, session)
-        record_fit(uow, session, due, "failed", reason)
+        record_fit(uow, session, due, "failed", self.fitted.reason)
         return "failed"
 
     def _install(self, uow: UnitOfWork, session: SessionRow, due: DueFit) -> str:
         assert self.fitted.estimate is not None
         estimate = Estimate.from_json(self.fitted.estimate)
-        agent = self.agents.get(uow, session)
+        begun = beginning(uow.stored, session)
+        agent = (self.agents.anew if begun.is_new else self.agents.get)(uow, session)
         agent.install(estimate)
-        parent = session.estimate
-        if estimate.theta is not None:
+        parent, has_direction = session.estimate, estimate.theta is not None
+        if has_direction or begun.is_new:
             session.model_version += 1
-            session.estimate = session.n_estimates + 1
-        record_fit(uow, session, due, estimate.status, estimate.message, parent, self.fitted)
+            session.estimate = session.n_estimates + 1 if has_direction else 0
+        what = estimate.status, estimate.message, parent, self.fitted
+        record_fit(uow, session, due, *what, n_erased=begun.n_erased)
         self._keep_sums(uow, session, estimate)
         if self.fitted.settled is not None:
             keep_settled(uow, session, self.fitted.settled)
-        if estimate.theta is not None or (session.dropped_to and needs_sums(session)):
+        if has_direction or begun.is_new or has_only_sums(session):
             _skip_before(uow, session, due)
         uow.save_agent(session.key)
         return estimate.status

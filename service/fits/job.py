@@ -16,12 +16,12 @@ from threadpoolctl import threadpool_info
 
 from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.blas import one_thread
+from service.fits.beginning import beginning
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
-from service.rounds.sums import FitAnswer
+from service.rounds.sums import FitAnswer, n_erased
 from service.session.option_changes import at_revision
 from service.session.records import SessionKey
 from service.storage.database_url import open_reader
-from service.writer.agent_cache import build_agent
 
 Argument = TypeVar("Argument")
 Returned = TypeVar("Returned")
@@ -68,7 +68,7 @@ def run_fit(
 def _run_fit(
     database_url: str, key: SessionKey, due: int, idle_seconds: float, *, all_rows: bool = False
 ) -> FitAnswer | None:
-    from service.fits.past import PreparedFit, measured_before, read_fit, sums_to_keep
+    from service.fits.past import PreparedFit, read_fit, sums_to_keep
 
     with open_reader(database_url) as reader:
         session = reader.session(key)
@@ -77,10 +77,11 @@ def _run_fit(
         current = session.schedule.current
         assert current is not None
         session = at_revision(session, current.known.revision)
-        agent = build_agent(session, reader.agent_state(key))
-        given = session, agent, current.window, current.known, measured_before(reader, session)
+        begun = beginning(reader, session)
+        agent = begun.agent(reader, session)
+        given = session, agent, current.window, current.known, begun.measured
         found = read_fit(reader, *given, takes_kept=True, all_rows=all_rows)
-    made: dict[str, Any] = {"session_name": session.name}
+    made: dict[str, Any] = {"session_name": session.name, "n_erased": n_erased(session)}
     if found.reason is not None:
         return FitAnswer(json.dumps({**made, "reason": found.reason, "is_final": True}))
     if found.fit is None:
@@ -99,7 +100,7 @@ def _run_fit(
         return FitAnswer(json.dumps({**made, "reason": f"{type(error).__name__}: {error}"}))
     made["estimate"] = estimate.to_json() | {"seconds": time.perf_counter() - began}
     made["fingerprint"] = fingerprint()
-    kept_sums = None if sums is None else sums_to_keep(sums, session)
+    kept_sums = None if sums is None else sums_to_keep(sums, session, is_new=begun.is_new)
     return FitAnswer(json.dumps(made), kept_sums, found.settled)
 
 

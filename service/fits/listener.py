@@ -6,7 +6,7 @@ from service.base.recurring import Recurring
 from service.session.due_fits import FitQueue
 from service.session.records import SessionKey
 from service.storage.ports import Store
-from service.storage.postgres.deadlines import ANSWER_SECONDS
+from service.storage.postgres.connection import ANSWER_SECONDS
 from service.storage.postgres.fit_claims import changes, listening
 from service.storage.postgres.store import PostgresStore
 from service.writer.effects import Effects

@@ -4,7 +4,6 @@ The moments follow from the rows: a fit without them reads all rows. A session t
 them.
 """
 
-import json
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,10 +12,10 @@ from lhb_engine.agents import Agent
 from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.agents.summed_fit import kept_sums, sums_from_bytes
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.design.lessened_sums import lessened
-from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums
+from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, History
+from service.fits.beginning import estimate_in_use
 from service.rounds.closing import closing_of
 from service.rounds.history import PastByDecision
 from service.rounds.retention import no_fit_from_rows
@@ -28,12 +27,6 @@ from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
 AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its rows in slices
-
-
-def measured_before(reader: Reader, session: SessionRow) -> int | None:
-    """Return how many measurements the installed estimate's fit could use; None without one."""
-    record = reader.estimate(session.key, session.estimate) if session.estimate else None
-    return None if record is None else int(json.loads(record.manifest)["measured"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +159,13 @@ def usable_sums(
     """
     if not _has_sums(session, agent, past):
         return None
-    row = reader.kept_sums(session.key)
-    first = 1 if agent.prediction is None else agent.prediction.since_round
-    if row is None or (row.estimate, row.first_round) != (session.estimate, first):
+    row, before = reader.kept_sums(session.key), agent.prediction
+    if row is None or row.estimate != session.estimate:
         return None
     if row.last_round > window.last or row.measured > known.measured:
         return None  # it is a fit that others have overtaken
-    if past.seen_stays and (row.seen is None) != (agent.prediction is None):
+    is_whole = row.seen is not None or not past.seen_stays
+    if before is not None and not (row.first_round == before.since_round and is_whole):
         return None
     used = max(row.n_settled, measured or 0)
     replaced = reader.first_replaced(session.key, row.measured, known.measured)
@@ -223,24 +216,32 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
     if not history.trajectories:
         return row
     before = agent.prediction
-    seen = None if before is None else Seen(measured_before(reader, session), before.last_round)
+    seen = (
+        None
+        if before is None
+        else Seen(estimate_in_use(reader, session).measured, before.last_round)
+    )
     found = lessened(_kept(row, agent), align(agent.told(history)), seen)
     rest = None if found.seen is None else found.seen.to_bytes()
     return row._replace(settled=found.settled.to_bytes(), seen=rest)
 
 
 def _kept(row: KeptSumsRow, agent: Agent) -> KeptSums:
-    """Return stored sums as a fit takes them."""
-    seen = None if row.seen is None else sums_from_bytes(agent, row.seen)
+    """Return stored sums as a fit takes them; one that begins anew has seen nothing before."""
+    before = None if agent.prediction is None else row.seen
+    seen = None if before is None else sums_from_bytes(agent, before)
     settled = sums_from_bytes(agent, row.settled)
     return KeptSums(row.first_round, row.last_round, row.n_settled, settled, seen)
 
 
-def sums_to_keep(sums: SessionSums, session: SessionRow) -> FitSums:
-    """Return what a fit's process returns of its sums; the session is as it was before the fit."""
+def sums_to_keep(sums: SessionSums, session: SessionRow, *, is_new: bool) -> FitSums:
+    """Return what a fit's process returns of its sums.
+
+    The session is as it was before the fit. `is_new` says whether that began from nothing.
+    """
     kept = sums.kept
     seen = kept.seen.to_bytes() if kept.seen is not None and sums.seen_stays else None
     blobs = kept.settled.to_bytes(), sums.total.to_bytes() if sums.total_stays else None, seen
-    place = session.estimate, n_erased(session), kept.first, kept.last, kept.n_settled
+    place = 0 if is_new else session.estimate, kept.first, kept.last, kept.n_settled
     assert session.schedule.current is not None
     return FitSums(*place, *blobs, session.schedule.current.known.measured)

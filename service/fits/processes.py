@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import structlog
 from pebble import ProcessExpired
 
-from service.base.process_pool import NoProcess, NotBegun, Processes
+from service.base.process_pool import NotBegun, Processes
 from service.base.settings import Settings
 from service.fits.cost import cpu_limit
 from service.fits.cpu_limit import SPENT, within_cpu_time
@@ -52,8 +52,6 @@ class FitProcesses:
         Called with the seconds of every recorded fit and with what its log line says; returns what
         that line says besides.
     """
-
-    is_alone = True  # nobody else runs a fit that no process of this pool begins
 
     def __init__(
         self,
@@ -104,16 +102,21 @@ class FitProcesses:
     def _freed(self) -> None:
         """Do what follows when a slot is free again."""
 
-    async def _fit(self, slot: Slot, due: int) -> None:
+    async def _fit(self, slot: Slot, due: int) -> bool:
+        """Run a fit and record it; return whether a process began it."""
         assert self._writer is not None
         key, began = slot.key, time.monotonic()
         try:
             fitted = await self._whole(slot, due)
+        except NotBegun as error:
+            log.warning("fit_not_begun", session=key[1], due=due, reason=str(error))
+            self._watch()
+            return False
         finally:
             self._slots.release(slot, time.monotonic() - began)
             self._freed()
         if fitted is None:
-            return
+            return True
         finish = FinishFit(key, due, fitted, self._agents, self._retry)
         status = await self._persist(finish)
         seconds = time.monotonic() - began
@@ -122,6 +125,7 @@ class FitProcesses:
             told = {"session": key[1], "due": due, "seconds": round(seconds, 4)}
             told |= {"status": status, **fitted.summary()}
             log.info("fit", **told, **self.on_record(seconds, told))
+        return True
 
     async def _persist(self, command: SessionCommand[Answer]) -> Answer:
         """Record a result; retry until the database can be written."""
@@ -155,15 +159,8 @@ class FitProcesses:
         while True:
             try:
                 answer = await processes.run(within_cpu_time, *given, idle_seconds, seconds=limit)
-            except NotBegun as error:
-                log.warning("fit_not_begun", session=key[1], due=due, reason=str(error))
-                self._watch()
-                if not self.is_alone:
-                    return None
-                n_died += 1
-                if n_died == MAX_DEATHS or isinstance(error, NoProcess):
-                    return Fitted(None, reason=str(error))
-                continue
+            except NotBegun:
+                raise
             except ProcessExpired as error:
                 if error.exitcode == STARVED and idle_seconds:
                     log.info("fit_begun_anew", session=key[1], due=due, reason="no idle time")

@@ -16,7 +16,7 @@ class Fitted:
 
     `estimate` is the JSON form of an `Estimate`. It is None if the fit failed, and in a part of a
     fit, whose `settled` slots are to be kept before the fit goes on. `is_final` says of a failure
-    that another attempt would end like it.
+    that another attempt would end like it. `n_erased` is that of the session as the fit read it.
     """
 
     estimate: dict[str, Any] | None
@@ -24,6 +24,7 @@ class Fitted:
     reason: str | None = None
     is_final: bool = False
     session_name: str | None = None
+    n_erased: int | None = None
     sums: FitSums | None = None
     settled: SettledSlots | None = None
 
@@ -58,6 +59,7 @@ def record_fit(
     reason: str | None,
     parent: int | None = None,
     fitted: Fitted | None = None,
+    **said: int,
 ) -> None:
     """Add the row of a fit, with the manifest from which it can be recomputed.
 
@@ -76,6 +78,8 @@ def record_fit(
         Number of the estimate that was in use before; by default the session's present one.
     fitted : Fitted, optional
         The result; absent if the fit failed or was skipped.
+    **said
+        What its manifest says besides.
     """
     session.n_estimates += 1
     live = uow.agents.get(session.key)
@@ -88,7 +92,7 @@ def record_fit(
         due=due.key,
         status=status,
         reason=reason or None,
-        manifest=json.dumps(due.manifest()),
+        manifest=json.dumps(due.manifest() | said),
         parent=session.estimate if parent is None else parent,
         model_version=session.model_version,
         fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),

@@ -18,7 +18,7 @@ from service.session.due_fits import DueFit, DueReason, OpenWindow, Watermark
 from service.session.option_changes import changes_of
 from service.session.records import SessionKey, SessionRow
 from service.writer.command import SessionCommand
-from service.writer.hidden_write import refuse_appending
+from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
 MAX_WAITING = 32  # due fits that wait; and also incomplete windows past their boundary

@@ -17,8 +17,7 @@ from service.rounds.closing import closing_of
 from service.session.records import SessionRow
 from service.session.trial import block_of, block_rounds, trial_of
 from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
-from service.storage.history_reader import MeasuredRow
-from service.storage.reader import Reader
+from service.storage.reader import MeasuredRow, Reader
 
 STEP_ROUNDS, STEP_REWARDS = 2000, 1000
 MOST_SPAN = 10_000  # rounds of a reward; a longer one is left out

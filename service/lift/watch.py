@@ -5,9 +5,8 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from service.base.intervals import Intervals
 from service.base.problems import Unavailable
-from service.base.recurring import Recurring
+from service.base.recurring import Intervals, Recurring
 from service.lift.keep_lift import KeepLift
 from service.lift.steps import Step, next_step
 from service.session.records import SessionKey

@@ -33,9 +33,9 @@ from service.api.documentation import add_definitions
 from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_unknown_parameters
 from service.api.runtime import Fits, Service
-from service.base.intervals import Intervals
 from service.base.logs import configure_logs
 from service.base.process_pool import Processes
+from service.base.recurring import Intervals
 from service.base.settings import Settings
 from service.dashboard import pages as dashboard
 from service.fits.embedded import FitPool
@@ -46,18 +46,16 @@ from service.operation.sweeper import Sweeper
 from service.personalizer import configuration, events
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
-from service.web.api_keys import Keyring
-from service.web.error_answers import ERROR_ANSWERS
+from service.web.api_keys import KeyWatch
 from service.web.full_tenants import FullTenants
-from service.web.key_watch import KeyWatch
-from service.web.middleware import Middleware
+from service.web.middleware import ERROR_ANSWERS, Middleware
 from service.web.rate_limit import RateLimit
 from service.web.roles import refuse_by_role
 from service.web.tracing import open_tracing
 from service.writer.agent_cache import Agents
 from service.writer.effects import Effects
 from service.writer.group_commit import GroupCommit
-from service.writer.slices import Slices
+from service.writer.large_writes import Slices
 
 if TYPE_CHECKING:
     from service.web.shared_rates import SharedRates
@@ -130,7 +128,7 @@ def create_app(
     """
     settings = settings or Settings()
     configure_logs(settings.log_level)
-    metrics, keyring = Metrics(), Keyring()
+    metrics, key_watch = Metrics(), KeyWatch()
     tracing = open_tracing("server", settings)
 
     @asynccontextmanager
@@ -147,8 +145,7 @@ def create_app(
         admission.committing = service.writer.committing
         metrics.scraped.append(admission.metrics)
         sweeper.start(service)
-        watch = app.state.key_watch = KeyWatch(keyring, service)
-        await watch.start()
+        await key_watch.start(service)
         full_tenants = FullTenants(service)
         await full_tenants.start()
         lift_watch = LiftWatch(service)
@@ -161,7 +158,7 @@ def create_app(
             await lift_watch.close()
             if sharing is not None:
                 await sharing.close()
-            await watch.close()
+            await key_watch.close()
             await full_tenants.close()
             await sweeper.close()
             await service.fits.close()
@@ -187,7 +184,8 @@ def create_app(
         telemetry=NO_TELEMETRY,
         dependencies=[Depends(refuse_by_role), Depends(refuse_unknown_parameters)],
     )
-    app.outer_middleware = Middleware(app.framework, settings, metrics, keyring, tracing)
+    app.outer_middleware = Middleware(app.framework, settings, metrics, key_watch, tracing)
+    app.state.key_watch = key_watch
     for module in ROUTERS:
         app.include_router(module.router)
     describe = app.openapi

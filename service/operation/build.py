@@ -18,15 +18,10 @@ log = structlog.get_logger()
 
 
 def log_start(program: str, settings: Settings) -> None:
-    """Write the line of a program that starts: version, schema, database, settings.
+    """Write the line of a program ("server" or "worker") that starts.
 
-    Parameters
-    ----------
-    program : str
-        "server" or "worker".
-    settings : Settings
-        Those that differ from their default are written; of the database's URL, no user, password
-        or parameter.
+    It has version, schema, database, and settings that differ from their default; of the database's
+    URL, no user, password or parameter.
     """
     chosen = settings.model_dump(mode="json", exclude_defaults=True, exclude=DATABASE_SETTINGS)
     log.info(

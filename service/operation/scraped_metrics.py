@@ -15,12 +15,7 @@ from service.storage.sqlite.write_ahead_log import log_bytes
 
 
 class ScrapedMetrics:
-    """The metrics that a server reads at every scrape.
-
-    Parameters
-    ----------
-    service : Service
-    """
+    """The metrics that a server reads at every scrape."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -3,9 +3,12 @@
 import asyncio
 import gc
 import ipaddress
+import os
 import socket
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -14,21 +17,49 @@ from service.base.settings import Settings
 from service.operation.app import create_app
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.ports import Refused, Store
-from service.web.backlog import Backlog
 from service.web.connection import connection_class
 
+MOST_AT_ONCE = 256
 # Interval after which a Python thread hands over the GIL, on PostgreSQL. There the writer thread
 # wakes for every answer of the database and then waits for the GIL while requests are parsed, 5 ms
 # by default. On SQLite a shorter interval brings nothing and costs switches.
 WRITER_WAITS_SECONDS = 0.0005
 
 
-class BindRefused(RuntimeError):
-    """The address is beyond loopback, and the database has no key."""
+class Backlog:
+    """Accepts the connections that wait at a listening socket, beside the server that listens.
 
+    Parameters
+    ----------
+    listening : int
+        File descriptor of the server's listening socket; it stays the server's.
+    protocol : callable
+        Makes the protocol of a connection.
+    """
 
-class DatabaseLost(Refused):
-    """There are backups, and no database: an empty one would be served, to everybody."""
+    def __init__(self, listening: int, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        self._listening = socket.socket(fileno=os.dup(listening))
+        self._listening.setblocking(False)
+        self._protocol = protocol
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[object]] = set()
+        self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accept no more."""
+        self._loop.remove_reader(self._listening.fileno())
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # none waits any more, or no file is left: the server sees to that
+            for _ in range(MOST_AT_ONCE):
+                connection, _ = self._listening.accept()
+                if connection.family != socket.AF_UNIX:
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                opening = self._loop.connect_accepted_socket(self._protocol, connection)
+                task: asyncio.Task[object] = self._loop.create_task(opening)
+                self._opening.add(task)
+                task.add_done_callback(self._opening.discard)
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -81,10 +112,9 @@ def run(
 
     Raises
     ------
-    BindRefused
-        The address is beyond loopback, and the database has no key.
     Refused
-        The database cannot be served: another process owns it, its schema is another, ...
+        The address is beyond loopback, and the database has no key; or the database cannot be
+        served: another process owns it, its schema is another, ...
     SystemExit
         With status 3: the server did not start, for instance since the port is in use.
     """
@@ -143,19 +173,16 @@ def settle_collector() -> None:
 
 
 def check_bind(host: str, settings: Settings, store: Store) -> None:
-    """Refuse to listen beyond loopback without a key, unless `insecure_bind` is set.
+    """Raise `Refused` for an address beyond loopback without a valid key in the database.
 
-    Raises
-    ------
-    BindRefused
-        The address is beyond loopback, and the database has no valid key.
+    With `insecure_bind` any address is taken.
     """
     if settings.insecure_bind or is_loopback(host):
         return
     with store.reader() as reader:
         if any(key.is_in_use(time.time()) for key in reader.api_keys()):
             return
-    raise BindRefused(
+    raise Refused(
         f"refusing to listen on {host} without a key in the database: anybody who reaches it could "
         "read and write everything. Make a key with `lhb keys create`, or listen on 127.0.0.1, or "
         "set LHB_INSECURE_BIND=true where a container network or a proxy decides who may ask."
@@ -163,13 +190,9 @@ def check_bind(host: str, settings: Settings, store: Store) -> None:
 
 
 def refuse_lost(settings: Settings) -> None:
-    """Refuse to begin a new SQLite database where the folder of backups holds those of another.
+    """Raise `Refused` where a SQLite database is missing and the folder of backups has files.
 
     A server that is started again by the system would have no keys and no sessions.
-
-    Raises
-    ------
-    DatabaseLost
     """
     folder = settings.backup_folder
     if folder is None or not is_sqlite(settings.database_url):
@@ -177,7 +200,7 @@ def refuse_lost(settings: Settings) -> None:
     path = sqlite_path(settings.database_url)
     if path.exists() or not folder.is_dir() or not any(folder.iterdir()):
         return
-    raise DatabaseLost(
+    raise Refused(
         f"{path} is missing, and {folder} holds backups: bring one back with `lhb restore`, or "
         "begin an empty database with `lhb migrate`"
     )

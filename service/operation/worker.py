@@ -40,26 +40,11 @@ SWEEP_SECONDS = 1.0
 GRACE_SECONDS = 20.0  # for running fits to end when the worker is stopped
 
 
-class ServerFitsItself(Refused):
-    """The database is SQLite, whose server runs the fits itself."""
-
-
 class Worker(FitProcesses):
     """Claims due fits, and runs them in `fit_workers` processes.
 
-    Parameters
-    ----------
-    settings : Settings
-        Database, number of processes, time limits.
-    store : PostgresStore
-        The store that results are written to.
-    job : callable
-        The function that a process runs, with the signature of `run_fit`.
-    kind : type of Processes
-        What the processes are made by.
+    A process runs `job`, a function with the signature of `run_fit`; `kind` makes the processes.
     """
-
-    is_alone = False
 
     def __init__(
         self,
@@ -172,7 +157,7 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
     settings = settings or Settings()
     configure_logs(settings.log_level)
     if is_sqlite(settings.database_url):
-        raise ServerFitsItself(
+        raise Refused(
             "the server on SQLite fits by itself: workers need a postgresql:// LHB_DATABASE_URL"
         )
     tracing = open_tracing("worker", settings)
@@ -193,13 +178,7 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
 
 
 def show_metrics(worker: Worker, host: str, port: int) -> None:
-    """Serve this worker's metrics to Prometheus on a port of their own.
-
-    Raises
-    ------
-    Refused
-        The port cannot be opened.
-    """
+    """Serve this worker's metrics on a port of their own; raise `Refused` if it is taken."""
     metrics = Metrics()
     metrics.scraped.append(build_info)
     worker.on_finish = metrics.observe_fit

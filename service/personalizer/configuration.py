@@ -2,20 +2,22 @@
 
 from dataclasses import fields
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any, Literal, Required
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
 
 from lhb_engine.agents import ALGORITHMS, make_options
+from service.api.body_parsing import BodyParser
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import json_response
+from service.base.field_types import STRICT, Dim, Horizon, Number
 from service.base.problems import Problem, ProblemCode
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import DeleteSession
 from service.fits.cost import allowed_cost
-from service.personalizer.bodies import CONFIGURATION, ServiceConfiguration
-from service.personalizer.loop import DEFAULTS, find_loop, make_session
-from service.personalizer.versions import PATH, Version
+from service.personalizer.loop import DEFAULTS, PATH, Version, find_loop, make_session
 from service.session.records import SessionRow
 from service.session.trial import trial_of
 
@@ -27,6 +29,31 @@ FIXED = (
     "the session {!r} has {} rounds, and settings that fits have used do not change. "
     "Rename it, and this configuration begins a new one"
 )
+
+
+@with_config(STRICT)
+class ServiceConfiguration(TypedDict, total=False):
+    """Settings of Personalizer's configuration; `dim`, `horizon` and `algorithm` are ours."""
+
+    rewardWaitTime: Required[Annotated[timedelta, Field(strict=False, ge=timedelta(0))]]
+    defaultReward: Required[Number]
+    rewardAggregation: Required[Literal["earliest", "sum"]]
+    explorationPercentage: Required[Annotated[float, Field(ge=0, le=1)]]
+    learningMode: Literal["Online", "Apprentice", "LoggingOnly"]
+    dim: Dim
+    horizon: Horizon
+    # what has no meaning here is taken as it is sent
+    modelExportFrequency: Any
+    logRetentionDays: Any
+    lastConfigurationEditDate: Any
+    logMirrorEnabled: Literal[False] | None
+    logMirrorSasUri: Literal[""] | None
+    isAutoOptimizationEnabled: Literal[False] | None
+    autoOptimizationFrequency: Any
+    autoOptimizationStartDate: Any
+
+
+CONFIGURATION = BodyParser(ServiceConfiguration)
 
 
 @router.get(f"{PATH}/configurations/service", include_in_schema=False)
@@ -49,7 +76,8 @@ async def put_configuration(version: Version, request: Request) -> Response:
     found = await find_loop(service, tenant)
     before = DEFAULTS if found is None else settings_of(found)
     body = asked_settings(asked, before)
-    if found is not None and is_another(body, before):
+    is_another = any(body[name] != before[name] for name in body.keys() - CHANGING)
+    if found is not None and is_another:
         if found.n_rounds:
             raise Problem(ProblemCode.SESSION_CONFLICT, FIXED.format(found.name, found.n_rounds))
         await service.writer.submit(DeleteSession(found.key, actor))
@@ -64,11 +92,6 @@ async def put_configuration(version: Version, request: Request) -> Response:
         change = ChangeSession(found.key, changes, actor, allowed_cost(service.settings))
         found = await service.writer.submit(change)
     return json_response(configuration_of(settings_of(found), trial_of(found.trial).mode))
-
-
-def is_another(body: dict[str, Any], before: dict[str, Any]) -> bool:
-    """Return whether settings differ that a session with rounds cannot change."""
-    return any(body[name] != before[name] for name in body.keys() - CHANGING)
 
 
 def settings_of(session: SessionRow) -> dict[str, Any]:

@@ -19,16 +19,11 @@ def problem_answer(problem: Problem, path: str) -> tuple[int, bytes, str]:
     if not is_personalizer(path):
         return problem.status, problem.body(), MEDIA_TYPE
     status = 400 if problem.status == 422 else problem.status
+    failed = "InternalServerError" if status >= 500 else "BadRequest"
     error: dict[str, Any] = {
-        "code": _code(status),
+        "code": "ResourceNotFound" if status == 404 else failed,
         "message": problem.detail,
         "target": "eventId" if problem.field == "event_id" else problem.field,
         "innerError": {"code": problem.code.value},
     }
     return status, to_json({"error": error}), "application/json"
-
-
-def _code(status: int) -> str:
-    if status == 404:
-        return "ResourceNotFound"
-    return "InternalServerError" if status >= 500 else "BadRequest"

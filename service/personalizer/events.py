@@ -1,32 +1,40 @@
 """Rank, reward and activate: Personalizer's events, as decisions and rewards of one session."""
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple, Required
 from urllib.parse import unquote
 from uuid import uuid4
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
+from pydantic import FailFast, Field, with_config
+from typing_extensions import TypeAliasType, TypedDict
 
+from lhb_engine.history import Floats
 from lhb_engine.randomness import Draw
+from service.api.body_parsing import BodyParser
 from service.api.decisions import read_decision, take
-from service.api.rewards import read_receive
-from service.api.runtime import Service, actor_of, service_of, tenant_of
+from service.api.request_bodies import MAX_ARMS, DecisionBody
+from service.api.rewards import made_receive, receive_parts
+from service.api.runtime import READ_AT_ONCE_BYTES, Service, actor_of, service_of, tenant_of
 from service.api.sessions import json_response
-from service.base.field_types import MOST_LETTERS
+from service.base.field_types import MOST_LETTERS, STRICT, ArmIds, ClientId, Key, Number
+from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Decide
-from service.personalizer.bodies import REWARD
+from service.personalizer.features import Features, hashed_contexts, read_features
 from service.personalizer.loop import (
     DEFAULTS,
+    PATH,
+    Version,
     deferred_name,
     find_decision,
     find_loop,
     make_session,
     waiting_room,
 )
-from service.personalizer.ranking import Asked, encoded, rank_answer, read_rank
-from service.personalizer.versions import PATH, Version
 from service.rounds.closing import closing_of
+from service.session.option_changes import at_revision, changes_of
 from service.session.records import DecisionRow, SessionRow
 from service.session.trial import trial_of
 from service.writer.agent_cache import build_agent
@@ -35,6 +43,141 @@ router = APIRouter()
 EVENT = f"{PATH}/events/{{event_id:text}}"
 BASELINE = 0  # the first action: what the caller shows where the agent does not choose
 TRAJECTORY = "lhb-trajectory"  # header: whose event it is, in UTF-8 with percent signs
+SentFeatures = TypeAliasType("SentFeatures", Annotated[list[dict[str, Any]], FailFast()])
+
+
+@with_config(STRICT)
+class RankableAction(TypedDict):
+    """An action that may be chosen."""
+
+    id: Key
+    features: SentFeatures
+
+
+@with_config(STRICT)
+class RankRequest(TypedDict, total=False):
+    """Actions to choose one of, and the context in which."""
+
+    actions: Required[
+        Annotated[list[RankableAction], Field(min_length=1, max_length=MAX_ARMS), FailFast()]
+    ]
+    contextFeatures: SentFeatures | None
+    excludedActions: ArmIds | None
+    eventId: Annotated[ClientId, Field(min_length=1)] | None
+    deferActivation: bool | None
+
+
+RANK = BodyParser(RankRequest)
+
+
+class Asked(NamedTuple):
+    """A rank request as checked: the ids of all actions, of those to choose from, and so on."""
+
+    ids: list[str]
+    open_ids: list[str]
+    contexts: Floats
+    event_id: str
+    is_deferred: bool
+
+    def decision_body(
+        self, trajectory: str, forced: int | None = None, default: int | None = None
+    ) -> DecisionBody:
+        """Return the decision that this request asks for, as POST .../decisions takes it."""
+        body: DecisionBody = {
+            "contexts": encoded(self.contexts),
+            "arm_ids": self.open_ids,
+            "event_id": self.event_id,
+            "trajectory": trajectory,
+        }
+        if forced is not None:
+            body["forced_arm"] = forced
+        if default is not None:
+            body["default_arm"] = default
+        return body
+
+
+def encoded(contexts: Floats) -> Any:
+    """Return contexts as a decision's body holds them, already decoded."""
+    data = contexts.astype("<f8").tobytes()
+    return {"dtype": "float64", "shape": list(contexts.shape), "data": data}
+
+
+def read_rank(body: bytes, dim: int) -> SlicedWork[Asked]:
+    """Parse and check a rank request, and hash its features into `dim` numbers an arm.
+
+    Raises
+    ------
+    Problem
+        400, 409 or 422 naming the field.
+    """
+    asked = RANK.read(body)
+    ids = [action["id"] for action in asked["actions"]]
+    seen: set[str] = set()
+    for i, name in enumerate(ids):
+        if name in seen:
+            detail = f"the id {name!r} occurs twice"
+            raise Problem(ProblemCode.DUPLICATE_ARM_IDS, detail, f"actions[{i}].id")
+        seen.add(name)
+    excluded = set(asked.get("excludedActions") or ())
+    open_ids = [name for name in ids if name not in excluded]
+    if not open_ids:
+        raise Problem(ProblemCode.NO_ARMS, "every action is excluded", "excludedActions")
+    actions, context, arm = Features("action"), Features("context"), 0
+    for i, action in enumerate(asked["actions"]):
+        if ids[i] not in excluded:
+            features = read_features(action["features"], f"actions[{i}].features")
+            if not (yield from actions.add(features, arm)):
+                yield from actions.add([(f"id={ids[i]}", 1.0)], arm)
+            arm += 1
+    given = asked.get("contextFeatures") or []
+    yield from context.add(read_features(given, "contextFeatures"))
+    contexts = hashed_contexts(actions, context, arm, dim)
+    event_id = asked.get("eventId") or uuid4().hex
+    return Asked(ids, open_ids, contexts, event_id, asked.get("deferActivation") is True)
+
+
+def rank_answer(asked: Asked, decision: DecisionRow, session: SessionRow) -> dict[str, Any]:
+    """Return Personalizer's answer: the chosen action first, the others by score.
+
+    An excluded action keeps its place in the request, with probability 0. Probabilities are those
+    of the agent; where it did not play, the others keep their order and none has a probability.
+    """
+    scores = np.frombuffer(decision.scores)
+    chances: Sequence[float | None] = [None] * len(scores)
+    others: list[int] = list(range(len(scores)))
+    if decision.propensity is not None and decision.played_by in (None, "agent"):
+        then = at_revision(session, changes_of(session.changes).revision_of(decision.position))
+        chances = build_agent(then, None).probabilities(scores).tolist()
+        others = np.argsort(-scores, kind="stable").tolist()
+    assert decision.arm is not None
+    order = [decision.arm, *others]
+    ranked = iter(dict.fromkeys(order))
+    is_open = set(asked.open_ids)
+    return {
+        "ranking": [
+            _ranked(ranked, asked, chances) if name in is_open else {"id": name, "probability": 0.0}
+            for name in asked.ids
+        ],
+        "eventId": asked.event_id,
+        "rewardActionId": asked.open_ids[decision.arm],
+    }
+
+
+def _ranked(
+    ranked: Iterator[int], asked: Asked, chances: Sequence[float | None]
+) -> dict[str, object]:
+    arm = next(ranked)
+    return {"id": asked.open_ids[arm], "probability": chances[arm]}
+
+
+@with_config(STRICT)
+class RewardRequest(TypedDict):
+    """The reward of an event."""
+
+    value: Number
+
+
+REWARD = BodyParser(RewardRequest)
 
 
 @router.post(f"{PATH}/rank", include_in_schema=False)
@@ -44,7 +187,7 @@ async def post_rank(version: Version, request: Request) -> Response:
     body, trajectory = await request.body(), trajectory_of(request)
     found = await find_loop(service, tenant)
     dim = DEFAULTS["dim"] if found is None else found.dim
-    asked = await service.parsed(tenant, read_rank, body, dim)
+    asked = await service.parsed(tenant, read_rank, body, dim, here=READ_AT_ONCE_BYTES)
     session = found or await make_session(service, tenant, actor, DEFAULTS)
     if asked.is_deferred:
         room = await waiting_room(service, actor, session)
@@ -100,7 +243,8 @@ async def post_reward(version: Version, event_id: str, request: Request) -> Resp
         if closing_of(session).adds_up:
             body["reward_id"] = uuid4().hex
         try:
-            await service.writer.submit(read_receive(service, tenant, session.id, body))
+            parts = receive_parts(body)
+            await service.writer.submit(made_receive(service, tenant, session.id, parts))
         except Problem as problem:
             if problem.code not in (ProblemCode.UNKNOWN_EVENT, ProblemCode.REWARD_CONFLICT):
                 raise

@@ -1,7 +1,10 @@
 """The session behind Personalizer's routes: how it is found and made."""
 
 import secrets
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends
 
 from lhb_engine.randomness import SEED_LIMIT
 from service.api.runtime import Service
@@ -11,10 +14,13 @@ from service.fits.cost import allowed_cost
 from service.session.records import Actor, DecisionRow, SessionRow, TrajectoryKey
 from service.session.spec import DEFAULTS as SETTINGS_DEFAULTS
 from service.session.spec import PLAIN
+from service.storage.reader import Reader
 
+Found = TypeVar("Found")
 NAME = "personalizer"
-# what Personalizer begins with, but for the dim, the horizon and the share of uniform decisions:
-# without these an agent whose rewards are its own rounds' alone may stay with what it knows
+# the body of the session that a first call makes: what Personalizer begins with, but for the dim,
+# the horizon and the share of uniform decisions. Without these an agent whose rewards are its own
+# rounds' alone may stay with what it knows
 DEFAULTS: dict[str, Any] = {
     **{name: SETTINGS_DEFAULTS[name] for name in PLAIN},
     "name": NAME,
@@ -24,17 +30,14 @@ DEFAULTS: dict[str, Any] = {
     "reward_wait_seconds": 600.0,
     "default_reward": 0.0,
 }
-"""The body of the session that a first call makes."""
+PATH = "/personalizer/{version}"
+# of its contract; their rank and events are the same
+VERSIONS = ("v1.0", "v1.1-preview", *(f"v1.1-preview.{n}" for n in (1, 2, 3)))
 
 
 async def find_loop(service: Service, tenant: str, name: str = NAME) -> SessionRow | None:
     """Return the tenant's session of this name, or None."""
-
-    def read() -> SessionRow | None:
-        with service.store.reader() as reader:
-            return reader.session_named(tenant, name)
-
-    return read() if service.store.is_local else await service.read_for(tenant, read)
+    return await _read(service, tenant, lambda reader: reader.session_named(tenant, name))
 
 
 async def make_session(
@@ -80,9 +83,23 @@ def deferred_name(loop: SessionRow) -> str:
 
 async def find_decision(service: Service, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
     """Return a decision by its event id, or None."""
+    return await _read(service, key[0], lambda reader: reader.decision(key, event_id))
 
-    def read() -> DecisionRow | None:
+
+async def _read(service: Service, tenant: str, work: Callable[[Reader], Found]) -> Found:
+    def read() -> Found:
         with service.store.reader() as reader:
-            return reader.decision(key, event_id)
+            return work(reader)
 
-    return read() if service.store.is_local else await service.read_for(key[0], read)
+    return read() if service.store.is_local else await service.read_for(tenant, read)
+
+
+def refuse_version(version: str) -> str:
+    """Return a version that is served; raise a 404 for another."""
+    if version not in VERSIONS:
+        detail = f"there is no version {version!r}; served are {', '.join(VERSIONS)}"
+        raise Problem(ProblemCode.UNKNOWN_ROUTE, detail)
+    return version
+
+
+Version = Annotated[str, Depends(refuse_version)]

@@ -19,8 +19,7 @@ from service.rounds.stored_rows import (
 from service.rounds.told import with_covariates
 from service.session.due_fits import Watermark
 from service.session.records import SessionRow, VoidRow
-from service.storage.history_reader import Range
-from service.storage.reader import FOR_EVER, Reader
+from service.storage.reader import FOR_EVER, Range, Reader
 
 
 class PastByDecision:

@@ -27,8 +27,7 @@ from service.session.due_fits import Watermark
 from service.session.records import SessionRow
 from service.session.slot_clock import SlotClock
 from service.session.slot_records import SlotSumsRow
-from service.storage.history_reader import MeasuredRow, Range
-from service.storage.reader import FOR_EVER, Reader
+from service.storage.reader import FOR_EVER, MeasuredRow, Range, Reader
 
 Rows = dict[str, Measurements]  # by trajectory
 

@@ -19,8 +19,7 @@ from service.session.due_fits import Watermark
 from service.session.records import SessionRow
 from service.session.slot_clock import STRETCH, SlotClock
 from service.session.slot_records import SlotSumsRow
-from service.storage.history_reader import Range
-from service.storage.reader import FOR_EVER, Reader
+from service.storage.reader import FOR_EVER, Range, Reader
 
 AT_ONCE = 2**15  # positions of decisions that are read at once
 MOST_AGAIN = 2**15  # settled decisions that the next fit may read again

@@ -7,7 +7,7 @@ import numpy as np
 from lhb_engine.history import Floats, Ints
 from service.session.slot_clock import SlotClock
 from service.session.slot_records import SlotSumsRow
-from service.storage.history_reader import Range
+from service.storage.reader import Range
 
 SLOTS = 2**32  # more than there are
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints, Measurements, Trajectory, joined
 from service.session.records import SessionRow, VoidRow
-from service.storage.history_reader import MeasuredRow
+from service.storage.reader import MeasuredRow
 
 _NO_INTS = np.zeros(0, np.int64)
 NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)

@@ -14,9 +14,7 @@ class FitSums:
     Attributes
     ----------
     estimate : int
-        Number of the estimate that was installed before the fit.
-    n_erased : int
-        Of the session's rounds and measurements, when the fit read them.
+        Number of the estimate that the fit began from; 0: none.
     first_round, last_round, n_settled : int
         As in `KeptSums`.
     settled : bytes
@@ -30,7 +28,6 @@ class FitSums:
     """
 
     estimate: int
-    n_erased: int
     first_round: int
     last_round: int
     n_settled: int
@@ -53,7 +50,7 @@ class FitSums:
             is_useful, seen = session.estimate == self.estimate, self.seen
         else:
             is_useful, seen = installed.get("since_round", 1) == self.first_round, self.total
-        if not is_useful or n_erased(session) != self.n_erased:
+        if not is_useful:
             return None
         place = self.first_round, self.last_round, self.n_settled
         return KeptSumsRow(

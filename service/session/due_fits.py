@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 from lhb_engine.history import FitWindow
 
 # complete: all rewards are in. overdue: some are missing. never: it was skipped. asked: somebody
-# asked for it. stale: so many rewards came since the last fit. The last two are out of turn.
-DueReason = Literal["complete", "overdue", "never", "asked", "stale"]
-OUT_OF_TURN = ("asked", "stale")
+# asked for it. stale: so many rewards came since the last fit. erased: somebody was erased of whom
+# the estimate in use may know. The last three are out of turn.
+DueReason = Literal["complete", "overdue", "never", "asked", "stale", "erased"]
+OUT_OF_TURN = ("asked", "stale", "erased")
 # What asking for a fit did. begun: a fit is due now. due: one was due already, and no other begins.
 # nothing_new: all rewards are in the last fit.
 Asked = Literal["begun", "due", "nothing_new"]

@@ -147,6 +147,30 @@ class Names:
         signs[found[is_there]] = 1.0
         return columns, signs, self
 
+    def without(self, label: str) -> "Names":
+        """Return these names with the name of a category erased.
+
+        Its column stays its own, with a name that says so: what was learned keeps its place.
+
+        Raises
+        ------
+        Problem
+            404 unknown_feature: no column has the name; 422 if it is not that of a category.
+        """
+        is_category, column = CATEGORY in label, self._column.get(label)
+        if column is None and not (is_category and self.categories == HASHED):
+            detail = f"the session has no category {label!r}"
+            raise Problem(ProblemCode.UNKNOWN_FEATURE, detail, "name")
+        if column is None or not is_category:
+            kept = "hashed categories have no names" if is_category else "it is no category"
+            raise Problem(ProblemCode.INVALID, f"{label!r} cannot be erased: {kept}", "name")
+        feature, sign, _ = label.partition(CATEGORY)
+        erased = f"{feature}{sign}(erased {column})"
+        while erased in self._column:  # somebody has called a category so
+            erased += "."
+        columns = [erased if one == label else one for one in self.columns]
+        return Names(columns, self.categories, self.arms)
+
     def _take(self, label: str) -> int:
         """Give a label the next column, and return it."""
         column = self._column[label] = len(self._column)

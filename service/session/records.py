@@ -61,7 +61,7 @@ class SessionRow:
     n_complete: int = 0  # rounds of the last open window; unlike `schedule`, every reward moves it
     n_estimates: int = 0  # fits recorded, with failed and skipped ones
     estimate: int = 0  # number of the last estimate that was installed; 0: none
-    model_version: int = 0  # how many estimates were installed
+    model_version: int = 0  # how often an estimate was installed, or went
     schedule: Schedule = field(default_factory=Schedule)
     created_as: str | None = None  # the name in the creating body: tells a repeat after a rename
     append_token: str | None = None  # of the log that is being appended in slices
@@ -273,7 +273,7 @@ class ApiKey(NamedTuple):
     revoked_at: float | None = None
     role: str = "writer"
     expires_at: float | None = None
-    last_used_at: float | None = None  # some seconds late: see `service.web.key_watch`
+    last_used_at: float | None = None  # some seconds late: see `service.web.api_keys`
 
     def is_in_use(self, now: float) -> bool:
         """Return whether the key is neither revoked nor expired."""

@@ -60,6 +60,11 @@ def needs_sums(session: SessionRow) -> bool:
     return session.options.get("memory") is None
 
 
+def has_only_sums(session: SessionRow) -> bool:
+    """Return whether the session has dropped rows of which its fits need the sums."""
+    return session.dropped_to > 0 and needs_sums(session)
+
+
 KEEP = ("keep_rounds", "keep_days")
 RETENTION = Feature("`keep_rounds`, `keep_days`", KEEP, lambda s, _: drops_rows(s))
 ALL_ROUNDS = Feature(

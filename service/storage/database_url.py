@@ -1,7 +1,6 @@
 """Choose the adapter for a database URL; used by the composition root and fitting processes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from service.storage.ports import Refused, Store
@@ -11,20 +10,10 @@ SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
 
 
-class UnknownDatabase(Refused):
-    """The URL names no database that an adapter exists for."""
-
-
 def is_sqlite(url: str) -> bool:
-    """Return whether `url` names a SQLite database, as opposed to a PostgreSQL one.
-
-    Raises
-    ------
-    UnknownDatabase
-        The URL names neither.
-    """
+    """Return whether `url` names a SQLite database; raise `Refused` if neither kind."""
     if not url.startswith((SQLITE, *POSTGRES)) or len(url) == len(SQLITE):
-        raise UnknownDatabase(
+        raise Refused(
             f"{without_password(url)!r} is not a database URL: "
             "use sqlite:///path or postgresql://host/name"
         )
@@ -39,15 +28,9 @@ def without_password(url: str) -> str:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the path in a SQLite URL: sqlite:////x is absolute, sqlite:///x is relative.
-
-    Raises
-    ------
-    UnknownDatabase
-        The URL names no file.
-    """
+    """Return the path in a SQLite URL: sqlite:////x is absolute, sqlite:///x is relative."""
     if not is_sqlite(url):
-        raise UnknownDatabase(f"{without_password(url)!r} is not a file: use sqlite:///path")
+        raise Refused(f"{without_password(url)!r} is not a file: use sqlite:///path")
     return Path(url[len(SQLITE) :])
 
 
@@ -77,16 +60,12 @@ def open_store(url: str) -> Store:
     return PostgresStore(url)
 
 
-@contextmanager
-def open_reader(url: str) -> Iterator[Reader]:
+def open_reader(url: str) -> AbstractContextManager[Reader]:
     """Open a reader on a snapshot of the committed rows at `url`, while other processes write."""
     if is_sqlite(url):
         from service.storage.sqlite.store import open_reader as open_sqlite_reader
 
-        with open_sqlite_reader(sqlite_path(url)) as reader:
-            yield reader
-    else:
-        from service.storage.postgres.store import open_reader as open_postgres_reader
+        return open_sqlite_reader(sqlite_path(url))
+    from service.storage.postgres.store import open_reader as open_postgres_reader
 
-        with open_postgres_reader(url) as reader:
-            yield reader
+    return open_postgres_reader(url)

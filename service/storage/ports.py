@@ -24,23 +24,146 @@ from service.session.records import (
     TrajectoryKey,
     TrajectoryRow,
     VoidRow,
+    number_in,
 )
 from service.session.slot_records import SlotSumsRow
 from service.session.trial_records import LiftSumsRow, LiftUnitRow
-from service.storage.known_rows import Keys as Keys
-from service.storage.known_rows import KnownRows as KnownRows
 from service.storage.reader import Reader
 
 EraseCursor = tuple[str, tuple[Any, ...]]  # a table, and the key of the last row erased from it
 # a trajectory, the last of its rounds that is done, and a round before which no measurement is left
 DropCursor = tuple[str, int, int]
+EventKey = tuple[TrajectoryKey, str]  # a trajectory, and a client's event id or reward id
+NumberKey = tuple[TrajectoryKey, int]  # a trajectory, and the number or the round of a decision
+Steps = Generator[Any, Any, None]  # yields each wait; the transaction that made it carries it out
+InThread = Callable[[Callable[[Any], None], Any], Awaitable[None]]  # calls f(x) in a thread
+MAX_READS = 4  # concurrent reads in a process; each has a thread
+MAX_EXPORTS = 8  # concurrent exports besides; each keeps its snapshot open until it is sent
+MAX_STREAMS = 100  # concurrent streams of changes; each reads once a second
+
+
+class Refused(RuntimeError):
+    """The database cannot be used as it is; the message says why, and what to do."""
+
+
+class Contended(Exception):
+    """Another process holds or changed the same rows.
+
+    The caller rolls back and runs the batch again, with `session` among its announced keys.
+    """
+
+    def __init__(self, reason: str, session: SessionKey | None = None) -> None:
+        super().__init__(reason)
+        self.session = session
+
+
+class MustWait(Exception):
+    """A read would block the event loop, so a thread has to run the batch."""
+
+
+@dataclass(slots=True)
+class Keys:
+    """Keys of the rows to fetch, by kind.
+
+    A batch announces its keys before it runs. They are a hint: commands may read fewer rows, or
+    others.
+
+    Attributes
+    ----------
+    sessions, trajectories : set
+        Sessions and trajectories to lock and read.
+    events, numbers, rounds : set
+        Decisions by the client's event id, by number, and the first decision of a round.
+    rewards : set
+        Measurements by reward id.
+    measured : set
+        Rounds whose covering measurement is wanted.
+    """
+
+    sessions: set[SessionKey] = field(default_factory=set)
+    trajectories: set[TrajectoryKey] = field(default_factory=set)
+    events: set[EventKey] = field(default_factory=set)
+    numbers: set[NumberKey] = field(default_factory=set)
+    rounds: set[NumberKey] = field(default_factory=set)
+    rewards: set[EventKey] = field(default_factory=set)
+    measured: set[NumberKey] = field(default_factory=set)
+
+    def add_event(self, trajectory: TrajectoryKey, event_id: str) -> None:
+        """Add the key of a decision, given the client's or the server's event id."""
+        number = number_in(event_id)
+        if number is None:
+            self.events.add((trajectory, event_id))
+        else:
+            self.numbers.add((trajectory, number))
+
+
+@dataclass(slots=True)
+class KnownRows:
+    """Rows that a batch has fetched or added, by the keys of `Keys`. None: there is no such row.
+
+    `measured` are stored measurements by a round that they cover.
+    """
+
+    sessions: dict[SessionKey, SessionRow | None] = field(default_factory=dict)
+    trajectories: dict[TrajectoryKey, TrajectoryRow | None] = field(default_factory=dict)
+    events: dict[EventKey, DecisionRow | None] = field(default_factory=dict)
+    numbers: dict[NumberKey, DecisionRow | None] = field(default_factory=dict)
+    rounds: dict[NumberKey, DecisionRow | None] = field(default_factory=dict)
+    rewards: dict[EventKey, MeasurementRow | None] = field(default_factory=dict)
+    measured: dict[NumberKey, MeasurementRow | None] = field(default_factory=dict)
+
+    def expect(self, keys: Keys) -> None:
+        """Enter None for each of these keys that is not known yet; rows found later replace it."""
+        kinds: tuple[tuple[dict[Any, Any], set[Any]], ...] = (  # not by getattr: every batch asks
+            (self.sessions, keys.sessions),
+            (self.trajectories, keys.trajectories),
+            (self.events, keys.events),
+            (self.numbers, keys.numbers),
+            (self.rounds, keys.rounds),
+            (self.rewards, keys.rewards),
+            (self.measured, keys.measured),
+        )
+        for rows, wanted in kinds:
+            for key in wanted:
+                rows.setdefault(key, None)
+
+    def add_decision(self, decision: DecisionRow) -> None:
+        """Enter a decision under its event id, its number and its round."""
+        key = decision[:3]
+        if decision.client_event_id is not None:
+            self.events[key, decision.client_event_id] = decision
+        self.numbers[key, decision.number] = decision
+        if self.rounds.get((key, decision.round)) is None:
+            self.rounds[key, decision.round] = decision
+
+    def forget_trajectory(self, trajectory: TrajectoryKey) -> None:
+        """Remove all rows of an erased trajectory."""
+        self.trajectories[trajectory] = None
+        for kind in self.__slots__[2:]:
+            rows = getattr(self, kind)
+            for key in [key for key in rows if key[0] == trajectory]:
+                rows[key] = None
+
+    def forget_rounds(self, session: SessionKey) -> None:
+        """Remove all rows of the session's rounds: some are dropped."""
+        for kind in self.__slots__[2:]:
+            rows = getattr(self, kind)
+            for key in [key for key in rows if key[0][:2] == session]:
+                del rows[key]
+
+    def forget(self, session: SessionKey) -> None:
+        """Remove all rows of a deleted session."""
+        self.forget_rounds(session)
+        for key in [key for key in self.trajectories if key[:2] == session]:
+            del self.trajectories[key]
+        self.sessions[session] = None
 
 
 @dataclass(slots=True)
 class Changes:
     """Rows that a batch writes.
 
-    `counts` holds sessions of which only the counters changed (``COUNTERS`` in `sql.columns`);
+    `counts` holds sessions of which only the counters changed (``COUNTERS`` in `sql.statements`);
     `sessions` holds those of which any other column changed. `states` are agents' states as JSON.
     `deleted` sessions lose their own row and state; their other rows are `hidden` until a sweep.
     `swept` are sessions whose note of hidden rows goes, `dropped_sums` those whose kept sums go.
@@ -88,34 +211,6 @@ class Dropped(NamedTuple):
     n_complete: int = 0
 
 
-MAX_READS = 4  # concurrent reads in a process; each has a thread
-MAX_EXPORTS = 8  # concurrent exports besides; each keeps its snapshot open until it is sent
-MAX_STREAMS = 100  # concurrent streams of changes; each reads once a second
-
-
-class Refused(RuntimeError):
-    """The database cannot be used as it is; the message says why, and what to do."""
-
-
-class Contended(Exception):
-    """Another process holds or changed the same rows.
-
-    The caller rolls back and runs the batch again, with `session` among its announced keys.
-    """
-
-    def __init__(self, reason: str, session: SessionKey | None = None) -> None:
-        super().__init__(reason)
-        self.session = session
-
-
-class MustWait(Exception):
-    """A read would block the event loop, so a thread has to run the batch."""
-
-
-Steps = Generator[Any, Any, None]  # yields each wait; the transaction that made it carries it out
-InThread = Callable[[Callable[[Any], None], Any], Awaitable[None]]  # calls f(x) in a thread
-
-
 class Transaction(Protocol):
     """The writer's open transaction.
 
@@ -146,26 +241,13 @@ class Transaction(Protocol):
     def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
         """Lock and return the note of a session's hidden rows; it may block.
 
-        Returns
-        -------
-        HiddenRows or None
-            None also if another process holds it.
+        It is None also if another process holds it.
         """
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
-        """Delete some hidden rows, from `cursor` on, and return where to go on; it may block.
+        """Delete some hidden rows, and return where to go on; None if none is left. It may block.
 
-        Parameters
-        ----------
-        hidden : HiddenRows
-            The rows.
-        cursor : EraseCursor or None
-            What the last call returned; None begins anew.
-
-        Returns
-        -------
-        EraseCursor or None
-            None if no row is left.
+        `cursor` is what the last call returned; None begins anew.
         """
 
     def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:

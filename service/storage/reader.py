@@ -1,36 +1,74 @@
 """Reads by named statements, the same for every SQL database."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 from service.session.due_fits import Schedule
 from service.session.records import (
+    ApiKey,
+    AuditRow,
     DecisionRow,
     EstimateRow,
     HiddenRows,
+    KeptSumsRow,
     MeasurementRow,
     SessionKey,
     SessionRow,
     TrajectoryKey,
     TrajectoryRow,
+    VoidRow,
     number_in,
 )
-from service.storage.history_reader import HistoryReader
-from service.storage.sql.columns import BOOLS, COLUMNS
-from service.storage.tenant_reader import TenantReader
+from service.session.slot_records import SlotSumsRow
+from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
+from service.storage.sql.statements import BOOLS, COLUMNS
 
+Row = TypeVar("Row")
 FOR_EVER = 2**62
 Selected = tuple[int, int, bytes]  # round, position, and the context's bytes
 PAGE_BYTES = 2**20  # a paged read stops one row after it exceeds this size
+Range = tuple[str, int, int]  # a trajectory, and its first and last round
+# trajectory, first and last round, value, position, and of a correction the first value's position
+MeasuredRow = tuple[str, int, int, float, int, int | None]
 
 
-class Reader(HistoryReader, TenantReader):
+class SumsPlace(NamedTuple):
+    """What kept sums are of: see `KeptSumsRow`."""
+
+    estimate: int
+    first_round: int
+    last_round: int
+    n_settled: int
+    measured: int
+
+
+class Reader(ABC):
     """Reads inside a transaction that the caller has begun; an adapter runs the statements.
 
     The reader of a store sees a snapshot of the committed rows. The reader of a transaction also
     sees the transaction's own writes.
     """
+
+    @abstractmethod
+    def _all(self, name: str, *values: Any) -> list[Any]:
+        """Return all rows of a named statement."""
+
+    @abstractmethod
+    def _each(self, name: str, *values: Any) -> Iterator[Any]:
+        """Iterate over the rows of a named statement without holding them all in memory."""
+
+    def _one(self, name: str, *values: Any) -> Any:
+        rows = self._all(name, *values)
+        return rows[0] if rows else None
+
+    def _row(self, kind: Callable[..., Row], name: str, *values: Any) -> Row | None:
+        row = self._one(name, *values)
+        return None if row is None else kind(*row)
+
+    def _rows(self, kind: Callable[..., Row], name: str, *values: Any) -> list[Row]:
+        return [kind(*row) for row in self._all(name, *values)]
 
     def _some(self, name: str, *values: Any) -> list[Any]:
         """Return rows of a named statement, up to one row after they exceed PAGE_BYTES."""
@@ -75,8 +113,7 @@ class Reader(HistoryReader, TenantReader):
 
     def trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
         """Return a trajectory, or None."""
-        row = self._one("trajectory", *key)
-        return None if row is None else TrajectoryRow(*row)
+        return self._row(TrajectoryRow, "trajectory", *key)
 
     def trajectories(self, key: SessionKey) -> Iterator[TrajectoryRow]:
         """Iterate over all trajectories of a session, in key order."""
@@ -92,19 +129,19 @@ class Reader(HistoryReader, TenantReader):
 
     def decision_by_event(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """Return the decision with this client's event id, or None."""
-        return _decision(self._one("decision_by_event", *key, event_id))
+        return self._row(DecisionRow, "decision_by_event", *key, event_id)
 
     def decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
         """Return a decision by its number within its trajectory, or None."""
-        return _decision(self._one("decision_by_number", *key, number))
+        return self._row(DecisionRow, "decision_by_number", *key, number)
 
     def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
         """Return the first decision of a round, or None."""
-        return _decision(self._one("decision_by_round", *key, round))
+        return self._row(DecisionRow, "decision_by_round", *key, round)
 
     def decision_before(self, key: TrajectoryKey, at: float) -> DecisionRow | None:
         """Return the last decision taken at or before the time `at`, or None."""
-        return _decision(self._one("decision_before", *key, at))
+        return self._row(DecisionRow, "decision_before", *key, at)
 
     def decision(self, key: TrajectoryKey, event_id: str) -> DecisionRow | None:
         """Return a decision by its event id (the client's or the server's), or None."""
@@ -146,13 +183,12 @@ class Reader(HistoryReader, TenantReader):
 
     def measurement_over(self, key: TrajectoryKey, first: int, last: int) -> MeasurementRow | None:
         """Return the measurement that overlaps rounds first..last and starts last, or None."""
-        row = self._one("measurement_over", *key, first, last)
-        return None if row is None else MeasurementRow(*row)
+        return self._row(MeasurementRow, "measurement_over", *key, first, last)
 
     def measurements(self, key: TrajectoryKey, first: int, last: int) -> list[MeasurementRow]:
         """Return measurements that start in rounds first..last, ordered by start and number."""
         last = min(last, self._shown_until(key))
-        return [MeasurementRow(*row) for row in self._all("measurements", *key, first, last)]
+        return self._rows(MeasurementRow, "measurements", *key, first, last)
 
     def measurement_log(self, key: TrajectoryKey) -> Iterator[MeasurementRow]:
         """Iterate over all measurements of a trajectory, in order of arrival."""
@@ -191,8 +227,7 @@ class Reader(HistoryReader, TenantReader):
 
     def estimate(self, key: SessionKey, number: int) -> EstimateRow | None:
         """Return a fit by its number, or None."""
-        row = self._one("estimate", *key, number)
-        return None if row is None else EstimateRow(*row)
+        return self._row(EstimateRow, "estimate", *key, number)
 
     def selected_contexts(self, key: TrajectoryKey, first: int, last: int) -> list[Selected]:
         """Return round, position and selected context (bytes) of each decision of first..last."""
@@ -204,15 +239,272 @@ class Reader(HistoryReader, TenantReader):
 
     def hidden(self) -> list[HiddenRows]:
         """Return the notes of rows that no reader sees, in order of `sweep_at`."""
-        return [HiddenRows(*row) for row in self._all("hidden")]
+        return self._rows(HiddenRows, "hidden")
+
+    def trajectories_from(self, key: SessionKey, first: str, limit: int) -> list[TrajectoryRow]:
+        """Return at most `limit` trajectories, in key order, from the key `first` on."""
+        return self._rows(TrajectoryRow, "trajectories_from", *key, first, limit)
+
+    def _window(self, name: str, key: SessionKey, first: int, last: int, *more: Any) -> Any:
+        """Return a statement of a window with its values: that for one trajectory, or for many."""
+        trajectories = self._all("alone", *key)
+        if len(trajectories) == 1:
+            return f"alone_{name}", *key, first, last, *more, trajectories[0][0]
+        return f"window_{name}", *key, first, last, *more
+
+    def window_rounds(
+        self, key: SessionKey, first: int, last: int, n_before: int
+    ) -> Iterator[tuple[str, int, int, bytes]]:
+        """Iterate over the decisions at positions first..last, with `n_before` rounds before them.
+
+        Yields
+        ------
+        trajectory, round, position, selected context (bytes)
+            In order of trajectory and round.
+        """
+        if first <= 1:
+            return self._each("rounds_until", *key, last)
+        return self._each(*self._window("rounds", key, first, last, n_before))
+
+    def timed_decisions(
+        self, key: SessionKey, after: int, decided: int, unnamed_after: int
+    ) -> Iterator[tuple[str, int, int, float, bytes]]:
+        """Iterate over the decisions with positions `after` + 1 to `decided`.
+
+        Those of the default trajectory are in rounds after one, `unnamed_after` says which.
+
+        Yields
+        ------
+        trajectory, round, position, time, selected context (bytes)
+            In order of trajectory and round.
+        """
+        return self._each("timed_decisions", *key, after, decided, unnamed_after)
+
+    def unnamed_after(self, key: SessionKey, position: int, n_named: int) -> int:
+        """Return a round of the default trajectory after which all later ones are.
+
+        They are those with positions after one. `n_named` rounds are of trajectories with a key, or
+        erased.
+        """
+        row = self._one("unnamed_after", *key, position, n_named)
+        return position if row is None else int(row[0]) - 1
+
+    def last_slot_sums(self, key: SessionKey, until: int) -> SlotSumsRow | None:
+        """Return the default trajectory's last summed slots up to a slot; None: there are none."""
+        return self._row(SlotSumsRow, "last_slot_sums", *key, until)
+
+    def slot_sums_in(
+        self, key: SessionKey, ranges: list[Range], until: int
+    ) -> Iterator[SlotSumsRow]:
+        """Iterate over summed slots whose last one is in ranges, and not after a slot."""
+        rows = self._each("slot_sums_in", *key, json.dumps(ranges), until)
+        return (SlotSumsRow(*row) for row in rows)
+
+    def window_measurements(
+        self, key: SessionKey, first: int, last: int, n_before: int, known: int
+    ) -> Iterator[MeasuredRow]:
+        """Iterate over the measurements that begin in the rounds of `window_rounds`.
+
+        Those with positions beyond `known` are left out. There may be others around these rounds:
+        of each trajectory the measurement before, which may reach into them, and those after a
+        window that begins with the session.
+
+        Yields
+        ------
+        MeasuredRow
+            In order of trajectory and round; a row, and those that replace it, have one round.
+        """
+        if first <= 1:
+            return self._each("measurements_until", *key, known)
+        return self._each(*self._window("measurements", key, first, last, n_before, known))
+
+    def window_spans(self, key: SessionKey, first: int, last: int) -> list[Range]:
+        """Return the first and the last round of each trajectory at positions first..last."""
+        return [tuple(row) for row in self._all(*self._window("spans", key, first, last))]
+
+    def measurements_after(
+        self, key: SessionKey, position: int, known: int
+    ) -> Iterator[MeasuredRow]:
+        """Iterate over the measurements with positions from `position` + 1 to `known`.
+
+        What is yielded, and its order, are those of `window_measurements`.
+        """
+        return self._each("measurements_after", *key, position, known)
+
+    def first_replaced(self, key: SessionKey, position: int, known: int) -> int | None:
+        """Return the least position that corrections at `position` + 1 to `known` replace."""
+        found: int | None = self._one("replaced", *key, position, known)[0]
+        return found
+
+    def measurements_in(
+        self, key: SessionKey, ranges: list[Range], known: int
+    ) -> Iterator[MeasuredRow]:
+        """Iterate over the measurements up to position `known` that begin in ranges of rounds."""
+        return self._each("measurements_in", *key, json.dumps(ranges), known)
+
+    def rounds_in(
+        self, key: SessionKey, ranges: list[Range], until: int
+    ) -> Iterator[tuple[str, int, int, bytes]]:
+        """Iterate over the decisions of ranges of rounds, up to position `until`.
+
+        What is yielded, and its order, are those of `window_rounds`.
+        """
+        return self._each("rounds_in", *key, json.dumps(ranges), until)
+
+    def covariates_in(self, key: SessionKey, ranges: list[Range]) -> Iterator[tuple[str, int, str]]:
+        """Iterate over trajectory, round and covariates of decisions that have any.
+
+        They are in ranges of rounds, in order of trajectory and round.
+        """
+        return self._each("covariates_in", *key, json.dumps(ranges))
+
+    def measured_covariates_in(
+        self, key: SessionKey, ranges: list[Range], known: int
+    ) -> Iterator[tuple[str, int, int, str]]:
+        """Iterate over the measurements up to position `known` that have covariates.
+
+        They begin in ranges of rounds.
+
+        Yields
+        ------
+        trajectory, first round, position, covariates
+            In order of trajectory and position.
+        """
+        return self._each("measured_covariates_in", *key, json.dumps(ranges), known)
+
+    def voids(self, key: SessionKey, after: int, until: int) -> list[VoidRow]:
+        """Return the session's voided decisions at positions `after` + 1 to `until`, in order."""
+        return self._rows(VoidRow, "voids", *key, after, until)
+
+    def voids_of(self, key: TrajectoryKey, first: int, last: int) -> list[VoidRow]:
+        """Return the voided decisions of rounds first..last of a trajectory."""
+        return self._rows(VoidRow, "voids_of", *key, first, last)
+
+    def kept_sums(self, key: SessionKey) -> KeptSumsRow | None:
+        """Return the moments of a session's past, or None if none have been stored."""
+        return self._row(KeptSumsRow, "kept_sums", *key)
+
+    def sums_place(self, key: SessionKey) -> SumsPlace | None:
+        """Return what the kept sums of a session are of, if they go on from an estimate."""
+        return self._row(SumsPlace, "sums_place", *key)
+
+    def oldest_measured(self, key: SessionKey, after: int, until: int) -> int | None:
+        """Return the least position of a first round of measurements `after` + 1 to `until`."""
+        found: int | None = self._one("oldest_measured", *key, after, until)[0]
+        return found
+
+    def began_from(self, key: SessionKey, position: int, n_named: int) -> float | None:
+        """Return when the first round from a position on began.
+
+        `n_named` rounds are of trajectories with a key, or erased.
+        """
+        row = self._one("began_from", *key, position, n_named)
+        return None if row is None else float(row[0])
+
+    def time_of_round(self, key: TrajectoryKey, round: int) -> float | None:
+        """Return when a round of a trajectory began; None if its row is not there."""
+        row = self._one("time_of_round", *key, round)
+        return None if row is None else float(row[0])
+
+    def first_left(self, key: TrajectoryKey) -> int | None:
+        """Return the first round of a trajectory whose row is there, or None."""
+        found: int | None = self._one("first_left", *key)[0]
+        return found
+
+    def played(self, key: SessionKey, first: int, last: int) -> list[PlayedRound]:
+        """Return the rounds of a trial at positions first..last, in order of position."""
+        return self._rows(PlayedRound, *self._window("played", key, first, last))
+
+    def played_in(self, key: SessionKey, ranges: list[Range], until: int) -> Iterator[PlayedRound]:
+        """Iterate over the rounds of a trial in ranges of rounds, up to position `until`."""
+        rows = self._each("played_in", *key, json.dumps(ranges), until)
+        return (PlayedRound(*row) for row in rows)
+
+    def lift_sums(self, key: SessionKey) -> LiftSumsRow | None:
+        """Return what is summed so far of a session with a trial, or None."""
+        return self._row(LiftSumsRow, "lift_sums", *key)
+
+    def lift_units(
+        self, key: SessionKey, since: int, units: list[tuple[str, int]]
+    ) -> dict[tuple[str, int], LiftUnitRow]:
+        """Return the totals of those of these units (trajectory, block) that have any."""
+        asked = json.dumps([(trajectory, block, 0) for trajectory, block in units])
+        rows = self._all("lift_units", *key, asked, since)
+        found = (LiftUnitRow(*key, since, *row) for row in rows)
+        return {(one.trajectory, one.block): one for one in found}
+
+    def unsummed(self, after: SessionKey, limit: int) -> list[SessionKey]:
+        """Return sessions with a trial whose latest rounds or rewards are in no sums yet.
+
+        They are in order of their keys, from the one after `after` on.
+        """
+        return [(tenant, id) for tenant, id in self._all("unsummed", *after, limit)]
+
+    def window_closed(
+        self, key: SessionKey, first: int, last: int, decided: int, closed_at: float
+    ) -> dict[str, int]:
+        """Return the last closed round of each trajectory with a position in first..last.
+
+        A round is closed if the next decision of its trajectory has a position up to `decided` and
+        was taken by `closed_at`.
+        """
+        return dict(self._all(*self._window("closed", key, first, last, decided, closed_at)))
+
+    def explored(self, key: SessionKey, first: int, last: int) -> list[tuple[int, bool]]:
+        """Return position, and whether it explored, of each choice at positions first..last."""
+        return self._all(*self._window("explored", key, first, last))
+
+    def arrivals(self, key: SessionKey, first: int, last: int) -> list[tuple[float, bool]]:
+        """Return of each measurement at positions first..last how long it took, and if it was late.
+
+        Seconds are from the decision of its last round; it is late if the next round had begun.
+        """
+        return self._all(*self._window("arrivals", key, first, last))
+
+    def n_bytes(self) -> int:
+        """Return the size of the database."""
+        return int(self._all("n_bytes")[0][0])
+
+    def count_sessions(self, tenant: str, most: int) -> int:
+        """Count a tenant's sessions, up to `most`."""
+        return int(self._all("n_sessions", tenant, most)[0][0])
+
+    def stored_by_tenant(self) -> list[tuple[str, float]]:
+        """Return of each tenant about how many bytes its sessions' rows and kept sums take."""
+        return self._all("stored_by_tenant")
+
+    def due_by_tenant(self) -> list[tuple[str, int, int, float]]:
+        """Return of each tenant with due fits their number, the most rounds since one, and when.
+
+        The last is since when the oldest is due, in Unix seconds.
+        """
+        return self._all("due_by_tenant")
+
+    def guards_tripped(self) -> list[tuple[str, int]]:
+        """Return of each tenant with trials how many of its sessions' guards have tripped."""
+        return [(tenant, int(n)) for tenant, n in self._all("guards_tripped")]
+
+    def api_keys(self) -> list[ApiKey]:
+        """Return the API keys of all tenants, revoked ones too."""
+        return self._rows(ApiKey, "api_keys")
+
+    def audit(self, tenant: str | None, after: str, limit: int) -> list[AuditRow]:
+        """Return a page of the audit log, in order of time.
+
+        Parameters
+        ----------
+        tenant : str or None
+            None: of all tenants.
+        after : str
+            Only entries with greater ids.
+        limit : int
+            Number of entries at most.
+        """
+        return self._rows(AuditRow, "audit", tenant is None, tenant or "", after, limit)
 
     def check(self) -> None:
         """Raise `Unavailable` unless the database answers."""
         self._one("check")
-
-
-def _decision(row: Any) -> DecisionRow | None:
-    return None if row is None else DecisionRow(*row)
 
 
 def session_of(row: Any) -> SessionRow:

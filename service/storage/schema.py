@@ -16,10 +16,6 @@ ONE_AT_A_TIME = 0x6C6862
 REVISION = "select revision from schema_revision"  # the table has one row
 
 
-class WrongSchema(Refused):
-    """The schema of the database differs from this program's; the message says what to do."""
-
-
 @dataclass(frozen=True)
 class Schema:
     """The revisions of a schema. Each script takes a database from one revision to the next.
@@ -64,43 +60,26 @@ class Schema:
         return "\n".join([*scripts, record] if missing else [])
 
     def known(self, found: str | None) -> str:
-        """Return the revision of a database, if this program knows it.
-
-        Raises
-        ------
-        WrongSchema
-            The schema is newer or missing.
-        """
+        """Return a database's revision; raise `Refused` if it is newer, or None: missing."""
         if found is None:
-            raise WrongSchema("the database has no schema yet: run `lhb migrate`")
+            raise Refused("the database has no schema yet: run `lhb migrate`")
         if found not in self.revisions:
-            raise WrongSchema(
+            raise Refused(
                 f"the database has schema {found}, which is newer than this program's "
                 f"{self.head}: run a newer release"
             )
         return found
 
     def check(self, found: str | None) -> None:
-        """Check that a database is at the revision that this program needs.
-
-        Parameters
-        ----------
-        found : str or None
-            The revision of the database; None if it has no schema.
-
-        Raises
-        ------
-        WrongSchema
-            The schema is older, newer or missing.
-        """
+        """Raise `Refused` unless a database's revision is the one that this program needs."""
         if self.known(found) != self.head:
-            raise WrongSchema(
+            raise Refused(
                 f"the database has schema {found}, this program needs {self.head}: "
                 "run `lhb migrate`"
             )
 
     def check_upgrade(self, found: str | None, tables: set[str]) -> None:
-        """Check that a database is empty, or of a revision that this program knows.
+        """Raise `Refused` unless a database is empty, or of a revision that this program knows.
 
         Parameters
         ----------
@@ -108,11 +87,6 @@ class Schema:
             The revision of the database; None if it has no schema.
         tables : set of str
             The names of its tables.
-
-        Raises
-        ------
-        Refused
-            The database holds tables of another program, or its schema is newer.
         """
         if found is not None:
             self.known(found)

@@ -25,7 +25,7 @@ from service.session.records import (
     SessionRow,
     VoidRow,
 )
-from service.session.rules import needs_sums
+from service.session.rules import has_only_sums
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
 
@@ -86,7 +86,7 @@ def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[
                 values[name] = parsed(values[name])
             yield {"record": "estimate", **values}
         number = estimates[-1].number
-    if session.dropped_to and needs_sums(session):
+    if has_only_sums(session):
         sums = reader.kept_sums(session.key)
         if sums is not None:
             yield sums_record(sums)

@@ -16,6 +16,7 @@ from service.commands.sessions import checked_agent, first_agent
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates
 from service.session.due_fits import OUT_OF_TURN
+from service.session.estimate_in_use import EstimateInUse
 from service.session.names import check_stored_names
 from service.session.option_changes import earlier_sessions
 from service.session.records import SessionRow, TrajectoryRow
@@ -96,6 +97,7 @@ class ImportCheck:
         self._n_fitted = 0
         self._installed_due = 0
         self._installed: Estimate | None = None
+        self._in_use = EstimateInUse()
         self._state: dict[str, Any] | None = None
         self._agent_line = 1
         self._newest = (0, 0)  # highest model version of a decision, and the line of that decision
@@ -229,13 +231,33 @@ class ImportCheck:
             drawn = found.get("candidates")
             fit = drawn is None or (drawn and {len(one) for one in drawn} == {session.dim})
             check(bool(fit), "estimate.candidates", "not of this dim")
+            self._check_profiles(found, n_lags)
             sizes = [len(one) for one in (found.get("effects") or NO_EFFECTS).values()]
             groups = self._agent.covariates.groups
             fit = sizes == [sum(groups), len(groups), len(groups)]
             check(fit, "estimate.effects", "not those of the session's covariates")
-            session.model_version += 1
-            session.estimate, self._installed_due = session.n_estimates, window.due
-            self._installed = Estimate.from_json(found)
+        before, has_direction = self._in_use, theta is not None
+        given = session.n_estimates, manifest
+        self._in_use = in_use = before.after(*given, has_direction=has_direction)
+        session.model_version, session.estimate = in_use.model_version, in_use.number
+        if in_use != before:
+            self._installed_due = window.due
+            self._installed = Estimate.from_json(found) if has_direction else None
+
+    def _check_profiles(self, found: dict[str, Any], n_lags: int) -> None:
+        """Check that lag profiles are of the agent's size, and there where features have own."""
+        shape, phi, forms = {self._agent.fitted_dim}, found.get("lag_profiles"), found.get("forms")
+        own = found.get("form") not in (None, "shared")
+        check((phi is not None) == own, "estimate.lag_profiles", "not as its form")
+        fits = phi is None or (len(phi) == n_lags and {len(one) for one in phi} == shape)
+        check(fits, "estimate.lag_profiles", "not a list of the session's dim for each lag")
+        n_effects = 1 + sum(self._agent.covariates.groups)
+        check(not forms or "shared" in forms, "estimate.forms", "shared profiles are missing")
+        for form in (forms or {}).values():
+            phi = form["profiles"]
+            fits = 0 < len(phi) <= n_lags and {len(one) for one in phi} == shape
+            check(fits, "estimate.forms", "profiles are not of the session's size")
+            check(len(form["effects"]) == n_effects, "estimate.forms", "not these effects")
 
     def _agent_record(self, record: dict[str, Any]) -> None:
         check(self._state is None, "record", "there is one agent")

@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from service.base.problems import Problem, ProblemCode
 from service.session.covariates import covariates_text
+from service.session.estimate_in_use import EstimateInUse
 from service.session.kept_contexts import pack
 from service.session.records import (
     DecisionRow,
@@ -176,7 +177,7 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
     session = imported.session
     owner = ("", "")
     n_measurements: Counter[str] = Counter()
-    n_estimates = installed = model_version = 0
+    n_estimates, in_use = 0, EstimateInUse()
     for _, record in read_lines(file):
         kind = record.pop("record")
         if record.get("covariates") is not None:
@@ -202,11 +203,12 @@ def _rows(file: BinaryIO, imported: ImportedSession) -> Iterator[Row]:
             yield VoidRow(*owner, **record)
         elif kind == "estimate":
             window, n_estimates = record["manifest"]["window"], n_estimates + 1
-            record |= {"number": n_estimates, "parent": installed}
+            record |= {"number": n_estimates, "parent": in_use.number}
             record |= {"epoch": window["epoch"], "due": window["due"]}
-            if record["status"] == "ok":
-                installed, model_version = n_estimates, model_version + 1
-            record["model_version"] = model_version
+            if record["estimate"] is not None:
+                found = record["status"] == "ok"
+                in_use = in_use.after(n_estimates, record["manifest"], has_direction=found)
+            record["model_version"] = in_use.model_version
             for name in ("manifest", "fingerprint", "estimate"):
                 record[name] = None if record[name] is None else json.dumps(record[name])
             yield EstimateRow(*owner, **record)

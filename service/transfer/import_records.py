@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 from typing_extensions import TypedDict
 
 from lhb_engine.diagnostics.finding import Code
-from lhb_engine.estimate import Estimate, Status
+from lhb_engine.estimate import Estimate, LagForm, Status
 from service.base.field_types import (
     STRICT,
     Count,
@@ -128,6 +128,17 @@ class Effects(TypedDict):
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))
+class FittedForm(TypedDict):
+    """A form of the lag profiles that was fitted."""
+
+    profiles: list[list[WideNumber]]
+    effects: list[WideNumber]
+    autocorrelation: Annotated[float, Field(ge=0, lt=1)]
+    excess: WideNumber
+    variance: Annotated[WideNumber, Field(ge=0)]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
 class FoundByCheck(TypedDict):
     """What a check of the model found."""
 
@@ -156,6 +167,9 @@ ESTIMATE_JSON: Any = with_config(ConfigDict(extra="forbid", strict=True, allow_i
             "intervals": NotRequired[Intervals | None],
             "no_intervals": NotRequired[Text | None],
             "effects": NotRequired[Effects | None],
+            "form": NotRequired[LagForm | None],
+            "lag_profiles": NotRequired[list[list[WideNumber]] | None],
+            "forms": NotRequired[dict[LagForm, FittedForm] | None],
             "findings": NotRequired[list[FoundByCheck]],
         },
     )
@@ -166,7 +180,7 @@ ESTIMATE = _record_of(
     ROW_OWNER,
     record=Literal["estimate"],
     status=Status | Literal["failed", "skipped"],
-    manifest=_record("manifest", **MANIFEST_FIELDS),
+    manifest=_record("manifest", **MANIFEST_FIELDS, n_erased=NotRequired[Count]),
     fingerprint=dict[str, Text | list[Text]] | None,
     estimate=ESTIMATE_JSON | None,
 )

@@ -17,7 +17,7 @@ from service.session.rules import needs_sums
 from service.session.slot_clock import MOST_SLOTS, clock_of, longest_total
 from service.session.trial import played_again, trial_of
 from service.transfer.import_records import InvalidRecord, check
-from service.writer.pending_spans import Spans
+from service.writer.unit_of_work import Spans
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 from lhb_engine.agents import Agent
 from lhb_engine.history import FitWindow, Floats, Ints
 from service.rounds.closing import closing_of
+from service.rounds.sums import n_erased
 from service.rounds.timeline import timeline_of
 from service.session.due_fits import OUT_OF_TURN, DueFit, OpenWindow, Schedule
 from service.session.option_changes import at_revision, changes_of
@@ -120,8 +121,9 @@ class Windows:
         """Return whether the options that the fit has give it this window."""
         if due.known.revision >= len(self._agents):
             return False
-        if due.reason in OUT_OF_TURN:
-            return due.window == self._agents[due.known.revision].fit_now(due.key)
+        beside = self._agents[due.known.revision].fit_now(due.key)
+        if due.reason in OUT_OF_TURN and (beside is not None or due.reason != "erased"):
+            return due.window == beside
         if self._clock is not None:
             return due.window == self._agents[due.known.revision].next_fit(due.key - 1)
         return due.window in self._windows[due.known.revision]
@@ -242,8 +244,9 @@ class Manifests:
             ("revision", len(changes_of(session.changes).changes)),
             ("measured", session.n_measurements),
             ("decided", session.n_rounds),
+            ("n_erased", n_erased(session)),
         ):
-            check(manifest[name] <= most, f"{where}.{name}", f"there are {most}")
+            check(manifest.get(name, 0) <= most, f"{where}.{name}", f"there are {most}")
         self._seen = max(self._seen, manifest["measured"])
 
     def schedule(self, given: dict[str, Any]) -> Schedule:

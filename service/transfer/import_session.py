@@ -26,8 +26,7 @@ from service.storage.ports import Changes
 from service.transfer.import_file import PreparedImport, Row, read_slice
 from service.writer.audit import note
 from service.writer.command import Command
-from service.writer.hidden_write import hide_for, own
-from service.writer.slices import LargeWrite
+from service.writer.large_writes import LargeWrite, hide_for, own
 from service.writer.unit_of_work import UnitOfWork
 
 

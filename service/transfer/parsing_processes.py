@@ -31,16 +31,19 @@ class ParsingProcesses:
         self._parsing = asyncio.Semaphore(N_PROCESSES)
         self._importing = asyncio.Semaphore(N_PROCESSES - 1)
         self._starting: asyncio.Task[object] | None = None
-        self._are_up = False
+        self._are_up: bool | None = None  # not known yet
 
-    def are_up(self, *functions: Callable[..., object]) -> bool:
-        """Return whether a process began the last work; if not, start processes meanwhile.
+    async def are_up(self, *functions: Callable[..., object]) -> bool:
+        """Return whether processes begin work. Their first start is waited for, later ones are not.
 
         They import these functions, which takes seconds, and may not start at all.
         """
         if not self._are_up and (self._starting is None or self._starting.done()):
             self._starting = asyncio.get_running_loop().create_task(self._start(functions))
-        return self._are_up
+        if self._are_up is None and self._starting is not None:
+            await asyncio.wait([self._starting], timeout=START_SECONDS)
+            self._are_up = self._are_up or False
+        return bool(self._are_up)
 
     async def import_file(self, given: tuple[Path, Path, str, str | None, bool]) -> PreparedImport:
         """Run `prepare_import` with these arguments."""

@@ -8,7 +8,7 @@ libraries and CPU, else equal within 1e-9 relative to its largest number.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,10 @@ from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
 from service.fits.job import fingerprint
 from service.fits.past import read_fit
+from service.rounds.sums import n_erased
 from service.rounds.timeline import timeline_of
 from service.session.due_fits import Watermark
+from service.session.estimate_in_use import EstimateInUse
 from service.session.option_changes import at_revision, changes_of
 from service.session.records import DecisionRow, EstimateRow, SessionRow
 from service.session.trial import played_again
@@ -103,17 +105,20 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     replay = SessionReplay(session.id, session.name, session.tenant, dropped_to=session.dropped_to)
     agent, gaps = build_agent(session, None), _gaps(reader, session)
     states = {0: agent.state()}
-    before: int | None = None  # measurements that the installed estimate's fit could use
+    in_use = EstimateInUse()
     for record in _estimates(reader, session):
         if record.estimate is None:
             continue
         stored = Estimate.from_json(json.loads(record.estimate))
+        manifest = json.loads(record.manifest)
+        if in_use.is_left(manifest.get("n_erased", 0)):
+            agent, in_use = build_agent(session, None), replace(in_use, measured=None)
         if not agent.learns_within_epoch:
-            _refit(reader, session, agent, record, before, stored, replay, gaps)
+            _refit(reader, session, agent, record, in_use.measured, stored, replay, gaps)
         agent.install(stored)
-        if stored.theta is not None:
-            states[record.model_version] = agent.state()
-            before = json.loads(record.manifest)["measured"]
+        has_direction = stored.theta is not None
+        in_use = in_use.after(record.number, manifest, has_direction=has_direction)
+        states[record.model_version] = agent.state()
     agents = _Agents(session, states)
     last = 0
     for trajectory in reader.trajectories(session.key):
@@ -246,7 +251,8 @@ def _refit(
     if fit is None:
         replay.n_dropped += 1
         return
-    n_gone = timeline_of(session).n_gone(gaps, window)
+    is_since = manifest.get("n_erased", 0) != n_erased(session)
+    n_gone = timeline_of(session).n_gone(gaps, window) if is_since else 0
     if n_gone and fit.kept is None and not fit.history.trajectories:
         replay.n_erased += 1
         return

@@ -17,13 +17,13 @@ from service.session.records import SessionRow
 from service.storage.database_url import open_reader, open_store
 from service.storage.ports import Refused
 from service.storage.reader import Reader
-from service.storage.sqlite.file_lock import OwnedElsewhere
+from service.storage.sqlite.database_file import OwnedElsewhere
 from service.transfer.import_file import prepare_import
 from service.transfer.import_session import import_session
 from service.writer.agent_cache import Agents
 from service.writer.command import Command, Result
 from service.writer.group_commit import GroupCommit
-from service.writer.slices import LargeWrite
+from service.writer.large_writes import LargeWrite
 
 TENANT = ""
 

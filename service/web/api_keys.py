@@ -1,5 +1,9 @@
-"""API keys as requests present them: 256 random bits, of which only the SHA-256 is known here."""
+"""API keys as requests present them: 256 random bits, of which only the SHA-256 is known here.
 
+A `KeyWatch` keeps them as the database has them, and stores when they were last used.
+"""
+
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from hashlib import sha256
@@ -9,38 +13,34 @@ from math import inf
 from starlette.types import Scope
 
 from service.api.access import EVERYBODY, ROLES, STRANGER, Access
+from service.api.runtime import Service
 from service.base.problems import Problem, ProblemCode
-from service.dashboard.assets import ASSET_PATHS
+from service.base.recurring import Recurring
+from service.commands.keys import NoteUse
+from service.dashboard.pages import ASSET_PATHS
 from service.personalizer.errors import is_personalizer
 from service.session.records import ApiKey
+from service.storage.database_url import is_sqlite
 
 SUBSCRIPTION_KEY = b"ocp-apim-subscription-key"  # the header of Personalizer's callers
 # served without a key: they show no data of a session
 OPEN_PATHS = frozenset({"/", *ASSET_PATHS, "/healthz", "/readyz", "/openapi.json", "/docs"})
+MOST_NOTED = 1000  # keys in one such write; the others wait for the next
 
 
-class Keyring:
-    """The keys of the database as last read.
+class KeyWatch:
+    """The keys of the database as last read, and the tasks that keep them so.
 
     While the database has never had a key, every request is served, for the tenant "". After that
     every request needs a key, also when all keys are revoked.
 
-    Parameters
-    ----------
-    clock : callable
-        Seconds since 1970.
-
-    Attributes
-    ----------
-    is_closed : bool
-        Whether requests need a key.
-    used : dict
-        The keys in use since somebody emptied it, by id: at most as many as there are.
+    `is_closed` says whether requests need a key; `clock` tells seconds since 1970 until `start`,
+    then the clock does that keys are made by.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.is_closed = False
-        self.used: dict[str | None, Access] = {}
+        self.used: dict[str | None, Access] = {}  # by id, since it was stored last
         self._clock = clock
         self._known: dict[bytes, Access] = {}
         self._ids: dict[bytes, str] = {}
@@ -74,6 +74,46 @@ class Keyring:
     def id_of(self, scope: Scope) -> str | None:
         """Return the id of a request's key, also of a revoked one; None if it is not known."""
         return self._ids.get(digest_of(scope))
+
+    def still_allows(self, scope: Scope) -> bool:
+        """Return whether the key of a request that is under way is valid now."""
+        try:
+            return bool(self.access_of(scope) == scope["lhb.access"])
+        except Problem:
+            return False
+
+    async def start(self, service: Service) -> None:
+        """Load the keys of a service's database, and begin to watch them."""
+        self._service, self._clock = service, service.writer.clock
+        self._reloads = Recurring("reload_keys", lambda: service.intervals.keys)
+        self._notes = Recurring("note_use_of_keys", lambda: service.intervals.use_of_keys)
+        await self.reload()
+        if not is_sqlite(service.settings.database_url):  # there nobody else writes
+            self._reloads.start(self.reload)
+        self._notes.start(self._note_use)
+
+    async def close(self) -> None:
+        """Stop, and store what is not stored yet of the keys' last use."""
+        await self._reloads.close()
+        await self._notes.close()
+        with contextlib.suppress(Problem):
+            await self._note_use()
+
+    async def reload(self) -> None:
+        """Read the keys. A server that has changed one does so before it answers."""
+
+        def read() -> None:
+            with self._service.store.reader() as reader:
+                self.load(reader.api_keys())
+
+        await self._service.read(read)
+
+    async def _note_use(self) -> None:
+        """Store when keys were last used. What cannot be stored is stored with the next use."""
+        used = [self.used.popitem()[1] for _ in range(min(MOST_NOTED, len(self.used)))]
+        if used:
+            note = NoteUse(tuple(sorted((one.tenant, str(one.key_id)) for one in used)))
+            await self._service.writer.submit(note)
 
 
 def access(key: ApiKey) -> Access:

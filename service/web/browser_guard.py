@@ -38,16 +38,8 @@ class BrowserGuard:
     def check(self, headers: Mapping[bytes, bytes], scope: Scope) -> None:
         """Refuse a request that a page of another site may have sent.
 
-        Parameters
-        ----------
-        headers : mapping
-            Of the request, by name in lower case.
-        scope : ASGI scope
-
-        Raises
-        ------
-        Problem
-            403 foreign_host or foreign_origin; 415 unsupported_media_type.
+        It is a 403 foreign_host or foreign_origin, or a 415 unsupported_media_type. Names of
+        `headers` are in lower case.
         """
         host, origin = headers.get(b"host", b""), headers.get(b"origin")
         kind = headers.get(b"content-type", b"")

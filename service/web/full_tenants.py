@@ -12,10 +12,7 @@ MOST_SHARE = 0.05  # of the time is spent looking: a million sessions take a sec
 class FullTenants:
     """Looks from time to time how much each tenant has stored, by the counters of its sessions.
 
-    Parameters
-    ----------
-    service : Service
-        Its `full_tenants` is replaced at every look.
+    The service's `full_tenants` is replaced at every look.
     """
 
     def __init__(self, service: Service) -> None:

@@ -1,58 +1,51 @@
 """The one ASGI middleware: request id, access, limits, hot routes, errors, metrics and log line."""
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import structlog
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.access import ADMIN, EVERYBODY, Access
+from service.api.access import ADMIN, EVERYBODY
 from service.api.fast_routes import find_handler
 from service.api.metrics import Metrics
 from service.api.query_parameters import refuse_parameters
 from service.api.runtime import Service
 from service.api.session_names import is_by_name, is_id, replace_name
+from service.base.field_types import field_name
 from service.base.logs import REQUEST_ID, log_failure, shown_path
 from service.base.problems import Problem, ProblemCode, defect
 from service.base.settings import Settings
 from service.personalizer.errors import problem_answer
 from service.web.admission import Admission, may_refuse
-from service.web.api_keys import Keyring
+from service.web.api_keys import KeyWatch
 from service.web.browser_guard import BrowserGuard
+from service.web.connection import API_HEADERS, is_for_data
 from service.web.full_tenants import refuse_full
 from service.web.proxies import TrustedProxies
 from service.web.rate_limit import RateLimit
 from service.web.request_body import BodyDeadlines, BodyMemory, RequestBody
-from service.web.request_ids import RequestIds, trace_of
-from service.web.request_log import Asked, RequestLog
+from service.web.request_log import Asked, RequestIds, RequestLog, trace_of
 from service.web.roles import refuse_role
-from service.web.whole_messages import API_HEADERS, is_for_data
 
 if TYPE_CHECKING:
     from service.web.spans import RequestSpan, Tracing
 
 log = structlog.get_logger()
-NO_TRACE: dict[str, str] = {}
-JSON_TYPE = (b"content-type", b"application/json")
-HOT_HEADERS = b"".join(b"%b: %b\r\n" % header for header in (JSON_TYPE, *API_HEADERS))
+NO_MORE: dict[str, str] = {}
+JSON = "application/json"
+HOT_HEADERS = f"content-type: {JSON}\r\n".encode() + b"".join(
+    b"%b: %b\r\n" % header for header in API_HEADERS
+)
 
 
 class Middleware:
     """Checks every request, then serves hot routes itself and passes the others to FastAPI.
-
-    Parameters
-    ----------
-    app : ASGI application
-        Serves all requests that are not hot.
-    settings : Settings
-        Limits, timeouts and logging.
-    metrics : Metrics
-        Counts every request.
-    keys : Keyring
-        The known API keys.
-    tracing : Tracing, optional
-        Makes a span of every request for data.
 
     Attributes
     ----------
@@ -73,7 +66,7 @@ class Middleware:
         app: ASGIApp,
         settings: Settings,
         metrics: Metrics,
-        keys: Keyring,
+        keys: KeyWatch,
         tracing: "Tracing | None" = None,
     ) -> None:
         self._app = app
@@ -132,10 +125,18 @@ class Middleware:
             self._note(scope, headers, span, answer.status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes], body: RequestBody) -> None:
-        """Refuse a request by its key, its origin, its rate, the load, or its length."""
+        """Refuse a request by its key, its origin, its rate, the load, or its length.
+
+        One without a valid key counts for its address.
+        """
         if "\0" in scope["path"]:
             raise Problem(ProblemCode.UNKNOWN_ROUTE, "a path holds no zero byte")
-        access = scope["lhb.access"] = self._access(scope)
+        try:
+            access = scope["lhb.access"] = self._keys.access_of(scope)
+        except Problem:
+            if self.rates is not None:
+                self.rates.count_stranger(scope)
+            raise
         scope["lhb.tenant"] = access.tenant
         if access is EVERYBODY:
             self.guard.check(headers, scope)
@@ -172,7 +173,7 @@ class Middleware:
         if connection is None or not connection.answer_at_once(
             scope, status, HOT_HEADERS, scope["lhb.request_id"], content
         ):
-            await send_json(status, content, answer)
+            await send_whole(status, content, answer)
         answer.status = status
 
     def _note(
@@ -191,19 +192,10 @@ class Middleware:
             log_failure(scope["lhb.problem"], **self._request(scope))
         scope.pop("lhb.problem", None)  # its traceback refers to the body, and this scope to it
         if self._log is not None:
-            trace = scope.get("lhb.trace", NO_TRACE)
+            trace = scope.get("lhb.trace", NO_MORE)
             if b"traceparent" in headers:
                 trace = trace_of(headers) | trace
             self._log.add(self._asked(scope), scope["lhb.request_id"], trace, status, seconds)
-
-    def _access(self, scope: Scope) -> Access:
-        """Return what a request may do; one without a valid key counts for its address."""
-        try:
-            return self._keys.access_of(scope)
-        except Problem:
-            if self.rates is not None:
-                self.rates.count_stranger(scope)
-            raise
 
     def _asked(self, scope: Scope) -> Asked:
         """Return what a request's log line has in common with others."""
@@ -230,26 +222,17 @@ class Middleware:
             await send(message)
 
         as_get = {**scope, "method": "GET"}
-        await self._app(as_get, receive, only_headers)
-        scope["route"] = as_get.get("route")
+        try:
+            await self._app(as_get, receive, only_headers)
+        finally:
+            scope["route"] = as_get.get("route")
 
 
 class Answer:
     """The answer to a request on its way out, with the headers that every answer has.
 
-    Parameters
-    ----------
-    scope : Scope
-        Of the request.
-    body : RequestBody
-        The request's body. An answer that comes before its end closes the connection.
-    send : Send
-        Takes the messages of the answer.
-
-    Attributes
-    ----------
-    status : int
-        0 until the answer has begun.
+    `status` is 0 until it has begun. An answer that comes before the end of the request's body
+    closes the connection.
     """
 
     __slots__ = ("_body", "_scope", "_send", "status")
@@ -273,9 +256,12 @@ class Answer:
         await self._send(message)
 
 
-async def send_json(status: int, body: bytes, send: Send) -> None:
-    """Send a JSON response."""
-    headers = [JSON_TYPE, (b"content-length", b"%d" % len(body))]
+async def send_whole(
+    status: int, body: bytes, send: Send, kind: str = JSON, more: Mapping[str, str] = NO_MORE
+) -> None:
+    """Send a response of one piece, with its media type and more headers."""
+    headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]
+    headers += [(name.encode(), value.encode()) for name, value in more.items()]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -283,7 +269,24 @@ async def send_json(status: int, body: bytes, send: Send) -> None:
 async def send_problem(problem: Problem, path: str, send: Send) -> None:
     """Send a problem document, or what stands for one under this path."""
     status, body, kind = problem_answer(problem, path)
-    headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
-    headers += [(k.encode(), v.encode()) for k, v in problem.headers().items()]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send_whole(status, body, send, kind, problem.headers())
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    codes = {404: ProblemCode.UNKNOWN_ROUTE, 405: ProblemCode.METHOD_NOT_ALLOWED}
+    problem = Problem(codes.get(error.status_code, ProblemCode.HTTP_ERROR), str(error.detail))
+    problem.status = error.status_code
+    request.scope["lhb.problem"] = problem
+    status, body, kind = problem_answer(problem, request.scope["path"])
+    return Response(body, status, error.headers, kind)
+
+
+async def _parameters(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    field = field_name(tuple(first["loc"][1:]))
+    raise Problem(ProblemCode.INVALID, f"{field}: {first['msg']}", field)
+
+
+ERROR_ANSWERS: dict[Any, Any] = {HTTPException: _http, RequestValidationError: _parameters}

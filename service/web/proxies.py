@@ -10,15 +10,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 class TrustedProxies:
     """The proxies whose X-Forwarded-For header is believed.
 
-    Parameters
-    ----------
-    named : str
-        Addresses and networks, separated by commas.
-
-    Raises
-    ------
-    ValueError
-        One of them is neither.
+    `named` are addresses and networks, separated by commas; what is neither is a ValueError.
     """
 
     def __init__(self, named: str) -> None:

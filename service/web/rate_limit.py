@@ -8,7 +8,7 @@ from math import ceil
 from starlette.types import Scope
 
 from service.base.problems import Problem, ProblemCode
-from service.web.whole_messages import is_for_data
+from service.web.connection import is_for_data
 
 N_CALLERS = 65_536  # remembered; the least recent one is dropped and then starts with a full burst
 
@@ -46,18 +46,10 @@ class RateLimit:
         self.to_tell: dict[str, int] | None = None
 
     def count(self, scope: Scope, *, is_keyed: bool) -> None:
-        """Count a request, if its path is limited.
+        """Count a request, if its path is limited; raise a 429 too_many_requests.
 
-        Parameters
-        ----------
-        scope : ASGI scope
-        is_keyed : bool
-            Whether the request carries a checked key; else the caller is its address.
-
-        Raises
-        ------
-        Problem
-            429 too_many_requests; the refused request is not counted.
+        The caller is the request's checked key if it `is_keyed`, else its address. What is refused
+        is not counted.
         """
         if is_for_data(scope["path"]):
             self.count_caller(scope["lhb.access"].key_id if is_keyed else _address(scope))

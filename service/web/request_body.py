@@ -18,23 +18,10 @@ MAX_OF_EACH = {b"[": 10**6, b"{": 10**6, b":": 10**6, b'"': 4 * 10**6}
 
 
 class RequestBody:
-    """One request's body, read within the limits.
+    """One request's body, read within the limits; an import has its own.
 
-    Parameters
-    ----------
-    scope, receive
-        Of the ASGI request.
-    settings : Settings
-        Limits in bytes; an import has its own.
-    deadlines : BodyDeadlines
-        Enforces the deadline.
-    memory : BodyMemory
-        Counts the bytes in memory; the caller releases `n_held` of them at the end.
-
-    Attributes
-    ----------
-    is_whole : bool
-        Whether all of it was read.
+    `is_whole` says whether all of it was read. At the end the caller releases `n_held` bytes of the
+    memory.
     """
 
     def __init__(

@@ -1,12 +1,18 @@
-"""The log line of each request, where it is wanted: as other lines are, at a tenth of the cost."""
+"""The log line of each request, where it is wanted: as other lines are, at a tenth of the cost.
+
+It has the request's id, its caller's or our own, and the trace that the request belongs to.
+"""
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import count
 from json import dumps
 from json.encoder import encode_basestring_ascii as quoted
+from secrets import token_hex
 
 from service.base.logs import shown_path
 
@@ -15,16 +21,13 @@ LONGEST = 1024  # characters of a path and a beginning that are kept
 # what many requests have in common: method, path, tenant, key, client; None: it is not known
 Asked = tuple[str, str, str | None, str | None, str | None]
 NAMES = ("method", "path", "tenant", "key", "client")
+ID = re.compile(rb"[\x21-\x7e]{1,128}")
+TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.*", re.ASCII)
+MAX_TRACE = 256
 
 
 class RequestLog:
-    """Writes lines to stderr, those of one turn of the event loop at once.
-
-    Parameters
-    ----------
-    clock : callable
-        Seconds since 1970.
-    """
+    """Writes lines to stderr, those of one turn of the event loop at once."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -37,18 +40,7 @@ class RequestLog:
     ) -> None:
         """Write the line of a request, with the present time, soon.
 
-        Called in the event loop.
-
-        Parameters
-        ----------
-        asked : Asked
-        request_id : str
-        trace : mapping
-            What says to which trace it belongs, like traceparent.
-        status : int
-            Of the answer.
-        seconds : float
-            That it took.
+        Called in the event loop. `trace` says to which trace it belongs, like traceparent.
         """
         begin = self._begins.get(asked) or self._begin(asked)
         now = self._clock()
@@ -79,3 +71,29 @@ class RequestLog:
     def _write(self) -> None:
         lines, self._lines = self._lines, []
         sys.stderr.write("".join(lines))
+
+
+class RequestIds:
+    """Ids of the requests of one process."""
+
+    def __init__(self) -> None:
+        self._prefix = token_hex(6)
+        self._numbers = count(1)
+
+    def id_of(self, headers: Mapping[bytes, bytes]) -> str:
+        """Return the X-Request-Id of a request, or a new id if it has none that can be kept.
+
+        At most 128 visible ASCII characters are kept.
+        """
+        given = headers.get(b"x-request-id")
+        if given is not None and ID.fullmatch(given):
+            return given.decode()
+        return f"{self._prefix}-{next(self._numbers)}"
+
+
+def trace_of(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Return the W3C traceparent of a request under that name; nothing if there is none."""
+    value = headers.get(b"traceparent")
+    if value is None or len(value) > MAX_TRACE or TRACE.fullmatch(value) is None:
+        return {}
+    return {"traceparent": value.decode()}

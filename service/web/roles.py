@@ -10,91 +10,73 @@ from service.web.full_tenants import refuse_full
 SESSION = "/v1/sessions/{session_id}"
 PERSONALIZER = "/personalizer/{version}"
 
-# method and path template -> least role; a route that is not here needs an admin
-NEEDED: dict[tuple[str, str], int] = {
-    **dict.fromkeys(
-        [
-            ("GET", "/"),
-            ("GET", "/dashboard/{name:path}"),
-            ("GET", "/docs"),
-            ("GET", "/healthz"),
-            ("GET", "/readyz"),
+# by least role, paths by method; a route that is not here needs an admin
+ROUTES: dict[int, dict[str, list[str]]] = {
+    NO_KEY: {"GET": ["/", "/dashboard/{name:path}", "/docs", "/healthz", "/readyz"]},
+    READER: {
+        "GET": [
+            "/metrics",
+            "/dashboard/playground",
+            "/v1/algorithms",
+            "/v1/sessions",
+            SESSION,
+            f"{SESSION}/changes",
+            f"{SESSION}/credit",
+            f"{SESSION}/decisions/{{event_id:text}}",
+            f"{SESSION}/epochs",
+            f"{SESSION}/estimate",
+            f"{SESSION}/estimates",
+            f"{SESSION}/events",
+            f"{SESSION}/lift",
+            f"{SESSION}/rounds",
+            f"{SESSION}/shadow",
+            f"{SESSION}/series",
+            f"{SESSION}/trajectories",
+            f"{PERSONALIZER}/configurations/service",
         ],
-        NO_KEY,
-    ),
-    **dict.fromkeys(
-        [
-            ("GET", "/metrics"),
-            ("GET", "/dashboard/playground"),
-            ("POST", "/dashboard/playground"),
-            ("GET", "/v1/algorithms"),
-            ("GET", "/v1/sessions"),
-            ("GET", SESSION),
-            ("GET", f"{SESSION}/changes"),
-            ("GET", f"{SESSION}/credit"),
-            ("GET", f"{SESSION}/decisions/{{event_id:text}}"),
-            ("GET", f"{SESSION}/epochs"),
-            ("GET", f"{SESSION}/estimate"),
-            ("GET", f"{SESSION}/estimates"),
-            ("GET", f"{SESSION}/events"),
-            ("GET", f"{SESSION}/lift"),
-            ("GET", f"{SESSION}/rounds"),
-            ("GET", f"{SESSION}/shadow"),
-            ("GET", f"{SESSION}/series"),
-            ("GET", f"{SESSION}/trajectories"),
-            ("POST", f"{SESSION}/rank"),  # writes nothing
-            ("GET", f"{PERSONALIZER}/configurations/service"),
+        "POST": ["/dashboard/playground", f"{SESSION}/rank"],  # these write nothing
+    },
+    WRITER: {
+        "POST": [
+            "/v1/batch",
+            "/v1/sessions",
+            "/v1/sessions/import",
+            f"{SESSION}/copy",
+            f"{SESSION}/decisions",
+            f"{SESSION}/decisions/{{event_id:text}}/void",
+            f"{SESSION}/fits",
+            f"{SESSION}/history",
+            f"{SESSION}/rewards",
+            f"{PERSONALIZER}/rank",
+            f"{PERSONALIZER}/events/{{event_id:text}}/activate",
+            f"{PERSONALIZER}/events/{{event_id:text}}/reward",
         ],
-        READER,
-    ),
-    **dict.fromkeys(
-        [
-            ("POST", "/v1/batch"),
-            ("POST", "/v1/sessions"),
-            ("POST", "/v1/sessions/import"),
-            ("PATCH", SESSION),
-            ("DELETE", SESSION),
-            ("POST", f"{SESSION}/copy"),
-            ("DELETE", f"{SESSION}/trajectories/{{key:text}}"),
-            ("POST", f"{SESSION}/decisions"),
-            ("POST", f"{SESSION}/decisions/{{event_id:text}}/void"),
-            ("POST", f"{SESSION}/fits"),
-            ("POST", f"{SESSION}/history"),
-            ("POST", f"{SESSION}/rewards"),
-            ("POST", f"{PERSONALIZER}/rank"),
-            ("POST", f"{PERSONALIZER}/events/{{event_id:text}}/activate"),
-            ("POST", f"{PERSONALIZER}/events/{{event_id:text}}/reward"),
-            ("PUT", f"{PERSONALIZER}/configurations/service"),
+        "PATCH": [SESSION],
+        "PUT": [f"{PERSONALIZER}/configurations/service"],
+        "DELETE": [
+            SESSION,
+            f"{SESSION}/features/{{name:text}}",
+            f"{SESSION}/trajectories/{{key:text}}",
         ],
-        WRITER,
-    ),
-    **dict.fromkeys(
-        [
-            ("GET", "/v1/audit"),
-            ("GET", "/v1/keys"),
-            ("POST", "/v1/keys"),
-            ("DELETE", "/v1/keys/{key_id}"),
-            ("POST", "/v1/keys/{key_id}/rotation"),
-        ],
-        ADMIN,
-    ),
+    },
+    ADMIN: {
+        "GET": ["/v1/audit", "/v1/keys"],
+        "POST": ["/v1/keys", "/v1/keys/{key_id}/rotation"],
+        "DELETE": ["/v1/keys/{key_id}"],
+    },
+}
+NEEDED = {
+    (method, path): role
+    for role, methods in ROUTES.items()
+    for method, paths in methods.items()
+    for path in paths
 }
 
 
 def refuse_role(rank: int, method: str, route: str) -> None:
-    """Refuse a request whose key has too low a role.
+    """Raise a 403 forbidden if a key's role is too low for a method and path template.
 
-    Parameters
-    ----------
-    rank : int
-        Place of the key's role in `ROLES`.
-    method, route : str
-        Method and path template.
-
-    Raises
-    ------
-    Problem
-        403 forbidden.
+    `rank` is the role's place in `ROLES`.
     """
     needed = NEEDED.get((method, route), ADMIN)
     if rank < needed:

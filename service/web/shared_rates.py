@@ -10,8 +10,7 @@ import json
 from secrets import token_hex
 
 from service.base.recurring import Recurring
-from service.storage.postgres.deadlines import ANSWER_SECONDS
-from service.storage.postgres.errors import translated
+from service.storage.postgres.connection import ANSWER_SECONDS, translated
 from service.storage.postgres.fit_claims import Connection, listening
 from service.web.rate_limit import RateLimit
 
@@ -25,12 +24,6 @@ class SharedRates:
     """Tells other servers what this one let through, and counts what they did.
 
     Without the database every server goes on by itself, and tells the others later.
-
-    Parameters
-    ----------
-    url : str
-        ``postgresql://...``
-    rates : RateLimit
     """
 
     def __init__(self, url: str, rates: RateLimit) -> None:

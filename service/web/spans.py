@@ -38,7 +38,7 @@ from service.api.metrics import route_of
 from service.base.logs import shown_path
 from service.base.settings import DISTRIBUTION
 from service.fits.processes import FitProcesses
-from service.web.request_ids import trace_of
+from service.web.request_log import trace_of
 from service.writer.group_commit import GroupCommit
 
 LAST_SECONDS = 3.0  # for the spans that are left when a program stops
@@ -72,15 +72,10 @@ class TraceIds(RandomIdGenerator):
 
 
 class Tracing:
-    """Makes spans and sends them to a collector by OTLP over HTTP.
+    """Makes the spans of a "server" or "worker", and sends them to a collector by OTLP over HTTP.
 
     Where to, and what share of traces is kept, is said by OpenTelemetry's own variables, like
     ``OTEL_EXPORTER_OTLP_ENDPOINT`` and ``OTEL_TRACES_SAMPLER``.
-
-    Parameters
-    ----------
-    program : str
-        "server" or "worker".
     """
 
     def __init__(self, program: str) -> None:

@@ -9,30 +9,17 @@ if TYPE_CHECKING:
     from service.web.spans import Tracing
 
 
-class TracingRefused(Refused):
-    """Traces are wanted, and the extra that makes them is not installed."""
-
-
 def open_tracing(program: str, settings: Settings) -> "Tracing | None":
-    """Return what makes spans; None unless `LHB_TRACES` is set.
+    """Return what makes spans of a "server" or "worker"; None unless `LHB_TRACES` is set.
 
-    Parameters
-    ----------
-    program : str
-        "server" or "worker".
-    settings : Settings
-
-    Raises
-    ------
-    TracingRefused
-        The extra `opentelemetry` is not installed.
+    `Refused` is raised if the extra `opentelemetry` is not installed.
     """
     if not settings.traces:
         return None
     try:
         from service.web.spans import Tracing
     except ModuleNotFoundError as error:
-        raise TracingRefused(
+        raise Refused(
             f"LHB_TRACES needs {error.name}, which is not installed: "
             "pip install 'long-horizon-bandits[opentelemetry]'"
         ) from None

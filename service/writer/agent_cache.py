@@ -83,12 +83,8 @@ class Agents:
 
     Each transaction checks once whether a cached agent is still that of the stored state. The check
     compares the number of recorded fits, or, for an agent that learns from every reward, the stored
-    state itself. Agents unused for longest are removed while all together hold more than `most`.
-
-    Parameters
-    ----------
-    most : int
-        Bytes.
+    state itself. Agents unused for longest are removed while all together hold more than `most`
+    bytes.
     """
 
     def __init__(self, most: int = MOST_BYTES) -> None:
@@ -105,6 +101,13 @@ class Agents:
                 live.counted = live.state
                 self._agents.keep(key, live, held_bytes(live))
                 self._agents.trim()
+        return live.agent
+
+    def anew(self, uow: UnitOfWork, session: SessionRow) -> Agent:
+        """Return an agent that has learned nothing, in place of the session's."""
+        live = LiveAgent(build_agent(session, None), session.n_estimates, None, session.changes)
+        uow.agents[session.key] = live
+        self._agents.keep(session.key, live, held_bytes(live))
         return live.agent
 
     def has(self, session: SessionRow) -> bool:
@@ -142,15 +145,7 @@ class Agents:
     ) -> None:
         """Pass one round's reward to an agent that learns within an epoch, and save its state.
 
-        Parameters
-        ----------
-        uow : UnitOfWork
-        session : SessionRow
-        trajectory : TrajectoryRow
-        round : int
-            The round that was measured, from 1.
-        value : float
-            The reward.
+        Rounds are from 1.
         """
         agent = self.get(uow, session)
         key = (*session.key, trajectory.key)

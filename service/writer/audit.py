@@ -15,21 +15,10 @@ MOST_FORGOTTEN = 500  # entries deleted by one command
 
 
 def note(uow: UnitOfWork, tenant: str, by: Actor, action: str, subject: str, **detail: Any) -> None:
-    """Add an entry.
+    """Add an entry: an action, like "key_revoked", on a key or session, whose id is `subject`.
 
-    Parameters
-    ----------
-    uow : UnitOfWork
-    tenant : str
-        Whose key or session is changed.
-    by : Actor
-    action : str
-        Like "key_revoked".
-    subject : str
-        Id of the key or the session.
-    **detail
-        What else is worth knowing. Where it is too long, long members are left out, and named in
-        `left_out`.
+    `detail` is what else is worth knowing. Where it is too long, long members are left out, and
+    named in `left_out`.
     """
     text = json.dumps(detail)
     if len(text) > MOST_DETAIL:

@@ -1,6 +1,6 @@
 """The protocol of commands, which the writer runs on a unit of work."""
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from service.session.records import SessionKey
 from service.storage.ports import Keys
@@ -52,3 +52,7 @@ class SessionCommand(Command[Result], Protocol[Result]):
     def keys(self, keys: Keys) -> None:
         """Add the session's key."""
         keys.sessions.add(self.key)
+
+
+Commands = list[Command[Any]]
+CommandOutcome = tuple[Any, BaseException | None]  # its result, or its error

@@ -1,109 +1,117 @@
-"""Commands that wait for a transaction: tenants take turns, and so do a tenant's submissions."""
+"""Commands that wait for a transaction: tenants take turns, and how long all that waits takes."""
 
 import asyncio
 from collections import deque
-from itertools import islice
-from typing import Any
+from collections.abc import Callable
+from time import monotonic
 
 from service.base.problems import Problem, ProblemCode
-from service.writer.attempt import CommandOutcome, Commands
+from service.writer.command import CommandOutcome, Commands
 
-MOST_AT_ONCE = 128  # commands of one submission in a transaction, a few milliseconds of work
-
-
-class Submission:
-    """Commands that were submitted together, and what became of those that have run.
-
-    They run in their order. Those of a large submission are not all in one transaction.
-    """
-
-    def __init__(self, commands: Commands, future: "asyncio.Future[list[CommandOutcome]]") -> None:
-        self.commands = commands
-        self.future = future
-        self.n_taken = 0
-        self._outcomes: list[CommandOutcome] = []
-
-    def take(self) -> Commands:
-        """Return the commands that run next."""
-        part = self.commands[self.n_taken : self.n_taken + MOST_AT_ONCE]
-        self.n_taken += len(part)
-        return part
-
-    def settle(self, outcomes: list[CommandOutcome]) -> None:
-        """Add the outcomes of commands that were taken; with the last ones the caller goes on."""
-        self._outcomes += outcomes
-        if len(self._outcomes) == len(self.commands) and not self.future.done():
-            self.future.set_result(self._outcomes)
+Answer = asyncio.Future[list[CommandOutcome]]
+SHARE = 1 / 16  # of the newest transaction in the mean
+MOST = 2.0  # times the mean: what takes longer counts as that, since a stall is one transaction's
 
 
 class CommandQueue:
-    """Submissions by tenant.
+    """Submissions by tenant. The commands of a submission run in one transaction.
 
     Parameters
     ----------
     most : int
-        Commands that may wait. Beyond it a tenant is refused that has more than its share of them:
+        Commands that may wait. Beyond it a tenant is refused that has its share of the submissions:
         as many as each tenant that waits could have.
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._tenants: dict[str, deque[Submission]] = {}
-        self._n_of: dict[str, int] = {}  # commands of each tenant
+        self.most = most
+        self._tenants: dict[str, deque[tuple[Commands, Answer]]] = {}  # in the order of their turns
         self.n_submissions = 0
         self.n_commands = 0
 
-    def put(self, tenant: str, submission: Submission) -> None:
-        """Add a submission.
-
-        Raises
-        ------
-        Problem
-            503 overloaded: the queue is full.
-        """
-        n = self._n_of.get(tenant, 0)
-        n_tenants = len(self._n_of | {tenant: 0})
-        if self.n_commands >= self._most and n * n_tenants >= self._most:
+    def refuse_more_than_a_share(self, tenant: str) -> None:
+        """Raise a 503 (overloaded) if the queue is full and the tenant has its share of it."""
+        n = len(self._tenants.get(tenant, ()))
+        n_tenants = len(self._tenants.keys() | {tenant})
+        if self.n_commands >= self.most and n * n_tenants >= self.n_submissions:
             detail = "too many requests wait for a transaction"
             raise Problem(ProblemCode.OVERLOADED, detail, retry_after=1)
-        self._tenants.setdefault(tenant, deque()).append(submission)
-        self._n_of[tenant] = n + len(submission.commands)
-        self.n_commands += len(submission.commands)
+
+    def put(self, tenant: str, commands: Commands, answer: Answer) -> None:
+        """Add a submission; its answer gets the outcomes of its commands."""
+        queue = self._tenants.get(tenant)
+        if queue is None:
+            queue = self._tenants[tenant] = deque()
+        queue.append((commands, answer))
+        self.n_commands += len(commands)
         self.n_submissions += 1
 
-    def take(self, most: int) -> list[tuple[Submission, Commands]]:
-        """Take about `most` commands: of each tenant in turn what is next of one submission."""
-        taken: list[tuple[Submission, Commands]] = []
-        n, seen = 0, set[Submission]()
-        while n < most:
-            tenant = next((one for one in self._tenants if self._next(one) not in seen), None)
-            if tenant is None:
-                break
-            queue = self._tenants.pop(tenant)
-            submission = queue.popleft()
-            part = submission.take()
-            taken.append((submission, part))
-            n += len(part)
-            self.n_commands -= len(part)
-            self._n_of[tenant] -= len(part)
-            if submission.n_taken < len(submission.commands):
-                seen.add(submission)
-                queue.append(submission)
-            else:
-                self.n_submissions -= 1
-            if queue:
-                self._tenants[tenant] = queue  # behind the others
-            else:
-                del self._n_of[tenant]
-        return taken
+    def take(self, most: int) -> tuple[Commands, list[tuple[Answer, int]]]:
+        """Take submissions, of each tenant in turn, until they have `most` commands.
 
-    def _next(self, tenant: str) -> Submission:
-        return next(islice(self._tenants[tenant], 1))
+        Returns
+        -------
+        commands : list of Command
+        answers : list of tuple
+            The answers of the submissions, each with the number of its commands.
+        """
+        commands: Commands = []
+        answers: list[tuple[Answer, int]] = []
+        tenants = self._tenants
+        while tenants and len(commands) < most:
+            tenant, queue = next(iter(tenants.items()))
+            more, answer = queue.popleft()
+            commands += more
+            answers.append((answer, len(more)))
+            if not queue:
+                del tenants[tenant]
+            elif len(tenants) > 1:
+                tenants[tenant] = tenants.pop(tenant)  # behind the others
+        self.n_commands -= len(commands)
+        self.n_submissions -= len(answers)
+        return commands, answers
 
 
-def outcomes_of(
-    taken: list[tuple[Submission, Commands]], outcomes: list[Any]
-) -> list[tuple[Submission, list[Any]]]:
-    """Return the outcomes of a batch by submission, in the order in which they were taken."""
-    all_of = iter(outcomes)
-    return [(one, list(islice(all_of, len(part)))) for one, part in taken]
+class BatchTimes:
+    """The seconds from one transaction to the next, while others wait.
+
+    The wait for n full batches is n times the mean, and not n times the last, whose chance would
+    count n times. The one under way takes as long again as it has taken: seen at any moment, age
+    and rest of what is under way have one distribution. `max_batch` commands fill a batch.
+    """
+
+    def __init__(self, max_batch: int, clock: Callable[[], float] = monotonic) -> None:
+        self._max_batch, self._clock = max_batch, clock
+        self._began: float | None = None
+        self._mean = 0.0
+
+    def begin(self) -> None:
+        """Note that a transaction begins; what went by since the one before was that one's."""
+        now = self._clock()
+        if self._began is not None:
+            seconds = now - self._began
+            if self._mean:
+                seconds = self._mean + SHARE * (min(seconds, MOST * self._mean) - self._mean)
+            self._mean = seconds
+        self._began = now
+
+    def rest(self) -> None:
+        """Note that nothing waits."""
+        self._began = None
+
+    @property
+    def seconds_under_way(self) -> float:
+        """How long the present transaction takes already; 0 if there is none."""
+        began = self._began
+        return 0.0 if began is None else self._clock() - began
+
+    def wait_behind(self, n_submissions: int, n_commands: int) -> float:
+        """Return the seconds that full batches of what waits take; 0 if it fills none.
+
+        Parameters
+        ----------
+        n_submissions, n_commands : int
+            What waits: a batch takes submissions, or parts of them, until it is full.
+        """
+        n_full = min(n_submissions, n_commands // self._max_batch)
+        return self.seconds_under_way + n_full * self._mean if n_full else 0.0

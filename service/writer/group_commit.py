@@ -15,30 +15,121 @@ more time than the statements of brief commands take.
 
 import asyncio
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, perf_counter
+from typing import Any
 
 import structlog
 
-from service.base.problems import ProblemCode, Unavailable
-from service.storage.ports import Contended, MustWait, Store, Transaction
-from service.writer.attempt import (
-    Attempt,
-    CommandOutcome,
-    Commands,
-    Committed,
-    WroteThenFailed,
-    announced,
-)
-from service.writer.batch_times import BatchTimes
+from service.base.problems import Problem, ProblemCode, Unavailable
+from service.storage.ports import Contended, Keys, KnownRows, MustWait, Steps, Store, Transaction
 from service.writer.clock import Clock
-from service.writer.command import Command, Result
-from service.writer.command_queue import CommandQueue, Submission, outcomes_of
+from service.writer.command import Command, CommandOutcome, Commands, Result
+from service.writer.command_queue import Answer, BatchTimes, CommandQueue
 from service.writer.effects import Effects
 from service.writer.thread import WriterThread
+from service.writer.unit_of_work import UnitOfWork
 
 log = structlog.get_logger()
+MOST_AT_ONCE = 128  # commands of one caller in a transaction, a few milliseconds of work
 MAX_ATTEMPTS = 10  # attempts at a batch that contends with other processes
 CONTENTION_SECONDS = 10.0  # after which no further attempt begins
+Committed = tuple[list[CommandOutcome], list[Effects]]
+BRIEF_SECONDS = 0.005  # the longest that a batch may run in the event loop
+
+
+class WroteThenFailed(Exception):
+    """A command raised a `Problem` after it had written; the transaction must be rolled back."""
+
+
+class Attempt:
+    """A batch of commands in one open transaction.
+
+    The event loop and the writer's thread take turns on it, never at the same time.
+    """
+
+    def __init__(self, transaction: Transaction, commands: Commands) -> None:
+        self.transaction = transaction
+        self.commands = commands
+        self._known = KnownRows()
+        self._outcomes: list[CommandOutcome] = []
+
+    def fetch(self, keys: Keys) -> Steps:
+        """Return the steps that fetch the rows that the commands announced.
+
+        Rewards name rounds. The decision of a round is fetched only if the session has several
+        trajectories, and its covering measurement only if `measured_through` reaches the round.
+        """
+        known = self._known
+        rounds, keys.rounds = keys.rounds, set()
+        yield from self.transaction.fetch(keys, known)
+        keys.rounds = rounds  # for another attempt
+        if not rounds and not known.rounds:
+            return
+        more = Keys()
+        for place in rounds | known.rounds.keys():
+            key, round = place
+            known.measured[place] = None  # replaced if it is fetched
+            session, trajectory = known.sessions.get(key[:2]), known.trajectories.get(key)
+            if session is None or trajectory is None or round > trajectory.n_rounds:
+                continue
+            if not session.is_one_sequence and place not in known.rounds:
+                more.rounds.add(place)
+            if round <= trajectory.measured_through:
+                more.measured.add(place)
+        if more.rounds or more.measured:
+            yield from self.transaction.fetch(more, known)
+
+    def begin(self, now: float) -> None:
+        """Create the unit of work, once the announced rows are fetched; `now` is its time."""
+        self._uow = UnitOfWork(self.transaction, self._known, now)
+
+    def run_brief(self, can_read: bool) -> bool:
+        """Run commands until one is not brief, or BRIEF_SECONDS have passed; say if all have run.
+
+        `can_read` says whether rows that were not announced can be read without blocking.
+        """
+        self._uow.can_read = can_read
+        until = perf_counter() + BRIEF_SECONDS
+        for command in self.commands:
+            if not command.is_brief(self._uow) or perf_counter() > until:
+                return False
+            self._outcomes.append(_outcome(command, self._uow))
+        return True
+
+    def run_rest(self) -> None:
+        """Run the remaining commands; called in the writer's thread."""
+        self._uow.can_read = True
+        for command in self.commands[len(self._outcomes) :]:
+            self._outcomes.append(_outcome(command, self._uow))
+
+    def commit(self) -> Steps:
+        """Return the steps that commit, once all commands have run."""
+        return self._uow.commit()
+
+    @property
+    def committed(self) -> Committed:
+        """Outcomes and effects of the batch; valid once it is committed."""
+        return self._outcomes, [self._uow.effects]
+
+
+def announced(commands: Commands) -> Keys:
+    """Return the keys of all rows that the commands announce."""
+    keys = Keys()
+    for command in commands:
+        command.keys(keys)
+    return keys
+
+
+def _outcome(command: Command[Any], uow: UnitOfWork) -> CommandOutcome:
+    before = uow.n_writes
+    try:
+        return command(uow), None
+    except Unavailable:  # concerns the batch, not this command: the transaction may be lost
+        raise
+    except Problem as problem:
+        if uow.n_writes != before:
+            raise WroteThenFailed from problem
+        return None, problem
 
 
 class GroupCommit:
@@ -67,7 +158,7 @@ class GroupCommit:
         after_commit: Callable[[Effects], None],
         on_rollback: Callable[[], None],
         clock: Callable[[], float] | None = None,
-        max_batch: int = 512,
+        max_batch: int = 256,
         max_queue: int = 10_000,
     ) -> None:
         self._store = store
@@ -113,38 +204,49 @@ class GroupCommit:
             The store failed.
         """
         result: Result
-        [(result, error)] = await self.submit_all([command])
+        [(result, error)] = await self.submit_together([command])
         if error is not None:
             raise error
         return result
 
-    def submit_all(self, commands: Commands) -> "asyncio.Future[list[CommandOutcome]]":
-        """Queue commands of one tenant.
+    async def submit_all(self, commands: Commands) -> list[CommandOutcome]:
+        """Run commands of one tenant in this order, MOST_AT_ONCE in a transaction.
 
-        Parameters
-        ----------
-        commands : list of Command
-            They run in this order, in one transaction or, if they are many, in several: others'
-            commands slip in between.
+        Others' commands slip in between.
 
         Returns
         -------
-        asyncio.Future
-            Gets the outcome of each command: its result and None, or None and its error.
+        list of tuple
+            The outcome of each command: its result and None, or None and its error.
 
         Raises
         ------
         Problem
-            The queue is full (``overloaded``).
+            The queue is full (``overloaded``); nothing was written.
         """
+        outcomes = await self.submit_together(commands[:MOST_AT_ONCE])
+        for start in range(MOST_AT_ONCE, len(commands), MOST_AT_ONCE):  # begun, so not refused
+            outcomes += await self._put(commands[start : start + MOST_AT_ONCE])
+        return outcomes
+
+    def submit_together(self, commands: Commands) -> Answer:
+        """Queue commands of one tenant for the same transaction; returns and raises the same.
+
+        Cancelling the answer does not cancel the commands.
+        """
+        if self._queue.n_commands >= self._queue.most:
+            self._queue.refuse_more_than_a_share(commands[0].whose())
+        return self._put(commands)
+
+    def _put(self, commands: Commands) -> Answer:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[CommandOutcome]] = loop.create_future()
-        self._queue.put(commands[0].whose(), Submission(commands, future))
+        answer: Answer = loop.create_future()
+        self._queue.put(commands[0].whose(), commands, answer)
         if self.on_submit is not None:
             self.on_submit(len(commands))
         if self._task is None:
             self._task = loop.create_task(self._serve_queue())
-        return future
+        return answer
 
     async def close(self) -> None:
         """Commit the waiting commands, then stop the thread."""
@@ -156,16 +258,18 @@ class GroupCommit:
         """Commit and answer batch after batch until nothing waits."""
         try:
             while self._queue.n_submissions:
-                taken = self._queue.take(self._max_batch)
-                commands = [command for _, part in taken for command in part]
-                self._n_being_committed = len(taken)
+                commands, answers = self._queue.take(self._max_batch)
+                self._n_being_committed = len(answers)
                 self._times.begin()
                 try:
                     outcomes, effects = await self._commit(commands)
                 except Exception as error:  # e.g. the thread does not start
                     outcomes, effects = [(None, error)] * len(commands), []
-                for submission, its_own in outcomes_of(taken, outcomes):
-                    submission.settle(its_own)
+                start = 0
+                for answer, n in answers:
+                    if not answer.done():
+                        answer.set_result(outcomes[start : start + n])
+                    start += n
                 self.n_batches += 1
                 self.n_commands += len(commands)
                 self.on_batch(self._times.seconds_under_way, len(commands))

@@ -34,24 +34,10 @@ class WriterThread:
     def call(
         self, work: Callable[[Argument], Returned], argument: Argument
     ) -> "asyncio.Future[Returned]":
-        """Run a function in the thread.
+        """Run a function of one argument in the thread.
 
-        Parameters
-        ----------
-        work : callable
-            The function.
-        argument : object
-            Its one argument.
-
-        Returns
-        -------
-        asyncio.Future
-            A future of the running loop that gets what `work` returns or raises.
-
-        Raises
-        ------
-        RuntimeError
-            The thread cannot be started.
+        The future, which is of the running loop, gets what `work` returns or raises. A thread that
+        cannot be started is a RuntimeError.
         """
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="writer", daemon=True)

@@ -1,8 +1,13 @@
 """The unit of work: one view of the stored rows and the batch's own pending writes."""
 
+from bisect import bisect_right
+from typing import Generic, TypeVar
+
 from pydantic_core import to_json
 
 from service.session.records import (
+    ApiKey,
+    AuditRow,
     DecisionRow,
     EstimateRow,
     HiddenRows,
@@ -27,27 +32,46 @@ from service.storage.ports import (
 )
 from service.storage.reader import Reader
 from service.writer.effects import Effects, LiveAgent
-from service.writer.pending_spans import Spans
-from service.writer.tenant_writes import TenantWrites
+
+T = TypeVar("T")
+_NOTHING = Changes()
 
 
-class UnitOfWork(TenantWrites):
+class Spans(Generic[T]):
+    """Items by span of rounds, found by any round of the span.
+
+    A unit of work keeps its pending measurements in it. Which rounds a reward means is checked in
+    `service.rounds.reward_rounds`. Spans do not overlap, so the one that starts last is the only
+    candidate: a search takes O(log n), and so does adding a span after all others.
+    """
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._spans: dict[int, tuple[int, T]] = {}
+
+    def add(self, first: int, last: int, item: T) -> None:
+        """Add the item of rounds first..last, replacing one that starts at the same round."""
+        if first not in self._spans:
+            starts = self._starts
+            starts.insert(bisect_right(starts, first), first)
+        self._spans[first] = last, item
+
+    def over(self, first: int, last: int) -> T | None:
+        """Return the item whose span overlaps rounds first..last and starts last, or None."""
+        place = bisect_right(self._starts, last)
+        if not place:
+            return None
+        end, item = self._spans[self._starts[place - 1]]
+        return item if end >= first else None
+
+
+class UnitOfWork:
     """Serves reads from known rows, fetches other rows, and buffers writes.
 
-    Parameters
-    ----------
-    transaction : Transaction
-        The open transaction.
-    known : KnownRows
-        Rows fetched in the transaction; the batch's own rows are added.
-    now : float
-        Seconds since 1970: one time for the whole batch.
-
-    Attributes
-    ----------
-    can_read : bool
-        Whether rows that were not announced can be read. If a read would block the event loop,
-        `MustWait` is raised instead, and a thread runs the batch again.
+    `known` are rows fetched in the open transaction, to which the batch's own are added; `now`, in
+    seconds since 1970, is one time for the whole batch. `can_read` says whether rows that were not
+    announced can be read. If a read would block the event loop, `MustWait` is raised instead, and a
+    thread runs the batch again.
     """
 
     def __init__(self, transaction: Transaction, known: KnownRows, now: float) -> None:
@@ -66,10 +90,7 @@ class UnitOfWork(TenantWrites):
     def stored(self) -> Reader:
         """The reader of the transaction; pending writes are flushed first.
 
-        Raises
-        ------
-        MustWait
-            The read would block the event loop.
+        `MustWait` is raised where a read would block the event loop.
         """
         self.flush()
         return self._reader()
@@ -115,18 +136,15 @@ class UnitOfWork(TenantWrites):
         """Return the decision with an event id, the client's or the server's, or None."""
         number = number_in(event_id)
         if number is not None:
-            found = self._decision_by_number(key, number)
+            if not 1 <= number <= self.trajectory(key).n_decisions:
+                return None
+            if (key, number) not in self._known.numbers:
+                self._fetch(Keys(numbers={(key, number)}))
+            found = self._known.numbers[key, number]
             return found if found is not None and found.client_event_id is None else None
         if (key, event_id) not in self._known.events:
             self._fetch(Keys(events={(key, event_id)}))
         return self._known.events[key, event_id]
-
-    def _decision_by_number(self, key: TrajectoryKey, number: int) -> DecisionRow | None:
-        if not 1 <= number <= self.trajectory(key).n_decisions:
-            return None
-        if (key, number) not in self._known.numbers:
-            self._fetch(Keys(numbers={(key, number)}))
-        return self._known.numbers[key, number]
 
     def decision_by_round(self, key: TrajectoryKey, round: int) -> DecisionRow | None:
         """Return the first decision of a round, or None."""
@@ -273,6 +291,26 @@ class UnitOfWork(TenantWrites):
         self.n_writes += 1
         self._changes.swept.append(key)
 
+    def save_api_key(self, key: ApiKey) -> None:
+        """Store a new API key, its revocation, or an earlier expiry."""
+        self.n_writes += 1
+        self._changes.api_keys.append(key)
+
+    def use_api_key(self, tenant: str, key_id: str, at: float) -> None:
+        """Store when an API key was last used."""
+        self.n_writes += 1
+        self._changes.used_keys.append((tenant, key_id, at))
+
+    def add_audit(self, entry: AuditRow) -> None:
+        """Store an entry of the audit log."""
+        self.n_writes += 1
+        self._changes.audit.append(entry)
+
+    def forget_audit(self, last_id: str) -> None:
+        """Delete the entries of the audit log up to this id, of all tenants."""
+        self.n_writes += 1
+        self._changes.audit_gone = last_id
+
     def flush(self) -> None:
         """Write the buffered changes, so that `stored` sees them.
 
@@ -293,6 +331,3 @@ class UnitOfWork(TenantWrites):
             live = self.agents[key]
             live.state = self._changes.states[key] = to_json(live.agent.state()).decode()
         self._learned.clear()
-
-
-_NOTHING = Changes()

@@ -5,7 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.regret_scoreboard import BOARD, HARDER, LIFE, TOLD, paired_interval, run
+from benchmarks.regret_scoreboard import (
+    BOARD,
+    HARDER,
+    LIFE,
+    TOLD,
+    paired_interval,
+    play,
+    run,
+    variant_of,
+)
 from lhb_engine.posterior.settings import AnytimeSettings
 
 SMALL = {"rounds": 40, "horizon": 10, "dim": 2, "arms": 3, "sparsity": 2}
@@ -64,6 +73,18 @@ def test_settings_are_changed_by_name():
     for wrong in ("speed=1", "sweeps=1.5", "lapse"):
         with pytest.raises(ValueError):
             AnytimeSettings().changed(wrong)
+
+
+def test_a_variant_changes_options_and_settings():
+    options, settings = variant_of("profiles=chosen,lapse=inf")
+    assert options == {"profiles": "chosen"}
+    assert settings == AnytimeSettings(lapse=np.inf)
+    assert variant_of("") == ({}, AnytimeSettings())
+    for wrong in ("profiles=all", "speed=1"):
+        with pytest.raises(ValueError):
+            variant_of(wrong)
+    world = replace(BOARD[1], **SMALL)
+    assert play(world, "anytime profiles=shared", 0)[0] == play(world, "anytime", 0)[0]
 
 
 def test_the_interval_is_paired():

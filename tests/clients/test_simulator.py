@@ -31,9 +31,9 @@ def assert_same(settings: SimulationSettings, url: str) -> None:
     "settings",
     [
         SMALL,
-        replace(SMALL, dim=10, arms=10),
-        replace(SMALL, algorithms=("doubling_lasso",), horizon=400, dim=4, rounds=300),
-        replace(SMALL, options={"ad_lasso": {"fit_intercept": True}}),
+        replace(SMALL, dim=10, arms=10, seeds=1),
+        replace(SMALL, algorithms=("doubling_lasso",), horizon=400, dim=4, rounds=300, seeds=1),
+        replace(SMALL, options={"ad_lasso": {"fit_intercept": True}}, seeds=1),
         replace(SMALL, algorithms=("uniform", "oracle", "oracle_w"), rounds=150, seeds=1),
         # a fit is due exactly after the last round: 3 h
         replace(SMALL, rounds=72, seeds=1),
@@ -115,8 +115,9 @@ def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
 
 
 def test_a_simulation_leaves_no_sessions_behind(tmp_path: Path) -> None:
+    short = replace(SMALL, rounds=30)
     with server(tmp_path / "simulated.db") as url, Client(url) as client:
-        simulate_all(SMALL, url)
+        simulate_all(short, url)
         assert list(client.sessions(archived=True)) == []
-        simulate_all(SMALL, url, keep_sessions=True)
-        assert len(list(client.sessions())) == len(SMALL.algorithms) * SMALL.seeds
+        simulate_all(short, url, keep_sessions=True)
+        assert len(list(client.sessions())) == len(short.algorithms) * short.seeds

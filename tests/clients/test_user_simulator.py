@@ -19,8 +19,8 @@ from clients.user_simulator import (
     users_over_http,
 )
 from lhb import Client
-from lhb_engine.simulation.play_users import user_key
-from lhb_engine.simulation.transport import Transport
+from lhb_engine.simulation.play import user_key
+from lhb_engine.simulation.users import Transport
 
 SMALL = UserSettings(
     algorithms=("anytime",), rounds=10, users=12, horizon=6, dim=3, arms=4, seeds=1, sparsity=2,

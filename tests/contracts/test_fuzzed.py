@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
 from tests.faults.server_process import Server
 
 ARMS = [[0.5, -0.25], [1.0, 2.0]]

@@ -11,7 +11,7 @@ from service.api import request_bodies
 from service.api.response_types import DecisionAnswer, FitAnswer
 from service.session.records import DecisionRow
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
-from service.storage.sql.columns import COLUMNS, COUNTERS, column_types
+from service.storage.sql.statements import COLUMNS, COUNTERS, column_types
 from tests.contracts.client_answers import FILE, SETTINGS_FILE, settings_written, written
 
 DECLARED = {

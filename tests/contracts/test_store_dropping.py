@@ -6,7 +6,7 @@ import pytest
 
 from service.session.records import VoidRow
 from service.storage.ports import Changes, DropCursor, Dropped, Store
-from service.storage.sql import dropping
+from service.storage.sql import transactions
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
 
 
@@ -31,7 +31,7 @@ def test_a_pass_takes_what_nothing_needs(
 ) -> None:
     """Rounds go with the last position that needs them; a span stays until all of it is gone."""
     for name, value in (("PAGE", page), ("MAX_PAGES", pages), ("MAX_ROWS", most)):
-        monkeypatch.setattr(dropping, name, value)
+        monkeypatch.setattr(transactions, name, value)
     rng, n_kept = random.Random(8), 4
     places: dict[str, list[int]] = {"": [], "a": [], "b": [], "short": []}
     for position in range(1, 61):

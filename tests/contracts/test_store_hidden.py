@@ -8,7 +8,7 @@ from service.session.records import HiddenRows, VoidRow
 from service.session.slot_records import SlotSumsRow
 from service.session.trial_records import LiftUnitRow
 from service.storage.ports import Changes, EraseCursor, Store
-from service.storage.sql import erasing
+from service.storage.sql import transactions
 from tests.contracts.sample_rows import (
     S1,
     T1,
@@ -28,7 +28,7 @@ def n_rows(store: Store) -> dict[str, int]:
     with store.reader() as reader:
         connection: Any = reader.connection  # type: ignore[attr-defined]
         counts = {}
-        for table in (*erasing.TABLES, "sessions", "agent_states", "hidden_rows"):
+        for table in (*transactions.TABLES, "sessions", "agent_states", "hidden_rows"):
             [(counts[table],)] = connection.execute(f"select count(*) from {table}").fetchall()
         return counts
 
@@ -62,7 +62,7 @@ def test_a_deleted_session_is_gone_at_once_and_its_rows_are_noted(store: Store) 
 def test_erasing_takes_all_of_a_session_and_nothing_else(
     store: Store, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(erasing, "MAX_ROWS", most)
+    monkeypatch.setattr(transactions, "MAX_ROWS", most)
     measured = measurement(1), measurement(1, 2, "b", position=2)
     rows = (decision(1), decision(2), decision(1, "b"), *measured)
     rows += (VoidRow(*S1, "b", 1, 7, 3.0),)
@@ -78,7 +78,7 @@ def test_erasing_takes_all_of_a_session_and_nothing_else(
     taken = erase(store, GONE)
     assert max(taken) == min(most, 13)
     assert sum(taken) == 13
-    expected = dict.fromkeys(erasing.TABLES, 1) | {"sessions": 1, "agent_states": 0}
+    expected = dict.fromkeys(transactions.TABLES, 1) | {"sessions": 1, "agent_states": 0}
     assert n_rows(store) == {**expected, "hidden_rows": 1}
     commit(store, swept=[S1])
     with store.reader() as reader:
@@ -91,7 +91,7 @@ def test_an_erased_trajectory_leaves_no_row(
     store: Store, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its voids and its part of a comparison go too; those of the others stay."""
-    monkeypatch.setattr(erasing, "MAX_ROWS", most)
+    monkeypatch.setattr(transactions, "MAX_ROWS", most)
     for name in ("a", "b", ""):
         commit(store, *([session()] if name == "a" else []), trajectory(name), decision(1, name))
     commit(store, estimate(1), voids=[VoidRow(*S1, name, 1, i, 1.0) for i, name in enumerate("ab")])
@@ -115,7 +115,7 @@ def test_an_erased_trajectory_leaves_no_row(
 def test_rounds_after_one_of_a_trajectory_are_erased_alone(
     store: Store, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(erasing, "MAX_ROWS", most)
+    monkeypatch.setattr(transactions, "MAX_ROWS", most)
     names = ("", "b", "c")
     commit(store, session(), *(trajectory(name) for name in names), estimate(1))
     commit(store, *(decision(i, name) for name in names for i in (1, 2, 3, 4, 5)))
@@ -135,7 +135,7 @@ def test_rounds_after_one_of_a_trajectory_are_erased_alone(
 def test_large_rows_are_erased_by_their_bytes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(erasing, "MAX_BYTES", 100)
+    monkeypatch.setattr(transactions, "MAX_BYTES", 100)
     wide = [decision(i, scores=bytes(80)) for i in range(1, 6)]  # 96 bytes with the context
     commit(store, session(), *wide)
     assert erase(store, GONE) == [2, 2, 1]

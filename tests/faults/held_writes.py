@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service.writer.slices import LargeWrite, Slices
+from service.writer.large_writes import LargeWrite, Slices
 
 N_SLICES = 4  # of at most 256 rows each
 N_ROUNDS = 81  # of a log, whose slices are shorter on a slow machine

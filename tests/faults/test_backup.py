@@ -16,12 +16,11 @@ import psycopg
 import pytest
 
 from service.base.settings import Settings
-from service.storage.backup import LAST_LINE, back_up, restore
 from service.storage.database_url import open_store
-from service.storage.migrate import migrate
+from service.storage.maintenance import LAST_LINE, back_up, migrate, restore
 from service.storage.ports import Refused
-from service.storage.postgres import tools
-from service.storage.schema import SCHEMA, WrongSchema
+from service.storage.postgres import maintenance
+from service.storage.schema import SCHEMA
 from service.transfer.without_server import import_file
 from tests.conftest import database
 from tests.faults.load_generator import Player, log_of, make_players, play_all
@@ -234,7 +233,7 @@ def test_a_backup_of_the_first_schema_is_restored_and_migrated(tmp_path: Path) -
     with closing(sqlite3.connect(old)) as connection:
         connection.execute("update schema_revision set revision = '9999'")
         connection.commit()
-    with pytest.raises(WrongSchema, match="newer release"):
+    with pytest.raises(Refused, match="newer release"):
         back_up(f"sqlite:///{old}", tmp_path / "newer.lhb")
 
 
@@ -269,8 +268,7 @@ def test_a_log_left_beside_is_not_mixed_in(tmp_path: Path) -> None:
 def test_tools_that_are_missing_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, postgres_url: str
 ) -> None:
-    monkeypatch.setattr(tools, "DEBIAN", tmp_path)
-    monkeypatch.setattr(tools, "FROM_PIP", "no_such_package")
+    monkeypatch.setattr(maintenance, "DEBIAN", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Refused, match=r"pg_dump of PostgreSQL \d+ or newer is not on the PATH"):
         back_up(postgres_url, tmp_path / "kept.lhb")
@@ -282,7 +280,7 @@ def test_no_password_is_among_the_arguments(tmp_path: Path) -> None:
     program = tmp_path / "pg_dump"
     program.write_text('#!/bin/sh\necho "$PGPASSWORD" "$@"\n')
     program.chmod(0o755)
-    said = tools.run(program, "postgresql://lhb:hunter2@db:5433/shop?sslmode=require")
+    said = maintenance.run(program, "postgresql://lhb:hunter2@db:5433/shop?sslmode=require")
     assert said.split() == [
         "hunter2", "--dbname=user=lhb", "dbname=shop", "host=db", "port=5433", "sslmode=require"
     ]  # fmt: skip

@@ -92,6 +92,25 @@ def test_a_clock_set_back_by_an_hour(tmp_path: Path, database_url: str) -> None:
                 worker.kill()
 
 
+def test_a_key_expires_though_the_clock_was_set_back(tmp_path: Path) -> None:
+    """It is made by a clock that never goes back, and is checked by the same."""
+    clock = Setting(tmp_path)
+    clock.set(HOUR)
+    with Server(tmp_path / "lhb.db", **clock.environment) as server, server.client() as client:
+        admin = client.post("/v1/keys", json={"role": "admin"}).json()["key"]
+        clock.set(0.0)
+        ours = {"authorization": f"Bearer {admin}"}
+        made = client.post(
+            "/v1/keys", json={"role": "reader", "expires_in_seconds": 1.0}, headers=ours
+        )
+        its = {"authorization": f"Bearer {made.json()['key']}"}
+        began = time.monotonic()
+        while client.get("/v1/sessions", headers=its).status_code != 401:
+            assert time.monotonic() - began < 120
+            time.sleep(0.1)
+        assert client.get("/v1/sessions", headers=ours).status_code == 200
+
+
 def play_through(clock: Setting, client: httpx.Client) -> None:
     clock.set(HOUR)
     waits = create(client, reward_wait_seconds=2.0)

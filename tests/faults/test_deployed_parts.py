@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
 from tests.faults.server_process import Server
 from tests.faults.test_compose import (
     ROOT,

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from service.storage.postgres.deadlines import ANSWER_SECONDS
+from service.storage.postgres.connection import ANSWER_SECONDS
 from service.writer.group_commit import CONTENTION_SECONDS
 from tests.faults.server_process import Server
 from tests.faults.test_disk import assert_whole, create, decide

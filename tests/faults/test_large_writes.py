@@ -204,7 +204,7 @@ def test_an_erasure_killed_half_way(database_url: str, tmp_path: Path) -> None:
 class ShortOwner(HeldServer):
     """Its large writes count as dead after a second without a slice."""
 
-    code = "import service.writer.hidden_write as h; h.OWN_SECONDS = 1.0; " + HeldServer.code
+    code = "import service.writer.large_writes as h; h.OWN_SECONDS = 1.0; " + HeldServer.code
 
 
 def is_writing(url: str) -> bool:

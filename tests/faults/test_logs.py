@@ -14,7 +14,7 @@ import structlog
 
 from service.base.logs import configure_logs, log
 from service.commands.keys import SaveKey, new_key
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
 from service.storage.schema import SCHEMA
 from service.transfer.without_server import run
 from tests.faults.server_process import Server, WorkerProcess

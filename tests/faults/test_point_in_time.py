@@ -16,7 +16,7 @@ import httpx
 import psycopg
 import pytest
 
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
 from tests.faults.load_generator import Player, log_of, make_players, play_all
 from tests.faults.server_process import ROOT, Server, WorkerProcess, assert_replay_equals_live
 from tests.postgres_server import PostgresServer

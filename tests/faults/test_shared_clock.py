@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clients.sdk.client import Client
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
 from tests.faults.server_process import Server, WorkerProcess
 
 DAYS, HOURS = 6, 24

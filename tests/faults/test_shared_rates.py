@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from service.commands.keys import SaveKey, new_key
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
 from service.transfer.without_server import run
 from tests.faults.server_process import Server
 

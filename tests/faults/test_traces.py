@@ -17,9 +17,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from service.base.settings import Settings
 from service.commands.keys import SaveKey, new_key
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
+from service.storage.ports import Refused
 from service.transfer.without_server import run
-from service.web.tracing import TracingRefused, open_tracing
+from service.web.tracing import open_tracing
 from tests.faults.server_process import Server, WorkerProcess
 from tests.faults.test_logs import CONTEXT, PASSWORD, REWARD, TRACE, lines
 
@@ -208,6 +209,6 @@ def test_a_collector_that_is_away_costs_spans_only(tmp_path: Path) -> None:
 def test_traces_without_their_extra_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     monkeypatch.delitem(sys.modules, "service.web.spans", raising=False)
-    with pytest.raises(TracingRefused, match=r"bandits\[opentelemetry\]"):
+    with pytest.raises(Refused, match=r"bandits\[opentelemetry\]"):
         open_tracing("server", Settings(traces=True))
     assert open_tracing("server", Settings()) is None

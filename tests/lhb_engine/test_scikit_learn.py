@@ -10,7 +10,6 @@ from statsmodels.tsa.ardl import ARDL
 from lhb_engine.scikit_learn import (
     LaggedGroupLasso,
     LaggedGroupLassoCV,
-    cross_validation,
     lagged_group_lasso,
 )
 
@@ -98,10 +97,9 @@ def test_a_feature_that_never_changes_is_not_divided_by_its_rounding():
     assert fit.score(X, y) > 0.8
 
 
-@pytest.mark.parametrize("module", [lagged_group_lasso, cross_validation])
-def test_its_examples(module):
-    found = doctest.testmod(module)
-    assert found.attempted > 0
+def test_its_examples():
+    found = doctest.testmod(lagged_group_lasso)
+    assert found.attempted > 10
     assert found.failed == 0
 
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from service.api.runtime import Service
-from service.base.intervals import Intervals
 from service.base.process_pool import Processes
+from service.base.recurring import Intervals
 from service.base.settings import Settings
 from service.fits.processes import FitProcesses
 from service.operation.app import create_app
@@ -143,12 +143,17 @@ def problem(answer: httpx.Response, status: int, code: str, field: str | None = 
 
 
 async def until(check: Callable[[], Any], seconds: float = 120.0) -> Any:
-    """Wait until an async check gives something true, and give that."""
+    """Wait until an async check gives something true, and give that.
+
+    Checks cost the processor time that is waited for: they become rarer.
+    """
+    pause = 0.01
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:
                 found = await check()
                 if found:
                     return found
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(pause)
+                pause = min(1.2 * pause, 0.1)
     raise AssertionError("it did not come true in time")

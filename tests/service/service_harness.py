@@ -9,11 +9,14 @@ from lhb_engine.estimate import Estimate
 from service.api.context_arrays import read_contexts
 from service.base.loop_slices import run_at_once
 from service.commands.decisions import Blocked, Decide, Taken
+from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
 from service.fits.install import FinishFit, RetryPolicy
+from service.fits.job import run_fit
 from service.fits.record import Fitted
 from service.fits.schedule import Tick
+from service.rounds.kept_slots import KeepSlots
 from service.rounds.reward import Reward
 from service.session.records import DecisionRow, EstimateRow, SessionKey, SessionRow
 from service.storage.ports import Store
@@ -100,7 +103,7 @@ class ServiceHarness:
         if isinstance(contexts, list):  # with names
             contexts = run_at_once(read_contexts(contexts))
         result: Taken | Blocked = self.run(
-            Decide(self.key, trajectory, contexts, self.agents, **more)
+            Decide(self.key, self.agents, NO_LIMITS, trajectory, contexts, **more)
         )
         return result
 
@@ -131,6 +134,18 @@ class ServiceHarness:
         if estimate is not None:
             fitted = Fitted(estimate.to_json(), {"numpy": "0"})
         return self.run(FinishFit(self.key, due, fitted, self.agents, RetryPolicy(3, 10.0)))
+
+    def make_fits(self, url: str) -> None:
+        """Make the fits that are due, part by part, as a fitting process does."""
+        while (due := self.session.fit_due) is not None:
+            answer = run_fit(url, *self.key, due, 0.0)
+            assert answer is not None
+            fitted = Fitted.of(answer)
+            if fitted.is_part:
+                assert fitted.settled is not None
+                self.run(KeepSlots(self.key, fitted.settled))
+                continue
+            self.run(FinishFit(self.key, due, fitted, self.agents, RetryPolicy(1)))
 
     @property
     def estimates(self) -> list[EstimateRow]:

@@ -1,4 +1,7 @@
-"""Random operations on what a fit reads: covariates, corrections, voids, copies, erased people."""
+"""Random operations on what a fit reads: covariates, corrections, voids, copies, erased people.
+
+Fits are real. At the end all that was acknowledged is counted, and every decision and fit replays.
+"""
 
 import tempfile
 from collections import defaultdict
@@ -7,21 +10,24 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.history import FitWindow, Trajectory
 from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
 from service.commands.erase_trajectory import erase_trajectory
+from service.commands.out_of_turn import AskFit
 from service.commands.void_decision import VoidDecision
 from service.rounds.timeline import read_history
 from service.session.due_fits import Watermark
 from service.storage.database_url import open_store
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
+from service.transfer.replay import replay_session
 from tests.examples import examples
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 
@@ -42,6 +48,7 @@ class Rounds:
     contexts: list[Any] = field(default_factory=list)
     told: list[dict[str, float]] = field(default_factory=list)
     said: dict[tuple[int, int], list[Said]] = field(default_factory=dict)  # the last is in force
+    voided: set[int] = field(default_factory=set)
 
     def over(self, first: int, last: int) -> list[tuple[int, int]]:
         """The spans that overlap these rounds."""
@@ -162,6 +169,7 @@ class Machine(RuleBasedStateMachine):
             return
         assert said == "accepted"
         found.contexts[round - 1] = np.zeros(2)
+        found.voided.add(round)
 
     @rule(share=st.sampled_from([0.0, 0.25]))
     def change(self, share: float) -> None:
@@ -175,6 +183,20 @@ class Machine(RuleBasedStateMachine):
 
         self.harness.run_large(erase_trajectory(self.harness.key, name))
         self.model.pop(name, None)
+
+    @rule(name=NAMES, n=st.integers(4, 12))
+    def play(self, name: str, n: int) -> None:
+        """So many decisions, and rewards of as many rounds."""
+        for round in range(1, n + 1):
+            self.decide(name, {}, False)
+            self.reward(name, round, 0, 1.5, {})
+
+    @rule()
+    def fit(self) -> None:
+        """Fit all so far."""
+        self.harness.run(AskFit(self.harness.key, self.harness.agents))
+        self.harness.make_fits(self.url or f"sqlite:///{self.path / 'lhb.db'}")
+        assert "failed" not in {status for _, status in self.harness.statuses}
 
     @rule()
     def copy(self) -> None:
@@ -219,9 +241,20 @@ class Machine(RuleBasedStateMachine):
         for name, found in lived.items():
             check(history.trajectories[name], found)
 
+    def n_begun(self) -> int:
+        """How many rounds were decided, of all who are left."""
+        return sum(len(found.contexts) for found in self.model.values())
+
     def teardown(self) -> None:
-        """It does so at the end, too."""
+        """What is left is whole."""
         self.a_fit_reads_what_was_said()
+        session = self.harness.session
+        parts = self.model.values()
+        n_said = sum(len(chain) for one in parts for chain in [*one.said.values(), one.voided])
+        assert session.n_rounds - session.n_erased_rounds == self.n_begun()
+        assert session.n_measurements - session.n_erased_measurements == n_said
+        with self.harness.store.reader() as reader:
+            assert replay_session(reader, session).differences == []
         self.harness.close()
         self.folder.cleanup()
 
@@ -242,10 +275,23 @@ def check(part: Trajectory, found: Rounds) -> None:
         np.testing.assert_array_equal(rows.covariates, beside)
 
 
-TestHistory = Machine.TestCase
-TestHistory.settings = settings(
-    max_examples=examples(20),
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+def run(machine: type[Machine], n: int) -> None:
+    """So many random stories of 25 steps."""
+    checks = list(HealthCheck)
+    chosen = settings(
+        max_examples=n, stateful_step_count=25, deadline=None, suppress_health_check=checks
+    )
+    run_state_machine_as_test(machine, settings=chosen)
+
+
+@pytest.mark.hypothesis
+def test_on_sqlite() -> None:
+    run(Machine, examples(20))
+
+
+@pytest.mark.slow
+def test_on_postgres(postgres_url: str) -> None:
+    class OnPostgres(Machine):
+        url = postgres_url
+
+    run(OnPostgres, 10)

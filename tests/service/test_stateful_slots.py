@@ -8,9 +8,8 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule, run_state_machine_as_test
+from hypothesis.stateful import rule
 
 from lhb_engine.history import FitWindow, History
 from service.commands.void_decision import VoidDecision
@@ -26,7 +25,7 @@ from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.examples import examples
 from tests.service import test_stateful_history
-from tests.service.test_stateful_history import NAMES, TOLD, Rounds, check
+from tests.service.test_stateful_history import NAMES, TOLD, Rounds, check, run
 
 START, SECONDS, LATE = 960.0, 60, 2
 
@@ -102,6 +101,7 @@ class Machine(test_stateful_history.Machine):
         assert said == ("accepted" if round <= len(taken) else "unknown_event")
         if round <= len(taken):
             taken[round - 1] = taken[round - 1][0], np.zeros(2)
+            self.model[name].voided.add(round)
 
     @rule(name=NAMES)
     def erase(self, name: str) -> None:
@@ -166,19 +166,13 @@ class Machine(test_stateful_history.Machine):
             said[name] += spans
         return {name: sorted(spans) for name, spans in said.items() if spans}
 
+    def n_begun(self) -> int:
+        return sum(map(len, self.taken.values()))
+
     def teardown(self) -> None:
         super().teardown()
         for one in self.patches:
             one.stop()
-
-
-def run(machine: type[Machine], n: int) -> None:
-    """So many random stories of 30 steps."""
-    checks = list(HealthCheck)
-    chosen = settings(
-        max_examples=n, stateful_step_count=30, deadline=None, suppress_health_check=checks
-    )
-    run_state_machine_as_test(machine, settings=chosen)
 
 
 @pytest.mark.hypothesis

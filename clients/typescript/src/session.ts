@@ -117,6 +117,11 @@ export class Session {
     await this.#connection.call("DELETE", path);
   }
 
+  /** Erase what a category is called, like `user=bob`; its column stays. */
+  async eraseFeature(name: string): Promise<void> {
+    await this.#connection.call("DELETE", `${pathOf(this.id)}/features/${encodeURIComponent(name)}`);
+  }
+
   #decision(body: Schemas["DecisionBody"]): Promise<Decision> {
     const rewards = body.rewards?.map((reward) => this.#withRewardId(reward));
     return this.#post("decisions", withEventId(rewards ? { ...body, rewards } : body));

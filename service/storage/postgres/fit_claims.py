@@ -17,10 +17,8 @@ from psycopg.rows import TupleRow
 
 from service.base.problems import ProblemCode, Unavailable
 from service.session.records import SessionKey
-from service.storage.postgres.deadlines import ANSWER_SECONDS
-from service.storage.postgres.errors import translated
+from service.storage.postgres.connection import ANSWER_SECONDS, settings_of, translated
 from service.storage.postgres.statements import SQL
-from service.storage.postgres.store import settings_of
 
 CHANNEL = "lhb_fits"
 CLAIMS = "claims"  # role of a worker's connection; the statement `queue` counts these
@@ -32,10 +30,7 @@ Connection = AsyncConnection[TupleRow]
 class FitChange:
     """A notification that a session's due fit or wake-up time has changed.
 
-    Parameters
-    ----------
-    payload : str
-        JSON of tenant, session id and the due round of its fit, null if none is due.
+    `payload` is JSON of tenant, session id and the due round of its fit, null if none is due.
     """
 
     def __init__(self, payload: str) -> None:
@@ -60,16 +55,8 @@ async def listening(
 ) -> AsyncIterator[Connection]:
     """Open a connection that is notified of every change of a due fit or wake-up time.
 
-    Parameters
-    ----------
-    url : str
-        ``postgresql://...``
-    role : str
-        What the connection is for; part of its application name.
-    channel : str
-        Another one: of what is notified there instead.
-    **options : str
-        Server settings of the connection.
+    Another `channel` is notified of something else. `role` is part of the connection's application
+    name; `options` are its settings on the server.
 
     Raises
     ------

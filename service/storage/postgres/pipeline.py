@@ -9,16 +9,15 @@ from itertools import count
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import errors, pq, waiting
+from psycopg import errors, generators, pq, waiting
 from psycopg.abc import Buffer
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.waiting import Wait
 
-from service.storage.postgres.deadlines import bounded
-from service.storage.postgres.reader import Connection
+from service.storage.postgres.connection import Connection, bounded
 from service.storage.postgres.statements import SQL
+from service.storage.sql.transactions import Statement
 
-Statement = tuple[str, Sequence[Any]]  # a query's name, and its values
 ResultRows = list[tuple[Any, ...]]
 Returned = TypeVar("Returned")
 Exchange = Generator[Wait, Any, Returned]  # yields whenever it has to wait for the server
@@ -48,11 +47,6 @@ class Pipeline:
 
         A transaction is begun before the first statement if none is open.
 
-        Parameters
-        ----------
-        statements : iterable of Statement
-            Names of queries, with their values.
-
         Returns
         -------
         generator
@@ -66,7 +60,10 @@ class Pipeline:
         server = self.connection.pgconn
         if server.transaction_status == pq.TransactionStatus.INERROR:
             raise errors.InFailedSqlTransaction("a statement before these has failed")
-        sent = [(name, self._dumped(values)) for name, values in statements]
+        dumped = Transformer(self.connection).dump_sequence
+        sent = [  # as text; the server infers types from the statement
+            (name, dumped(values, [PyFormat.TEXT] * len(values))) for name, values in statements
+        ]
         begins = server.transaction_status == pq.TransactionStatus.IDLE
         if begins:
             sent.insert(0, ("begin", []))
@@ -108,24 +105,9 @@ class Pipeline:
 
     def _rolled_back(self) -> Exchange[bool]:
         """Roll back; return whether the server says so."""
-        server, is_left = self.connection.pgconn, False
-        server.send_query(b"rollback")
-        while server.flush():
-            yield Wait.RW
-            server.consume_input()
-        while True:
-            while server.is_busy():
-                yield Wait.R
-                server.consume_input()
-            result = server.get_result()
-            if result is None:
-                return is_left
-            is_left = result.status == pq.ExecStatus.COMMAND_OK
-
-    def _dumped(self, values: Sequence[Any]) -> Sequence[Buffer | None]:
-        """Return the values as text; the server infers their types from the statement."""
-        formats = [PyFormat.TEXT] * len(values)
-        return Transformer(self.connection).dump_sequence(values, formats)
+        self.connection.pgconn.send_query(b"rollback")
+        results = yield from generators.execute(self.connection.pgconn)
+        return bool(results[-1].status == pq.ExecStatus.COMMAND_OK)
 
     def _results(self) -> Exchange[list[pq.abc.PGresult]]:
         """Collect the results of all sent messages, one each."""

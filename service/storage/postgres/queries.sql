@@ -93,9 +93,9 @@ with state as (delete from agent_states where tenant = $1 and session_id = $2),
 delete from sessions where tenant = $1 and id = $2
 
 -- name: settings
--- the settings that durability depends on
-select current_setting('fsync'), current_setting('synchronous_commit'),
-    current_setting('full_page_writes')
+-- the settings that durability depends on, and what they are in this session
+select name, current_setting(name)
+from (values ('fsync'), ('synchronous_commit'), ('full_page_writes')) needed(name)
 
 -- name: keep_synchronous_commit
 -- from now on it is a setting of this session, which no other setting changes

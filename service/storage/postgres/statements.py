@@ -1,19 +1,31 @@
-"""The SQL statements of the PostgreSQL adapter, with all placeholders replaced."""
+"""The SQL statements of the PostgreSQL adapter, and how they are run."""
 
-from service.storage.sql.columns import (
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import psycopg
+
+from service.session.due_fits import FitQueue
+from service.storage.giving_way import giving_way
+from service.storage.postgres.connection import Connection, check_settings, translated
+from service.storage.reader import Reader
+from service.storage.sql.statements import (
     CHANGING,
     COLUMNS,
     COUNTERS,
     column_types,
     fills,
+    load_queries,
     numbered,
 )
-from service.storage.sql.erasing import statements
-from service.storage.sql.queries import load_queries
+from service.storage.sql.transactions import statements
 
 TYPES = {str: "text", int: "bigint", float: "float8", bytes: "bytea", bool: "bool"}
 SESSION_COLUMNS = (*COLUMNS["sessions"], "fit_due", "wake_at", "fit_due_at")
 SESSION_UPDATES = (*CHANGING, *COUNTERS, "fit_due_at")
+_NUMBER = count()  # makes cursor names unique; several may be open at once
+FIRST_ROWS, N_ROWS_AT_ONCE = 8, 1000  # start small: a page of large rows ends early
 
 
 def arrays(table: str) -> str:
@@ -46,3 +58,78 @@ SQL = load_queries(
 SQL |= statements()
 # locks on rows that a batch did not announce are out of key order: waiting could deadlock
 SQL["lock_sessions_now"] = f"{SQL['lock_sessions']} nowait"
+
+
+def columns(rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Return one array literal per column; `unnest` turns them back into rows.
+
+    This takes a third of the CPU of the driver's array adaptation. Unlike COPY it needs no extra
+    round trip.
+
+    Parameters
+    ----------
+    rows : iterable of sequences
+        At least one row; all are of the same length.
+    """
+    return [_array(column) for column in zip(*rows, strict=True)]
+
+
+def _array(column: Sequence[Any]) -> str:
+    return "{" + ",".join([_LITERALS[type(value)](value) for value in column]) + "}"
+
+
+def _quoted(text: str) -> str:
+    if "\\" in text or '"' in text:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+_LITERALS: dict[type, Callable[[Any], str]] = {
+    str: _quoted,
+    int: repr,
+    float: repr,
+    bool: repr,
+    bytes: lambda value: f'"\\\\x{value.hex()}"',
+    type(None): lambda value: "NULL",
+}
+
+
+def _holds_zero_byte(values: tuple[Any, ...]) -> bool:
+    """Return whether a value holds a zero byte: PostgreSQL stores none, so no row matches."""
+    return any(isinstance(value, str) and "\0" in value for value in values)
+
+
+class PostgresReader(Reader):
+    """Reads on one connection, inside the transaction that the caller has begun."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def _all(self, name: str, *values: Any) -> list[Any]:
+        with translated():
+            try:
+                return self.connection.execute(SQL[name], values, binary=True).fetchall()
+            except psycopg.DataError:
+                if _holds_zero_byte(values):
+                    return []
+                raise
+
+    def _each(self, name: str, *values: Any) -> Iterator[Any]:
+        if _holds_zero_byte(values):
+            return
+        # not `stream`: leaving it early cancels the statement and fails the transaction
+        portal = psycopg.RawServerCursor(self.connection, f"each_{next(_NUMBER)}")
+        with translated(), portal as cursor:
+            cursor.execute(SQL[name], values, binary=True)
+            n = FIRST_ROWS
+            while rows := cursor.fetchmany(n):
+                yield from giving_way(rows)
+                n = min(8 * n, N_ROWS_AT_ONCE)
+
+    def check(self) -> None:
+        """Raise `Unavailable` if the database does not answer, or may lose commits."""
+        check_settings(self._all("settings_now"))
+
+    def fit_queue(self) -> FitQueue:
+        """Return the number of due fits, since when the oldest is due, and the worker count."""
+        return FitQueue(*self._one("queue"))

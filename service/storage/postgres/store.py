@@ -4,117 +4,200 @@ A batch is one transaction at isolation level read committed. It locks its sessi
 order. These locks protect the sessions' trajectories, decisions and rewards.
 """
 
-import select
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-import psycopg
-from psycopg import IsolationLevel, RawCursor
-from psycopg.conninfo import conninfo_to_dict
+from psycopg import Cursor
+from psycopg.rows import TupleRow
 
 from service.base.byte_bounded import ByteBounded
 from service.base.problems import ProblemCode, Unavailable
 from service.session.due_fits import FitQueue
-from service.storage.ports import MAX_EXPORTS, MAX_READS, Refused
-from service.storage.postgres.deadlines import BoundedConnection
-from service.storage.postgres.durability import check_settings, may_lose
-from service.storage.postgres.errors import translated
-from service.storage.postgres.migrate import revision_of
-from service.storage.postgres.pipeline import Pipeline
-from service.storage.postgres.reader import Connection, PostgresReader
-from service.storage.postgres.statements import SQL
-from service.storage.postgres.transaction import (
-    MOST_SESSION_BYTES,
-    CachedSessions,
-    PostgresTransaction,
+from service.session.records import (
+    DecisionRow,
+    MeasurementRow,
+    SessionKey,
+    SessionRow,
+    TrajectoryRow,
 )
-from service.storage.reader import Reader
+from service.storage.ports import (
+    MAX_EXPORTS,
+    MAX_READS,
+    Changes,
+    Contended,
+    InThread,
+    Keys,
+    KnownRows,
+    Steps,
+)
+from service.storage.postgres.connection import (
+    Connection,
+    NotDurable,
+    check_settings,
+    connect,
+    connect_to_read,
+    end,
+    is_alive,
+    may_lose,
+    translated,
+)
+from service.storage.postgres.maintenance import revision_of
+from service.storage.postgres.pipeline import Pipeline
+from service.storage.postgres.statements import (
+    SESSION_COLUMNS,
+    SESSION_UPDATES,
+    SQL,
+    PostgresReader,
+    columns,
+)
+from service.storage.reader import Reader, session_of
 from service.storage.schema import SCHEMA
+from service.storage.sql.statements import counter_values, session_values, trajectory_values
+from service.storage.sql.transactions import SqlTransaction, Statement, write_few
 
 N_READERS = MAX_READS + MAX_EXPORTS  # enough that no read waits for a connection
 WAIT_FOR_READER_SECONDS = 5.0
-# defaults that a URL may override. The timeouts let the server end a connection whose process
-# hangs in a transaction or whose network drops packets, so that its locks are not held for long
-DEFAULTS = {
-    "connect_timeout": "3",
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "10000",
-    "options": " ".join(
-        f"-c {name}={value}"
-        for name, value in {
-            "lock_timeout": "5s",
-            "statement_timeout": "60s",
-            "idle_in_transaction_session_timeout": "20s",
-            "jit": "off",  # statements read a few rows; compiling one takes 100 ms
-            "tcp_keepalives_idle": "5",
-            "tcp_keepalives_interval": "2",
-            "tcp_keepalives_count": "3",
-        }.items()
-    ),
-}
-
-
 CHECK_SECONDS = 2.0  # between two looks at the settings, while there are commits
+MOST_SESSION_BYTES = 2**26  # of the cached sessions
+CachedSessions = ByteBounded[SessionKey, tuple[int, SessionRow]]  # with their revisions
+DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds")
 
 
-class NotDurable(Refused):
-    """The database may lose acknowledged commits; the message names the setting."""
-
-
-def settings_of(url: str, role: str) -> dict[str, Any]:
-    """Return the connection parameters: the URL's, then the defaults."""
-    return {**DEFAULTS, **conninfo_to_dict(url), "application_name": f"lhb {role}"}
-
-
-def connect(url: str, role: str) -> Connection:
-    """Open a connection; its first statement begins a transaction.
+class PostgresTransaction(SqlTransaction):
+    """One batch of commands, with its sessions locked.
 
     Parameters
     ----------
-    url : str
-        ``postgresql://...``
-    role : str
-        What the connection is for; part of its application name.
-
-    Raises
-    ------
-    Unavailable
-        The database does not answer.
+    pipeline : Pipeline
+        The writer's pipeline, with no open transaction.
+    cache : ByteBounded
+        Sessions as this process last saw them, with their revisions. It saves parsing: a locked row
+        with the same revision has not changed since.
     """
-    with translated():
-        return BoundedConnection.connect(**settings_of(url, role), cursor_factory=RawCursor)
 
+    def __init__(self, pipeline: Pipeline, cache: CachedSessions) -> None:
+        self.connection = pipeline.connection
+        self.reader = PostgresReader(pipeline.connection)
+        self._pipeline = pipeline
+        self._cache = cache
+        self._held: dict[SessionKey, tuple[int, SessionRow]] = {}
+        self._has_fetched = False
 
-def connect_to_read(url: str, role: str) -> Connection:
-    """Open a connection with read-only transactions, each on one snapshot; see `connect`."""
-    connection = connect(url, role)
-    with translated():  # a client may take an export slowly; it holds no lock
-        connection.execute("set idle_in_transaction_session_timeout = '5min'")
-        connection.commit()
-    connection.isolation_level = IsolationLevel.REPEATABLE_READ
-    connection.read_only = True
-    return connection
+    def run(self, steps: Steps) -> None:
+        """Run steps in the calling thread, which waits for the server."""
+        self._pipeline.wait(steps)
 
+    async def run_async(self, steps: Steps, in_thread: InThread) -> None:
+        """Run steps in the event loop, which waits for the socket."""
+        await self._pipeline.wait_async(steps)
 
-def is_alive(connection: Connection) -> bool:
-    """Return whether an idle connection is usable; input on it means that the server closed it."""
-    if connection.closed:
-        return False
-    readable, _, _ = select.select([connection.fileno()], [], [], 0)
-    return not readable
+    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
+        """Lock and read rows in one round trip.
 
+        Only the first fetch waits for locked sessions. Later ones are out of key order, and waiting
+        could deadlock.
+        """
+        lock = "lock_sessions_now" if self._has_fetched else "lock_sessions"
+        self._has_fetched = True
+        kinds: dict[str, Any] = {
+            lock: keys.sessions,
+            "lock_trajectories": keys.trajectories,
+            "decisions_by_events": [(*key, event) for key, event in keys.events],
+            "decisions_by_numbers": [(*key, number) for key, number in keys.numbers],
+            "decisions_by_rounds": [(*key, round) for key, round in keys.rounds],
+            "measurements_by_ids": [(*key, reward) for key, reward in keys.rewards],
+            "measurements_over_rounds": [(*key, round) for key, round in keys.measured],
+        }
+        wanted = {name: columns(rows) for name, rows in kinds.items() if rows}
+        if not wanted:
+            return
+        try:
+            with translated():
+                answers = yield from self._pipeline.exchange(wanted.items())
+        except Contended as contended:
+            raise Contended(str(contended), next(iter(keys.sessions), None)) from contended
+        rows_by_kind = dict(zip(wanted, answers, strict=True))
+        known.expect(keys)
+        for row in rows_by_kind.get(lock, ()):
+            session = self._hold(row)
+            known.sessions[session.key] = session
+        for row in rows_by_kind.get("lock_trajectories", ()):
+            known.trajectories[row[:3]] = TrajectoryRow(*row)
+        for row in (row for name in DECISIONS for row in rows_by_kind.get(name, ())):
+            known.add_decision(DecisionRow(*row))
+        for row in rows_by_kind.get("measurements_by_ids", ()):
+            measurement = MeasurementRow(*row)
+            known.rewards[measurement[:3], str(measurement.reward_id)] = measurement
+        for round, *values in rows_by_kind.get("measurements_over_rounds", ()):
+            measurement = MeasurementRow(*values)
+            known.measured[measurement[:3], round] = measurement
 
-def end(connection: Connection) -> None:
-    """Roll back; close the connection if that fails, so that it is replaced at its next use."""
-    try:
-        connection.rollback()
-    except psycopg.Error:
-        connection.close()
+    def _hold(self, row: Sequence[Any]) -> SessionRow:
+        """Return the session of a locked row, from the cache if its revision is the same."""
+        key, revision = (str(row[0]), str(row[1])), row[-1]
+        cached = self._cache.get(key)
+        if cached is None or cached[0] != revision:
+            cached = revision, session_of(row[:-1])
+        self._held[key] = cached
+        return cached[1]
+
+    def _execute(self, name: str, *values: Any) -> "Cursor[TupleRow]":
+        with translated():
+            return self.connection.execute(SQL[name], values, binary=True)
+
+    def _read_all(self, statements: Iterable[Statement]) -> list[list[Any]]:
+        """Run statements in one round trip."""
+        with translated():
+            return self._pipeline.wait(self._pipeline.exchange(statements))
+
+    def write(self, changes: Changes) -> Steps:
+        """Insert and update rows in one round trip, with one statement per table where possible."""
+        with translated():
+            yield from self._pipeline.exchange(self._statements(changes))
+
+    def _statements(self, changes: Changes) -> Iterator[Statement]:
+        for key in changes.deleted:
+            yield "delete_session", key
+            self._cache.remove(key)
+            self._held.pop(key, None)
+        for new in changes.new_sessions:
+            yield "insert_session", session_values(new, SESSION_COLUMNS)
+            self._held[new.key] = 1, new
+        for key, session in changes.sessions.items():
+            yield "update_session", (*key, *session_values(session, SESSION_UPDATES))
+        counts = {k: s for k, s in changes.counts.items() if k not in changes.sessions}
+        if counts:
+            yield "count_sessions", columns((*key, *counter_values(s)) for key, s in counts.items())
+        for key in (*changes.sessions, *counts):
+            revision, session = self._held[key]
+            self._held[key] = revision + 1, session
+        if changes.trajectories:
+            saved = map(trajectory_values, changes.trajectories.values())
+            yield "save_trajectories", columns(saved)
+        if changes.decisions:
+            yield "insert_decisions", columns(changes.decisions)
+        if changes.measurements:
+            yield "insert_measurements", columns(changes.measurements)
+        yield from write_few(changes)
+        for key, state in changes.states.items():
+            yield "save_agent_state", (*key, state)
+
+    def commit(self, changes: Changes) -> Steps:
+        """Write and commit in one round trip; the server syncs its log before it answers."""
+        with translated(is_commit=True):
+            yield from self._pipeline.exchange([*self._statements(changes), ("commit", ())])
+        for key, held in self._held.items():
+            self._cache.keep(key, held, held[1].n_bytes)
+        self._cache.trim()
+
+    def rollback(self) -> None:
+        """Roll back, and remove every session that this transaction held from the cache."""
+        for key in self._held:
+            self._cache.remove(key)
+        self._pipeline.rollback()
 
 
 class PostgresStore:
@@ -127,12 +210,7 @@ class PostgresStore:
 
     Raises
     ------
-    WrongSchema
-        The schema is missing or of another release.
-    NotDurable
-        fsync, synchronous_commit or full_page_writes is off.
-    Unavailable
-        The database does not answer.
+    Refused, NotDurable, Unavailable
     """
 
     is_local = False
@@ -168,18 +246,7 @@ class PostgresStore:
         self._check_at = time.monotonic() + CHECK_SECONDS
 
     def begin(self, *, wait: bool = True) -> PostgresTransaction:
-        """Open the writer's transaction; its first statement begins it on the server.
-
-        Parameters
-        ----------
-        wait : bool
-            Whether to connect again if the connection is lost.
-
-        Raises
-        ------
-        Unavailable
-            The connection is lost, or the database does not answer.
-        """
+        """Open the writer's transaction; connect again if need be. See `Store.begin`."""
         if self._writer is None or not is_alive(self._writer.connection):
             if not wait:
                 raise Unavailable(ProblemCode.STORAGE_UNREACHABLE, "the connection is lost")
@@ -242,7 +309,7 @@ def open_reader(url: str) -> Iterator[Reader]:
 
 
 def check_schema(connection: Connection) -> None:
-    """Raise `WrongSchema` unless the schema is the one that this program needs."""
+    """Raise `Refused` unless the schema is the one that this program needs."""
     with translated():
         revision = revision_of(connection)
         connection.commit()
@@ -252,10 +319,7 @@ def check_schema(connection: Connection) -> None:
 def check_durable(connection: Connection) -> None:
     """Raise `NotDurable` if a setting lets the database lose acknowledged commits."""
     with translated():
-        row = connection.execute(SQL["settings"]).fetchone()
+        rows = connection.execute(SQL["settings"]).fetchall()
         connection.commit()
-    assert row is not None
-    names = ("fsync", "synchronous_commit", "full_page_writes")
-    off = [name for name, value in zip(names, row, strict=True) if value == "off"]
-    if off:
-        raise NotDurable(may_lose(off))
+    if refusal := may_lose(rows):
+        raise NotDurable(refusal)

@@ -1,12 +1,28 @@
-"""Connections to a SQLite file."""
+"""Connections to a SQLite file, and the errors that are its environment's."""
 
 import operator
+import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from service.base.problems import ProblemCode, Unavailable
-from service.storage.sqlite.disk_space import keep_log
+from service.base.problems import ProblemCode, Unavailable, outcome_unknown
+from service.storage.sqlite.write_ahead_log import check_copy, keep_log, log_bytes
 
+# a commit whose sync fails may stand after the next start: the log was written
+_IN_DOUBT = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
+# by SQLite's error code; any other error is a defect and is raised as it is
+_PROBLEMS = {
+    sqlite3.SQLITE_FULL: (ProblemCode.STORAGE_FULL, "the disk is full"),
+    sqlite3.SQLITE_READONLY: (ProblemCode.STORAGE_READONLY, "the database cannot be written"),
+    sqlite3.SQLITE_IOERR: (ProblemCode.STORAGE_FAILING, "the disk reports an error"),
+    sqlite3.SQLITE_BUSY: (ProblemCode.STORAGE_BUSY, "another process has locked the database"),
+    sqlite3.SQLITE_LOCKED: (ProblemCode.STORAGE_BUSY, "another process has locked the database"),
+    sqlite3.SQLITE_NOTADB: (ProblemCode.STORAGE_FAILING, "the file is not a SQLite database"),
+    sqlite3.SQLITE_CORRUPT: (ProblemCode.STORAGE_FAILING, "the database file is damaged"),
+    sqlite3.SQLITE_CANTOPEN: (ProblemCode.STORAGE_FAILING, "the database cannot be opened"),
+}
 # the driver looks for an adapter of every value that is not a plain number or text; finding a
 # registered one is cheaper than finding none, which raises and drops an error
 sqlite3.register_adapter(type(None), {None: None}.get)
@@ -51,3 +67,57 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
         keep_log(connection, is_tight=False)
     connection.execute("pragma cache_size = -16384")
     return connection
+
+
+class translated:
+    """Context manager that turns errors of the environment into `Unavailable`.
+
+    It is a class because a generator-based context manager costs four times as much, and a commit
+    enters several.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The database file. With it, a failed write to a read-only file is reported as such; SQLite
+        reports it as an I/O error.
+
+    Raises
+    ------
+    Unavailable
+        The disk is full, read-only or failing, or the file is locked, damaged or no database. The
+        code is ``outcome_unknown`` if a sync failed.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Begin to translate errors."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Raise `Unavailable` for an error of the environment."""
+        if not isinstance(error, sqlite3.Error):
+            return
+        extended = getattr(error, "sqlite_errorcode", 0)
+        if extended in _IN_DOUBT:
+            raise outcome_unknown("the disk reports an error", str(error)) from error
+        code = extended & 0xFF
+        if code not in _PROBLEMS:
+            return
+        if code == sqlite3.SQLITE_IOERR and self._path and not os.access(self._path, os.W_OK):
+            code = sqlite3.SQLITE_READONLY
+        problem, reason = _PROBLEMS[code]
+        raise Unavailable(problem, f"{reason}; nothing was written", str(error)) from error
+
+
+@contextmanager
+def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a connection that reads one moment of a file, while its owner writes."""
+    has_log = log_bytes(path) > 0
+    with translated(), closing(connect(path, readonly=True)) as connection:
+        connection.execute("begin")
+        if not has_log:
+            check_copy(connection, path)
+        yield connection

@@ -5,27 +5,55 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from service.base.byte_bounded import ByteBounded
 from service.base.problems import ProblemCode, Unavailable, outcome_unknown
-from service.session.records import SessionKey, SessionRow, TrajectoryKey, TrajectoryRow
+from service.session.records import (
+    DecisionRow,
+    HiddenRows,
+    MeasurementRow,
+    SessionKey,
+    SessionRow,
+    TrajectoryKey,
+    TrajectoryRow,
+)
+from service.storage.ports import (
+    Changes,
+    EraseCursor,
+    InThread,
+    Keys,
+    KnownRows,
+    Steps,
+)
 from service.storage.reader import Reader
 from service.storage.schema import SCHEMA
-from service.storage.sqlite.connection import connect
-from service.storage.sqlite.database_files import DatabaseFiles
-from service.storage.sqlite.disk_space import CHECK_EVERY, is_tight, keep_log
-from service.storage.sqlite.errors import translated
-from service.storage.sqlite.file_lock import FileLock
-from service.storage.sqlite.migrate import revision_of, upgrade
-from service.storage.sqlite.reader import SqliteReader
-from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.sql.statements import (
+    CHANGING,
+    counter_values,
+    session_values,
+    trajectory_values,
+)
+from service.storage.sql.transactions import SqlTransaction, write_few
+from service.storage.sqlite.connection import connect, snapshot, translated
+from service.storage.sqlite.database_file import (
+    CHECK_EVERY,
+    DatabaseFiles,
+    FileLock,
+    is_tight,
+    refuse_without_undo,
+)
+from service.storage.sqlite.maintenance import revision_of, upgrade
+from service.storage.sqlite.statements import SESSION_COLUMNS, SQL, SqliteReader, execute_rows
 from service.storage.sqlite.write_ahead_log import (
     CUT_BYTES,
     PLAIN,
     LogLength,
     check_copy,
     checkpoint,
+    keep_log,
     log_bytes,
 )
 
@@ -33,27 +61,186 @@ MOST_SESSION_BYTES = 2**26  # of the cached sessions
 N_CACHED_TRAJECTORIES = 65_536  # at most about 1 KB each
 BUSY_SECONDS = 5.0
 IN_DOUBT = "a sync of the disk failed, and the file is not read again yet; nothing was written"
+# rows that a deleted session loses at once
+SESSION_TABLES = (
+    ("agent_states", "session_id"),
+    ("session_counts", "session_id"),
+    ("kept_sums", "session_id"),
+    ("lift_sums", "session_id"),
+    ("sessions", "id"),
+)
+
+
+class SqliteTransaction(SqlTransaction):
+    """One batch of commands.
+
+    Parameters
+    ----------
+    store : SqliteStore
+        Its cached sessions and trajectories are current as of the last batch.
+    connection : sqlite3.Connection
+        The writer's connection, with an open transaction.
+    """
+
+    def __init__(self, store: "SqliteStore", connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.reader = SqliteReader(connection)
+        self._store = store
+        self._used: list[SessionKey] = []
+        self._used_trajectories: list[TrajectoryKey] = []
+
+    def run(self, steps: Steps) -> None:
+        """Run steps in the calling thread, which waits for the disk."""
+        for step in steps:
+            step()
+
+    async def run_async(self, steps: Steps, in_thread: InThread) -> None:
+        """Run steps in the event loop; `in_thread` waits for the disk."""
+        for step in steps:
+            await in_thread(lambda waits: waits(), step)
+
+    def fetch(self, keys: Keys, known: KnownRows) -> Steps:
+        """Add the rows of these keys to `known`; clients' ids take one statement for each kind."""
+        if keys.events or keys.rewards:
+            known.expect(keys)  # the other kinds are entered below, found or not
+        reader, sessions, trajectories = self.reader, self._store.sessions, self._store.trajectories
+        for key in keys.sessions:
+            known.sessions[key] = sessions.get(key) or self._read_session(key)
+        self._used += keys.sessions
+        for trajectory in keys.trajectories:
+            row = trajectories.get(trajectory)
+            if row is None:
+                row = self._read_trajectory(trajectory)
+            else:
+                trajectories.move_to_end(trajectory)
+            known.trajectories[trajectory] = row
+        self._used_trajectories += keys.trajectories
+        if keys.events:
+            wanted = [(*key, event) for key, event in keys.events]
+            for row in execute_rows(self.connection, SQL["decisions_by_events"], wanted):
+                known.add_decision(DecisionRow(*row))
+        for trajectory, number in keys.numbers:
+            known.numbers[trajectory, number] = reader.decision_by_number(trajectory, number)
+        for trajectory, round in keys.rounds:
+            known.rounds[trajectory, round] = reader.decision_by_round(trajectory, round)
+        if keys.rewards:
+            wanted = [(*key, reward) for key, reward in keys.rewards]
+            for row in execute_rows(self.connection, SQL["measurements_by_ids"], wanted):
+                measurement = MeasurementRow(*row)
+                known.rewards[measurement[:3], str(measurement.reward_id)] = measurement
+        for trajectory, round in keys.measured:
+            known.measured[trajectory, round] = reader.measurement_over(trajectory, round, round)
+        yield from ()
+
+    def _read_session(self, key: SessionKey) -> SessionRow | None:
+        row = self.reader.session(key)
+        if row is not None:
+            self._keep(row)
+        return row
+
+    def _keep(self, session: SessionRow) -> None:
+        self._store.sessions.keep(session.key, session, session.n_bytes)
+
+    def _read_trajectory(self, key: TrajectoryKey) -> TrajectoryRow | None:
+        row = self.reader.trajectory(key)
+        if row is not None:
+            self._store.trajectories[key] = row
+        return row
+
+    def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
+        """Delete the next hidden rows; see `Transaction.erase`."""
+        following = super().erase(hidden, cursor)
+        if following is None and hidden.trajectory is not None:
+            self._store.trajectories.pop((*hidden[:2], hidden.trajectory), None)
+        return following
+
+    def _execute(self, name: str, *values: Any) -> sqlite3.Cursor:
+        with translated(self._store.path):
+            return self.connection.execute(SQL[name], values)
+
+    def write(self, changes: Changes) -> Steps:
+        """Insert and update rows, with one statement per table where possible."""
+        with translated(self._store.path):
+            self._write(changes)
+        yield from ()
+
+    def _write(self, changes: Changes) -> None:
+        many = partial(execute_rows, self.connection)
+        self._write_sessions(changes)
+        counted = {s.key: s for s in changes.new_sessions} | changes.sessions | changes.counts
+        if counted:
+            many(SQL["count_session"], [(*key, *counter_values(s)) for key, s in counted.items()])
+        if changes.trajectories:
+            saved = map(trajectory_values, changes.trajectories.values())
+            many(SQL["save_trajectory"], list(saved))
+            self._store.trajectories.update(changes.trajectories)
+            self._used_trajectories += changes.trajectories
+        if changes.decisions:
+            many(SQL["insert_decision"], changes.decisions)
+        if changes.measurements:
+            many(SQL["insert_measurement"], changes.measurements)
+        if any(hidden.writer is not None for hidden in changes.hidden):
+            refuse_without_undo(self._store.path)
+        for name, values in write_few(changes):
+            self.connection.execute(SQL[name], values)
+        if changes.states:
+            many(SQL["save_agent_state"], [(*k, state) for k, state in changes.states.items()])
+
+    def _write_sessions(self, changes: Changes) -> None:
+        """Delete, insert and change sessions, here and in the cache."""
+        execute = self.connection.execute
+        for key in changes.deleted:
+            for table, column in SESSION_TABLES:
+                execute(f"delete from {table} where tenant = ? and {column} = ?", key)
+            self._store.sessions.remove(key)
+            for place in [t for t in self._store.trajectories if t[:2] == key]:
+                del self._store.trajectories[place]
+        for session in changes.new_sessions:
+            execute(SQL["insert_session"], session_values(session, SESSION_COLUMNS))
+            self._keep(session)
+            self._used.append(session.key)
+        for key, session in changes.sessions.items():
+            execute(SQL["update_session"], (*key, *session_values(session, CHANGING)))
+            if key in self._store.sessions:
+                self._keep(session)  # its names may have grown
+
+    def commit(self, changes: Changes) -> Steps:
+        """Write the remaining changes, and commit them to the disk."""
+        yield from self.write(changes)
+        yield self._sync
+        self._store.trim()
+
+    def _sync(self) -> None:
+        """Commit; SQLite syncs its write-ahead log before it returns."""
+        try:
+            with translated(self._store.path):
+                # not `commit()`: it reports no error if SQLite has rolled back by itself
+                self.connection.execute("commit")
+        except Unavailable as error:
+            if error.code == ProblemCode.OUTCOME_UNKNOWN:
+                self._store.doubt()
+            raise
+        self._store.committed()
+
+    def rollback(self) -> None:
+        """Roll back, and remove every row that this transaction used from the caches."""
+        for key in self._used:
+            self._store.sessions.remove(key)
+        for place in self._used_trajectories:
+            self._store.trajectories.pop(place, None)
+        if self.connection.in_transaction:
+            self.connection.execute("rollback")
 
 
 class SqliteStore:
-    """A SQLite file that this process owns.
+    """A SQLite file that this process owns; a missing one is created.
 
     Sessions and trajectories are cached between batches. The cache is always current, because no
     other process writes.
 
-    Parameters
-    ----------
-    path : Path
-        The database file; created if missing.
-
     Raises
     ------
-    OwnedElsewhere
-        Another process owns the file.
-    WrongSchema
-        The file's schema differs from this program's.
-    Unavailable
-        The file cannot be opened.
+    OwnedElsewhere, Refused, Unavailable
     """
 
     is_local = True
@@ -96,19 +283,8 @@ class SqliteStore:
         self._is_tight = False
         return connection
 
-    def begin(self, *, wait: bool = True) -> "SqliteTransaction":
-        """Open the writer's transaction.
-
-        Parameters
-        ----------
-        wait : bool
-            Whether to wait up to BUSY_SECONDS for another program that has locked the file.
-
-        Raises
-        ------
-        Unavailable
-            The file is still locked, or removed, or the disk is failing.
-        """
+    def begin(self, *, wait: bool = True) -> SqliteTransaction:
+        """Open the writer's transaction; waiting ends after BUSY_SECONDS. See `Store.begin`."""
         if wait:
             self._settle()
             self._check_files()
@@ -234,15 +410,11 @@ def _create(path: Path) -> None:
 @contextmanager
 def open_reader(path: Path) -> Iterator[Reader]:
     """Open a reader from a process that does not own the file: a fit, a replay, an export."""
-    has_log = log_bytes(path) > 0
-    with translated(), closing(connect(path, readonly=True)) as connection:
-        connection.execute("begin")
-        if not has_log:
-            check_copy(connection, path)
+    with snapshot(path) as connection:
         check_schema(connection)
         yield SqliteReader(connection)
 
 
 def check_schema(connection: sqlite3.Connection) -> None:
-    """Raise `WrongSchema` unless the schema is the one that this program needs."""
+    """Raise `Refused` unless the schema is the one that this program needs."""
     SCHEMA.check(revision_of(connection))

@@ -23,10 +23,6 @@ COPIED = (
 )
 
 
-class IncompleteCopy(Refused):
-    """The database file is there and its log is not."""
-
-
 def log_bytes(path: Path) -> int:
     """Return the size of a database's log; 0 if there is none."""
     try:
@@ -40,27 +36,22 @@ def check_copy(connection: sqlite3.Connection, path: Path) -> None:
 
     Raises
     ------
-    IncompleteCopy
+    Refused
         A log belongs to it. A file without tables is a copy, too: of a database that an earlier
         release has just made.
     """
     (mark,) = connection.execute("pragma user_version").fetchone()
     has_tables = connection.execute("select 1 from sqlite_master").fetchone()
     if mark == LOG_FOLLOWS or not has_tables:
-        raise IncompleteCopy(COPIED.format(path))
+        raise Refused(COPIED.format(path))
 
 
 def checkpoint(connection: sqlite3.Connection, *, cut: bool) -> None:
-    """Copy the log into the database file, and mark the file.
+    """Copy the log into the database file, and mark the file; outside a transaction.
 
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        The writer's connection, outside a transaction.
-    cut : bool
-        Whether to cut the log file, if no reader uses it. Otherwise its bytes are written over,
-        which is cheaper. The commit that takes the mark away cuts it: a marked file never has an
-        empty log, whenever the process is killed or another one opens the file.
+    `cut` says whether to cut the log file, if no reader uses it. Otherwise its bytes are written
+    over, which is cheaper. The commit that takes the mark away cuts it: a marked file never has an
+    empty log, whenever the process is killed or another one opens the file.
     """
     connection.execute(f"pragma user_version = {LOG_FOLLOWS}")
     connection.execute("pragma wal_checkpoint(passive)").fetchall()
@@ -69,6 +60,19 @@ def checkpoint(connection: sqlite3.Connection, *, cut: bool) -> None:
         connection.execute("pragma journal_size_limit = 0")
     connection.execute(f"pragma user_version = {PLAIN}")
     connection.execute(f"pragma journal_size_limit = {limit}")
+
+
+def keep_log(connection: sqlite3.Connection, *, is_tight: bool) -> None:
+    """Set how long the write-ahead log may grow before a checkpoint.
+
+    A log that fills the disk cannot be emptied, because a checkpoint needs space in the database
+    file. On a tight disk every commit therefore runs a checkpoint (four syncs instead of one), and
+    the log file is truncated. Otherwise the store runs a checkpoint when the log is long, and
+    SQLite does if the store could not.
+    """
+    pages, size = (1, 0) if is_tight else (16_000, 2**26)
+    connection.execute(f"pragma wal_autocheckpoint = {pages}")
+    connection.execute(f"pragma journal_size_limit = {size}")
 
 
 class LogLength:

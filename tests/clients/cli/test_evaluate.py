@@ -14,7 +14,7 @@ from clients.cli.main import app
 from clients.cli.simulate import DEFAULT_ALGORITHM
 from clients.simulator import SimulationSettings, play_session
 from lhb import Client
-from lhb_engine.evaluation.log_block import NO_ARM, Block
+from lhb_engine.evaluation.log_replay import NO_ARM, Block
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from service.session.spec import DEFAULTS
 

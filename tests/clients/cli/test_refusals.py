@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.cli.refusals import EXPECTED, UNREACHABLE
+from clients.cli.output import EXPECTED, UNREACHABLE
 
 
 def lhb(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from clients.cli.main import app
 from clients.cli.session import ask_fit, show_lift, show_session
 from lhb import Client
 
@@ -60,7 +61,7 @@ def test_a_fit_is_asked_for(url: str, capsys: pytest.CaptureFixture[str]) -> Non
         "A fit of all rounds so far is due now.",
     ]
     with pytest.raises(SystemExit, match=r"lhb session fit: .*nobody"):
-        ask_fit("nobody", url)
+        app(["session", "fit", "nobody", "--url", url], prog_name="lhb")
 
 
 def test_a_session_is_found_by_its_id_too(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,4 +117,4 @@ def test_lift_is_shown_with_its_interval(url: str, capsys: pytest.CaptureFixture
     assert said[4].endswith(" more rounds would show a difference of 0.001")
     assert said[-1].endswith("of 1 rounds")
     with pytest.raises(SystemExit, match="no session 'nobody'"):
-        show_lift("nobody", url=url)
+        app(["session", "lift", "nobody", "--url", url], prog_name="lhb")

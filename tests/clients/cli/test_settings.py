@@ -34,7 +34,7 @@ def test_every_setting_is_listed_with_its_value_default_and_meaning(tmp_path: Pa
     assert [*found] == [f"LHB_{name.upper()}" for name in Settings.model_fields]
     assert all(one["meaning"] for one in found.values())
     batch = found["LHB_MAX_BATCH"]
-    assert (batch["value"], batch["default"], batch["is_set"]) == (7, 512, True)
+    assert (batch["value"], batch["default"], batch["is_set"]) == (7, 256, True)
     assert not found["LHB_MAX_QUEUE"]["is_set"]
     assert found["LHB_DATABASE_URL"]["value"] == "postgresql://shop:***@db/lhb"
     assert found["LHB_DATABASE_PASSWORD_FILE"]["value"] == str(secret)

@@ -1,6 +1,8 @@
 """Every experiment runs at toy size; its figure and its verdicts need the CSV alone."""
 
+import fcntl
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -27,20 +29,28 @@ COLUMNS = ("lower", "upper", "sine", "error", "kappa", "cone", "of_bound", "iden
            "deviation", "gap", "summed", "mass", "n_ok", "n_zero")  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All experiments, run once."""
-    folder = tmp_path_factory.mktemp("reproduce")
-    for name in EXPERIMENTS:
-        run_sweep(load_experiment(name), TOY, folder, Workers(jobs=1))
+    """Where experiments are run, each once for all of pytest's processes."""
+    mine = tmp_path_factory.getbasetemp()
+    folder = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "reproduce"
+    folder.mkdir(exist_ok=True)
     return folder
+
+
+def run_once(folder: Path, name: str) -> Path:
+    """The CSV of an experiment, which another process may be running."""
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run_sweep(load_experiment(name), TOY, folder, Workers(jobs=1))
+    return csv_path(folder, name, TOY)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_it_runs_and_judges(name: str, results: Path) -> None:
     experiment = load_experiment(name)
     assert experiment.name == name
-    table = Table.read(csv_path(results, name, TOY))
+    table = Table.read(run_once(results, name))
     cases = experiment.cases(TOY)
     assert len({str(case) for case in cases}) == len(cases)
     assert len({case["seed"] for case in cases}) == 2
@@ -80,7 +90,7 @@ def test_a_case_is_a_function_of_itself(name: str, results: Path) -> None:
     """The last case run alone gives the rows that the sweep wrote."""
     case = load_experiment(name).cases(TOY)[-1]
     rows = run_case(name, case, TOY, None)
-    written = list(Table.read(csv_path(results, name, TOY)))[-len(rows) :]
+    written = list(Table.read(run_once(results, name)))[-len(rows) :]
     assert written == rows
 
 
@@ -88,7 +98,7 @@ def test_a_case_is_a_function_of_itself(name: str, results: Path) -> None:
 def test_figures_are_drawn_from_the_csv_alone(
     name: str, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = csv_path(results, name, TOY)
+    source = run_once(results, name)
     copy = csv_path(tmp_path, name, TOY)
     copy.write_bytes(source.read_bytes())  # no ledger, no JSON beside it
     monkeypatch.setattr("clients.experiments.framework.experiment.run_case", None)
@@ -109,6 +119,8 @@ def test_the_report_has_a_section_a_figure_and_a_verdict_for_each(
     results: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "docs" / "results.md"
+    for name in EXPERIMENTS:
+        run_once(results, name)
     options = ["--toy", "--seeds", "2", "--out", str(results), "--docs", str(page)]
     answer = CliRunner().invoke(app, ["reproduce", "report", *options])
     assert answer.exit_code == 0, answer.output
@@ -149,7 +161,7 @@ def test_sensitivity_runs_other_noise_and_other_k_and_is_reported(tmp_path: Path
 def test_over_http_gives_the_same_csv(url: str, results: Path, tmp_path: Path) -> None:
     for name in ("delay", "unknown_delay"):
         experiment = load_experiment(name)
-        path = csv_path(results, name, TOY)
+        path = run_once(results, name)
         run_sweep(experiment, TOY, tmp_path, Workers(jobs=1, url=url))
         assert csv_path(tmp_path, name, TOY).read_bytes() == path.read_bytes()
 

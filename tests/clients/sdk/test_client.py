@@ -188,6 +188,19 @@ def test_a_reward_is_corrected_once(lossy_url: str) -> None:
         assert (raised.value.code, raised.value.field) == ("unknown_reward", "replaces")
 
 
+def test_a_person_and_a_category_are_erased(client: Client) -> None:
+    session = client.create_session(dim=3, horizon=5)
+    session.decide([{"user": "a/b"}], trajectory="a/b")
+    session.decide([{"user": "c"}])
+    session.erase_trajectory("a/b")
+    session.erase_feature("user=a/b")
+    info = session.read()
+    assert (info["n_erased_rounds"], info["features"]) == (1, ["user=(erased 0)", "user=c"])
+    with pytest.raises(NotFound) as raised:
+        session.erase_feature("user=a/b")
+    assert raised.value.code == "unknown_feature"
+
+
 def test_options_change_while_a_session_goes_on(client: Client) -> None:
     session = client.create_session(dim=2, horizon=5, options={"epsilon": 1.0})
     assert session.decide(CONTEXTS).propensity == 0.5

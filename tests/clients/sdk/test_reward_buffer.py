@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clients.sdk.reward_buffer import RewardBuffer
+from clients.sdk.delivery import RewardBuffer
 from lhb import AsyncClient, BufferFull, Client, Conflict, Session
 from tests.clients.sdk.gate import Gate
 from tests.faults.server_process import Server

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.worlds import SeasonOfThree, WeatherOfThree
 from lhb_engine.agents import OptionError, make_agent
 from lhb_engine.design.covariates import Seasonality
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.harder_environments import SeasonOfThree
 from lhb_engine.simulation.play import simulate
-from lhb_engine.simulation.told_environments import WeatherOfThree
 from tests.lhb_engine.played_histories import (
     DIM,
     EFFECTS,

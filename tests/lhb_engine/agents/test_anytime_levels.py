@@ -8,7 +8,7 @@ import pytest
 from lhb_engine.agents import OptionError, make_agent
 from lhb_engine.history import FitWindow, History
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.play_users import simulate_users
+from lhb_engine.simulation.play import simulate_users
 from lhb_engine.simulation.users import UserEnvironment, Visits
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
 

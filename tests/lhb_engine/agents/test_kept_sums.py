@@ -22,6 +22,7 @@ OPTIONS = {
     "past": {"zero_start": False},
     "named": {"covariates": ("rain", "wind")},
     "levels": {"levels": True},
+    "profiles": {"profiles": "chosen"},
 }
 
 
@@ -118,6 +119,7 @@ def beside_of(past):
     [
         *product(["one", "missing", "spans", "users", "mixed"], ["", "season"]),
         ("mixed", "named"),
+        *product(["one", "mixed"], ["profiles"]),
         *product(["one", "spans", "users", "mixed"], ["levels"]),
     ],
 )

@@ -7,12 +7,17 @@ import pytest
 
 from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.design.level_grains import level_grains, shares
-from lhb_engine.design.level_moments import level_moments
-from lhb_engine.design.level_spread import LevelErrors, level_spread
-from lhb_engine.design.level_sums import INEXACT, LevelSums
+from lhb_engine.design.level_sums import (
+    INEXACT,
+    LevelErrors,
+    LevelSums,
+    level_grains,
+    level_moments,
+    level_spread,
+    shares,
+)
 from lhb_engine.design.moment_sums import added
-from lhb_engine.design.square_sums import RowMoments
+from lhb_engine.design.moments import RowMoments
 from tests.lhb_engine.played_histories import DIM, HORIZON, history
 
 STRETCH = 16

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 
 from lhb_engine.design.aligned_rounds import align
-from lhb_engine.design.level_moments import level_moments
-from lhb_engine.design.level_spread import LevelErrors, level_correlation, level_spread
+from lhb_engine.design.level_sums import LevelErrors, level_correlation, level_moments, level_spread
 from lhb_engine.design.levels import without_levels
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from tests.examples import examples

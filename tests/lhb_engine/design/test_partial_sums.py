@@ -11,7 +11,7 @@ from lhb_engine.design import moment_sums
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import (
     added,
-    partial_sums,
+    grains,
     session_moments,
 )
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
@@ -26,7 +26,7 @@ def test_partial_sums_depend_on_the_order_of_measurements_alone(kind, monkeypatc
     monkeypatch.setattr(moment_sums, "GRAIN", 16)
     past = history(**KINDS[kind])
     whole = align(past)
-    parts = list(partial_sums(whole))
+    parts = [part for _, part in grains(whole)]
     assert len(parts) == -(-whole.n_rows // 16)
     assert all(part.n_rows == 16 for part in parts[:-1])
     added = parts[0]
@@ -35,7 +35,7 @@ def test_partial_sums_depend_on_the_order_of_measurements_alone(kind, monkeypatc
     assert (added.sums == session_moments(whole).sums).all()
     last = int(whole.last.max()) * 2 // 3
     sooner = align(past.over(replace(past.window, last=last, due=last)))
-    for part, again in zip(parts, list(partial_sums(sooner))[:-1], strict=False):
+    for part, again in zip(parts, [part for _, part in grains(sooner)][:-1], strict=False):
         assert (part.sums == again.sums).all()
         assert part.n_pairs == again.n_pairs
 
@@ -49,7 +49,7 @@ def test_partial_sums_share_what_they_are_made_from(monkeypatch: pytest.MonkeyPa
     of = moment_sums.Columns.of
     monkeypatch.setattr(moment_sums, "GRAIN", 4)
     monkeypatch.setattr(moment_sums.Columns, "of", lambda *args: made.append(1) or of(*args))
-    assert len(list(moment_sums.partial_sums(rows))) == 10
+    assert len(list(moment_sums.grains(rows))) == 10
     assert made == [1]
 
 
@@ -84,9 +84,9 @@ def test_full_grains_do_not_change_with_what_arrives_later(past, seed, share, le
         patch.setattr(moment_sums, "GRAIN", 8)
         patch.setattr(moment_sums, "LEAST_RUN", least_run)
         whole, sooner = align(past), align(known_by(past, known))
-        late, early = list(partial_sums(whole)), list(partial_sums(sooner))
-    grains = np.unique((whole.position[whole.in_order()] - 1) // 8)
-    for grain, one, other in zip(grains, late, early, strict=False):
+        late, early = [part for _, part in grains(whole)], [part for _, part in grains(sooner)]
+    numbers = np.unique((whole.position[whole.in_order()] - 1) // 8)
+    for grain, one, other in zip(numbers, late, early, strict=False):
         if 8 * (grain + 1) <= known:
             assert one.to_bytes() == other.to_bytes()
     matrix, before, _ = dense(past, whole.n_lags)

@@ -168,6 +168,45 @@ def test_lag_weights_that_change_are_found_with_their_lags():
         assert (changed.code, changed.lags) == ("lags_change", (1, 9))
 
 
+def own_profiles(first):
+    """The profiles of `KNOWN`, but for a first feature that has another, and a prediction of it."""
+    profiles = np.outer(WEIGHTS[:HORIZON], [0.0, 0.8, 0.5])
+    profiles[:, 0] = first
+    forms = {"sparse": {"excess": -9.0, "variance": 4.0}}
+    known = replace(KNOWN, lag_weights=profiles, form="sparse", forms=forms)
+    contexts = contexts_of()
+    signal = sum(
+        np.convolve(x, phi)[:ROUNDS] for x, phi in zip(contexts.T, profiles.T, strict=True)
+    )
+    return one(contexts, signal + 0.1 * numbers(1).standard_normal(ROUNDS)), known
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_an_effect_that_turns_is_found(sign):
+    """Clickbait: it pays at once, and costs more over the next rounds."""
+    first = np.zeros(HORIZON)
+    first[0], first[1:7] = sign, -0.3 * sign
+    differs, turns = found(*own_profiles(first))
+    assert (differs.code, differs.features) == ("profiles_differ", (0,))
+    assert (turns.code, turns.features) == ("pays_now_costs_later", (0,))
+    words = "positive at first, and negative" if sign > 0 else "negative at first, and positive"
+    assert turns.message.startswith(f"The effect of feature 0 is {words} in all.")
+
+
+def test_a_feature_of_other_lags_differs_and_does_not_turn():
+    first = np.zeros(HORIZON)
+    first[[7, 9]] = 0.4, 0.5
+    history, known = own_profiles(first)
+    [differs] = found(history, known)
+    assert (differs.code, differs.features) == ("profiles_differ", (0,))
+    unsure = {"sparse": {"excess": -9.0, "variance": 25.0}}
+    assert found(history, replace(known, forms=unsure)) == ()
+
+
+def test_features_of_one_shape_do_not_differ():
+    assert found(*own_profiles(-0.5 * WEIGHTS[:HORIZON])) == ()
+
+
 def test_units_change_nothing():
     contexts = contexts_of()
     rewards = paid(contexts) + np.sin(2 * np.pi * TIME / 24) + TIME / 200

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lhb_engine.evaluation.always_valid import SLOPES, always_valid_quantile
+from lhb_engine.evaluation.lift import SLOPES, always_valid_quantile
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])

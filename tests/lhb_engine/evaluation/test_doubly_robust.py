@@ -5,8 +5,7 @@ import pytest
 
 from lhb_engine.agents import make_agent
 from lhb_engine.evaluation.batch_ratio import Interval, Refusal
-from lhb_engine.evaluation.log_block import NO_ARM, Block
-from lhb_engine.evaluation.log_replay import LogReplay
+from lhb_engine.evaluation.log_replay import NO_ARM, Block, LogReplay
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from tests.lhb_engine.evaluation.test_log_replay import (
     DIM,

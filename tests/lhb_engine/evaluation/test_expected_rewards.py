@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lhb_engine.evaluation.expected_rewards import expected_rewards
+from lhb_engine.evaluation.credit import expected_rewards
 from lhb_engine.history import Measurements, Trajectory
 
 

@@ -9,8 +9,7 @@ import pytest
 from benchmarks import coverage
 from lhb_engine.agents import make_agent
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
-from lhb_engine.evaluation.log_block import Block
-from lhb_engine.evaluation.log_replay import Evaluation, LogReplay
+from lhb_engine.evaluation.log_replay import Block, Evaluation, LogReplay
 from lhb_engine.history import History, Measurements, Trajectory
 from lhb_engine.randomness import Draw
 from lhb_engine.simulation.environment import LongHorizonEnvironment

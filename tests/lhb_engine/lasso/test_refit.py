@@ -7,9 +7,9 @@ from scipy.optimize import nnls
 from lhb_engine.design.fit_rows import FitRows
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow
-from lhb_engine.lasso import refit as module
+from lhb_engine.lasso import rank_one as module
 from lhb_engine.lasso.fit import BlockLasso
-from lhb_engine.lasso.refit import columns_along, refit
+from lhb_engine.lasso.rank_one import columns_along, refit
 
 THETA = np.array([0.6, -0.8, 0.0])
 WEIGHTS = np.array([0.0, 0.5, 0.0, 0.0, 0.3, 0.2, 0.0, 0.0])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from lhb_engine.design.lagged_design import LaggedDesign
-from lhb_engine.lasso.active_lags import active_lags
 from lhb_engine.lasso.group_lasso import lambda_max, solve_group_lasso
 from lhb_engine.lasso.regularization import noise_adaptive
+from lhb_engine.lasso.standard_errors import active_lags
 from tests.lhb_engine.played_histories import THETA
 
 

@@ -9,8 +9,7 @@ from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow, History, Measurements, Trajectory
 from lhb_engine.lasso.fit import BlockLasso
 from lhb_engine.lasso.group_lasso import GroupLasso, solve_group_lasso
-from lhb_engine.lasso.rank_one import RankOne, rank_one
-from lhb_engine.lasso.refit import refit
+from lhb_engine.lasso.rank_one import RankOne, rank_one, refit
 from lhb_engine.lasso.standard_errors import rank_one_errors
 from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.scikit_learn import LaggedGroupLassoCV
@@ -93,7 +92,7 @@ def test_a_negative_lag_weight_is_none_and_not_its_size():
 
 
 def test_so_it_is_where_all_weights_get_one_factor(monkeypatch):
-    monkeypatch.setattr("lhb_engine.lasso.refit.MAX_ENTRIES", 0)
+    monkeypatch.setattr("lhb_engine.lasso.rank_one.MAX_ENTRIES", 0)
     contexts = np.random.default_rng(5).standard_normal((50, 3))
     design, weights = LaggedDesign(contexts, 3), np.array([0.5, -0.2, 0.1])
     y = 2.0 * design.matvec(np.outer([0.5, 0.0, 0.1], THETA))

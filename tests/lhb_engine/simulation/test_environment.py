@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.lag_patterns import PATTERNS, lag_weights
+from lhb_engine.simulation.environment import PATTERNS, LongHorizonEnvironment, lag_weights
 
 WORLD = {"dim": 4, "horizon": 12, "n_arms": 3, "pattern": "random", "sparsity": 5}
 

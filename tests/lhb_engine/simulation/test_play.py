@@ -134,7 +134,7 @@ def test_fits_come_at_their_boundaries_with_their_windows_and_through_the_caller
 
     played = simulate("uniform", world(), n_rounds=60, seed=0, run_fit=run_fit)
     assert [history.window for history in seen] == windows[:2]
-    assert played.n_zero_estimates == len(played.estimates) == 2
+    assert [one.status for one in played.estimates] == ["zero", "zero"]
     assert np.array_equal(seen[1].trajectories[""].measurements.value, played.rewards[29:55])
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lhb_engine.simulation.play import simulate
-from lhb_engine.simulation.reference_worlds import REFERENCE_WORLDS, load_world
+from tests.lhb_engine.simulation.reference_worlds import REFERENCE_WORLDS, load_world
 
 
 @pytest.mark.parametrize("name", REFERENCE_WORLDS)
@@ -28,7 +28,7 @@ def test_oracle_w_gets_the_committed_regret(name):
 @pytest.mark.parametrize("name", REFERENCE_WORLDS)
 def test_a_world_survives_its_file(name):
     world = load_world(name)
-    file = files("lhb_engine.simulation.reference_worlds") / f"{name}.json"
+    file = files("tests.lhb_engine.simulation.reference_worlds") / f"{name}.json"
     assert world.to_json() == json.loads(file.read_text())
     assert np.linalg.norm(world.environment.theta) == pytest.approx(1)
     assert world.environment.weights.sum() == pytest.approx(1)

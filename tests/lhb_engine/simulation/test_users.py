@@ -10,10 +10,8 @@ from lhb_engine.agents.base import Agent
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import History
 from lhb_engine.simulation.environment import LongHorizonEnvironment
-from lhb_engine.simulation.play import Simulation, simulate
-from lhb_engine.simulation.play_users import simulate_users, user_key
-from lhb_engine.simulation.transport import Transport
-from lhb_engine.simulation.users import LENGTHS, UserEnvironment, Visits, user_lengths
+from lhb_engine.simulation.play import Simulation, simulate, simulate_users, user_key
+from lhb_engine.simulation.users import LENGTHS, Transport, UserEnvironment, Visits, user_lengths
 
 
 def world(seed: int = 0, *, horizon: int = 6, noise: float = 0.1) -> LongHorizonEnvironment:

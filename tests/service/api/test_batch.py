@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -14,8 +15,18 @@ pytestmark = pytest.mark.anyio
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
 
 
-async def test_items_are_answered_one_by_one(serve: Serve) -> None:
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_items_are_answered_one_by_one(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    """A large batch is parsed by a process, and its answer is the same."""
+    monkeypatch.setattr("service.transfer.parsing_processes.START_SECONDS", 250.0)
     async with serve() as client:
+        parsing = client.service.parsing
+        if is_large:
+            monkeypatch.setattr("service.api.runtime.PARSED_HERE_BYTES", 0)
+            parsed = AsyncMock(wraps=parsing.run_once_begun)
+            monkeypatch.setattr(parsing, "run_once_begun", parsed)
         first, second = await client.create(), await client.create()
         decision = {"contexts": ARMS, "event_id": "a"}
         items: list[Any] = [
@@ -33,6 +44,7 @@ async def test_items_are_answered_one_by_one(serve: Serve) -> None:
         before = client.service.writer.n_batches
         answer = await client.post("/v1/batch", json={"items": items})
         assert answer.status_code == 200
+        assert not is_large or parsed.await_count == 1
         assert client.service.writer.n_batches == before + 1
         out = answer.json()["items"]
         statuses = [item["status"] for item in out]

@@ -31,6 +31,7 @@ async def idle(client: Client, session: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_direction_found_in_noise_is_history_once_it_has_lapsed(serve: Serve) -> None:
     rng = np.random.default_rng(4)
     seen: dict[str, Any] = {}
@@ -65,6 +66,7 @@ async def test_a_direction_found_in_noise_is_history_once_it_has_lapsed(serve: S
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("algorithm", ["uniform", "ad_lasso", "lin_ucb", "anytime"])
 async def test_before_the_first_direction_rank_and_decide_agree(
     serve: Serve, algorithm: str

@@ -1,5 +1,8 @@
 """A person's trajectory is erased: nothing of it is seen, the session goes on and moves house."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from service.base.logs import shown_path
 from service.commands.erase_trajectory import EraseTrajectory, erase_trajectory
 from service.commands.sweep import EraseSlice
-from service.storage.sql import erasing
+from service.storage.sql import transactions
 from service.transfer.replay import replay_session
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.conftest import Client, Serve, problem, until
@@ -60,6 +63,7 @@ async def test_nothing_of_a_person_is_left(serve: Serve) -> None:
         assert n >= 1
         for _ in range(2):  # a retry does nothing
             await erase(client, session, "ann")
+        await until(lambda: is_fitted(client, session))  # once more, without ann
         rows = n_rows(client.service.store)
         assert (rows["decisions"], rows["measurements"], rows["trajectories"]) == (60, 60, 2)
         assert rows["hidden_rows"] == 0
@@ -79,7 +83,7 @@ async def test_nothing_of_a_person_is_left(serve: Serve) -> None:
         assert (told["n_rounds"], told["n_trajectories"], told["n_erased_rounds"]) == (90, 2, 30)
         replay = replayed(client, session)
         assert replay.differences == []
-        assert (replay.n_decisions, replay.n_estimates) == (60, n)
+        assert (replay.n_decisions, replay.n_estimates) == (60, n + 1)
         assert 0 < replay.n_erased <= n
         entries = (await client.read("/v1/audit"))["items"]
         about = [item["detail"] for item in entries if item["action"] == "trajectory_erased"]
@@ -147,7 +151,7 @@ def test_while_a_trajectory_is_being_erased(
     harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes nothing, and nobody sees it; others go on; its slices are small."""
-    monkeypatch.setattr(erasing, "MAX_ROWS", 3)
+    monkeypatch.setattr(transactions, "MAX_ROWS", 3)
     harness.create(algorithm="anytime")
     for name in ("a", "b"):
         harness.rounds(6, trajectory=name)
@@ -178,9 +182,31 @@ def test_while_a_trajectory_is_being_erased(
     assert n_rows(harness.store)["decisions"] == 8
 
 
+def test_the_file_of_a_stopped_server_has_no_byte_of_them(tmp_path: Path) -> None:
+    """But for unused space of index pages, until a vacuum."""
+    for n, is_vacuumed in ((5, False), (60, True)):
+        path = tmp_path / str(n)
+        path.mkdir()
+        harness = ServiceHarness(path)
+        harness.create()
+        for i in range(n):
+            for name in ("a", "ann-of-bath", "b"):
+                decision = harness.decide(name, event_id=f"e-{name}-{i}", digest=b"d")
+                harness.reward(1.0, name, round=decision.round, reward_id=f"r-{name}-{i}")
+        harness.run_large(erase_trajectory(harness.key, "ann-of-bath"))
+        harness.close()
+        if is_vacuumed:
+            with closing(sqlite3.connect(path / "lhb.db")) as connection:
+                connection.execute("vacuum")
+        files = [file.read_bytes() for file in path.iterdir()]
+        assert any(b"e-a-4" in file for file in files)
+        assert not any(b"ann-of-bath" in file for file in files)
+
+
 def test_a_log_shows_no_key() -> None:
     assert shown_path("/v1/sessions/s/trajectories/ann/1") == "/v1/sessions/s/trajectories/..."
     assert shown_path("/v1/sessions/s/decisions/e-ann") == "/v1/sessions/s/decisions/..."
+    assert shown_path("/v1/sessions/s/features/user=bob") == "/v1/sessions/s/features/..."
     assert shown_path("/v1/sessions/s/trajectories") == "/v1/sessions/s/trajectories"
     assert shown_path("/v1/sessions/a/b/decisions/e-ann/void") == "/v1/sessions/a/b/decisions/..."
     assert shown_path("/personalizer/v1.0/events/ann/reward") == "/personalizer/v1.0/events/..."

@@ -133,6 +133,7 @@ async def test_forged_contexts_are_refused(serve: Serve, case: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_session_with_epsilon_is_evaluated_from_its_own_export(
     serve: Serve, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.base.intervals import Intervals
+from service.base.recurring import Intervals
 from service.commands.keys import SaveKey, new_key
 from tests.service.conftest import Client, Serve, problem, until
 from tests.service.web.test_api_keys import bearer

@@ -57,7 +57,18 @@ async def test_where_no_process_can_start_the_server_parses(
             assert answer.status_code == 201, answer.text
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_the_first_large_body_waits_for_a_process(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parsed by the server it would stop everybody while processes start."""
+    monkeypatch.setattr(parsing_processes, "START_SECONDS", 250.0)
+    async with serve() as client:
+        assert await client.service.parsed("", parser, LARGE) != os.getpid()
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_body_that_a_frozen_process_does_not_begin_is_parsed_by_the_server(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +83,7 @@ async def test_a_body_that_a_frozen_process_does_not_begin_is_parsed_by_the_serv
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_body_of_which_a_process_dies_is_refused(serve: Serve) -> None:
     """Its memory may be why the process died: the server does not parse it."""
     async with serve() as client:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.base.intervals import Intervals
+from service.base.recurring import Intervals
 from service.session.trial_records import LiftSumsRow
 from tests.service.conftest import Client, Serve
 
@@ -86,6 +86,7 @@ async def test_a_session_without_holdout_has_no_lift(serve: Serve) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_shadow_says_what_the_model_expects_of_each_choice(serve: Serve) -> None:
     """The caller plays the worse arm, and the model finds out."""
     async with serve() as client:

@@ -217,3 +217,33 @@ async def test_an_estimate_says_what_its_theta_is_of(serve: Serve) -> None:
         found = await until(estimated)
         assert found["features"] == ["price", "stock"]
         assert found["theta"][0] > abs(found["theta"][1])
+
+
+async def test_the_name_of_a_category_is_erased_and_its_column_stays(serve: Serve) -> None:
+    async with serve() as client:
+        session = await client.create(**SHOP | {"dim": 5})
+        path = f"/v1/sessions/{session}"
+        await client.decide(session, PRICED, forced_arm=0)
+        problem(await client.delete(f"{path}/features/brand=z"), 404, "unknown_feature", "name")
+        problem(await client.delete(f"{path}/features/price"), 422, "invalid", "name")
+        assert (await client.delete(f"{path}/features/brand=x")).status_code == 204
+        problem(await client.delete(f"{path}/features/brand=x"), 404, "unknown_feature", "name")
+        erased = ["price", "brand=(erased 1)", "brand=y", "new"]
+        assert (await client.read(path))["features"] == erased
+        await client.decide(session, [{"brand": "y"}])
+        assert (await contexts_of(client, session))[-1] == [0.0, 0.0, 1.0, 0.0, 0.0]
+        file = (await client.get(f"{path}/events")).content
+        assert b"brand=x" not in file
+        typed = {"content-type": "application/x-ndjson"}
+        moved = await client.post("/v1/sessions/import?name=moved", content=file, headers=typed)
+        assert moved.json()["features"] == erased
+        await client.decide(session, [{"brand": "x"}])  # it is somebody new
+        assert (await contexts_of(client, session))[-1] == [0.0, 0.0, 0.0, 0.0, 1.0]
+        assert (await client.read(path))["features"] == [*erased, "brand=x"]
+        entries = (await client.read("/v1/audit"))["items"]
+        about = [item["detail"] for item in entries if item["action"] == "feature_erased"]
+        assert about == [{"column": 1}]
+        hashed = await client.create(**SHOP | {"name": "hashed", "categories": "hashed"})
+        answer = await client.delete(f"/v1/sessions/{hashed}/features/brand=x")
+        problem(answer, 422, "invalid", "name")
+        problem(await client.delete("/v1/sessions/none/features/a=b"), 404, "unknown_session")

@@ -45,7 +45,7 @@ async def test_every_route_that_reads_may_find_the_store_away(
                 }
                 body = bodies.get(path, {"contexts": ARMS})
                 content = {} if method in ("get", "delete") else {"json": body}
-                asked = path.format(session_id=session, event_id="x", key_id="x", key="x")
+                asked = path.format(session_id=session, event_id="x", key_id="x", key="x", name="x")
                 answer = await client.request(method, asked, **content)
                 if path == "/v1/batch":
                     assert answer.json()["items"][0]["status"] == 503

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.api import changes, series
-from service.base.intervals import Intervals
+from service.base.recurring import Intervals
 from service.storage.reader import Reader
 from tests.service.conftest import Client, Serve
 

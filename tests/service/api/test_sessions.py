@@ -249,4 +249,4 @@ async def test_options_that_mean_no_new_model_change(serve: Serve) -> None:
         listed = (await client.read("/v1/algorithms"))["items"]
         [schema] = [one["options"] for one in listed if one["name"] == "anytime"]
         may = [name for name, said in schema["properties"].items() if said.get("changeable")]
-        assert may == ["epsilon", "memory", "most_stale"]
+        assert may == ["epsilon", "memory", "most_stale", "profiles"]

@@ -11,19 +11,22 @@ from service.base.problems import Problem
 from tests.service.conftest import Serve, problem
 
 pytestmark = pytest.mark.anyio
+nothing_is_stored = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 WORLD: PlaygroundBody = {
     **{"lag_weights": [0.0, 1.0], "noise": 0.1, "arms": 3, "dim": 2, "rounds": 60, "seed": 1}
 }
 PATH = "/dashboard/playground"
 
 
+@nothing_is_stored
 async def test_it_is_closed_by_default(serve: Serve) -> None:
     async with serve() as client:
         assert (await client.read(PATH))["is_open"] is False
         problem(await client.post(PATH, json=WORLD), 404, "unknown_route")
-        assert client.service.playground._pool is None
+        assert client.service.playground._processes._pool is None
 
 
+@nothing_is_stored
 async def test_it_is_bounded_and_plays(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playground, "PLAY_SECONDS", 300.0)  # on a busy machine too
     async with serve(playground=True) as client:

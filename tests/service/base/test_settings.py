@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from service.base.problems import Unavailable
 from service.base.settings import Settings, unknown_variables
 from service.storage.database_url import open_reader
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
 from service.storage.ports import Refused
 
 

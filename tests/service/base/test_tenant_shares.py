@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from service.base.intervals import Intervals
+from service.base.recurring import Intervals
 from service.base.tenant_shares import NoPlace, Places, TenantLimit
 from service.storage.ports import MAX_EXPORTS, MAX_READS
 from tests.service.conftest import Serve, problem

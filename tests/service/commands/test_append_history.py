@@ -11,6 +11,7 @@ from lhb_engine.history import History
 from service.base.problems import Problem, ProblemCode
 from service.commands.append_history import Appended, Appending, AppendSlice, Log, append_history
 from service.commands.decisions import Decide
+from service.commands.limits import NO_LIMITS
 from service.lift.exact import Exact
 from service.lift.keep_lift import KeepLift
 from service.lift.steps import Step, sums_so_far
@@ -272,7 +273,7 @@ async def test_a_history_whose_reward_ids_are_taken_costs_its_neighbours_nothing
     commit = GroupCommit(harness.store, after_commit=lambda effects: None, on_rollback=count)
     log = Log(harness.key, "", np.ones((3, 2)), [None, 2.0, 3.0], import_id, bytes(16))
     append = AppendSlice(log, harness.agents, "w")
-    neighbour = Decide(harness.key, "b", CONTEXTS, harness.agents)
+    neighbour = Decide(harness.key, harness.agents, NO_LIMITS, "b", CONTEXTS)
     [(_, refused), (answer, error)], _ = commit.run_in_thread([append, neighbour])
     assert isinstance(refused, Problem)
     assert (refused.code, refused.field) == (ProblemCode.REWARD_CONFLICT, "rewards[1].reward_id")

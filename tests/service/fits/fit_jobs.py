@@ -107,3 +107,12 @@ def fit_in_parts(
         kept = reader.last_slot_sums((tenant, session_id), 10**9)
     fit = run_fit if kept is None else gated_fit
     return fit(database_url, tenant, session_id, due, idle_seconds)
+
+
+def fit_handed_in_late(
+    database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
+) -> FitAnswer | None:
+    """A real fit whose answer waits until the gate is open."""
+    answer = run_fit(database_url, tenant, session_id, due, idle_seconds)
+    gated_fit(database_url, tenant, "no such session", due, idle_seconds)
+    return answer

@@ -20,7 +20,7 @@ from service.fits.record import Fitted
 from service.rounds.retention import plan
 from service.session.records import KeptSumsRow, SessionKey, SessionRow
 from service.storage.ports import Changes, Store
-from service.storage.sql import dropping
+from service.storage.sql import transactions
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.contracts.conftest import reopen, store  # noqa: F401
@@ -42,9 +42,9 @@ def small_limits(
     keep_sums_from(monkeypatch, 64)
     monkeypatch.setattr(levels, "LEAST_STRETCH", 16)
     monkeypatch.setattr(service.rounds.retention, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(dropping, "PAGE", 7)
-    monkeypatch.setattr(dropping, "MAX_PAGES", 3)
-    monkeypatch.setattr(dropping, "MAX_ROWS", 11)
+    monkeypatch.setattr(transactions, "PAGE", 7)
+    monkeypatch.setattr(transactions, "MAX_PAGES", 3)
+    monkeypatch.setattr(transactions, "MAX_ROWS", 11)
     return ServiceHarness(tmp_path, store)
 
 

@@ -7,10 +7,6 @@ import numpy as np
 import pytest
 
 from service.commands.out_of_turn import AskFit
-from service.fits.install import FinishFit, RetryPolicy
-from service.fits.job import run_fit
-from service.fits.record import Fitted
-from service.rounds.kept_slots import KeepSlots
 from service.transfer.replay import replay_session
 from tests.service.fits.slot_world import DIM, LATE, SECONDS, START, THETA, make_small
 from tests.service.service_harness import ServiceHarness
@@ -43,23 +39,10 @@ def test_fits_from_sums_go_on_where_all_that_they_used_was_corrected(
             )
             if i % 10 == 9:
                 harness.run(AskFit(harness.key, harness.agents))
-                fit(harness, database_url)
+                harness.make_fits(database_url)
     statuses = {status for _, status in harness.statuses}
     assert "failed" not in statuses, [row.reason for row in harness.estimates]
     assert {"ok", "zero"} <= statuses
     with harness.store.reader() as reader:
         assert replay_session(reader, harness.session).differences == []
     harness.close()
-
-
-def fit(harness: ServiceHarness, url: str) -> None:
-    """Make the fits that are due, part by part."""
-    while (due := harness.session.fit_due) is not None:
-        answer = run_fit(url, *harness.key, due, 0.0)
-        assert answer is not None
-        fitted = Fitted.of(answer)
-        if fitted.is_part:
-            assert fitted.settled is not None
-            harness.run(KeepSlots(harness.key, fitted.settled))
-            continue
-        harness.run(FinishFit(harness.key, due, fitted, harness.agents, RetryPolicy(1)))

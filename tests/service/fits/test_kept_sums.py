@@ -20,7 +20,11 @@ from tests.service.fits.kept_rounds import DIM, World, low_limits, reopen, store
 from tests.service.service_harness import ServiceHarness
 
 
-@pytest.mark.parametrize("names", [("",), ("", "a", "b")])
+@pytest.mark.parametrize(
+    ("database_url", "names"),
+    [("postgres", ("",)), ("sqlite", ("", "a", "b"))],
+    indirect=["database_url"],
+)
 def test_a_session_lives_on_sums(
     harness: ServiceHarness,
     names: tuple[str, ...],
@@ -104,6 +108,7 @@ def test_no_slice_hides_a_measurement_beyond_the_window(
     assert [(stop, each.unsettled) for stop, each in slices] == [(4, 5), (8, 9), (24, 9)]
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("zero_start", [True, False])
 def test_a_session_with_levels_lives_on_sums(
     harness: ServiceHarness, database_url: str, monkeypatch: pytest.MonkeyPatch, zero_start: bool

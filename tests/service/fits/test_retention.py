@@ -29,9 +29,15 @@ NAMES, LEVELS = ("", "a", "b"), {"levels": True}
 
 
 @pytest.mark.parametrize(
-    ("names", "options"),
-    [(("",), {}), (NAMES, {}), (NAMES, LEVELS), (NAMES, LEVELS | {"zero_start": False})],
-    ids=["alone", "several", "levels", "levels-past"],
+    ("database_url", "names", "options"),
+    [
+        ("sqlite", ("",), {}),
+        ("sqlite", NAMES, LEVELS),
+        ("sqlite", NAMES, LEVELS | {"zero_start": False}),
+        ("postgres", NAMES, {}),
+    ],
+    ids=["alone", "levels", "levels-past", "several"],
+    indirect=["database_url"],
 )
 def test_fits_are_those_of_a_session_that_keeps_all(
     harness: ServiceHarness, names: tuple[str, ...], options: dict[str, bool], database_url: str
@@ -69,6 +75,7 @@ def test_fits_are_those_of_a_session_that_keeps_all(
     assert replay.differences == []
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_what_comes_for_a_dropped_round_is_told(harness: ServiceHarness, database_url: str) -> None:
     """Nothing is written; what is repeated, and still there, gets the first answer."""
     twins = Twins(harness, database_url, {"keep_rounds": 100})
@@ -181,6 +188,7 @@ def test_a_kill_between_slices_loses_nothing(
     twins.play(60, names)
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_trajectory_goes_on_after_its_rows_went(
     harness: ServiceHarness, database_url: str
 ) -> None:

@@ -33,6 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_fits_are_those_of_a_session_that_keeps_all(
     harness: ServiceHarness, settings: dict[str, Any], database_url: str, tmp_path: Path
@@ -93,6 +94,7 @@ def _change_the_past(twins: Twins) -> None:
     twins.fit()
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_memory_that_reaches_further_is_refused(
     harness: ServiceHarness, database_url: str
 ) -> None:

@@ -10,7 +10,7 @@ from service.commands.sessions import DeleteSession
 from service.commands.sweep import EraseSlice, sweep
 from service.session.records import HiddenRows
 from service.storage.ports import Changes
-from service.storage.sql import erasing
+from service.storage.sql import transactions
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.conftest import Serve, until
 from tests.service.service_harness import ServiceHarness
@@ -26,7 +26,7 @@ async def is_swept(service: Service) -> bool:
 async def test_a_deleted_session_is_erased_while_others_decide(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(erasing, "MAX_ROWS", 5)
+    monkeypatch.setattr(transactions, "MAX_ROWS", 5)
     async with serve() as client:
         session = await client.create(name="shop", algorithm="ad_lasso")
         path = f"/v1/sessions/{session}"
@@ -88,7 +88,7 @@ def test_the_rows_of_a_living_writer_are_left_alone(
 def test_a_writer_finds_that_its_rows_are_no_longer_its_own(
     harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(erasing, "MAX_ROWS", 1)
+    monkeypatch.setattr(transactions, "MAX_ROWS", 1)
     harness.create()
     harness.rounds(4)
     transaction = harness.store.begin()

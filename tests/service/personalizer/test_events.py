@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from service.commands.keys import SaveKey, new_key
-from service.personalizer.ranking import read_rank
+from service.personalizer.events import read_rank
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -337,11 +337,11 @@ async def test_a_large_request_is_read_as_a_small_one_is(
     async with serve() as client:
 
         async def has_processes() -> bool:
-            return client.service.parsing.are_up(read_rank)
+            return await client.service.parsing.are_up(read_rank)
 
         await until(has_processes)
         first = await rank(client, **asked)
-        monkeypatch.setattr("service.api.runtime.PARSED_HERE_BYTES", 0)
+        monkeypatch.setattr("service.personalizer.events.READ_AT_ONCE_BYTES", 0)
         assert await rank(client, **asked) == first  # else 409: another body
         answer = await client.post(f"{ROOT}/rank", content=b"{")
         refused(answer, 400, "BadRequest", "malformed_json", "body")

@@ -42,6 +42,16 @@ def test_columns_are_taken_in_the_order_of_first_use() -> None:
     assert again.flags.c_contiguous
 
 
+def test_an_erased_name_is_nobody_elses() -> None:
+    """Also where somebody has called a category like an erased one."""
+    names = Names(["user=(erased 1)", "user=bob", "price"]).without("user=bob")
+    assert names.columns == ("user=(erased 1)", "user=(erased 1).", "price")
+    assert names.without("user=(erased 1)").columns[0] == "user=(erased 0)"
+    check_stored_names(names.dumps(), 4)
+    numbers, then = names.encode(named([{"user": "bob"}]), 4)
+    assert (numbers.tolist(), then.columns[-1]) == ([[0, 0, 0, 1]], "user=bob")
+
+
 @pytest.mark.parametrize(
     ("contexts", "code", "field"),
     [

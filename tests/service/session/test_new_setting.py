@@ -1,7 +1,8 @@
-"""What a new setting of a session costs: four product files, of a few lines each.
+"""What a new setting costs: four product files for a session's, one for an agent's option.
 
-In a copy of the packages a bool is declared, stored, and in the schema of each database. Bodies,
-the answer, changes, copies, exports, imports and the client's arguments have it then.
+In a copy of the packages a bool of a session is declared, stored, and in the schema of each
+database; a bool of an agent is declared. Bodies, the answer, changes, copies, exports, imports and,
+for a session's, the client's arguments have it then.
 """
 
 import os
@@ -30,6 +31,45 @@ ADDED = {  # file: the line before, and the lines that are added
         "    rehearsed boolean not null,\n",
     ),
 }
+OPTION = {  # of an agent
+    "lhb_engine/agents/anytime_options.py": (
+        "    signed: bool = field(",
+        '    bold: bool = field(default=False, metadata={"changeable": True, "description": ""})\n',
+    ),
+}
+OPTION_SCRIPT = """
+import json
+import sys
+from pathlib import Path
+from lhb_engine.agents.anytime import Anytime
+from service.api.body_parsing import COPY, PATCH, SESSION
+from service.api.sessions import session_answer
+from service.api.status import algorithm_answer
+from service.commands.change_session import ChangeSession
+from service.commands.sessions import CreateSession
+from service.writer.agent_cache import build_agent
+from tests.service.service_harness import ServiceHarness
+from tests.service.transfer.test_import_forgeries import exported
+
+def read(parser, **body):
+    return dict(parser.read(json.dumps(body).encode()))
+
+said = algorithm_answer(Anytime, True)["options"]["properties"]["bold"]
+assert (said["type"], said["default"], said["description"]) == ("boolean", False, "")
+folder = Path(sys.argv[1])
+harness = ServiceHarness(folder)
+body = read(SESSION, dim=2, horizon=4, options={"bold": True})
+session, _ = harness.run(CreateSession("", body, False))
+harness.key = session.key
+assert session_answer(harness.session, "none")["options"]["bold"] is True
+assert build_agent(harness.session, None).options.bold is True
+harness.run(ChangeSession(harness.key, read(PATCH, options={"bold": False})))
+assert harness.session.options["bold"] is False
+imported, _ = harness.import_file(folder, exported(harness))
+assert imported.options["bold"] is False
+assert read(COPY, options={"bold": True})["options"] == {"bold": True}
+harness.close()
+"""
 SCRIPT = """
 import json
 import sys
@@ -74,25 +114,32 @@ harness.close()
 """
 
 
-def test_a_bool_is_four_files(tmp_path: Path) -> None:
+def run_with(added: dict[str, tuple[str, str]], script: str, folder: Path) -> None:
+    """Run a script with a copy of the packages that has more lines."""
     for package in ("service", "lhb_engine", "clients"):
         ignored = shutil.ignore_patterns("__pycache__", "node_modules")
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
-    n_lines = 0
-    for name, (before, line) in ADDED.items():
-        path = tmp_path / name
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
+    for name, (before, line) in added.items():
+        path = folder / name
         text = path.read_text()
         assert text.count(before) == 1, name
         path.write_text(text.replace(before, line + before))
-        n_lines += line.count("\n")
-    assert len(ADDED) <= 4
-    assert n_lines <= 40
-    paths = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        cwd=tmp_path,
-        env=paths,
+        [sys.executable, "-c", script, str(folder)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(folder), str(ROOT)))},
         capture_output=True,
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_a_bool_of_a_session_is_four_files(tmp_path: Path) -> None:
+    assert len(ADDED) <= 4
+    assert sum(line.count("\n") for _, line in ADDED.values()) <= 40
+    run_with(ADDED, SCRIPT, tmp_path)
+
+
+def test_an_option_of_an_agent_is_no_file_of_the_service(tmp_path: Path) -> None:
+    assert [name.split("/")[0] for name in OPTION] == ["lhb_engine"]
+    run_with(OPTION, OPTION_SCRIPT, tmp_path)

@@ -13,10 +13,11 @@ import pytest
 
 from service.base.settings import Settings
 from service.storage.database_url import open_store
-from service.storage.migrate import migrate
+from service.storage.maintenance import migrate
+from service.storage.ports import Refused
 from service.storage.postgres.store import NotDurable, PostgresStore
-from service.storage.schema import SCHEMA, Schema, WrongSchema
-from service.storage.sqlite.file_lock import OwnedElsewhere
+from service.storage.schema import SCHEMA, Schema
+from service.storage.sqlite.database_file import OwnedElsewhere
 from service.storage.sqlite.store import SqliteStore
 from service.transfer.without_server import import_file
 
@@ -83,7 +84,7 @@ def test_every_revision_has_its_scripts_and_no_released_one_changed() -> None:
 
 
 def test_an_empty_postgres_is_refused_with_the_command(empty_postgres: str) -> None:
-    with pytest.raises(WrongSchema, match="lhb migrate"):
+    with pytest.raises(Refused, match="lhb migrate"):
         PostgresStore(empty_postgres)
 
 
@@ -102,7 +103,7 @@ def test_a_later_revision_changes_a_database_and_loses_nothing(
         "update decisions set colour = 'green' where round > 1;"
         "create table songs (name text not null, primary key (name));",
     )
-    with pytest.raises(WrongSchema, match=f"schema {SCHEMA.head}, this program needs 9998: run"):
+    with pytest.raises(Refused, match=f"schema {SCHEMA.head}, this program needs 9998: run"):
         schema.check(SCHEMA.head)
     assert migrate(empty_url, schema) == (SCHEMA.head, "9998")
     assert migrate(empty_url, schema) == ("9998", "9998")
@@ -112,7 +113,7 @@ def test_a_later_revision_changes_a_database_and_loses_nothing(
     assert after == {**before, "decisions": colours}
     assert query(empty_url, "select * from songs") == []
     for program in (open_store, migrate):
-        with pytest.raises(WrongSchema, match="newer release"):
+        with pytest.raises(Refused, match="newer release"):
             program(empty_url)
 
 

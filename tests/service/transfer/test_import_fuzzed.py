@@ -167,6 +167,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("kind", ["fits", *KINDS])
 def test_a_changed_file_is_refused_or_makes_a_session_that_works(
     database_url: str, tmp_path: Path, files: dict[str, bytes], kind: str

@@ -45,6 +45,7 @@ MODES: list[dict[str, Any]] = [
             "zero_start": False,
         },
     },
+    {"algorithm": "anytime", "options": {"profiles": "chosen", "zero_start": False}},
 ]
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from service.api import transfer
 from service.api.access import EVERYBODY
-from service.base.intervals import Intervals
 from service.base.problems import Problem
+from service.base.recurring import Intervals
 from service.commands.keys import PREFIX, RevokeKey, SaveKey, new_key
 from service.session.records import ApiKey
 from service.transfer.without_server import NotPossible, all_sessions, find
-from service.web.api_keys import Keyring
+from service.web.api_keys import KeyWatch
 from tests.service.conftest import Client, Serve, problem, until
 
 pytestmark = pytest.mark.anyio
@@ -143,7 +143,7 @@ async def test_servers_on_a_shared_database_hear_of_keys(serve: Serve, database_
 
 async def test_a_door_once_closed_stays_closed() -> None:
     """Whatever happens to the table."""
-    keys = Keyring()
+    keys = KeyWatch()
     keys.load([new_key("", "", 0.0)[1]])
     keys.load([])
     assert keys.access_of({"path": "/healthz", "headers": []}) is not EVERYBODY
@@ -173,7 +173,7 @@ async def test_the_command_line_sees_every_tenants_sessions(serve: Serve) -> Non
 
 def test_a_key_is_refused_from_the_second_of_its_expiry_on() -> None:
     now = [50.0]
-    keys = Keyring(lambda: now[0])
+    keys = KeyWatch(lambda: now[0])
     key, row = new_key("a", "", 0.0, "reader", 100.0)
     keys.load([row])
     headers = [(b"authorization", f"Bearer {key}".encode())]
@@ -188,7 +188,7 @@ def test_a_key_is_refused_from_the_second_of_its_expiry_on() -> None:
 
 
 def test_uses_are_collected_once_a_key_until_they_are_stored() -> None:
-    keys = Keyring()
+    keys = KeyWatch()
     made = [new_key("a", "", 0.0) for _ in range(3)]
     keys.load([row for _, row in made])
     for _ in range(100):

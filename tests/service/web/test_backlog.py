@@ -5,7 +5,7 @@ import socket
 
 import uvloop
 
-from service.web.backlog import Backlog
+from service.operation.server import Backlog
 
 N = 50
 

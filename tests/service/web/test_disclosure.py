@@ -10,9 +10,10 @@ from structlog.testing import capture_logs
 from service.base.logs import configure_logs, log_failure
 from service.base.problems import ProblemCode, Unavailable
 from service.commands.keys import SaveKey, new_key
-from service.storage.database_url import UnknownDatabase, is_sqlite, sqlite_path
-from service.storage.migrate import migrate
-from service.storage.postgres.errors import translated
+from service.storage.database_url import is_sqlite, sqlite_path
+from service.storage.maintenance import migrate
+from service.storage.ports import Refused
+from service.storage.postgres.connection import translated
 from service.storage.sqlite.connection import connect
 from service.storage.sqlite.store import SqliteStore
 from tests.service.conftest import Serve, problem
@@ -64,7 +65,7 @@ async def test_the_page_of_the_schema_loads_nothing_from_elsewhere(serve: Serve)
 )
 def test_a_mistyped_url_shows_no_password(url: str) -> None:
     for read in (is_sqlite, sqlite_path):
-        with pytest.raises(UnknownDatabase) as refused:
+        with pytest.raises(Refused) as refused:
             read(url)
         assert "s3cret" not in str(refused.value)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.base.intervals import Intervals
+from service.base.recurring import Intervals
 from tests.service.conftest import Serve, problem, until
 
 pytestmark = pytest.mark.anyio

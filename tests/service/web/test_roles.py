@@ -1,5 +1,6 @@
 """Every route asks for a role, and one table says which."""
 
+import re
 from typing import Any
 
 import pytest
@@ -66,14 +67,14 @@ async def test_every_route_of_the_schema_asks_for_its_role(serve: Serve) -> None
             for method in operations:
                 if path.endswith("/changes"):
                     continue  # an endless answer; the table's test has it
-                template = path.replace("{event_id}", "{event_id:text}").replace(
-                    "/{key}", "/{key:text}"
-                )
+                template = re.sub(r"\{(event_id|key|name)\}", r"{\1:text}", path)
                 needed = NEEDED[method.upper(), template]
                 for rank, role in enumerate(ROLES):
                     client.headers.update(bearer(made[role][0]))
                     # an id that is not there: nothing of the session is changed on the way
-                    asked = path.format(session_id="none", event_id="x", key_id="none", key="x")
+                    asked = path.format(
+                        session_id="none", event_id="x", key_id="none", key="x", name="x"
+                    )
                     has_body = method not in ("get", "delete")
                     content: Any = {"json": BODIES.get(path, {})} if has_body else {}
                     answer = await client.request(method, asked, **content)

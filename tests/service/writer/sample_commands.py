@@ -1,6 +1,7 @@
 """Commands that tests of the writer hand to it."""
 
 from service.commands.decisions import Decide
+from service.commands.limits import NO_LIMITS
 from service.writer.command import Command
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
@@ -8,7 +9,7 @@ from tests.service.service_harness import CONTEXTS, ServiceHarness
 
 def decide(harness: ServiceHarness, event_id: str | None = None) -> Decide:
     digest = None if event_id is None else event_id.encode()
-    return Decide(harness.key, "", CONTEXTS, harness.agents, event_id, digest=digest)
+    return Decide(harness.key, harness.agents, NO_LIMITS, "", CONTEXTS, event_id, digest=digest)
 
 
 class WritesThenFails(Command[None]):

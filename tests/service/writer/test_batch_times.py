@@ -5,7 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from service.writer.batch_times import BatchTimes
+from service.writer.command_queue import BatchTimes
 
 N_CLIENTS, LIMIT = (
     64,

@@ -6,59 +6,54 @@ from typing import Any
 import pytest
 
 from service.base.problems import Problem
-from service.writer.command_queue import MOST_AT_ONCE, CommandQueue, Submission, outcomes_of
+from service.writer.command_queue import Answer, CommandQueue
 
 pytestmark = pytest.mark.anyio
 BATCH = 512
+PART = 128
 
 
-def submission(n: int) -> Any:
-    future = asyncio.get_running_loop().create_future()
-    return Submission(list(range(n)), future)  # type: ignore[arg-type]
+def put(queue: CommandQueue, tenant: str, n: int) -> Answer:
+    answer: Answer = asyncio.get_running_loop().create_future()
+    commands: Any = [f"{tenant}{i}" for i in range(n)]
+    queue.put(tenant, commands, answer)
+    return answer
 
 
 async def test_a_tenant_s_flood_leaves_every_transaction_open_to_others() -> None:
-    """Twenty submissions of 1000 wait before another tenant's only one: that is in the next."""
+    """Twenty large submissions wait before another tenant's only one: that is in the next."""
     queue = CommandQueue(10**6)
     for _ in range(20):
-        queue.put("flood", submission(1000))
-    queue.put("quiet", one := submission(1))
-    taken = queue.take(BATCH)
-    assert one in [which for which, _ in taken]
-    assert max(len(part) for _, part in taken) == MOST_AT_ONCE
-    assert queue.n_commands == 20_001 - sum(len(part) for _, part in taken)
+        put(queue, "flood", PART)
+    quiet = put(queue, "quiet", 1)
+    commands, answers = queue.take(BATCH)
+    assert answers[1] == (quiet, 1)
+    assert commands[PART] == "quiet0"
+    assert queue.n_commands == 20 * PART + 1 - len(commands)
+    assert queue.n_submissions == 21 - len(answers)
 
 
-async def test_a_tenant_s_small_submission_does_not_wait_for_its_large_one() -> None:
+async def test_submissions_are_taken_whole_and_in_their_order() -> None:
     queue = CommandQueue(10**6)
-    queue.put("", submission(1000))
-    queue.put("", small := submission(2))
-    assert small in [which for which, _ in queue.take(BATCH)]
-
-
-async def test_commands_of_a_submission_run_in_their_order_and_are_answered_together() -> None:
-    queue = CommandQueue(10**6)
-    many, few = submission(300), submission(3)
-    queue.put("a", many)
-    queue.put("b", few)
-    while queue.n_submissions:
-        taken = queue.take(BATCH)
-        ran = [command for _, part in taken for command in part]
-        assert len({which for which, _ in taken}) == len(taken)  # one part of each
-        for which, outcomes in outcomes_of(taken, ran):
-            assert not which.future.done()
-            which.settle(outcomes)
-    assert await many.future == list(range(300))
-    assert await few.future == list(range(3))
-    assert queue.n_commands == 0
+    waiting = [(put(queue, tenant, n), n) for tenant, n in (("a", 300), ("b", 3), ("a", 300))]
+    commands, answers = queue.take(BATCH)
+    assert answers == waiting
+    assert [(one, n) for one, n in answers] == waiting
+    assert commands == [
+        f"{name}{i}" for name, n in (("a", 300), ("b", 3), ("a", 300)) for i in range(n)
+    ]
+    assert (queue.n_commands, queue.n_submissions) == (0, 0)
+    assert queue.take(BATCH) == ([], [])
 
 
 async def test_a_full_queue_refuses_whoever_fills_it() -> None:
     queue = CommandQueue(2000)
-    queue.put("flood", submission(1000))
-    queue.put("flood", submission(1000))
+    put(queue, "flood", 1000)
+    queue.refuse_more_than_a_share("flood")
+    put(queue, "flood", 1000)
     with pytest.raises(Problem, match="too many"):
-        queue.put("flood", submission(1))
-    queue.put("quiet", submission(1))
+        queue.refuse_more_than_a_share("flood")
+    queue.refuse_more_than_a_share("quiet")
+    put(queue, "quiet", 1)
     with pytest.raises(Problem, match="too many"):
-        queue.put("flood", submission(1))
+        queue.refuse_more_than_a_share("flood")

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from service.base.problems import ProblemCode, Unavailable
-from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.sqlite.store import SqliteTransaction
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import ServiceHarness
@@ -34,7 +34,7 @@ def test_a_transaction_that_cannot_begin_is_answered(
     monkeypatch.setattr(harness.store, "begin", refuse)
 
     async def play() -> list[tuple[object, BaseException | None]]:
-        return await asyncio.wait_for(harness.commit.submit_all([decide(harness)]), 60)
+        return await asyncio.wait_for(harness.commit.submit_together([decide(harness)]), 60)
 
     [(taken, error)] = asyncio.run(play())
     assert error is (defect if always else None)
@@ -46,7 +46,7 @@ def test_a_file_that_another_program_holds_stops_no_event_loop(harness: ServiceH
 
     async def play() -> None:
         other.execute("begin immediate")
-        answer = harness.commit.submit_all([decide(harness)])
+        answer = harness.commit.submit_together([decide(harness)])
         for _ in range(10):
             await asyncio.sleep(0.005)
         assert not answer.done()
@@ -123,9 +123,9 @@ def test_a_rollback_that_fails_is_survived(
     broken = Fails(harness, RuntimeError("defect"))
 
     async def play() -> list[tuple[object, BaseException | None]]:
-        asked = harness.commit.submit_all([broken, *(decide(harness) for _ in range(n - 1))])
+        asked = harness.commit.submit_together([broken, *(decide(harness) for _ in range(n - 1))])
         outcomes = await asyncio.wait_for(asked, 60)
-        outcomes += await asyncio.wait_for(harness.commit.submit_all([decide(harness)]), 60)
+        outcomes += await asyncio.wait_for(harness.commit.submit_together([decide(harness)]), 60)
         await harness.commit.close()
         return outcomes
 
@@ -146,11 +146,11 @@ def test_what_fails_outside_every_command_is_answered_too(
     async def play() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", broken)
-            asked = harness.commit.submit_all([decide(harness)])
+            asked = harness.commit.submit_together([decide(harness)])
             assert await asyncio.wait_for(asked, 60) == [(None, defect)]
         with monkeypatch.context() as patch:
             patch.setattr(harness.commit, "_after_commit", broken)
-            waiting = [harness.commit.submit_all([decide(harness)]) for _ in range(2)]
+            waiting = [harness.commit.submit_together([decide(harness)]) for _ in range(2)]
             answers = await asyncio.wait_for(asyncio.gather(*waiting), 60)
         assert [taken.decision.round for [(taken, _)] in answers] == [1, 2]
         await harness.commit.close()

@@ -8,11 +8,13 @@ import pytest
 
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Decide
+from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
 from service.storage.ports import KnownRows
 from service.writer.command import Command
 from service.writer.command_queue import CommandQueue
+from service.writer.group_commit import MOST_AT_ONCE
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import CONTEXTS, ServiceHarness
 from tests.service.writer.sample_commands import WritesThenFails, decide
@@ -25,7 +27,7 @@ def harness(harness: ServiceHarness) -> ServiceHarness:
 
 
 def test_a_bad_command_fails_alone(harness: ServiceHarness) -> None:
-    unknown = Decide(("", "nobody"), "", CONTEXTS, harness.agents)
+    unknown = Decide(("", "nobody"), harness.agents, NO_LIMITS, "", CONTEXTS)
     future = ReceiveRewards(harness.key, [Reward(1.0, "", round=9)], harness.agents)
     outcomes, effects = harness.commit.run_in_thread(
         [decide(harness), unknown, decide(harness), future, decide(harness)]
@@ -81,7 +83,7 @@ def test_a_reward_may_follow_its_decision_in_the_same_batch(harness: ServiceHarn
 
 def test_a_cancelled_client_loses_only_the_answer(harness: ServiceHarness) -> None:
     async def play() -> None:
-        harness.commit.submit_all([decide(harness, "a")]).cancel()
+        harness.commit.submit_together([decide(harness, "a")]).cancel()
         again = await harness.commit.submit(decide(harness, "a"))
         assert not again.is_new
         await harness.commit.close()
@@ -92,7 +94,7 @@ def test_a_cancelled_client_loses_only_the_answer(harness: ServiceHarness) -> No
 
 def test_what_waits_is_committed_together_and_before_closing(harness: ServiceHarness) -> None:
     async def play() -> list[int]:
-        futures = [harness.commit.submit_all([decide(harness)]) for _ in range(50)]
+        futures = [harness.commit.submit_together([decide(harness)]) for _ in range(50)]
         await harness.commit.close()
         return [future.result()[0][0].decision.round for future in futures]
 
@@ -106,7 +108,7 @@ def test_a_request_of_many_commands_counts_as_one_that_waits(harness: ServiceHar
     async def play() -> None:
         assert harness.commit.committing() == (0, 0.0)
         for _ in range(3):
-            harness.commit.submit_all([decide(harness) for _ in range(100)])
+            harness.commit.submit_together([decide(harness) for _ in range(100)])
         assert harness.commit.committing() == (3, 0.0)
         await asyncio.sleep(0)  # the batch begins
         assert harness.commit.committing() == (3, 0.0)
@@ -121,7 +123,7 @@ def test_a_full_queue_says_so(harness: ServiceHarness) -> None:
 
     async def play() -> None:
         for _ in range(2):
-            harness.commit.submit_all([decide(harness)])
+            harness.commit.submit_together([decide(harness)])
         with pytest.raises(Problem) as caught:
             await harness.commit.submit(decide(harness))
         assert (caught.value.status, caught.value.retry_after) == (503, 1)
@@ -162,7 +164,7 @@ def test_brief_commands_run_in_the_event_loop_and_the_rest_in_the_thread(
     harness: ServiceHarness,
 ) -> None:
     async def play(*commands: Slow) -> list[bool]:
-        outcomes = await harness.commit.submit_all(list(commands))
+        outcomes = await harness.commit.submit_together(list(commands))
         assert [result for result, _ in outcomes] == [command.thread for command in commands]
         return [command.thread.startswith("writer") for command in commands]
 
@@ -178,7 +180,7 @@ def test_brief_commands_run_in_the_event_loop_and_the_rest_in_the_thread(
 def test_a_batch_that_takes_too_long_goes_on_in_the_thread(
     harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.writer.attempt.BRIEF_SECONDS", -1.0)
+    monkeypatch.setattr("service.writer.group_commit.BRIEF_SECONDS", -1.0)
     command = Brief()
 
     async def play() -> None:
@@ -198,7 +200,7 @@ def test_what_was_begun_in_the_event_loop_leaves_nothing_either(
             return True
 
     async def play() -> list[tuple[object, BaseException | None]]:
-        return await harness.commit.submit_all(
+        return await harness.commit.submit_together(
             [decide(harness), BriefWrites(harness, error), decide(harness)]
         )
 
@@ -231,3 +233,24 @@ def test_boundaries_long_lists_and_learners_are_not_brief(harness: ServiceHarnes
     harness.rounds(1)
     assert not is_brief(decide(harness))
     assert not is_brief(receive(1))
+
+
+def test_a_caller_s_many_commands_leave_room_for_another_s(harness: ServiceHarness) -> None:
+    """A batch of 1000 waits when another decision comes: that is in the next transaction."""
+
+    async def play() -> tuple[list[int], int]:
+        many = asyncio.ensure_future(
+            harness.commit.submit_all([decide(harness, f"{i}") for i in range(1000)])
+        )
+        await asyncio.sleep(0)  # it is in the queue
+        one = await harness.commit.submit(decide(harness, "one"))
+        n_before = harness.commit.n_commands
+        rounds = [taken.decision.position for taken, _ in await many]
+        await harness.commit.close()
+        assert one.decision.position not in rounds
+        return rounds, n_before
+
+    rounds, n_before = asyncio.run(play())
+    assert n_before <= 2 * MOST_AT_ONCE
+    assert rounds == sorted(rounds)
+    assert len(rounds) == 1000

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.writer.pending_spans import Spans
+from service.writer.unit_of_work import Spans
 
 SPANS = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), max_size=40)
 

@@ -12,6 +12,7 @@ import pytest
 from lhb_engine.estimate import Estimate
 from service.base.problems import Unavailable
 from service.commands.decisions import Decide
+from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
 from service.rounds.reward import Reward
 from service.storage.ports import Changes, Keys, KnownRows, MustWait
@@ -26,7 +27,7 @@ def harness(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ServiceHarness]:
     """What else goes to the thread does so by the clock; no test here depends on the clock."""
-    monkeypatch.setattr("service.writer.attempt.BRIEF_SECONDS", 3600.0)
+    monkeypatch.setattr("service.writer.group_commit.BRIEF_SECONDS", 3600.0)
     monkeypatch.setattr("service.storage.postgres.store.CHECK_SECONDS", 3600.0)
     store = PostgresStore(f"{postgres_url}?options=-c%20lock_timeout%3D60s")
     yield ServiceHarness(tmp_path, store)
@@ -52,7 +53,7 @@ def play(harness: ServiceHarness, *commands: Any) -> list[Any]:
     """Results of one batch."""
 
     async def answered() -> Any:
-        return await harness.commit.submit_all(list(commands))
+        return await harness.commit.submit_together(list(commands))
 
     outcomes = asyncio.run(answered())
     assert [error for _, error in outcomes] == [None] * len(commands)
@@ -136,7 +137,7 @@ def test_an_unannounced_read_is_refused_and_the_batch_run_again(
         def keys(self, keys: Keys) -> None:
             """Announces nothing."""
 
-    hasty = Hasty(harness.key, "another", CONTEXTS, harness.agents)
+    hasty = Hasty(harness.key, harness.agents, NO_LIMITS, "another", CONTEXTS)
     watched = Watched(harness, monkeypatch)
     results = play(harness, decide(harness), hasty, decide(harness))
     assert [taken.decision.position for taken in results] == [2, 3, 4]
@@ -175,7 +176,7 @@ def test_the_loop_goes_on_while_others_hold_the_row(
             psycopg.connect(postgres_url, autocommit=True) as watching,
         ):
             other.execute("select 1 from sessions where id = %s for update", [harness.key[1]])
-            future = harness.commit.submit_all([decide(harness)])
+            future = harness.commit.submit_together([decide(harness)])
             while not watching.execute(WAITS).fetchone():
                 assert not future.done()
                 await asyncio.sleep(0.001)
@@ -211,9 +212,9 @@ def test_a_connection_that_is_lost_meanwhile_comes_back(
         with pytest.raises(Unavailable, match="unknown"):
             await transaction.run_async(transaction.commit(Changes()), call)
         transaction.rollback()
-        lost = await harness.commit.submit_all([decide(harness)])
+        lost = await harness.commit.submit_together([decide(harness)])
         lose()
-        return [*lost, *await harness.commit.submit_all([decide(harness)])]
+        return [*lost, *await harness.commit.submit_together([decide(harness)])]
 
     outcomes = asyncio.run(lost_in_a_commit())
     assert [error for _, error in outcomes] == [None, None]

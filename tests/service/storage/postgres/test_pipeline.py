@@ -7,7 +7,7 @@ import pytest
 
 import service.storage.postgres.pipeline
 from service.storage.postgres.pipeline import Pipeline, ResultRows, Statement
-from service.storage.postgres.reader import Connection
+from service.storage.postgres.statements import Connection
 from service.storage.postgres.store import connect
 
 QUERIES = {

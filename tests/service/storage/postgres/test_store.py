@@ -16,14 +16,14 @@ from psycopg import RawCursor
 from lhb_engine.history import FitWindow
 from service.base.problems import Problem, Unavailable
 from service.commands.decisions import Decide
+from service.commands.limits import NO_LIMITS
 from service.commands.rewards import ReceiveRewards
 from service.commands.sessions import CreateSession
 from service.rounds.reward import Reward
 from service.rounds.timeline import read_history
 from service.session.records import SessionKey
 from service.storage.ports import Changes, Contended, Keys, KnownRows
-from service.storage.postgres.array_literals import columns
-from service.storage.postgres.reader import PostgresReader
+from service.storage.postgres.statements import PostgresReader, columns
 from service.storage.postgres.store import N_READERS, PostgresStore, open_reader
 from service.writer.unit_of_work import UnitOfWork
 from tests.examples import examples
@@ -73,7 +73,9 @@ def test_a_batch_asks_for_nothing_one_by_one(
         late = [] if trajectory == "new" else [Reward(0.5, trajectory, round=2, reward_id="r")]
         more = {"event_id": f"e{i}", "digest": b"d"}
         commands.append(
-            Decide(harness.key, trajectory, CONTEXTS, harness.agents, rewards=late, **more)
+            Decide(
+                harness.key, harness.agents, NO_LIMITS, trajectory, CONTEXTS, rewards=late, **more
+            )
         )
         if late:
             commands.append(
@@ -98,7 +100,7 @@ def test_a_batch_asks_for_nothing_one_by_one(
         for trajectory, event, value in by_event
     ]
     decided, *outcomes = harness.commit.run_in_thread(
-        [Decide(harness.key, "b", CONTEXTS, harness.agents), *commands]
+        [Decide(harness.key, harness.agents, NO_LIMITS, "b", CONTEXTS), *commands]
     )[0]
     assert decided[0].decision.round == 6
     errors = [error for _, error in outcomes]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from service.commands.append_history import Log, append_history
-from service.storage.sqlite.reader import SqliteReader
+from service.storage.sqlite.statements import SqliteReader
 from tests.contracts.sample_rows import commit, session
 from tests.service.service_harness import ServiceHarness
 

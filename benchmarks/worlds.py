@@ -1,0 +1,398 @@
+"""Worlds that benchmarks play: each breaks one assumption, or tells the agent something more.
+
+Their contexts and rewards are made from the plain environment's streams, so they keep random
+access. `measured` is for `simulate(measure=...)`: which rewards are seen.
+"""
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.signal import lfilter
+from scipy.special import ndtri
+from scipy.stats import t as student
+
+from lhb_engine.history import Floats, Ints, Measurements
+from lhb_engine.randomness import Draw
+from lhb_engine.simulation.environment import LongHorizonEnvironment, Weather
+
+_SHARED, _DISTURBANCE, _CAME, _BEFORE = 3, 4, 5, 7  # numbers of their streams
+_MEMORY = 0.9
+_REACH = 100  # 0.9^100 is negligible; a finite sum keeps random access
+
+
+class ContextsOverTime(LongHorizonEnvironment):
+    """Each arm's contexts are autocorrelated: 0.9 from round to round."""
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return moving sums of the plain contexts, with the same variance."""
+        start = max(1, first - _REACH)
+        plain = super().contexts(start, last)
+        out = np.zeros((last - first + 1, *plain.shape[1:]))
+        offset = first - start
+        for back in range(min(_REACH, last - 1) + 1):
+            skip = max(0, back - offset)
+            if skip < len(out):
+                out[skip:] += _MEMORY**back * plain[offset + skip - back : len(plain) - back]
+        return out * float(np.sqrt(1.0 - _MEMORY**2))
+
+
+class ContextsAlike(LongHorizonEnvironment):
+    """The arms of one round share half of their contexts' variance."""
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Mix plain contexts with one that all arms of the round share."""
+        shared = 2.0 * self._uniform(_SHARED, first, (last - first + 1, 1, self.dim)) - 1.0
+        return np.asarray(float(np.sqrt(0.5)) * (super().contexts(first, last) + shared))
+
+
+class FixedArms(LongHorizonEnvironment):
+    """The arms' contexts are those of round 1 in every round."""
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return the same contexts for every round."""
+        return np.repeat(super().contexts(1, 1), last - first + 1, axis=0)
+
+
+class OneHot(LongHorizonEnvironment):
+    """Every arm is a feature of its own: the context of arm a has 1 at feature a, else 0."""
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return the same contexts for every round; arm a is feature a modulo dim."""
+        arms = np.eye(self.dim)[np.arange(self.n_arms) % self.dim]
+        return np.repeat(arms[np.newaxis], last - first + 1, axis=0)
+
+
+class HeavyTails(LongHorizonEnvironment):
+    """Student noise with 3 degrees of freedom, of the same standard deviation."""
+
+    def errors(self, first: int, last: int) -> Floats:
+        """Return the noise of rounds first..last, (last - first + 1,)."""
+        uniform = self._uniform(2, first, (last - first + 1,))
+        return np.asarray(self.noise * student.ppf(uniform + 2.0**-54, 3) / np.sqrt(3.0))
+
+
+class Baseline(LongHorizonEnvironment):
+    """Every reward has a baseline of ten standard deviations of the signal."""
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Add the baseline to plain rewards; under uniform play <x, theta> has variance 1/3."""
+        level = 10.0 * float(np.linalg.norm(self.weights)) / np.sqrt(3.0)
+        return np.asarray(super().rewards(signals, first) + level)
+
+
+class Change(LongHorizonEnvironment):
+    """From round `CHANGE` on the lag weights are reversed."""
+
+    CHANGE = 1001
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Return plain rewards before the change, those of reversed lag weights after it."""
+        turned = LongHorizonEnvironment(
+            self.theta, self.weights[::-1], n_arms=self.n_arms, noise=self.noise, seed=self.seed
+        )
+        rounds = np.arange(first, len(signals) + 1)
+        before, after = super().rewards(signals, first), turned.rewards(signals, first)
+        return np.asarray(np.where(rounds < self.CHANGE, before, after))
+
+
+class Turn(LongHorizonEnvironment):
+    """From round `TURN` on the entries of theta are reversed."""
+
+    TURN = 1001
+
+    def signals(self, contexts: Floats, first: int = 1) -> Floats:
+        """Compute <x, theta> of rounds first, first + 1, ... along the first axis."""
+        turned = LongHorizonEnvironment(self.theta[::-1], self.weights, noise=0.0, seed=self.seed)
+        rounds = np.arange(first, first + len(contexts)).reshape(-1, *[1] * (contexts.ndim - 2))
+        before, after = super().signals(contexts), turned.signals(contexts)
+        return np.asarray(np.where(rounds < self.TURN, before, after))
+
+
+class Plateau(LongHorizonEnvironment):
+    """The first `sparsity` lags have equal weights."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(np.arange(horizon) < sparsity, dtype=np.float64)
+
+    @classmethod
+    def draw(cls, *, horizon: int, sparsity: int = 5, **truth: Any) -> Self:
+        """Draw a world whose lag weights are these."""
+        world = super().draw(horizon=horizon, sparsity=1, **truth)
+        weights = cls.weights_of(horizon, sparsity)
+        return cls(
+            world.theta,
+            weights / weights.sum(),
+            n_arms=world.n_arms,
+            noise=world.noise,
+            seed=world.seed,
+        )
+
+
+class Exponential(Plateau):
+    """Each lag has 0.9 of the weight of the one before it."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(0.9 ** np.arange(horizon))
+
+
+class Geometric(Plateau):
+    """Each lag has 0.7 of the weight of the one before it."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(0.7 ** np.arange(horizon))
+
+
+class Hump(Plateau):
+    """Lag weights rise to lag 7 and fall again."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(np.exp(-0.5 * ((np.arange(horizon) - 7.0) / 3.0) ** 2))
+
+
+class LateBump(Plateau):
+    """Lag weights rise and fall about seven tenths of the horizon."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        return np.asarray(np.exp(-0.5 * ((np.arange(horizon) / horizon - 0.7) / 0.08) ** 2))
+
+
+class WeeklyEchoes(Plateau):
+    """Each seventh lag has 0.7 of the weight of the one a week before it, from lag 0 on."""
+
+    @classmethod
+    def weights_of(cls, horizon: int, sparsity: int) -> Floats:
+        """Return the lag weights, (horizon,), before they are normalised."""
+        lags = np.arange(horizon)
+        return np.where(lags % 7 == 0, 0.7 ** (lags // 7), 0.0)
+
+
+class Disturbed(LongHorizonEnvironment):
+    """Every reward has something added that has nothing to do with the arms.
+
+    It is told in units of the signal's standard deviation under uniform play.
+    """
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards and the disturbance; under uniform play <x, theta> has variance 1/3."""
+        unit = float(np.linalg.norm(self.weights)) / np.sqrt(3.0)
+        rounds = np.arange(1, len(signals) + 1)
+        return np.asarray(super().rewards(signals, first) + unit * self._added(rounds)[first - 1 :])
+
+    def _added(self, rounds: Ints) -> Floats:
+        """Return the disturbance of rounds 1, 2, ..., (n,) -> (n,)."""
+        raise NotImplementedError
+
+    def _innovations(self, n: int) -> Floats:
+        """Draw standard normal numbers for rounds 1..n."""
+        return np.asarray(ndtri(self._uniform(_DISTURBANCE, 1, (n,)) + 2.0**-54))
+
+
+class Trend(Disturbed):
+    """A line that rises by 10 in 2000 rounds."""
+
+    def _added(self, rounds: Ints) -> Floats:
+        return np.asarray(rounds / 200.0)
+
+
+class Season(Disturbed):
+    """A sine of amplitude 5 and `PERIOD` rounds."""
+
+    PERIOD = 168
+
+    def _added(self, rounds: Ints) -> Floats:
+        return np.asarray(5.0 * np.sin(2.0 * np.pi * rounds / self.PERIOD))
+
+
+class Day(Season):
+    """A sine of amplitude 5 and 24 rounds."""
+
+    PERIOD = 24
+
+
+class ColouredNoise(Disturbed):
+    """Autoregressive noise of standard deviation 2: 0.9 of the last round's, and an innovation."""
+
+    def _added(self, rounds: Ints) -> Floats:
+        innovation = 2.0 * float(np.sqrt(1.0 - 0.9**2))
+        return np.asarray(lfilter([innovation], [1.0, -0.9], self._innovations(len(rounds))))
+
+
+class LastingNoise(Disturbed):
+    """Autoregressive noise in units of the reward: 0.95 of the last round's, innovations of 0.1."""
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards and the noise."""
+        added = lfilter([0.1], [1.0, -0.95], self._innovations(len(signals)))
+        return np.asarray(super(Disturbed, self).rewards(signals, first) + added[first - 1 :])
+
+
+class RandomWalk(Disturbed):
+    """A level that moves by a normal step of 0.1 a round."""
+
+    def _added(self, rounds: Ints) -> Floats:
+        return 0.1 * np.cumsum(self._innovations(len(rounds)))
+
+
+class LevelSeasonTrend(LongHorizonEnvironment):
+    """A level, a sine of 24 rounds and a line, in units of the reward (not of the signal).
+
+    Attributes
+    ----------
+    level, amplitude, slope : float
+        The line rises by `slope` in 1000 rounds.
+    """
+
+    level = 0.0
+    amplitude = 0.0
+    slope = 0.0
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards, and what is added whatever is chosen."""
+        rounds = np.arange(first, len(signals) + 1)
+        season = self.amplitude * np.sin(2.0 * np.pi * rounds / 24)
+        added = self.level + season + self.slope * rounds / 1000
+        return np.asarray(super().rewards(signals, first) + added)
+
+
+class SeasonOfOne(LevelSeasonTrend):
+    """The season is as large as the largest effect of an arm."""
+
+    amplitude = 1.0
+
+
+class SeasonOfThree(LevelSeasonTrend):
+    """The season is three times as large."""
+
+    amplitude = 3.0
+
+
+class LineOfOne(LevelSeasonTrend):
+    """The line rises by 1 in 1000 rounds."""
+
+    slope = 1.0
+
+
+class LevelAndSeason(SeasonOfOne):
+    """A season of 1 about a level of 5."""
+
+    level = 5.0
+
+
+class Rotation(LongHorizonEnvironment):
+    """Theta turns steadily, by 180 degrees in 2000 rounds."""
+
+    def theta_at(self, rounds: Ints) -> Floats:
+        """Return theta of each round, (n,) -> (n, dim)."""
+        angle = np.asarray(rounds) * (np.pi / 2000.0)
+        aside = np.zeros(self.dim)
+        aside[0] = 1.0
+        aside -= float(aside @ self.theta) * self.theta
+        aside /= np.linalg.norm(aside)
+        return np.asarray(np.outer(np.cos(angle), self.theta) + np.outer(np.sin(angle), aside))
+
+    def signals(self, contexts: Floats, first: int = 1) -> Floats:
+        """Return <x, theta> of rounds first, first + 1, ... along the first axis of `contexts`."""
+        theta = self.theta_at(np.arange(first, first + len(contexts)))
+        out = np.zeros(contexts.shape[:-1])
+        for i in range(self.dim):
+            out += contexts[..., i] * theta[:, i].reshape(-1, *[1] * (contexts.ndim - 2))
+        return out
+
+
+Kind = Literal["single", "missing", "sums"]
+
+
+def measured(kind: Kind, rewards: Floats, seed: int) -> Measurements:
+    """Select what is measured of the rewards of rounds 1..n.
+
+    Parameters
+    ----------
+    kind : "single", "missing" or "sums"
+        All rewards; a random 70% of them; totals of 7 rounds.
+    rewards : (n,) array
+    seed : int
+        Seed of the missing rewards.
+    """
+    rounds = np.arange(1, len(rewards) + 1)
+    if kind == "single":
+        return Measurements.single(rounds, rewards)
+    if kind == "missing":
+        seen = np.array([Draw(seed, "", t).uniform("seen") < 0.7 for t in rounds.tolist()], bool)
+        return Measurements.single(rounds[seen], rewards[seen])
+    first = rounds[: len(rounds) // 7 * 7 : 7]
+    return Measurements(first, first + 6, rewards[: 7 * len(first)].reshape(-1, 7).sum(axis=1))
+
+
+class ContextsAbove(LongHorizonEnvironment):
+    """All contexts are `above` higher than plain ones."""
+
+    above = 3.0
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return the contexts of all arms in rounds first..last, (n, K, dim)."""
+        return super().contexts(first, last) + self.above
+
+
+class Running(ContextsAbove):
+    """The application ran for at least h rounds before the first; it chose arms at random."""
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Plain rewards, and what the rounds before the first still pay."""
+        contexts = 2.0 * self._uniform(_BEFORE, 1, (self.horizon, self.dim)) - 1.0 + self.above
+        before = super().signals(contexts)  # the last one is that of round 0
+        paid = np.convolve(before, self.weights)[self.horizon :]
+        out = super().rewards(signals, first)
+        n = max(0, min(len(paid) - first + 1, len(out)))
+        out[:n] += paid[first - 1 : first - 1 + n]
+        return out
+
+
+class RunningAboutZero(Running):
+    """The same where contexts have no mean."""
+
+    above = 0.0
+
+
+class WeatherOfThree(Weather):
+    """The weather moves rewards three times as far as an arm can."""
+
+    effect = 3.0
+
+
+class FeaturesAlike(LongHorizonEnvironment):
+    """The last feature is that before it, but for one part in a hundred."""
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return plain contexts with such a feature."""
+        out = super().contexts(first, last).copy()
+        out[..., -1] = out[..., -2] + 0.01 * out[..., -1]
+        return out
+
+
+class KnownBefore(LongHorizonEnvironment):
+    """A round's reward is whether somebody came, and only then can the agent act.
+
+    All contexts of the other rounds are 0, as of rounds without an action.
+    """
+
+    def contexts(self, first: int, last: int) -> Floats:
+        """Return plain contexts, 0 in rounds in which nobody came."""
+        came = self._came(first, last)
+        return np.where(came[:, None, None], super().contexts(first, last), 0.0)
+
+    def rewards(self, signals: Floats, first: int = 1) -> Floats:
+        """Return 1 in rounds in which somebody came, else 0."""
+        return self._came(first, len(signals)).astype(np.float64)
+
+    def _came(self, first: int, last: int) -> np.ndarray:
+        return self._uniform(_CAME, first, (last - first + 1,)) < 0.5

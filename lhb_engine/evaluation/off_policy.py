@@ -1,0 +1,242 @@
+"""The mean reward of a policy, from a log that another policy has made.
+
+Importance weights multiply probability ratios over the lags that pay, for a reward depends on the
+actions at every one; the effective sample size falls geometrically with their number.
+
+The doubly robust value is that of an estimate, corrected by the log. Rewards are taken to add up
+over lags, r_t = sum_k f_k(t-k) + noise, where f_k(s) depends on the choice of round s. Then the
+policy's mean reward is that of
+
+    d_t = r^_t + sum_k w_k <x~_{t-k}, theta> + (1 + sum_k (rho_{t-k} - 1)) (r_t - r^_t)
+
+with the sums over the lags that pay: r^ is what an estimate made before round t expects of the
+log's choices, x~_s the context that the policy expects to choose in round s less the chosen one,
+and rho_s the policy's probability of the logged arm over the log's. With true propensities the mean
+is right whatever the estimate; a good estimate makes it narrow. Weights add over lags rather than
+multiply, so that their variance grows with the number of lags and not exponentially.
+"""
+
+import numpy as np
+
+from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
+from lhb_engine.history import Floats, Ints
+
+LEAST_EFFECTIVE = 30.0
+MOST_UNSUPPORTED = 0.01  # share of the rounds
+FAR_FROM_ONE = 0.1  # of the mean weight, beyond its interval
+
+
+class Support:
+    """What the log says of its own choices, and where it leaves out those of the policy.
+
+    Attributes
+    ----------
+    is_uniform : bool
+        Every logged propensity is that of uniform play.
+    """
+
+    def __init__(self) -> None:
+        self.is_uniform = True
+        self._n_rounds = self._n_unsupported = 0
+        self._has_contexts = self._has_propensities = False
+
+    def add(self, chances: Floats, propensities: Floats, n_arms: int) -> None:
+        """Add rounds: the policy's and the log's probabilities of the logged arms, (n,) each.
+
+        NaN where one is not known.
+        """
+        self._has_contexts |= bool(np.isfinite(chances).any())
+        usable = np.isfinite(chances) & np.isfinite(propensities)
+        if not usable.any():
+            return
+        self._has_propensities = True
+        chances, propensities = chances[usable], propensities[usable]
+        self._n_rounds += len(chances)
+        # an arm taken with probability 1 leaves none for the others
+        self._n_unsupported += int(((propensities >= 1.0) & (chances < 1.0)).sum())
+        self.is_uniform &= bool(np.allclose(propensities, 1 / max(n_arms, 1)))
+
+    def refusal(self) -> str:
+        """Why no weight is known, or none is to be trusted; empty where there is no reason."""
+        if not self._has_contexts:
+            return "the log must hold the contexts of all arms and the arm taken"
+        if not self._has_propensities:
+            return "the log holds no logging propensities"
+        if self._n_unsupported > MOST_UNSUPPORTED * self._n_rounds:
+            return (
+                f"in {self._n_unsupported} of {self._n_rounds} rounds the log took its arm with "
+                "propensity 1, where the agent may take another: the log says nothing of that"
+            )
+        return ""
+
+
+def off_balance(weights: BatchRatio) -> Refusal | None:
+    """Refuse where the mean weight is clearly not 1, as it is in expectation."""
+    mean = weights.interval()
+    if mean.low <= 1 + FAR_FROM_ONE and mean.high >= 1 - FAR_FROM_ONE:
+        return None
+    return Refusal(
+        f"the weights average {mean.value:.2f} [{mean.low:.2f}, {mean.high:.2f}], not 1: "
+        "the propensities are wrong, or the log never takes some of the agent's arms"
+    )
+
+
+def supported(found: Interval, lags: tuple[int, ...]) -> Interval | Refusal:
+    """Refuse a value that rests on too little."""
+    if found.effective < LEAST_EFFECTIVE:
+        return Refusal(
+            f"effective sample size {found.effective:.1f}, below {LEAST_EFFECTIVE:.0f}: "
+            f"the agent and the log agree too rarely over lags {list(lags)}"
+        )
+    return found
+
+
+class ImportanceWeights:
+    """Self-normalised importance weights over the lags that pay, and replay for lag 0 alone.
+
+    A value is refused, with the reason, where the log cannot support it: without propensities,
+    where the policy takes arms that the log never does, or where weights do not average to 1, as
+    they do in expectation if the propensities are true and every arm had a chance.
+
+    Parameters
+    ----------
+    lags : tuple of int
+        Lags that are taken to pay, in order.
+    support : Support
+        What the log says of its own choices.
+    """
+
+    def __init__(self, lags: tuple[int, ...], support: Support) -> None:
+        self.lags = lags
+        self._support = support
+        self._weighted, self._agree = BatchRatio(), BatchRatio()
+        self._mean_weight = BatchRatio()
+
+    def add(self, rewards: Floats, ratios: Floats, chances: Floats, batches: Ints) -> None:
+        """Add rounds.
+
+        Parameters
+        ----------
+        rewards : (n,) array
+            NaN where missing.
+        ratios : (n, n_lags) array
+            Probability of the arm under the policy over that of the log, at each of `lags` before;
+            NaN where it is not known.
+        chances : (n,) array
+            Probability of the round's own arm under the policy.
+        batches : (n,) array
+        """
+        if not self.lags:
+            return
+        weights = ratios.prod(axis=1)
+        usable = np.isfinite(rewards) & np.isfinite(weights)
+        rewards, weights, batches = rewards[usable], weights[usable], batches[usable]
+        self._weighted.add(weights * rewards, weights, batches)
+        self._mean_weight.add(weights, np.ones(len(weights)), batches)
+        agree = chances[usable]  # a tie agrees in part
+        self._agree.add(agree * rewards, agree, batches)
+
+    def weighted(self) -> Interval | Refusal:
+        """Return the mean reward by self-normalised importance weights."""
+        why = self._no_lags() or self._support.refusal()
+        if why:
+            return Refusal(why)
+        interval = supported(self._weighted.interval(), self.lags)
+        return (
+            interval
+            if isinstance(interval, Refusal)
+            else off_balance(self._mean_weight) or interval
+        )
+
+    def replay(self) -> Interval | Refusal:
+        """Return the mean reward where the policy agrees with a uniform log (Li et al. 2011)."""
+        why = self._no_lags()
+        if not why and self.lags != (0,):
+            why = f"lags {list(self.lags)} pay: a reward is not its own round's alone"
+        why = why or self._support.refusal()
+        if not why and not self._support.is_uniform:
+            why = "the log was not made by uniform play"
+        return Refusal(why) if why else supported(self._agree.interval(), self.lags)
+
+    def _no_lags(self) -> str:
+        return "" if self.lags else "no lag is known to pay: nothing to weigh"
+
+
+class DoublyRobust:
+    """The doubly robust value of a policy, and what it gains over the log.
+
+    Parameters
+    ----------
+    lags : tuple of int
+        Lags that are taken to pay, in order.
+    support : Support
+        What the log says of its own choices.
+
+    Attributes
+    ----------
+    value : BatchRatio
+        Mean of d_t over the rounds whose reward and weights are known.
+    """
+
+    def __init__(self, lags: tuple[int, ...], support: Support) -> None:
+        self.lags = lags
+        self.value = BatchRatio()
+        self._support = support
+        self._log, self._weights = BatchRatio(), BatchRatio()
+        self._sum = self._squares = 0.0  # of the weights
+
+    def add(
+        self, rewards: Floats, expected: Floats, change: Floats, ratios: Floats, batches: Ints
+    ) -> None:
+        """Add rounds.
+
+        Parameters
+        ----------
+        rewards : (n,) array
+            NaN where missing.
+        expected : (n,) array
+            What an earlier estimate expects of these rewards.
+        change : (n,) array
+            What it expects to change where the policy chooses at these lags.
+        ratios : (n, n_lags) array
+            Probability of the arm under the policy over that of the log, at each of `lags` before;
+            NaN where it is not known.
+        batches : (n,) array
+        """
+        weights = 1.0 + (ratios - 1.0).sum(axis=1)
+        usable = np.isfinite(rewards) & np.isfinite(weights)
+        rewards, weights, batches = rewards[usable], weights[usable], batches[usable]
+        ones = np.ones(len(rewards))
+        robust = expected[usable] + change[usable] + weights * (rewards - expected[usable])
+        self.value.add(robust, ones, batches)
+        self._log.add(rewards, ones, batches)
+        self._weights.add(weights, ones, batches)
+        self._sum += float(weights.sum())
+        self._squares += float((weights**2).sum())
+
+    def robust(self) -> Interval | Refusal:
+        """Return the policy's mean reward a round."""
+        return self._refusal() or self._weighed(self.value.interval())
+
+    def gain(self) -> Interval | Refusal:
+        """Return the policy's mean reward less that of the log, on the same rounds."""
+        return self._refusal() or self._weighed(self.value.less(self._log))
+
+    def over(self, other: "DoublyRobust") -> Interval | Refusal:
+        """Return the policy's mean reward less that of another on the same log and lags."""
+        refused = self._refusal() or other._refusal()
+        return refused or self._weighed(self.value.less(other.value))
+
+    def _refusal(self) -> Refusal | None:
+        if not self.lags:
+            return Refusal("no lag is known to pay: nothing to weigh")
+        why = self._support.refusal()
+        if why:
+            return Refusal(why)
+        interval = supported(self._weighed(self.value.interval()), self.lags)
+        return interval if isinstance(interval, Refusal) else off_balance(self._weights)
+
+    def _weighed(self, found: Interval) -> Interval:
+        """Return an interval with the effective sample size of the weights."""
+        effective = self._sum**2 / self._squares if self._squares else 0.0
+        return Interval(found.value, found.low, found.high, effective)

@@ -1,0 +1,134 @@
+"""A Gibbs sampler where each feature has a smooth lag profile of its own (docs/model.md 14).
+
+A profile fades over L lags and bends over l of them: it is a draw of a normal distribution with the
+covariance (14.2), whose size and shape are drawn for each feature.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtrs
+
+from lhb_engine.design.moments import RowMoments
+from lhb_engine.history import Floats
+from lhb_engine.posterior.covariate_effects import CovariateEffects
+from lhb_engine.posterior.gibbs_chains import NOISE_ROWS, NOISE_SHARE
+
+FADES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)  # lags
+BENDS = (0.5, 1.0, 2.0, 4.0, 8.0)  # lags
+STEP = 0.7  # standard deviation of a proposed change of log tau
+WIDTH = 1.5  # prior standard deviation of log tau
+SHARE = 0.1  # of the rewards' variance over the contexts', prior median of tau^2 times dim
+KEPT = 1e-5  # eigenvalues over the largest: smaller ones are left out
+_FLOOR = 1e-10
+
+
+@lru_cache(maxsize=256)
+def kernel_root(n_lags: int, fade: float, bend: float) -> Floats:
+    """Return R with R R' = C of (14.2) but for small eigenvalues, (n_lags, rank)."""
+    lags = np.arange(n_lags)
+    kernel = np.exp(-0.5 * ((lags[:, None] - lags) / bend) ** 2 - (lags[:, None] + lags) / fade)
+    values, axes = np.linalg.eigh(kernel)
+    large = values > KEPT * values[-1]
+    root = axes[:, large] * np.sqrt(values[large])
+    root.setflags(write=False)
+    return np.asarray(root)
+
+
+class SmoothProfiles:
+    """One chain over phi, (n_lags, dim); see `SparseProfiles` for the arguments.
+
+    Attributes
+    ----------
+    phi : (dim, n_lags) array
+    noise2 : (1,) array
+        Variance of eps.
+    covariates : CovariateEffects
+    level : (1, q) array
+        Z'e of the error without any effect of covariates.
+    """
+
+    def __init__(
+        self, moments: RowMoments, rng: np.random.Generator, start: Floats | None = None
+    ) -> None:
+        h, d, n = moments.n_lags, moments.dim, moments.n_rows
+        self._moments, self._rng, self.n_rows = moments, rng, n
+        gram = moments.gram.reshape(h, d, h, d).transpose(1, 0, 3, 2)
+        self._gram = np.ascontiguousarray(gram.reshape(d, h, d * h))
+        self._target = moments.target.T.copy()
+        self._cross = moments.cross.transpose(1, 0, 2).copy()
+        square = moments.square / n
+        self.covariates = CovariateEffects(moments.covariates, square, n, moments.groups, 1)
+        total = moments.covariate_target
+        variance = max(square - self.covariates.explained(total) / n, _FLOOR)
+        self._noise_prior = NOISE_ROWS * NOISE_SHARE * variance
+        self.noise2 = np.array([variance])
+        size = max(float(np.trace(moments.gram[:d, :d])) / (n * d), _FLOOR)
+        self._middle = 0.5 * np.log(SHARE * variance / size / d)
+        self.phi = np.zeros((d, h)) if start is None else start.T.copy()
+        self._shape = [(self._middle, 3, 2)] * d  # log tau, and places of L and l
+        self.level: Floats = np.zeros(0)
+        self._look()
+
+    @property
+    def profiles(self) -> Floats:
+        """The present phi, (1, n_lags, dim)."""
+        return self.phi.T[None]
+
+    def sweep(self) -> None:
+        """Run one Gibbs sweep: covariates, each feature's shape and profile, and the noise."""
+        self.covariates.draw(self.level, self.noise2, self._rng)
+        root = self.covariates.root(self.noise2)[0]
+        for feature in range(len(self.phi)):
+            self._draw_profile(feature, root)
+        self._look()
+        left = self._moments.square - 2.0 * float(np.sum(self.phi * self._target))
+        left += float(np.sum((self._gram @ self.phi.ravel()) * self.phi))
+        left -= float(np.sum((self.level[0] @ root) ** 2))
+        gamma = self._rng.standard_gamma(0.5 * (self.n_rows + NOISE_ROWS))
+        self.noise2 = np.array([0.5 * (max(left, 0.0) + self._noise_prior) / gamma])
+
+    def effects(self) -> Floats:
+        """Return the effects b, (1, q), that of the baseline first."""
+        return self.covariates.effects(self.level, self.noise2)
+
+    def _look(self) -> None:
+        explained = np.tensordot(self.phi, self._cross, 2)
+        self.level = (self._moments.covariate_target - explained)[None]
+
+    def _draw_profile(self, j: int, root: Floats) -> None:
+        """Draw the shape of a feature's profile by its evidence, and the profile, by (14.3)."""
+        h, s2, rng = self.phi.shape[1], float(self.noise2[0]), self._rng
+        own = self._gram[j, :, j * h : (j + 1) * h]
+        level = self.level[0] + self.phi[j] @ self._cross[j]
+        along = self._cross[j] @ root
+        a = (own - along @ along.T) / s2
+        v = self._target[j] - self._gram[j] @ self.phi.ravel() + own @ self.phi[j]
+        v = (v - along @ (level @ root)) / s2
+        size, fade, bend = self._shape[j]
+        moved = rng.integers(-1, 2, 2)
+        other = (
+            size + STEP * rng.standard_normal(),
+            int(np.clip(fade + moved[0], 0, len(FADES) - 1)),
+            int(np.clip(bend + moved[1], 0, len(BENDS) - 1)),
+        )
+        now, new = self._solved(self._shape[j], a, v), self._solved(other, a, v)
+        if np.log(rng.random()) < new[0] - now[0]:
+            self._shape[j], now = other, new
+        _, lower, half, spread = now
+        z = half + rng.standard_normal(len(half))
+        self.phi[j] = spread @ dtrtrs(lower, z, lower=1, trans=1)[0]
+        self.level = (level - self.phi[j] @ self._cross[j])[None]
+
+    def _solved(
+        self, shape: tuple[float, int, int], a: Floats, v: Floats
+    ) -> tuple[float, Floats, Floats, Floats]:
+        """Return the log evidence (14.3) of a shape with its prior, and what a draw needs."""
+        size, fade, bend = shape
+        spread = np.exp(size) * kernel_root(len(v), FADES[fade], BENDS[bend])
+        precision = spread.T @ a @ spread
+        precision.flat[:: len(precision) + 1] += 1.0
+        lower = dpotrf(precision, lower=1)[0]
+        half = dtrtrs(lower, spread.T @ v, lower=1)[0]
+        mass = 0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
+        return mass - 0.5 * ((size - self._middle) / WIDTH) ** 2, lower, half, spread

@@ -1,0 +1,57 @@
+"""What a session's next fit begins from: the estimate in use, or nothing."""
+
+import json
+from typing import NamedTuple
+
+from lhb_engine.agents import Agent
+from service.rounds.sums import n_erased
+from service.session.estimate_in_use import EstimateInUse
+from service.session.records import SessionRow
+from service.session.rules import has_only_sums
+from service.storage.reader import Reader
+from service.writer.agent_cache import build_agent
+
+
+class Beginning(NamedTuple):
+    """What a fit begins from, besides its rows.
+
+    Attributes
+    ----------
+    measured : int or None
+        How many measurements the estimate's fit could use; None if it begins from none.
+    n_erased : int
+        `n_erased` of the session of which the fit's own estimate knows nothing.
+    is_new : bool
+        Whether it begins from nothing, though there is an estimate in use.
+    """
+
+    measured: int | None
+    n_erased: int
+    is_new: bool
+
+    def agent(self, reader: Reader, session: SessionRow) -> Agent:
+        """Return the session's agent as the fit takes it."""
+        return build_agent(session, None if self.is_new else reader.agent_state(session.key))
+
+
+def estimate_in_use(reader: Reader, session: SessionRow) -> EstimateInUse:
+    """Return the session's estimate in use."""
+    record = reader.estimate(session.key, session.estimate) if session.estimate else None
+    if record is None:
+        return EstimateInUse()
+    return EstimateInUse().after(record.number, json.loads(record.manifest), has_direction=True)
+
+
+def beginning(reader: Reader, session: SessionRow) -> Beginning:
+    """Return what the session's next fit begins from.
+
+    Where rows are dropped, and the sums are not of the estimate in use, it begins from that: from
+    nothing, it could not tell which rows count.
+    """
+    in_use, n_now = estimate_in_use(reader, session), n_erased(session)
+    if not in_use.is_left(n_now):
+        return Beginning(in_use.measured, n_now, is_new=False)
+    place = reader.sums_place(session.key) if has_only_sums(session) else None
+    if has_only_sums(session) and (place is None or place.estimate != in_use.number):
+        return Beginning(in_use.measured, in_use.n_erased, is_new=False)
+    return Beginning(None, n_now, is_new=True)

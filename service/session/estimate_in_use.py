@@ -1,0 +1,45 @@
+"""The estimate in use, as a session's fits follow one another: a fit begins from it, or anew.
+
+A fit begins anew where rows were erased that the estimate in use may have learned from. Then its
+result depends on the rows that are left and on nothing else, and it replaces that estimate even if
+it finds no direction. The manifests say it: each has the number of rows that had been erased.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateInUse:
+    """The estimate that a session decides by, if there is one.
+
+    Attributes
+    ----------
+    number : int
+        Of the fit that gave it; 0: there is none.
+    model_version : int
+        How often there has been another one, or none again.
+    measured : int or None
+        How many measurements its fit could use; None without one.
+    n_erased : int
+        `n_erased` of the session of which it knows nothing.
+    """
+
+    number: int = 0
+    model_version: int = 0
+    measured: int | None = None
+    n_erased: int = 0
+
+    def is_left(self, n_erased: int) -> bool:
+        """Return whether a fit that knows nothing of so many erased rows begins anew."""
+        return self.number > 0 and n_erased != self.n_erased
+
+    def after(
+        self, number: int, manifest: Mapping[str, Any], *, has_direction: bool
+    ) -> "EstimateInUse":
+        """Return the estimate in use after a fit with this number that has given an answer."""
+        n_erased, version = manifest.get("n_erased", 0), self.model_version + 1
+        if has_direction:
+            return EstimateInUse(number, version, manifest["measured"], n_erased)
+        return EstimateInUse(0, version) if self.is_left(n_erased) else self

@@ -1,0 +1,137 @@
+"""`lhb migrate`, `lhb backup` and `lhb restore`: what is done to a whole database."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from service.storage.database_url import is_sqlite, sqlite_path
+from service.storage.ports import Refused
+from service.storage.schema import SCHEMA, Schema
+
+MARK = b"\nlhb-backup sha256 "
+LAST_LINE = len(MARK) + 64 + 1
+
+
+def migrate(url: str, schema: Schema = SCHEMA) -> tuple[str | None, str]:
+    """Run the missing revisions in one transaction; return the revisions before and after.
+
+    That before is None for an empty database.
+
+    Raises
+    ------
+    OwnedElsewhere
+        A server owns the SQLite file and has to be stopped first.
+    Refused
+        The database holds tables of another program, or its schema is newer, or the file is no
+        database.
+    Unavailable
+        The database does not answer.
+    """
+    if is_sqlite(url):
+        from service.storage.sqlite.maintenance import migrate_file
+
+        return migrate_file(sqlite_path(url), schema), schema.head
+    from service.storage.postgres.maintenance import migrate_database
+
+    return migrate_database(url, schema), schema.head
+
+
+class Contents(NamedTuple):
+    """What a backup holds: the revision of its schema, and how many sessions."""
+
+    schema: str
+    n_sessions: int
+
+
+def back_up(url: str, target: Path) -> Contents:
+    """Write the committed rows of a database to a file, while servers write.
+
+    The file holds one moment of the database. It was read whole again before it gets its name.
+
+    Parameters
+    ----------
+    url : str
+    target : Path
+        The file; SQLite's own format, or that of ``pg_dump --format=custom``, and a last line.
+
+    Raises
+    ------
+    Refused
+        The file exists, the database is not ours or damaged, or PostgreSQL's tools are missing.
+    Unavailable
+        The database does not answer.
+    """
+    if target.exists():
+        raise Refused(f"{target} exists; a backup replaces no file")
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # for its owner alone
+    try:
+        if is_sqlite(url):
+            from service.storage.sqlite.maintenance import back_up as back_up_sqlite
+
+            found = back_up_sqlite(sqlite_path(url), part)
+        else:
+            from service.storage.postgres.maintenance import back_up as back_up_postgres
+
+            found = back_up_postgres(url, part)
+        with part.open("r+b") as file:
+            file.write(_last_line(file, part.stat().st_size))
+        _sync(part)
+        part.rename(target)
+        _sync(target.resolve().parent)
+    finally:
+        part.unlink(missing_ok=True)
+    return Contents(*found)
+
+
+def restore(source: Path, url: str) -> Contents:
+    """Fill an empty database from a backup, whole or not at all.
+
+    Parameters
+    ----------
+    source : Path
+        A file of `back_up` from a database of the same kind.
+    url : str
+        The database's URL: a SQLite file that is missing or empty, or a PostgreSQL database without
+        tables.
+
+    Raises
+    ------
+    Refused
+        The database is not empty or owned by a server, the file is damaged or no backup of this
+        program, or PostgreSQL's tools are missing.
+    Unavailable
+        The database does not answer.
+    """
+    with source.open("rb") as file:
+        line = _last_line(file, source.stat().st_size - LAST_LINE)
+        found = file.read()
+        # a dump that pg_dump alone has made ends in no such line, and pg_restore checks it
+        if found != line and (is_sqlite(url) or found.startswith(MARK)):
+            raise Refused(f"{source} is damaged, or no backup: its digest does not fit")
+    if is_sqlite(url):
+        from service.storage.sqlite.maintenance import restore as restore_sqlite
+
+        return Contents(*restore_sqlite(source, sqlite_path(url)))
+    from service.storage.postgres.maintenance import restore as restore_postgres
+
+    return Contents(*restore_postgres(source, url))
+
+
+def _last_line(file: BinaryIO, n_bytes: int) -> bytes:
+    """Read so many bytes of a file, and return the line that follows them in a backup."""
+    digest = hashlib.sha256()
+    while n_bytes > 0 and (chunk := file.read(min(n_bytes, 2**20))):
+        digest.update(chunk)
+        n_bytes -= len(chunk)
+    return MARK + digest.hexdigest().encode() + b"\n"
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,157 @@
+"""The SQL statements that both databases share, with columns from the fields of the rows."""
+
+import json
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from operator import attrgetter
+from typing import Any, get_args, get_type_hints
+
+from service.session.records import (
+    ApiKey,
+    AuditRow,
+    DecisionRow,
+    EstimateRow,
+    HiddenRows,
+    KeptSumsRow,
+    MeasurementRow,
+    SessionRow,
+    TrajectoryRow,
+    VoidRow,
+)
+from service.session.slot_records import SlotSumsRow
+from service.session.trial_records import LiftSumsRow, LiftUnitRow
+
+ROWS: dict[str, type] = {
+    "decisions": DecisionRow,
+    "measurements": MeasurementRow,
+    "voids": VoidRow,
+    "estimates": EstimateRow,
+    "api_keys": ApiKey,
+    "audit": AuditRow,
+    "hidden_rows": HiddenRows,
+    "kept_sums": KeptSumsRow,
+    "slot_sums": SlotSumsRow,
+    "lift_sums": LiftSumsRow,
+    "lift_units": LiftUnitRow,
+    "trajectories": TrajectoryRow,
+    "sessions": SessionRow,
+}
+SUMS = ("kept_sums", "slot_sums", "lift_sums", "lift_units")
+RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # field to column
+COLUMNS = {
+    table: tuple(RENAMED.get(name, name) for name in get_type_hints(row))
+    for table, row in ROWS.items()
+}
+# of a session; most commits change them
+COUNTERS = ("n_rounds", "n_trajectories", "n_measurements", "n_complete")
+FIXED = ("tenant", "id", "dim", "request", "created_at", "created_as")
+CHANGING = (  # the other columns of a session that may change
+    *(name for name in COLUMNS["sessions"] if name not in (*FIXED, *COUNTERS)),
+    *("fit_due", "wake_at"),
+)
+BOOLS = [name for name, kind in get_type_hints(SessionRow).items() if kind is bool]
+# of a decision in a trial: of its scores, those of the first 64 arms and of two arms
+PLAYED = """d.trajectory, d.round, d.position, d.played_by, d.model_version, length(d.scores),
+    substr(d.scores, 1, 512), substr(d.scores, cast(8 * d.arm + 1 as int), 8),
+    substr(d.scores, cast(8 * d.agent_arm + 1 as int), 8), d.arm = d.agent_arm"""
+# a trajectory is not being erased
+NOT_ERASING = """not exists (
+    select 1 from hidden_rows h where h.tenant = $1 and h.session_id = $2
+        and h.trajectory = t.trajectory and h.after_round = 0 and h.writer is null)"""
+# Each trajectory's first and last round with a position in $3..$4. The default trajectory has no
+# entries in the index by position: alone, its rounds are its positions.
+SEVERAL = """(
+    select trajectory, min(round) as first, max(round) as last from decisions
+    where tenant = $1 and session_id = $2 and trajectory <> '' and position between $3 and $4
+    group by trajectory
+    union all
+    select trajectory, min(round), max(round) from decisions
+    where tenant = $1 and session_id = $2 and trajectory = '' and round <= $4
+        and position between $3 and $4
+    group by trajectory)"""
+ALONE = "(select {name} as trajectory, $3{int} as first, $4{int} as last)"
+
+
+def column_types(table: str) -> list[type]:
+    """Return the Python type of each column, without None."""
+    hints = get_type_hints(ROWS[table]).values()
+    return [next((t for t in get_args(hint) if t is not type(None)), hint) for hint in hints]
+
+
+def fills(changing: Sequence[str]) -> dict[str, str]:
+    """Return the text for each placeholder, like ``{sessions}``, in the statements.
+
+    Parameters
+    ----------
+    changing : sequence of str
+        Columns that `update_session` sets. Their values start at ``$3``, after the session's key.
+
+    Returns
+    -------
+    dict of str
+        SQL text by the name of the placeholder.
+    """
+    found = {table: ", ".join(columns) for table, columns in COLUMNS.items()}
+    kept = COLUMNS["trajectories"][3:]
+    found["trajectory_updates"] = ", ".join(f"{name} = excluded.{name}" for name in kept)
+    found["not_erasing"] = NOT_ERASING
+    found["session_updates"] = ", ".join(f"{name} = ${i}" for i, name in enumerate(changing, 3))
+    found["played"] = PLAYED
+    found["summed_slots"] = ", ".join(f"s.{name}" for name in COLUMNS["slot_sums"])
+    for table in ("estimates", "api_keys", "audit", "hidden_rows", "voids", *SUMS):
+        found[f"{table}_values"] = numbered(len(COLUMNS[table]))
+    return found
+
+
+def numbered(n: int) -> str:
+    """Return the parameters ``$1, $2, ...`` of n values."""
+    return ", ".join(f"${i}" for i in range(1, n + 1))
+
+
+def session_values(session: SessionRow, names: Sequence[str]) -> tuple[Any, ...]:
+    """Return the stored values of the named columns of a session."""
+    stored = {"options": json.dumps(session.options), "schedule": session.schedule.dumps()}
+    return tuple(stored[name] if name in stored else getattr(session, name) for name in names)
+
+
+trajectory_values = attrgetter(*get_type_hints(TrajectoryRow))  # its stored values
+counter_values = attrgetter(*COUNTERS)  # of a session
+
+
+def load_queries(package: str, fills: dict[str, str]) -> dict[str, str]:
+    """Load the shared statements and those of an adapter, which replace shared ones by name.
+
+    Statements that read a window are there twice: ``window_NAME`` is for any session, and
+    ``alone_NAME`` for a session with one trajectory. The latter's key is the last parameter.
+
+    Parameters
+    ----------
+    package : str
+        The adapter's package, which holds a ``queries.sql``.
+    fills : dict
+        The text that replaces each ``{name}`` in a statement.
+
+    Returns
+    -------
+    dict
+        Statements by the name in their ``-- name:`` line, without comments.
+    """
+    queries = {}
+    for folder in (__package__, package):
+        for name, statement in _named(folder, "queries.sql"):
+            queries[name] = statement.format(**fills)
+    for name, statement in _named(__package__, "windows.sql"):
+        last = max(n for n in range(4, 10) if f"${n}" in statement or n == 4)
+        alone = ALONE.format(name=f"${last + 1}{fills['as_text']}", int=fills["as_int"])
+        queries[f"window_{name}"] = statement.format(spans=SEVERAL, **fills)
+        queries[f"alone_{name}"] = statement.format(spans=alone, **fills)
+    return queries
+
+
+def _named(folder: str | None, file: str) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each statement of a file."""
+    assert folder is not None
+    for block in files(folder).joinpath(file).read_text("utf-8").split("-- name: ")[1:]:
+        title, _, body = block.partition("\n")
+        lines = [line for line in body.splitlines() if not line.startswith("--")]
+        yield title.strip(), "\n".join(lines).strip()

@@ -1,0 +1,176 @@
+"""What the transactions of both databases share.
+
+They delete hidden rows, and those of old rounds, a few at a time.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from service.session.records import HiddenRows, SessionKey
+from service.storage.ports import Changes, DropCursor, Dropped, EraseCursor
+from service.storage.reader import FOR_EVER
+
+# key columns of each table, after the session's, and the bytes of a row. Tables of rounds come
+# first; the rows of the others belong to the session as a whole
+ROUNDS = {
+    "decisions": (("trajectory", "round", "number"), "length(context) + length(scores)"),
+    "measurements": (("trajectory", "first_round", "number"), "0"),
+    "voids": (("trajectory", "round", "position"), "0"),
+}
+TABLES = {
+    **ROUNDS,
+    "estimates": (("number",), "length(manifest) + coalesce(length(estimate), 0)"),
+    "trajectories": (("trajectory", "n_rounds"), "0"),
+    "slot_sums": (("trajectory", "last_slot"), "length(sums)"),
+    "lift_units": (("since", "trajectory", "block"), "0"),
+}
+MAX_ROWS, MAX_BYTES = 256, 2**18  # of one call: a commit of a few milliseconds
+PAGE, MAX_PAGES = 128, 8  # rows that are looked at together; such pages of one call
+MAX_RANGES = 32  # trajectories of one call: each takes five statements
+Statement = tuple[str, Sequence[Any]]  # a statement's name, and its values
+
+
+def statements() -> dict[str, str]:
+    """Return, for each table, a statement that finds the next rows and one that deletes them.
+
+    Both read from the primary key's index, from the last range on, so that PostgreSQL does not read
+    the entries of deleted rows again, which stay until a vacuum. Both end at a number of rows: at
+    an upper bound of several columns PostgreSQL goes on to the end of the trajectory.
+    """
+    found = {}
+    for table, (columns, size) in TABLES.items():
+        key, n = ", ".join(columns), len(columns)
+        after = ", ".join(f"${3 + j}" for j in range(n))
+        rows = f"from {table} where tenant = $1 and session_id = $2 and ({key}) > ({after})"
+        rows += f" order by {key} limit ${3 + n}"
+        whole = f"tenant, session_id, {key}"
+        found[f"next_{table}"] = f"select {key}, {size} {rows}"
+        found[f"erase_{table}"] = f"delete from {table} where ({whole}) in (select {whole} {rows})"
+    return found
+
+
+class SqlTransaction(ABC):
+    """The part of a `Transaction` that both databases share; an adapter runs the statements."""
+
+    @abstractmethod
+    def _execute(self, name: str, *values: Any) -> Any:
+        """Run a named statement, and return its cursor."""
+
+    def _read(self, name: str, *values: Any) -> list[Any]:
+        rows: list[Any] = self._execute(name, *values).fetchall()
+        return rows
+
+    def _read_all(self, statements: Iterable[Statement]) -> list[list[Any]]:
+        return [self._read(name, *values) for name, values in statements]
+
+    def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
+        """Lock and return the note of a session's hidden rows; see `Transaction.hidden_rows`."""
+        row = self._execute("hidden_rows", *key).fetchone()
+        return None if row is None else HiddenRows(*row)
+
+    def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
+        """Delete the next hidden rows, up to MAX_ROWS or MAX_BYTES; see `Transaction.erase`."""
+        tables = [*ROUNDS, "trajectories"] if hidden.trajectory is not None else list(TABLES)
+        if hidden.after_round:
+            tables.remove("trajectories")  # it has rounds that are seen
+        owner, n, n_bytes = (hidden.tenant, hidden.session_id), 0, 0
+        for table in tables[tables.index(cursor[0]) if cursor else 0 :]:
+            after = cursor[1] if cursor and cursor[0] == table else _before(hidden, table)
+            last, n_before = after, n
+            for *key, size in self._read(f"next_{table}", *owner, *after, MAX_ROWS - n):
+                is_outside = hidden.trajectory is not None and key[0] != hidden.trajectory
+                if is_outside or n_bytes > MAX_BYTES:
+                    break
+                last, n, n_bytes = tuple(key), n + 1, n_bytes + size
+            if last != after:
+                self._execute(f"erase_{table}", *owner, *after, n - n_before)
+            if n == MAX_ROWS or n_bytes > MAX_BYTES:
+                return table, last
+        if hidden.trajectory is not None and not hidden.after_round:
+            self._execute("erase_units", *owner, hidden.trajectory)
+        return None
+
+    def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
+        """Delete the next rows of rounds up to position `to`; see `Transaction.drop`."""
+        ranges: dict[str, list[int]] = {}  # the first and the last round to go, by trajectory
+        n = size = 0
+        place, following = (cursor or ("", 0))[:2], cursor
+        for _ in range(MAX_PAGES):
+            rows = self._read("next_dropped", *key, *place, n_kept, PAGE)
+            kept_of, is_full = None, False
+            for name, round, needed_to, n_bytes in rows:
+                is_full = n == MAX_ROWS or size > MAX_BYTES
+                is_full = is_full or (len(ranges) == MAX_RANGES and name not in ranges)
+                if is_full:
+                    break
+                place = name, round
+                if name == kept_of:
+                    continue
+                if needed_to > to:
+                    kept_of = name
+                    continue
+                ranges.setdefault(name, [round, round])[1] = round
+                n, size = n + 1, size + n_bytes
+            if len(rows) < PAGE and not is_full:
+                following = None
+                break
+            if place[0] == kept_of:
+                place = place[0], FOR_EVER  # later rounds of this trajectory are needed, too
+            following = *place, 0
+            if is_full:
+                break
+        statements: list[Statement] = []
+        for name, (first, last) in ranges.items():
+            low = cursor[2] if cursor and cursor[0] == name else 0
+            statements += [
+                ("dropped_complete", (*key, name, low, first, last)),
+                ("drop_measurements", (*key, name, low, last)),
+                ("drop_voids", (*key, name, first, last)),
+                ("drop_decisions", (*key, name, first, last)),
+                ("goes_on", (*key, name, low, last)),
+            ]
+        answers = self._read_all(statements)
+        n_complete = sum(int(rows[0][0]) for rows in answers[0::5])
+        n_measurements = sum(map(len, answers[1::5] + answers[2::5]))
+        if following is not None and following[0] in ranges:
+            name, last, _ = following
+            if last == ranges[name][1]:
+                [[low]] = answers[-1]
+                following = name, last, last + 1 if low is None else low
+        return Dropped(following, n, n_measurements, n_complete)
+
+
+def _before(hidden: HiddenRows, table: str) -> tuple[Any, ...]:
+    """Return a key just before the first hidden row of a table."""
+    if hidden.trajectory is not None and table in ROUNDS:
+        return hidden.trajectory, hidden.after_round, FOR_EVER
+    if hidden.trajectory is not None:
+        return hidden.trajectory, -1
+    columns, _ = TABLES[table]
+    first = ("" if name == "trajectory" else 0 for name in columns[:-1])
+    return (*first, -1)
+
+
+def write_few(changes: Changes) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the name of a statement and its values, for one row after the other."""
+    gone = changes.audit_gone
+    for name, rows in (
+        ("insert_estimate", changes.estimates),
+        ("insert_void", changes.voids),
+        ("keep_sums", changes.sums),
+        ("drop_slots", [(*key, slot) for key, slot in changes.dropped_slots]),
+        ("erase_slots", changes.erased_slots),
+        ("keep_slots", changes.slot_sums),
+        ("keep_lift_sums", changes.lift_sums),
+        ("keep_lift_unit", changes.lift_units),
+        ("drop_sums", changes.dropped_sums),
+        ("hide", changes.hidden),
+        ("forget_hidden", changes.swept),
+        ("save_api_key", changes.api_keys),
+        ("use_api_key", changes.used_keys),
+        ("forget_audit", [] if gone is None else [(gone,)]),
+        ("insert_audit", changes.audit),
+    ):
+        for row in rows:
+            yield name, row

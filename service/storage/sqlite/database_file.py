@@ -1,0 +1,127 @@
+"""The files of a SQLite database: who owns them, whether they are there, and free space."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from service.base.problems import Problem, ProblemCode, Unavailable
+from service.storage.ports import Refused
+
+LOOK_SECONDS = 0.02  # at most so often; a look costs a tenth of a decision
+TIGHT_BYTES = 2**26  # four times the write-ahead log when it is long
+UNDO_BYTES = 2**21  # a slice of a large write in the log and in the file, and a slice of erasing
+CHECK_EVERY = 16  # batches between two checks of the free disk space
+
+
+class OwnedElsewhere(Refused):
+    """Another process owns this database file."""
+
+
+class FileLock:
+    """Exclusive lock on a file, held until `release` or the end of the process.
+
+    The lock is on the inode, so links to the file are locked too. The side file ``<path>.lock``
+    holds the owner's process id. It is locked first: a second attempt in the owning process then
+    fails before it opens the database file, and closing any descriptor of that file would drop the
+    locks that SQLite holds on it.
+
+    Parameters
+    ----------
+    path : Path
+        The file to own. A missing one is created empty, with access for its owner alone.
+
+    Raises
+    ------
+    OwnedElsewhere
+        Another process owns the file.
+    Refused
+        The file cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptors: list[int] = []
+        side = Path(f"{path.resolve()}.lock")
+        try:
+            self._own(side, os.O_RDWR)
+            self._own(path, os.O_RDONLY)
+        except BlockingIOError:
+            is_named = len(self._descriptors) == 1  # else the owner uses another link
+            owner = os.pread(self._descriptors[0], 32, 0).decode(errors="replace").strip()
+            self.release()
+            raise OwnedElsewhere(
+                f"{path} is served by another process (pid {(is_named and owner) or 'unknown'}); "
+                "stop it first, or use another LHB_DATABASE_URL"
+            ) from None
+        except OSError as error:
+            self.release()
+            where = error.filename or path
+            raise Refused(f"{path} cannot be locked: {error.strerror}: {where}") from None
+        os.ftruncate(self._descriptors[0], 0)
+        os.pwrite(self._descriptors[0], str(os.getpid()).encode(), 0)
+
+    def _own(self, path: Path, access: int) -> None:
+        self._descriptors.append(os.open(path, access | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        fcntl.flock(self._descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def release(self) -> None:
+        """Release the lock."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
+
+
+class DatabaseFiles:
+    """An open database file, its log, and the log's index, as they are now.
+
+    `log_bytes` is the size of the log file at the last look.
+    """
+
+    def __init__(self, path: Path) -> None:
+        file = path.resolve()
+        self._paths = [path, Path(f"{file}-wal"), Path(f"{file}-shm")]
+        self._opened = [_identity(path) for path in self._paths]
+        self._next_look = 0.0
+        self._is_lost = False
+        self.log_bytes = 0
+
+    def check(self) -> None:
+        """Look at the files, if the last look was not just before.
+
+        A 503 storage_failing is raised if one of them was removed or replaced.
+        """
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            self._is_lost = [_identity(path) for path in self._paths] != self._opened
+            if not self._is_lost:
+                self.log_bytes = os.stat(self._paths[1]).st_size
+        if self._is_lost:
+            detail = "the database file, or its log, was removed or replaced under the server"
+            raise Unavailable(ProblemCode.STORAGE_FAILING, f"{detail}; nothing was written")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def is_tight(path: Path) -> bool:
+    """Return whether the disk has too little free space for a long write-ahead log."""
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize < TIGHT_BYTES
+
+
+def refuse_without_undo(path: Path) -> None:
+    """Raise a 503 storage_full if hidden rows could fill the disk.
+
+    Erasing rows takes space, too: on a disk that they have filled they would stay for ever. It is
+    no `Unavailable`, so other commands of the batch are committed.
+    """
+    disk = os.statvfs(path)
+    if disk.f_bavail * disk.f_frsize < UNDO_BYTES:
+        detail = f"the disk is full: less than {UNDO_BYTES >> 20} MB are free; nothing was written"
+        raise Problem(ProblemCode.STORAGE_FULL, detail, retry_after=5)

@@ -1,0 +1,132 @@
+"""Which form of the lag profiles decides, and that it does."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.profile_worlds import Clickbait
+from lhb_engine.agents import ALGORITHMS, make_agent
+from lhb_engine.agents.form_choice import SURE, KnownForm, best_form
+from lhb_engine.agents.form_fits import FormFits
+from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.moment_sums import session_moments
+from lhb_engine.design.scaling import Units
+from lhb_engine.estimate import Estimate
+from lhb_engine.history import FitWindow
+from lhb_engine.posterior.prediction_check import residuals
+from lhb_engine.simulation.environment import LongHorizonEnvironment
+from lhb_engine.simulation.play import simulate
+from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
+
+SHARED = np.outer(LAG_WEIGHTS, THETA)
+
+
+def known(profiles=SHARED, rho=0.0, excess=0.0, variance=0.0):
+    return KnownForm(profiles, np.zeros(1), rho, excess, variance)
+
+
+def test_a_form_is_judged_by_its_squared_one_step_errors():
+    """(14.4): the excess over the shared form's, in its mean squares; earlier ones count less."""
+    rows = align(history(n=300).over(FitWindow(1, 1, 300, HORIZON, 300)))
+    own = SHARED + np.random.default_rng(0).normal(0, 0.2, SHARED.shape)
+    shared, other = known(), known(own, excess=10.0, variance=4.0)
+    judged = other.judged(shared, session_moments(rows))
+    none = np.zeros(DIM)
+    errors = [residuals(rows, none, phi, np.zeros(1))[rows.number > 0] for phi in (SHARED, own)]
+    square, ours = (float(e @ e) for e in errors)
+    assert judged.excess == pytest.approx(7.0 + 300 * (ours / square - 1.0))
+    both = float(errors[0] @ errors[1]) / square
+    variance = 2.0 * 300 * (1.0 + (ours / square) ** 2 - 2.0 * both**2)
+    assert judged.variance == pytest.approx(0.49 * 4.0 + variance)
+    again = shared.judged(shared, session_moments(rows))
+    assert (again.excess, again.variance) == (0.0, 0.0)
+
+
+def test_shared_profiles_decide_until_others_are_surely_better():
+    forms = {"shared": known(), "sparse": known(excess=-3.0, variance=1.0)}
+    assert best_form({}) == "shared"
+    assert best_form(forms) == "sparse"
+    assert best_form(forms | {"sparse": known(excess=-0.99 * SURE, variance=1.0)}) == "shared"
+    assert best_form(forms | {"smooth": known(excess=-4.0, variance=1.0)}) == "smooth"
+
+
+def test_shared_profiles_come_back_as_theta_and_lag_weights():
+    """A form that was fitted beside the one in use starts the next fit where it ended."""
+    agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
+    agent.install(
+        Estimate("ok", LAG_WEIGHTS, theta=THETA, form="sparse", lag_profiles=SHARED, n_rows=90)
+    )
+    forms = FormFits({"shared": known()}, "sparse", agent.prediction, DIM)
+    shared = forms.old("shared")
+    np.testing.assert_allclose(shared.theta, THETA / np.linalg.norm(THETA))
+    np.testing.assert_allclose(np.outer(shared.lag_weights, shared.theta), SHARED)
+    assert forms.old("sparse") is agent.prediction
+    assert forms.old("smooth") is None
+
+
+@pytest.mark.parametrize("kind", [LongHorizonEnvironment, Clickbait])
+def test_the_form_is_that_of_the_world(kind):
+    """Shared profiles decide as if nothing else was known; clickbait is seen through."""
+    world = kind.draw(dim=3, horizon=8, n_arms=5, noise=0.1, pattern="flat", sparsity=3, seed=62001)
+    told, plain = (
+        simulate("anytime", world, n_rounds=250, seed=3, options={"profiles": profiles})
+        for profiles in ("chosen", "shared")
+    )
+    last = [e for e in told.estimates if e.theta is not None][-1]
+    assert {e.form for e in plain.estimates} == {None}
+    assert set(last.forms) == {"shared", "sparse", "smooth"}
+    if kind is not Clickbait:
+        assert last.form == "shared"
+        assert last.lag_profiles is None
+        np.testing.assert_array_equal(told.regret, plain.regret)
+        return
+    assert last.form != "shared"
+    np.testing.assert_allclose(last.lag_profiles, world.profiles, atol=0.15)
+    total = last.lag_profiles.sum(axis=0)
+    np.testing.assert_allclose(last.theta, total / np.linalg.norm(total))
+    np.testing.assert_allclose(last.lag_weights, last.lag_profiles @ last.theta)
+    assert np.sign(last.lag_profiles[0, 0]) != np.sign(last.theta[0])
+    assert told.regret[-1] < 0.6 * plain.regret[-1]
+
+
+def test_estimates_and_states_are_restored_to_the_bit():
+    """A restored agent fits as the first one, and one that is told to share profiles does."""
+    world = Clickbait.draw(
+        dim=3, horizon=8, n_arms=5, noise=0.1, pattern="flat", sparsity=3, seed=62001
+    )
+    run = simulate("anytime", world, n_rounds=200, seed=3, options={"profiles": "chosen"})
+    agent = run.agent
+    last = [e for e in run.estimates if e.theta is not None][-1]
+    again = Estimate.from_json(json.loads(json.dumps(last.to_json())))
+    assert again.to_json() == last.to_json()
+    state = json.loads(json.dumps(agent.state()))
+    options = agent.options
+    restored = ALGORITHMS["anytime"].from_state(3, 8, options, state)
+    assert restored.state() == agent.state()
+    past = history_of(run)
+    window = FitWindow(99, 1, 200, 8, 200)
+    found = [a.fit(past.over(window)) for a in (agent, restored)]
+    assert found[0].to_json() == found[1].to_json()
+    assert found[0].form != "shared"
+    sharing = ALGORITHMS["anytime"].from_state(3, 8, replace(options, profiles="shared"), state)
+    estimate = sharing.fit(past.over(window))
+    assert estimate.lag_profiles is estimate.forms is None
+
+
+def history_of(run):
+    from lhb_engine.history import History, Measurements, Trajectory
+
+    n = len(run.rewards)
+    values = Measurements.single(np.arange(1, n + 1), run.rewards)
+    return History(run.selected.shape[1], {"": Trajectory(run.selected, values)})
+
+
+def test_forms_keep_their_units():
+    """`Units.restore` and `KnownForm.in_units` are inverse."""
+    units = Units(4.0, 0.5)
+    found = Estimate("ok", np.ones(2), theta=np.ones(1), forms={"shared": known().to_json()})
+    restored = units.restore(found).forms["shared"]
+    np.testing.assert_array_equal(restored["profiles"], SHARED * 0.125)
+    assert KnownForm.from_json(restored).in_units(units).to_json() == known().to_json()

@@ -28,10 +28,10 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# the client's types of answers, after a type in service/api has changed; the pages of rules and of
-# problem codes
+# the client's types of settings, after a session's have changed; the pages of rules and of problem
+# codes
 answers: .venv/installed
-	$(BIN)/python -m tests.contracts.client_answers
+	$(BIN)/python -m tests.contracts.client_settings
 	$(BIN)/python -m tests.service.session.test_rules
 	$(BIN)/python -m tests.service.base.test_problems
 

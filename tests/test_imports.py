@@ -17,6 +17,8 @@ OURS = ("lhb_engine", "service", "clients", "benchmarks")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "lhb_engine": ("lhb_engine",),
     "service": ("service", "lhb_engine"),
+    # what is answered is described once, where clients without a server have it
+    "service.api": ("service", "lhb_engine", "clients.sdk.answers"),
     # adapters know the records, the problems and their cache, never a use case
     "service.storage": (
         *("service.storage", "service.session.records", "service.session.trial_records"),

@@ -1,9 +1,11 @@
-"""What the service answers, as types of dictionaries. `make answers` writes this file.
+"""What the service answers: the one description, for clients and for /openapi.json.
 
-The source is `service/api/*_types.py`; /openapi.json describes the same.
+The service makes its schema from these types (`service/api/answer_models.py`).
 """
 
 from typing import Any, Literal, NotRequired, TypedDict
+
+from .settings import SettingsAnswer
 
 FindingCode = Literal[
     "season",
@@ -18,83 +20,8 @@ FindingCode = Literal[
 ]
 Deciding = Literal["in_use", "lapsed", "exploring", "none"]
 LagForm = Literal["shared", "sparse", "smooth"]
-ProblemCode = Literal[
-    "malformed_http",
-    "malformed_json",
-    "duplicate_key",
-    "http_error",
-    "unauthorized",
-    "forbidden",
-    "unknown_route",
-    "unknown_session",
-    "unknown_event",
-    "unknown_reward",
-    "unknown_feature",
-    "unknown_key",
-    "method_not_allowed",
-    "header_timeout",
-    "body_timeout",
-    "archived",
-    "session_conflict",
-    "in_use",
-    "key_not_in_use",
-    "limit_reached",
-    "event_conflict",
-    "reward_conflict",
-    "no_corrections",
-    "round_dropped",
-    "fits_by_epochs",
-    "duplicate_arm_ids",
-    "foreign_host",
-    "foreign_origin",
-    "unsupported_media_type",
-    "body_too_large",
-    "invalid",
-    "missing",
-    "unknown_field",
-    "unknown_parameter",
-    "ambiguous",
-    "out_of_range",
-    "not_finite",
-    "wrong_shape",
-    "ragged",
-    "no_column",
-    "no_arms",
-    "unknown_algorithm",
-    "oracle_refused",
-    "bad_option",
-    "unknown_round",
-    "trajectory_needed",
-    "fit_too_large",
-    "future_round",
-    "last_before_first",
-    "interval_open",
-    "span_in_sum_mode",
-    "at_in_single_mode",
-    "bad_import",
-    "too_many_requests",
-    "headers_too_large",
-    "internal",
-    "fit_pending",
-    "history_pending",
-    "overloaded",
-    "erasure_pending",
-    "too_many_connections",
-    "too_many_exports",
-    "too_many_streams",
-    "storage_busy",
-    "storage_full",
-    "storage_readonly",
-    "storage_failing",
-    "storage_not_durable",
-    "outcome_unknown",
-    "storage_unreachable",
-]
 Asked = Literal["begun", "due", "nothing_new"]
 PlayedBy = Literal["agent", "control", "caller", "guard"]
-Policy = Literal["default_arm", "uniform"]
-Totals = Literal["all", "trajectory"]
-Guard = Literal["off", "armed", "tripped"]
 
 
 class IntervalsAnswer(TypedDict):
@@ -164,7 +91,7 @@ class ProblemAnswer(TypedDict):
     type: str
     title: str
     status: int
-    code: ProblemCode
+    code: str  # docs/problem-codes.md
     detail: str
     field: str | None
     errors: NotRequired[list[dict[str, str]] | None]
@@ -201,6 +128,12 @@ class ItemAnswer(TypedDict):
     decision: NotRequired[DecisionAnswer]
     reward: NotRequired[AcceptedAnswer]
     problem: NotRequired[ProblemAnswer]
+
+
+class BatchAnswer(TypedDict):
+    """Answers in the order of the items."""
+
+    items: list[ItemAnswer]
 
 
 class HistoryAnswer(TypedDict):
@@ -334,20 +267,6 @@ class AlgorithmAnswer(TypedDict):
     options: dict[str, Any]
 
 
-class ControlAnswer(TypedDict):
-    """The session whose agent control plays, by its id."""
-
-    session: str
-
-
-class HoldoutAnswer(TypedDict):
-    """The share of trajectories in control, and what is played there."""
-
-    share: float
-    policy: Policy | ControlAnswer
-    planned_rounds: int
-
-
 class GroupAnswer(TypedDict):
     """A group: its units and rounds with a reward, and its mean reward a round."""
 
@@ -412,40 +331,6 @@ class ShadowAnswer(TypedDict):
     expected_caller: float | None
     expected_agent: float | None
     n_behind: int
-
-
-class ClockAnswer(TypedDict):
-    """The slots of a session, and how many of them have begun."""
-
-    slot_seconds: int
-    start: str
-    totals: Totals
-    late_slots: int
-    n_slots: int
-
-
-class SettingsAnswer(TypedDict):
-    """The settings of a session."""
-
-    algorithm: str
-    dim: int
-    horizon: int
-    seed: int
-    options: dict[str, Any]
-    reward_mode: Literal["single", "sum"]
-    reward_wait_seconds: float
-    default_reward: float | None
-    refit: Literal["background", "blocking"]
-    features: list[str] | None
-    categories: Literal["one_hot", "hashed"]
-    arms: list[str] | None
-    mode: Literal["live", "shadow"]
-    holdout: HoldoutAnswer | None
-    guard: Guard
-    keep_contexts: bool
-    clock: ClockAnswer | None
-    keep_rounds: int | None
-    keep_days: float | None
 
 
 class SessionAnswer(SettingsAnswer):
@@ -565,3 +450,35 @@ class SeriesAnswer(TypedDict):
     reason: str | None
     arrivals: ArrivalsAnswer | None
     items: list[BinAnswer]
+
+
+class KeyAnswer(TypedDict):
+    """An API key, without the key itself."""
+
+    id: str
+    tenant: str
+    role: Literal["reader", "writer", "admin"]
+    label: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+
+
+class NewKeyAnswer(KeyAnswer):
+    """A new API key. This is the only time that `key` is shown."""
+
+    key: str
+
+
+class AuditAnswer(TypedDict):
+    """A change of a key or a session: whose, when, by which key and request, and what."""
+
+    tenant: str
+    id: str
+    at: str
+    actor: str | None
+    request_id: str | None
+    action: str
+    subject: str
+    detail: dict[str, Any]

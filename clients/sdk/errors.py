@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .answers import ProblemCode
-
 
 class ApiError(Exception):
     """The service refused a request.
@@ -23,7 +21,7 @@ class ApiError(Exception):
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
-        self.code: ProblemCode = problem.get("code", "http_error")
+        self.code: str = problem.get("code", "http_error")
         self.detail = str(problem.get("detail", ""))
         self.field: str | None = problem.get("field")
         where = f" ({self.field})" if self.field else ""

@@ -6,10 +6,10 @@ The source is `service/session/spec.py`; /openapi.json describes the same.
 from typing import Any, Literal, Required, TypedDict
 
 
-class ControlBody(TypedDict, total=False):
+class ControlBody(TypedDict):
     """The session whose agent control plays."""
 
-    session: Required[str]
+    session: str
 
 
 class HoldoutBody(TypedDict, total=False):
@@ -28,6 +28,30 @@ class ClockBody(TypedDict, total=False):
     start: str
     totals: Literal["all", "trajectory"]
     late_slots: int
+
+
+class ControlAnswer(TypedDict):
+    """The session whose agent control plays, by its id."""
+
+    session: str
+
+
+class HoldoutAnswer(TypedDict):
+    """The share of trajectories in control, and what is played there."""
+
+    share: float
+    policy: Literal["default_arm", "uniform"] | ControlAnswer
+    planned_rounds: int
+
+
+class ClockAnswer(TypedDict):
+    """The slots of a session, and how many of them have begun."""
+
+    slot_seconds: int
+    start: str
+    totals: Literal["all", "trajectory"]
+    late_slots: int
+    n_slots: int
 
 
 class SessionSettings(TypedDict, total=False):
@@ -74,5 +98,29 @@ class CopySettings(TypedDict, total=False):
     reward_wait_seconds: float
     default_reward: float | None
     refit: Literal["background", "blocking"]
+    keep_rounds: int | None
+    keep_days: float | None
+
+
+class SettingsAnswer(TypedDict):
+    """The settings of a session."""
+
+    algorithm: str
+    dim: int
+    horizon: int
+    seed: int
+    options: dict[str, Any]
+    reward_mode: Literal["single", "sum"]
+    reward_wait_seconds: float
+    default_reward: float | None
+    refit: Literal["background", "blocking"]
+    features: list[str] | None
+    categories: Literal["one_hot", "hashed"]
+    arms: list[str] | None
+    mode: Literal["live", "shadow"]
+    holdout: HoldoutAnswer | None
+    guard: Literal["off", "armed", "tripped"]
+    keep_contexts: bool
+    clock: ClockAnswer | None
     keep_rounds: int | None
     keep_days: float | None

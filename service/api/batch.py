@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, with_config
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from clients.sdk.answers import BatchAnswer
 from service.api.body_parsing import (
     BATCH,
     DECISION,
@@ -34,7 +35,6 @@ from service.api.decisions import (
 )
 from service.api.documentation import documented, takes
 from service.api.request_bodies import BatchItem
-from service.api.response_types import BatchAnswer
 from service.api.rewards import ReceiveParts, accepted_answer, made_receive, receive_parts
 from service.api.runtime import Service, service_of, tenant_of
 from service.api.session_names import find_ids

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
+from clients.sdk.answers import CreditAnswer, Deciding
 from lhb_engine.evaluation.credit import credit, why_no_credit
 from lhb_engine.history import Ints
+from service.api.answer_models import page_of
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.round_types import CreditPage
 from service.api.sessions import read_session
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.timeline import timeline_of
@@ -73,7 +74,7 @@ def credit_answers(
 @router.get(
     "/v1/sessions/{session_id}/credit",
     summary="List each decision's share in past and future rewards",
-    responses=documented({200: CreditPage}, 404),
+    responses=documented({200: page_of(CreditAnswer, model_version=int, deciding=Deciding)}, 404),
 )
 async def get_credit(
     session_id: str,

@@ -5,14 +5,13 @@ from typing import Any
 from fastapi import APIRouter, Query, Request, Response
 from msgspec.json import encode
 
+from clients.sdk.answers import DecisionAnswer, VoidAnswer
 from lhb_engine.history import Floats
 from service.api.body_parsing import DECISION
 from service.api.context_arrays import read_contexts, read_contexts_at_once
 from service.api.documentation import documented, takes
 from service.api.request_bodies import DecisionBody
-from service.api.response_types import DecisionAnswer
 from service.api.rewards import read_rewards
-from service.api.round_types import VoidAnswer
 from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_of
 from service.api.sessions import json_response, read_session, timestamp
 from service.base.loop_slices import SlicedWork

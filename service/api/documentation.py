@@ -4,8 +4,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from clients.sdk.answers import ProblemAnswer
+from service.api.answer_models import model_of
 from service.api.body_parsing import BodyParser
-from service.api.response_types import ProblemAnswer
 from service.api.unions import REF, as_union
 
 PARAMETERS = {
@@ -59,11 +60,13 @@ def documented(answers: dict[int, Any], *problems: int) -> dict[int | str, Any]:
     Parameters
     ----------
     answers : dict
-        HTTP status -> model of the answer.
+        HTTP status -> type of the answer.
     *problems : int
         HTTP statuses of problems, beside those that every endpoint may answer.
     """
-    out: dict[int | str, Any] = {status: {"model": model} for status, model in answers.items()}
+    out: dict[int | str, Any] = {
+        status: {"model": model_of(answer)} for status, answer in answers.items()
+    }
     for status in (*OF_EVERY_ENDPOINT, *problems):
         content = {"application/problem+json": {"schema": PROBLEM_REF}}
         out[status] = {"description": "Problem", "content": content}
@@ -73,4 +76,4 @@ def documented(answers: dict[int, Any], *problems: int) -> dict[int | str, Any]:
 # by the middleware; 422 also for a query parameter that the route does not take
 OF_EVERY_ENDPOINT = (400, 401, 403, 408, 413, 415, 422, 429, 503)
 PROBLEM_REF = {"$ref": REF + "ProblemAnswer"}
-_definitions["ProblemAnswer"] = _schema(TypeAdapter(ProblemAnswer))
+_definitions["ProblemAnswer"] = _schema(TypeAdapter(model_of(ProblemAnswer)))

@@ -5,15 +5,16 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from service.api.documentation import documented
-from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.response_types import (
+from clients.sdk.answers import (
     AskedFitAnswer,
-    EpochPage,
+    EpochAnswer,
     EstimateAnswer,
-    FitPage,
+    FitAnswer,
     NoEstimateAnswer,
 )
+from service.api.answer_models import page_of
+from service.api.documentation import documented
+from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import json_response, names_answer, read_session, timestamp
 from service.base.problems import Problem, ProblemCode
@@ -105,7 +106,7 @@ def last_findings(reader: Reader, session: SessionRow) -> list[dict[str, Any]]:
 @router.get(
     "/v1/sessions/{session_id}/estimates",
     summary="List fits",
-    responses=documented({200: FitPage}, 404),
+    responses=documented({200: page_of(FitAnswer)}, 404),
 )
 async def get_estimates(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT
@@ -193,7 +194,7 @@ def _unfinished_answers(session: SessionRow) -> list[dict[str, Any]]:
 @router.get(
     "/v1/sessions/{session_id}/epochs",
     summary="List the schedule of fits",
-    responses=documented({200: EpochPage}, 404),
+    responses=documented({200: page_of(EpochAnswer)}, 404),
 )
 async def get_epochs(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT

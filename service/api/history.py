@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter, Request, Response
 
+from clients.sdk.answers import HistoryAnswer
 from service.api.body_parsing import HISTORY
 from service.api.documentation import documented, takes
 from service.api.history_body import read_history
-from service.api.response_types import HistoryAnswer
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import json_response
 from service.commands.append_history import Log, append_history

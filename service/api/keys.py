@@ -5,10 +5,11 @@ from typing import Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from clients.sdk.answers import AuditAnswer, KeyAnswer, NewKeyAnswer
+from service.api.answer_models import page_of
 from service.api.body_parsing import KEY, ROTATION
 from service.api.documentation import documented, takes
 from service.api.key_bodies import DAY
-from service.api.key_types import AuditPage, KeyPage, NewKeyAnswer
 from service.api.paging import LIMIT, cut, page
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import json_response, timestamp
@@ -45,7 +46,7 @@ def audit_answer(entry: AuditRow) -> dict[str, Any]:
     return {name: members[name] for name in AuditRow._fields}
 
 
-@router.get("/v1/keys", summary="List API keys", responses=documented({200: KeyPage}))
+@router.get("/v1/keys", summary="List API keys", responses=documented({200: page_of(KeyAnswer)}))
 async def get_keys(request: Request, cursor: str = PLACE, limit: int = LIMIT) -> Response:
     """List the keys of the tenant; an admin of the default tenant sees those of all tenants.
 
@@ -139,7 +140,9 @@ async def delete_key(key_id: str, request: Request) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/v1/audit", summary="Read the audit log", responses=documented({200: AuditPage}))
+@router.get(
+    "/v1/audit", summary="Read the audit log", responses=documented({200: page_of(AuditAnswer)})
+)
 async def get_audit(request: Request, cursor: str = PLACE, limit: int = LIMIT) -> Response:
     """List who changed keys and sessions, in order of time.
 

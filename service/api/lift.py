@@ -11,10 +11,10 @@ from typing import Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from clients.sdk.answers import LiftAnswer, ShadowAnswer
 from lhb_engine.evaluation.batch_ratio import Refusal
 from lhb_engine.evaluation.lift import GroupSums
 from service.api.documentation import documented
-from service.api.lift_types import LiftAnswer, ShadowAnswer
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import read_session, timestamp
 from service.lift.steps import sums_so_far

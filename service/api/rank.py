@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
+from clients.sdk.answers import RankAnswer
 from lhb_engine.history import Floats
 from service.api.body_parsing import RANK
 from service.api.context_arrays import read_contexts
 from service.api.decisions import check_arms
 from service.api.documentation import documented, takes
-from service.api.response_types import RankAnswer
 from service.api.runtime import service_of, tenant_of
 from service.api.sessions import read_session
 from service.base.loop_slices import SlicedWork

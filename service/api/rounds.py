@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
+from clients.sdk.answers import RoundAnswer
+from service.api.answer_models import page_of
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
-from service.api.round_types import RoundPage
 from service.api.sessions import read_session, timestamp
 from service.api.trajectories import TRAJECTORY, meant_trajectory
 from service.rounds.timeline import timeline_of
@@ -84,7 +85,7 @@ def round_answer(
 @router.get(
     "/v1/sessions/{session_id}/rounds",
     summary="List rounds with their rewards",
-    responses=documented({200: RoundPage}, 404),
+    responses=documented({200: page_of(RoundAnswer)}, 404),
 )
 async def get_rounds(
     session_id: str,

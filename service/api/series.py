@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
+from clients.sdk.answers import SeriesAnswer
 from lhb_engine.evaluation.credit import expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints
 from service.api.documentation import documented
-from service.api.round_types import SeriesAnswer
 from service.api.sessions import read_session
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of

@@ -1,18 +1,29 @@
-"""The types of the answers on sessions, for /openapi.json."""
+"""The settings that are answered of a session, from their one declaration."""
 
-from typing import Any, get_type_hints
+from typing import Any, TypedDict, get_type_hints
 
-from pydantic import BaseModel, create_model
-
-from lhb_engine.agents.base import Deciding
-from service.api.lift_types import HoldoutAnswer
-from service.api.response_types import Page
+from clients.sdk.answers import SessionAnswer as ClientsSession
+from service.api.answer_models import page_of
 from service.session.slot_clock import Totals
 from service.session.spec import SessionSpec
-from service.session.trial import Guard
+from service.session.trial import Guard, Policy
 
 
-class ClockAnswer(BaseModel):
+class ControlAnswer(TypedDict):
+    """The session whose agent control plays, by its id."""
+
+    session: str
+
+
+class HoldoutAnswer(TypedDict):
+    """The share of trajectories in control, and what is played there."""
+
+    share: float
+    policy: Policy | ControlAnswer
+    planned_rounds: int
+
+
+class ClockAnswer(TypedDict):
     """The slots of a session, and how many of them have begun."""
 
     slot_seconds: int
@@ -30,26 +41,8 @@ SHOWN: dict[str, Any] = {
     "guard": Guard,
     "clock": ClockAnswer | None,
 }
-_types: Any = {n: (SHOWN.get(n, kind), ...) for n, kind in get_type_hints(SessionSpec).items()}
-SettingsAnswer = create_model("SettingsAnswer", __doc__="The settings of a session.", **_types)
-
-
-class SessionAnswer(SettingsAnswer):  # type: ignore[misc, valid-type]
-    """A session."""
-
-    id: str
-    name: str | None
-    created_at: str
-    archived: bool
-    n_rounds: int
-    n_trajectories: int
-    n_erased_rounds: int
-    n_dropped_rounds: int
-    dropped_to: int
-    model_version: int
-    fit_due: bool
-    deciding: Deciding
-
-
-class SessionPage(Page[SessionAnswer]):
-    """A page of sessions."""
+SETTINGS = {name: SHOWN.get(name, kind) for name, kind in get_type_hints(SessionSpec).items()}
+_members: Any = {**get_type_hints(ClientsSession), **SETTINGS}
+SessionAnswer: Any = TypedDict("SessionAnswer", _members)  # type: ignore[misc]
+SessionAnswer.__doc__ = ClientsSession.__doc__
+SessionPage = page_of(SessionAnswer)

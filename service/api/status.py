@@ -10,10 +10,11 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, TypeAdapter
 from starlette.responses import HTMLResponse, PlainTextResponse
 
+from clients.sdk.answers import AlgorithmAnswer
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.api.access import STRANGER
+from service.api.answer_models import page_of
 from service.api.documentation import documented
-from service.api.response_types import AlgorithmPage
 from service.api.runtime import Service, service_of, tenant_of
 from service.api.sessions import json_response, timestamp
 from service.base.problems import ProblemCode, Unavailable
@@ -64,7 +65,7 @@ def algorithm_answer(agent: type[Agent], served: bool) -> dict[str, Any]:
 @router.get(
     "/v1/algorithms",
     summary="List algorithms and their options",
-    responses=documented({200: AlgorithmPage}),
+    responses=documented({200: page_of(AlgorithmAnswer)}),
 )
 async def get_algorithms(request: Request) -> Response:
     """List the algorithms that a session can name, with the JSON schema of their options."""

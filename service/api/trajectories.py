@@ -4,9 +4,10 @@ from typing import Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from clients.sdk.answers import TrajectoryAnswer
+from service.api.answer_models import page_of
 from service.api.documentation import documented
 from service.api.paging import LIMIT, page
-from service.api.round_types import TrajectoryPage
 from service.api.runtime import actor_of, service_of, tenant_of
 from service.api.sessions import read_session, timestamp
 from service.base.field_types import NO_ZERO_BYTE
@@ -80,7 +81,7 @@ def cut_by_rounds(rows: list[TrajectoryRow], limit: int) -> tuple[list[Trajector
 @router.get(
     "/v1/sessions/{session_id}/trajectories",
     summary="List trajectories",
-    responses=documented({200: TrajectoryPage}, 404),
+    responses=documented({200: page_of(TrajectoryAnswer)}, 404),
 )
 async def get_trajectories(
     session_id: str, request: Request, cursor: str = CURSOR, limit: int = LIMIT

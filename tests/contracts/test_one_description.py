@@ -5,14 +5,19 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from clients.sdk import answers
+from clients.sdk.answers import DecisionAnswer, FitAnswer
 from clients.sdk.wire import BatchItem, Decision, DecisionBody, RewardItem
-from lhb_engine.estimate import Estimate
+from lhb_engine.agents.base import Deciding
+from lhb_engine.diagnostics.finding import Code
+from lhb_engine.estimate import Estimate, LagForm
 from service.api import request_bodies
-from service.api.response_types import DecisionAnswer, FitAnswer
+from service.session.due_fits import Asked
 from service.session.records import DecisionRow
+from service.session.trial import PlayedBy
 from service.storage.database_url import is_sqlite, open_store, sqlite_path
 from service.storage.sql.statements import COLUMNS, COUNTERS, column_types
-from tests.contracts.client_answers import FILE, SETTINGS_FILE, settings_written, written
+from tests.contracts.client_settings import SETTINGS_FILE, settings_written
 
 DECLARED = {
     **{"text": str, "integer": int, "bigint": int, "real": float, "double precision": float},
@@ -58,18 +63,24 @@ def test_a_table_has_the_columns_of_its_row(database_url: str, table: str) -> No
 
 
 def test_the_client_reads_what_is_answered_of_a_decision() -> None:
-    answered = tuple(DecisionAnswer.model_fields)
+    answered = tuple(DecisionAnswer.__annotations__)
     assert tuple(f.name for f in fields(Decision) if f.name != "extra") == answered
     assert set(answered) <= {*DecisionRow._fields, "event_id"}
 
 
 def test_an_estimate_is_answered_with_all_its_fields() -> None:
-    assert {f.name for f in fields(Estimate)} <= set(FitAnswer.model_fields)
+    assert {f.name for f in fields(Estimate)} <= FitAnswer.__annotations__.keys()
 
 
-def test_the_client_has_the_types_that_the_service_answers() -> None:
-    assert FILE.read_text() == written(), "make answers"
+def test_the_client_has_the_types_of_settings_that_the_service_answers() -> None:
     assert SETTINGS_FILE.read_text() == settings_written(), "make answers"
+
+
+@pytest.mark.parametrize("name", ["FindingCode", "Deciding", "LagForm", "Asked", "PlayedBy"])
+def test_the_client_knows_the_words_of_answers(name: str) -> None:
+    spoken = {"FindingCode": Code, "Deciding": Deciding, "LagForm": LagForm}
+    spoken |= {"Asked": Asked, "PlayedBy": PlayedBy}
+    assert getattr(answers, name) == spoken[name]
 
 
 @pytest.mark.parametrize("body", [RewardItem, DecisionBody, BatchItem])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clients.sdk.answers import IntervalsAnswer
 from lhb_engine.agents import ALGORITHMS
-from service.api.fit_types import IntervalsAnswer
+from service.api.answer_models import model_of
 from service.commands.decisions import Blocked
 from service.rounds.timeline import read_history
 from service.transfer.import_file import check_import
@@ -100,6 +101,6 @@ def test_a_lag_weight_without_an_interval_is_exported_and_imported(tmp_path: Pat
     text = harness.estimates[0].estimate
     assert text is not None
     assert json.loads(text)["intervals"] == said
-    answer = IntervalsAnswer.model_validate(said)
+    answer = model_of(IntervalsAnswer).model_validate(said)
     assert answer.model_dump(mode="json", exclude_none=True)["lag_weights"] == [[0.5, 1.5], None]
     harness.store.close()

@@ -235,13 +235,7 @@ class History:
     latest_after: int | None = None
 
     def checked_window(self) -> FitWindow:
-        """Return the window.
-
-        Raises
-        ------
-        ValueError
-            There is no window or no round in it, or rewards are not finite.
-        """
+        """Return the window; ValueError without it, its rounds, or finite rewards."""
         if self.window is None:
             raise ValueError("the history has no window: take History.over(window)")
         if not self.trajectories:

@@ -16,18 +16,8 @@ _NUMBERS = Struct("<4Q")
 class Draw(NamedTuple):
     """The randomness of one round of one trajectory, computed on demand.
 
-    Parameters
-    ----------
-    seed : int
-        In [0, 2**53).
-    trajectory : str
-        Key of the trajectory.
-    round : int
-        Round of the trajectory, from 1.
-    position : int, optional
-        The same round's number in the session; by default `round`. Not hashed.
-    slot : int, optional
-        The slot of time that the round falls into, in a session with a clock. Not hashed.
+    `seed`, in [0, 2**53), `trajectory` and `round` are hashed. `position`, the round's number in
+    the session (by default `round`), and `slot`, with a clock, are not.
     """
 
     seed: int

@@ -13,15 +13,7 @@ from lhb_engine.history import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Slots of one length, one after the other.
-
-    Parameters
-    ----------
-    seconds : int
-        Length of a slot.
-    start : int
-        When slot 1 begins, in seconds since 1970.
-    """
+    """Slots of `seconds`, one after the other; slot 1 begins at `start`, in seconds since 1970."""
 
     seconds: int
     start: int
@@ -47,21 +39,10 @@ class Slots:
 
 
 def slot_sums(slots: Ints, contexts: Floats, first: int, last: int) -> Floats:
-    """Add up the contexts of each slot, docs/model.md (9.1).
+    """Add up the contexts of each slot, docs/model.md (9.1): (last - first + 1, dim).
 
-    Parameters
-    ----------
-    slots : (n,) array
-        The slot of each decision, in any order.
-    contexts : (n, dim) array
-        The selected contexts, added in this order.
-    first, last : int
-        The slots wanted; decisions of others are left out.
-
-    Returns
-    -------
-    (last - first + 1, dim) array
-        Zero where no decision was taken.
+    `slots` (n,), in any order, are those of the contexts (n, dim), which are added in this order;
+    contexts of slots before `first` and after `last` are left out. Slots without any are zero.
     """
     inside = (slots >= first) & (slots <= last)
     sums = np.zeros((last - first + 1, contexts.shape[1]))

@@ -58,12 +58,8 @@ class RefusedReward:
 class RewardBuffer:
     """A file of SQLite, synced before a reward counts as kept; threads and processes may share it.
 
-    Parameters
-    ----------
-    path : Path
-        Made if it is not there. A file a service: session names and ids say nothing of the server.
-    limit : int
-        Rewards that it holds, refused ones too.
+    A file a service: session names and ids say nothing of the server. `limit` counts rewards that
+    the file holds, refused ones too.
     """
 
     def __init__(self, path: Path, limit: int) -> None:
@@ -78,17 +74,9 @@ class RewardBuffer:
         self._file.execute(SCHEMA)
 
     def keep(self, session: str, body: dict[str, Any]) -> int:
-        """Keep a body; on return it is on the disk.
+        """Keep a body; on return it is on the disk. Return its number.
 
-        Returns
-        -------
-        int
-            Its number.
-
-        Raises
-        ------
-        BufferFull
-            There is no room. Nothing that is kept is given up for it.
+        Raises BufferFull where there is no room. Nothing that is kept is given up for it.
         """
         n = len(body["rewards"]) if "rewards" in body else 1
         with self._lock:
@@ -170,15 +158,7 @@ class Received(TypedDict):
 
 
 class Delivery:
-    """The way of rewards to the service.
-
-    Parameters
-    ----------
-    call, work : callable
-        Those of a `Connection`.
-    buffer : RewardBuffer or None
-        None: an error says that a reward was not stored.
-    """
+    """The way of rewards to the service; without a buffer an error says that one was not stored."""
 
     def __init__(
         self,
@@ -257,18 +237,8 @@ class Delivery:
     ) -> dict[int, ItemAnswer]:
         """Send what waits, oldest first, unless the service was away a moment ago.
 
-        Parameters
-        ----------
-        buffer : RewardBuffer
-        n_pages : int, optional
-            Requests at most.
-        own : int, optional
-            Number of a body whose refusal the caller is told: it is not noted.
-
-        Returns
-        -------
-        dict of ItemAnswer
-            The service's answer to each body that it stored or refused, by number.
+        At most `n_pages` requests. Returns the service's answer to each body that it stored or
+        refused, by number; a refusal of the body `own` is for the caller, and is not noted.
         """
         answered: dict[int, ItemAnswer] = {}
         if time.monotonic() < self._again_at:

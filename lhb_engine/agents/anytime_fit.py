@@ -35,17 +35,9 @@ ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 
 
 class AnytimeFit:
-    """One fit, with the agent's state at the round when it is due.
+    """One fit, with the agent's state at the round when it is due; the agent is not changed.
 
-    Parameters
-    ----------
-    agent : Anytime
-        The agent; it is not changed.
-    window : FitWindow
-    rows : AlignedRounds
-        The rows of the window.
-    goes_on : str
-        How the agent decides if the fit installs nothing, for the message.
+    `goes_on` says, for the message, how the agent decides if the fit installs nothing.
     """
 
     def __init__(

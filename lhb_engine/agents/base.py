@@ -36,13 +36,7 @@ Deciding = Literal["in_use", "lapsed", "exploring", "none"]
 
 
 class OptionError(ValueError):
-    """An option is unknown or out of range.
-
-    Attributes
-    ----------
-    option, message : str
-        Its name, and what is wrong with it.
-    """
+    """An option is unknown or out of range; `message` says what is wrong with it."""
 
     def __init__(self, option: str, message: str) -> None:
         super().__init__(f"{option}: {message}")

@@ -11,22 +11,7 @@ CHUNK_NUMBERS = 2**20  # products held at a time: 8 MB
 
 
 class Ellipsoid:
-    """A = ridge I + sum x x' and g = sum r x of docs/model.md (6.3), stored as A^-1 and g.
-
-    Parameters
-    ----------
-    dim : int
-        Length of a context.
-    ridge : float
-        Positive.
-
-    Attributes
-    ----------
-    inverse : (dim, dim) array
-        A^-1.
-    moment : (dim,) array
-        g.
-    """
+    """A = ridge I + sum x x' and g = sum r x of docs/model.md (6.3), stored as A^-1 and g."""
 
     def __init__(self, dim: int, ridge: float) -> None:
         self.inverse: Floats = np.eye(dim) / ridge

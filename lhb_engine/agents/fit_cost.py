@@ -17,17 +17,7 @@ class FitCost:
 
 
 def posterior_cost(dim: int, n_lags: int, n_rounds: int) -> FitCost:
-    """Return the cost of a fit of `anytime`: 16 sweeps of 8 to 32 chains in the contexts' span.
-
-    Parameters
-    ----------
-    dim : int
-        Length of a context.
-    n_lags : int
-        Number of lags.
-    n_rounds : int
-        Rounds that the fit reads.
-    """
+    """Return the cost of a fit of `anytime`: 16 sweeps of 8 to 32 chains in the contexts' span."""
     rank = min(dim, n_rounds)
     n_chains = min(32.0, max(8.0, 2000.0 / n_rounds))
     length = n_rounds + n_lags

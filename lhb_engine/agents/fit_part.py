@@ -19,17 +19,7 @@ from lhb_engine.posterior.thompson_sampling import stops_teaching
 
 @dataclass(frozen=True)
 class Part:
-    """The rows that a posterior is from.
-
-    Attributes
-    ----------
-    data : FitData
-        In the form that the chains take.
-    rows : AlignedRounds
-        All of them, or the latest where `past` is given.
-    past : SquareSums or None
-        Of all of them.
-    """
+    """The rows that a posterior is from: all, or the latest with the sums of all (`past`)."""
 
     data: FitData
     rows: AlignedRounds

@@ -28,14 +28,7 @@ def default_first_quarter(horizon: int) -> int:
 def doubling_windows(horizon: int, length: int) -> Iterator[FitWindow]:
     """Yield Doubling Lasso's windows, endlessly.
 
-    The quarters of epoch i have q = 2^(i-1) L rounds; min(q, h) lags are fitted.
-
-    Parameters
-    ----------
-    horizon : int
-        Number of lags h.
-    length : int
-        L.
+    The quarters of epoch i have q = 2^(i-1) L rounds, L the `length`; min(q, h) lags are fitted.
     """
     for epoch in count(1):
         quarter = 2 ** (epoch - 1) * length
@@ -44,15 +37,7 @@ def doubling_windows(horizon: int, length: int) -> Iterator[FitWindow]:
 
 
 def ad_windows(horizon: int, length: int) -> Iterator[FitWindow]:
-    """Yield AD-Lasso's windows, endlessly: Doubling Lasso's up to round h, then the later halves.
-
-    Parameters
-    ----------
-    horizon : int
-        Number of lags h.
-    length : int
-        L.
-    """
+    """Yield AD-Lasso's windows, endlessly: Doubling Lasso's to round h, then later halves."""
     n_first_phase = 0
     for window in doubling_windows(horizon, length):
         if not in_first_phase(window, horizon):
@@ -92,17 +77,9 @@ def growing_windows(horizon: int) -> Iterator[FitWindow]:
 def anytime_windows(
     horizon: int, memory: int | None, after: int = 0, settings: AnytimeSettings | None = None
 ) -> Iterator[FitWindow]:
-    """Yield the windows of the fits, endlessly, by the schedule docs/model.md (7.1).
+    """Yield the windows of fits due after round `after`, endlessly, by docs/model.md (7.1).
 
-    Parameters
-    ----------
-    horizon : int
-        Number of lags h.
-    memory : int or None
-        Rounds that a fit uses; None: all. With a memory no step exceeds a fifth of it.
-    after : int
-        Only fits that are due after more rounds than this are yielded.
-    settings : AnytimeSettings, optional
+    A fit uses `memory` rounds, or all; with a memory no step exceeds a fifth of it.
     """
     settings = settings or AnytimeSettings()
     most = None if memory is None else ceil(memory * 0.2)

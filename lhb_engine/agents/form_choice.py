@@ -26,17 +26,10 @@ SURE = 1.0  # standard errors by which another form must have predicted better t
 class KnownForm:
     """A form's prediction from an earlier fit, and how well those before it did.
 
-    Attributes
-    ----------
-    profiles : (n_lags, fitted_dim) array
-        phi.
-    effects : (1 + n_covariates,) array
-        The baseline and the effects of the covariates.
-    autocorrelation : float
-        rho of its noise.
-    excess, variance : float
-        Discounted sum of its squared one-step errors less those of the shared form, in mean squares
-        of the latter, and the variance of that sum: (14.4).
+    `profiles` (n_lags, fitted_dim) is phi; `effects` (1 + n_covariates,) the baseline and the
+    effects of the covariates; `autocorrelation` rho of its noise. `excess` is the discounted sum of
+    its squared one-step errors less those of the shared form, in mean squares of the latter, and
+    `variance` that of the sum: (14.4).
     """
 
     profiles: Floats

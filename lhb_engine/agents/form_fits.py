@@ -22,18 +22,9 @@ ROWS_A_LAG = 1.0  # of the horizon: fewer rows do not tell forms apart
 
 @dataclass(frozen=True)
 class FormFits:
-    """The forms that a fit knows, judged by the rows since they were fitted.
+    """The forms that a fit knows, by name, judged by the rows since they were fitted.
 
-    Attributes
-    ----------
-    known : dict
-        Each form by its name, in scaled units; empty if none was fitted.
-    in_use : str
-        The form that decides.
-    prediction : Predictor or None
-        The installed estimate's.
-    n_features : int
-        Features of an arm.
+    `in_use` decides; `prediction` is the installed estimate's. Units are scaled.
     """
 
     known: dict[LagForm, KnownForm]
@@ -84,21 +75,8 @@ class FormFits:
     ) -> dict[LagForm, Any] | None:
         """Fit the other forms beside the one found, and return all as JSON, for the next fit.
 
-        Parameters
-        ----------
-        data : FitData
-        horizon : int
-        found : Posterior
-            Of the form in use.
-        rho : float
-            The autocorrelation that it assumes.
-        fit : callable
-            Returns what was found of another form.
-
-        Returns
-        -------
-        dict or None
-            None with few rows, many unknowns or one feature.
+        `found` and its autocorrelation `rho` are of the form in use. None with few rows, many
+        unknowns or one feature.
         """
         unknown = data.n_lags * found.draws[0].shape[1]
         few = data.n_rows < ROWS_A_LAG * horizon

@@ -21,13 +21,7 @@ class OracleOptions(Options):
 
 
 class Oracle(Agent):
-    """Greedy in the true theta from the first round on, by docs/model.md (1.2).
-
-    Raises
-    ------
-    OptionError
-        `theta` does not hold `dim` numbers.
-    """
+    """Greedy in the true theta from the first round on, by docs/model.md (1.2)."""
 
     name = "oracle"
     summary = "Is given the true direction; its regret is 0."

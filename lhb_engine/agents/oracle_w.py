@@ -104,18 +104,7 @@ class OracleW(Agent):
 
 
 def filtered_contexts(rows: "FitRows", weights: Floats) -> Floats:
-    """Return the rows of G in docs/model.md (6.5), g_t = sum_k w_k xi_{t-k}.
-
-    Parameters
-    ----------
-    rows : FitRows
-    weights : (n_lags,) array
-        Lag weights w.
-
-    Returns
-    -------
-    (n_rows, dim) array
-    """
+    """Return the (n_rows, dim) rows of G in docs/model.md (6.5), g_t = sum_k w_k xi_{t-k}."""
     out = np.zeros((rows.design.n_rows, rows.design.dim))
     for lag in np.flatnonzero(weights):
         out += weights[lag] * rows.design.blocks(np.array([lag]))[:, 0]

@@ -101,26 +101,9 @@ def descend(
 ) -> tuple[Floats, Floats, int]:
     """Minimise docs/model.md (6.1) by alternating gradient steps with exact line search.
 
-    Parameters
-    ----------
-    design : LaggedDesign
-    y : (n_rows,) array
-    theta : (dim,) array
-        Start of the direction.
-    weights : (n_lags,) array
-        Start of the lag weights; its length is set by a line search.
-    n_steps : int
-        Most pairs of steps.
-    tol : float
-        Stop when a pair of steps lowers the loss by no more than this share.
-
-    Returns
-    -------
-    theta : (dim,) array
-        Of length 1.
-    weights : (n_lags,) array
-    n_steps : int
-        Pairs of steps made.
+    Starts at `theta` (dim,) and `weights` (n_lags,), whose length is set by a line search; stops
+    when a pair of steps lowers the loss by no more than a share of `tol`. Returns theta, of length
+    1, the weights, and the pairs of steps made.
     """
     fitted = design.matvec(np.outer(weights, theta))
     scale = float(fitted @ fitted)

@@ -39,14 +39,8 @@ EQUAL = 1e-13  # rewards are all equal if their variance over their mean square 
 class SummedFit(AnytimeFit):
     """One fit; it reads the same numbers of the past however many rows that has.
 
-    Parameters
-    ----------
-    agent, window, goes_on
-        As `AnytimeFit`.
-    rows : AlignedRounds
-        The latest rows, of all rounds of the session.
-    sums : SessionSums
-        Of the rows that count, those from round `sums.kept.first` on.
+    `rows` are the latest rows, of all rounds of the session; `sums` those of the rows that count,
+    from round `sums.kept.first` on.
     """
 
     def __init__(
@@ -167,22 +161,11 @@ def kept_sums(
     measured: int | None,
     settled_round: int | None = None,
 ) -> KeptSums | None:
-    """Add up the rows of a fit that are too many to be there all at once.
+    """Add up the rows of a fit that are too many to be there all at once; the agent is not changed.
 
-    Parameters
-    ----------
-    agent : Agent
-        The agent; it is not changed.
-    slices : iterable of (int, History)
-        The number of each slice's last measurement, and its rows (docs/model.md 10).
-    window, measured, settled_round
-        Those of the fit's history; `measured` is its `measured_before`.
-
-    Returns
-    -------
-    KeptSums or None
-        From which `Agent.fit_keeping` goes on as from all rows, to the bit; None where there are
-        no rows, or their squares are beyond a float.
+    A slice is the number of its last measurement, and its rows (docs/model.md 10); `measured` is
+    the history's `measured_before`. From the sums `Agent.fit_keeping` goes on as from all rows, to
+    the bit. None where there are no rows, or their squares are beyond a float.
     """
     first, seen = _counted(agent, measured)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -193,13 +176,7 @@ def kept_sums(
 
 
 def sums_from_bytes(agent: "Agent", data: bytes) -> SquareSums:
-    """Return stored sums as the agent's fits take them.
-
-    Raises
-    ------
-    ValueError
-        They are not of its size, or no numbers.
-    """
+    """Return stored sums as the agent's fits take them; ValueError if they are not of its size."""
     kind = LevelSums if agent.stretches.n_rounds else Moments
     found: SquareSums = kind.from_bytes(data, agent.covariates.groups)
     if found.dim != agent.fitted_dim or found.n_lags > agent.horizon or not found.are_finite:
@@ -219,16 +196,7 @@ def sums_of(
     """Return the latest rows and the sums of all; None if the rounds, or the latest rows, are few.
 
     It is None, too, where squares are more than a float holds, or those of all contexts, or of all
-    rewards, less.
-
-    Parameters
-    ----------
-    agent : Anytime
-        The agent; it is not changed.
-    history : History
-        With a window.
-    kept : KeptSums or None
-        As `Agent.fit_keeping` gets them.
+    rewards, less. `history` has a window; the agent is not changed.
     """
     window = history.window
     assert window is not None

@@ -48,13 +48,7 @@ class SWMP(OnEpochs):
 
 
 def matching_scores(design: "LaggedDesign", y: Floats) -> Floats:
-    """Return |y' Xi^k| / |Xi^k|_op of docs/model.md (6.2) for every lag, (n_lags,).
-
-    Parameters
-    ----------
-    design : LaggedDesign
-    y : (n_rows,) array
-    """
+    """Return |y' Xi^k| / |Xi^k|_op of docs/model.md (6.2) for every lag, (n_lags,)."""
     along = np.linalg.norm(design.rmatvec(y), axis=1)
     norms = np.zeros(design.n_lags)
     chunk = max(1, CHUNK_NUMBERS // (design.n_rows * design.dim))

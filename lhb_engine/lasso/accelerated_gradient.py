@@ -42,28 +42,11 @@ def accelerated_gradient(
 ) -> tuple[Floats, float, int]:
     """Minimise by FISTA; momentum restarts where it points uphill (docs/model.md (5.5)).
 
+    Returns the iterate with the smallest relative gap, this gap, and the number of iterations;
+    stops at a gap of `tol`. The last estimate of the curvature is left in `curvature`.
+
     The duality gap of an iterate needs no further product: its primal value comes from its own
     residual, the dual point from the residual at which the gradient was taken.
-
-    Parameters
-    ----------
-    problem : Quadratic
-    lam : float
-        Regularisation strength.
-    tol : float
-        Relative duality gap to stop at.
-    phi : (n_lags, dim) array
-        Start.
-    curvature : Curvature
-        First estimate of the curvature; the last one is left in it.
-    max_iterations : int
-
-    Returns
-    -------
-    phi : (n_lags, dim) array
-        The iterate with the smallest gap.
-    gap : float
-    n_iterations : int
     """
     fitted = problem.predict(phi)
     point, point_fitted = phi, fitted

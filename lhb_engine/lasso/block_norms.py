@@ -23,13 +23,8 @@ def shrink(phi: Floats, amount: float) -> tuple[Floats, float]:
 def dual_value(residual: float, along: float, largest: float, lam: float) -> float:
     """Dual objective at the best feasible multiple of a residual r.
 
-    Parameters
-    ----------
-    residual, along : float
-        |r|^2 / n and y'r / n.
-    largest : float
-        max_k |X_k' r| / n; a dual point is feasible where it is at most lam.
-    lam : float
+    `residual` is |r|^2 / n, `along` y'r / n, and `largest` max_k |X_k' r| / n; a dual point is
+    feasible where the last is at most lam.
     """
     reach = lam / largest if largest > 0 else np.inf
     scale = min(max(along / residual if residual > 0 else 1.0, -reach), reach)
@@ -38,16 +33,9 @@ def dual_value(residual: float, along: float, largest: float, lam: float) -> flo
 
 
 def relative_gap(primal: float, dual: float, square: float) -> float:
-    """Duality gap relative to the objective at phi = 0, |y|^2 / 2n.
+    """Duality gap relative to the objective at phi = 0, |y|^2 / 2n; `square` is |y|^2 / n.
 
     It is at least the rounding error of the primal objective.
-
-    Parameters
-    ----------
-    primal, dual : float
-        The two objectives.
-    square : float
-        |y|^2 / n.
     """
     rounding = EPS * primal
     return max(rounding, primal - dual) * 2 / square if square > 0 else 0.0

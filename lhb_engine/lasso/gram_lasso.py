@@ -31,29 +31,11 @@ DEPENDENT = 1e-9  # of a column's length: a rest this short is no direction of i
 
 
 class GramLasso:
-    """One problem for several lam, as `GroupLasso`, but from moments.
+    """One problem for several lam, as `GroupLasso`, but from moments of at least one row.
 
-    Parameters
-    ----------
-    moments : RowMoments
-        At least one row.
-    unpenalised : sequence of int, optional
-        The covariates that enter without penalty, by number; by default all of them.
-
-    Attributes
-    ----------
-    n : int
-        Number of rows.
-    correlation : (n_lags, dim) array
-        X'y / n, centred.
-    square, given_square : float
-        |y|^2 / n of the centred values, and of the values as given.
-    deviation : float
-        Standard deviation of the centred values.
-    n_unpenalised : int
-        Rank of the unpenalised columns.
-    lambda_max : float
-        The smallest lam whose solution is zero.
+    `unpenalised`, by default all, are the numbers of the covariates without penalty. `deviation` is
+    the standard deviation of the centred values, `n_unpenalised` the rank of the unpenalised
+    columns.
     """
 
     def __init__(self, moments: RowMoments, unpenalised: Sequence[int] | None = None) -> None:

@@ -115,20 +115,8 @@ def solve_group_lasso(
 class GroupLasso:
     """One problem for several lam: keeps working set, step size and method between solves.
 
-    Parameters
-    ----------
-    design : LaggedDesign
-    y : (n_rows,) array
-    fit_intercept : bool
-    controls : (n_rows, n_controls) array, optional
-        Unpenalised columns beside the lagged ones.
-
-    Attributes
-    ----------
-    correlation : (n_lags, dim) array
-        X'y / n, centred.
-    lambda_max : float
-        The smallest lam whose solution is zero.
+    `controls` (n_rows, n_controls) are unpenalised columns beside the lagged ones; `correlation`
+    (n_lags, dim) is X'y / n, centred; `lambda_max` the smallest lam whose solution is zero.
     """
 
     def __init__(
@@ -199,15 +187,7 @@ class GroupLasso:
         return [*(self.lambda_max * ratio ** (i / n_points) for i in range(1, n_points)), lam]
 
     def path(self, lams: Sequence[float], *, tol: float = 1e-6) -> Iterator[GroupLassoResult]:
-        """Solve for decreasing lams, each started by extrapolating the last two solutions.
-
-        Parameters
-        ----------
-        lams : sequence of float
-            Decreasing regularisation strengths.
-        tol : float
-            Largest relative duality gap accepted.
-        """
+        """Solve for decreasing lams, each started by extrapolating the last two solutions."""
         return extrapolated_path(self.solve, lams, tol)
 
     def _result(self, phi: Floats, gap: float, n_iterations: int, tol: float) -> GroupLassoResult:

@@ -11,29 +11,12 @@ LARGEST = 1e60  # products of four such numbers are within a float's range
 class LeastSquares:
     """min_b 1/(2n) |X phi + Z b - y|^2: X and y are projected orthogonally to Z ("centred").
 
-    Z holds the unpenalised columns: the design's intercept column, if asked for, and `controls`.
+    Z holds the unpenalised columns: the design's intercept column, if asked for, and `controls`
+    (n, n_controls); `basis` are orthonormal columns of its span. `square` and `given_square` are
+    |y|^2 / n of the centred values, and of the values as given.
 
-    Parameters
-    ----------
-    design : LaggedDesign
-    y : (n,) array
-    fit_intercept : bool
-    controls : (n, n_controls) array, optional
-
-    Attributes
-    ----------
-    y : (n,) array
-        Centred values.
-    square, given_square : float
-        |y|^2 / n of the centred values, and of the values as given.
-    basis : list of (n,) arrays
-        Orthonormal basis of Z's columns.
-
-    Raises
-    ------
-    ValueError
-        `y` or controls of the wrong shape or not finite; `y` or the design of a size whose squares
-        leave a float's range (beyond 1e60, or all below 1e-60 and not zero).
+    Raises ValueError: `y` or controls of the wrong shape or not finite; `y` or the design of a size
+    whose squares leave a float's range (beyond 1e60, or all below 1e-60 and not zero).
     """
 
     def __init__(

@@ -20,16 +20,10 @@ PROXIMAL_STEPS = 12  # extra ones where no Newton step descends
 
 
 class NormalEquations:
-    """1/2 phi'G phi - c'phi + square / 2, with G = X'X / n and c = X'y / n.
+    """1/2 phi'G phi - c'phi + square / 2, with G = X'X / n, c = X'y / n and square = |y|^2 / n.
 
-    Parameters
-    ----------
-    gram : (n_lags * dim, n_lags * dim) array
-        G, of which only the upper triangle is read.
-    target : (n_lags, dim) array
-        c.
-    square : float
-        |y|^2 / n.
+    G is `gram`, (n_lags * dim, n_lags * dim), of which only the upper triangle is read; c is
+    `target`, (n_lags, dim).
     """
 
     def __init__(self, gram: Floats, target: Floats, square: float) -> None:
@@ -64,10 +58,7 @@ class NormalEquations:
 def normal_equations(problem: LeastSquares, target: Floats) -> NormalEquations | None:
     """Make the normal equations of a problem with at most MAX_UNKNOWNS unknowns and n rows.
 
-    Returns
-    -------
-    NormalEquations or None
-        None where there are more unknowns, or where the design has no fast Gram matrix.
+    None where there are more unknowns, or where the design has no fast Gram matrix.
     """
     if target.size > min(MAX_UNKNOWNS, problem.n):
         return None
@@ -101,21 +92,8 @@ class GramProblem(NormalEquations):
 
     The objective is smooth where no block is zero; there a few Newton steps (Cholesky) reach
     machine precision. A block leaves the support where its Newton step passes zero; proximal steps
-    let blocks in.
-
-    Parameters
-    ----------
-    gram : (m, m) array
-        G = X'X / n, with m = n_blocks * dim.
-    target : (n_blocks, dim) array
-        c = X'y / n.
-    square : float
-        |y|^2 / n.
-    lam : float
-    curvature : float, optional
-        Inverse step size; by default an estimate of G's largest eigenvalue.
-    scratch : Scratch, optional
-        Memory to reuse.
+    let blocks in. `curvature` is an inverse step size, by default an estimate of G's largest
+    eigenvalue; `scratch` is memory to reuse.
     """
 
     def __init__(

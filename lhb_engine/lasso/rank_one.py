@@ -40,19 +40,10 @@ class RankOne:
 
 
 def rank_one(phi: Floats) -> RankOne | None:
-    """Compute the leading singular pair of Phi, the dim x n_lags matrix of the blocks.
+    """Return the leading singular pair of Phi, the dim x n_lags matrix of the blocks; None for 0.
 
     The paper leaves the sign open. True lag weights are >= 0, so theta is oriented such that the
     implied ones sum to >= 0; where they sum to 0, such that the first largest one is positive.
-
-    Parameters
-    ----------
-    phi : (n_lags, dim) array
-
-    Returns
-    -------
-    RankOne or None
-        None where phi = 0.
     """
     active = np.flatnonzero((phi != 0).any(axis=1))
     if len(active) == 0:
@@ -97,18 +88,8 @@ def refit(
     """Regress y on the signals of the lags with positive weight, and drop those below 0.
 
     What is left is regressed again, until no weight is below 0. With more than MAX_ENTRIES numbers
-    in these columns all weights get one common factor instead.
-
-    Parameters
-    ----------
-    design : LaggedDesign
-    y : (n_rows,) array
-    theta : (dim,) array
-        Unit vector.
-    weights : (n_lags,) array
-        The lasso's lag weights, of either sign; only positive ones are refitted.
-    fit_intercept : bool
-        Regress on the design's baseline column too.
+    in these columns all weights get one common factor instead. `theta` is a unit vector, `weights`
+    (n_lags,) are those of the lasso, of either sign.
     """
     kept = np.flatnonzero(weights > 0)
     baseline = design.intercept[:, None] if fit_intercept else np.zeros((design.n_rows, 0))

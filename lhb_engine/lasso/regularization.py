@@ -23,15 +23,7 @@ LEAST_FREEDOM = 0.25  # of the rows, so that sigma_hat is corrected by at most a
 def theory_doubling(quarter: int, dim: int, gamma: float, c: float) -> float:
     """Compute Doubling Lasso's lam = c d sqrt(2 log(2 q d / gamma) / q) (docs/model.md (3.4)).
 
-    Parameters
-    ----------
-    quarter : int
-        Rows q = 2^(i-1) L of epoch i's fit.
-    dim : int
-    gamma : float
-        Failure probability of the paper's bound.
-    c : float
-        Multiplier; 1 is the paper's formula.
+    q = 2^(i-1) L are the rows of epoch i's fit, gamma the failure probability of the paper's bound.
     """
     return c * dim * sqrt(2 * log(2 * quarter * dim / gamma) / quarter)
 
@@ -39,31 +31,16 @@ def theory_doubling(quarter: int, dim: int, gamma: float, c: float) -> float:
 def theory_full(n_rows: int, dim: int, gamma: float, c: float) -> float:
     """Compute AD-Lasso's lam = 2 c sqrt(2 d log(2 n / gamma) / n) (docs/model.md (4.3)).
 
-    Parameters
-    ----------
-    n_rows : int
-        Rows n = 2^(j-1) h of epoch j's fit.
-    dim : int
-    gamma : float
-        Failure probability of the paper's bound.
-    c : float
-        Multiplier; 1 is the paper's formula.
+    n = 2^(j-1) h are the rows of epoch j's fit, gamma the failure probability of the paper's bound.
     """
     return 2 * c * sqrt(2 * dim * log(2 * n_rows / gamma) / n_rows)
 
 
 @dataclass(frozen=True)
 class NoiseAdaptive:
-    """A lam in proportion to the measured noise, and the fit that measured it.
+    """A lam in proportion to the measured noise, and the last fit, which is a warm start.
 
-    Attributes
-    ----------
-    lam : float
-        Regularisation strength for estimation.
-    sigma_hat : float
-        Standard deviation of one row's noise.
-    result : GroupLassoResult
-        The last fit, a warm start.
+    `sigma_hat` is the standard deviation of one row's noise.
     """
 
     lam: float
@@ -102,24 +79,14 @@ def noise_adaptive(
 ) -> NoiseAdaptive:
     """Choose lam = a sigma_hat sd_x (sqrt(d) + sqrt(2 log k)) / sqrt(n) (docs/model.md (5.1)).
 
-    Fits and residual norms alternate, at most ALTERNATIONS times, until sigma_hat changes by less
-    than 1e-3. sigma_hat is at least 0.02 sd(y) and is the residual norm corrected for the fit's
-    degrees of freedom; without both it collapses to zero where unknowns exceed rows.
+    n rows of k lags; a is `level`; `controls` (n, n_controls) are unpenalised columns. Fits and
+    residual norms alternate, at most ALTERNATIONS times, until sigma_hat changes by less than 1e-3.
+    sigma_hat is at least 0.02 sd(y) and is the residual norm corrected for the fit's degrees of
+    freedom; without both it collapses to zero where unknowns exceed rows.
 
     The degrees of freedom are those of the rank-one model: a weight for each active lag and a
     direction, and a fitted baseline. The rows they leave are taken as LEAST_FREEDOM n at least,
     since the first alternations may keep more lags than there are rows.
-
-    Parameters
-    ----------
-    design : LaggedDesign
-        n rows of k lags.
-    y : (n,) array
-    fit_intercept : bool
-    controls : (n, n_controls) array, optional
-        Unpenalised columns.
-    level : float
-        a.
     """
     lasso = GroupLasso(design, y, fit_intercept=fit_intercept, controls=controls)
     target = lasso.problem

@@ -39,13 +39,6 @@ def active_lags(design: LaggedDesign, y: Floats, theta: Floats) -> tuple[int, ..
     With at least 1.5 times as many rows as lags, by tests of the least-squares weights along theta,
     an intercept beside them, at level FALSE_LAG_RATE / n_lags each. With fewer rows, by a block
     Lasso with an intercept at a lam that noise of the size of its own residuals rarely reaches.
-
-    Parameters
-    ----------
-    design : LaggedDesign
-    y : (n_rows,) array
-    theta : (dim,) array
-        The direction that the fit has found, a unit vector.
     """
     n, h = design.n_rows, design.n_lags
     if 2 * n >= 3 * (h + 1) and n * h <= MAX_ENTRIES:
@@ -107,26 +100,14 @@ def rank_one_errors(
     lags: tuple[int, ...],
     start: RankOne,
 ) -> dict[str, Any] | None:
-    """Refit y = sum_k w_k X_k theta + baseline on `lags` by alternating least squares.
+    """Refit y = sum_k w_k X_k theta + baseline on `lags` by alternating least squares from `start`.
 
     A baseline is fitted wherever the rows can show one: it takes up what lags that are not among
     `lags` earn on average.
 
-    Parameters
-    ----------
-    design : LaggedDesign
-    y : (n_rows,) array
-    lags : tuple of int
-        Active lags.
-    start : RankOne
-        Start of the alternation.
-
-    Returns
-    -------
-    dict or None
-        "lags"; "theta" and "theta_error", (dim,), of the unit vector; "lag_weights" and
-        "lag_weights_error", (len(lags),); "sigma", the noise of a row; "freedom", rows less
-        parameters. None without active lags or with no more rows than parameters.
+    Returns "lags"; "theta" and "theta_error", (dim,), of the unit vector; "lag_weights" and
+    "lag_weights_error", (len(lags),); "sigma", the noise of a row; "freedom", rows less parameters.
+    None without active lags or with no more rows than parameters.
     """
     n, dim, m = design.n_rows, design.dim, len(lags)
     column = design.intercept
@@ -171,15 +152,7 @@ def rank_one_errors(
 
 
 def said_of(errors: dict[str, Any] | None, n_lags: int) -> dict[str, Any] | str:
-    """Return the standard errors as they are said, or why none are, by docs/model.md (5.11).
-
-    Parameters
-    ----------
-    errors : dict or None
-        Of `rank_one_errors`.
-    n_lags : int
-        Number of lags from which the active ones were selected.
-    """
+    """Return the standard errors as they are said, or why none are, by docs/model.md (5.11)."""
     if errors is None:
         return "No lag is active, or rows are too few for those that are."
     weights, error = np.array(errors["lag_weights"]), np.array(errors["lag_weights_error"])
@@ -212,12 +185,8 @@ def least_squares_refit(
 ) -> tuple[Floats, Floats, int]:
     """Regress y on the columns of some lags, beside the unpenalised ones.
 
-    Returns
-    -------
-    coef, error : (len(lags), dim) arrays
-        Least-squares coefficients and their standard errors; NaN without degrees of freedom.
-    freedom : int
-        Rows less the rank of all columns; 0 where there are none left.
+    Returns coefficients and standard errors, (len(lags), dim), NaN without degrees of freedom; and
+    these: rows less the rank of all columns, 0 where there are none left.
     """
     problem = LeastSquares(design, y, fit_intercept, controls)
     columns = np.empty((len(lags) * design.dim, problem.n))

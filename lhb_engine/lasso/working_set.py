@@ -26,14 +26,7 @@ OUTGROWN = 3  # times the limit: lags wanted at which the set is given up; 1 whe
 
 
 class WorkingSet:
-    """Dense columns and Gram matrix of some lags, kept and grown along a path.
-
-    Parameters
-    ----------
-    problem : LeastSquares
-    correlation : (n_lags, dim) array
-        X'y / n.
-    """
+    """Dense columns and Gram matrix of some lags, kept and grown along a path."""
 
     def __init__(self, problem: LeastSquares, correlation: Floats) -> None:
         self.problem = problem
@@ -77,12 +70,8 @@ class WorkingSet:
     def solve(self, lam: float, tol: float, phi: Floats) -> tuple[Floats, float, int]:
         """Solve from `phi` to a relative gap of `tol`, or until the set outgrows its limit.
 
-        Returns
-        -------
-        phi : (n_lags, dim) array
-        gap : float
-            Infinite where the set was given up before its first pass.
-        n_passes : int
+        Returns phi, the gap (infinite where the set was given up before its first pass) and the
+        passes.
         """
         problem = self.problem
         wanted = block_norms(phi) > 0

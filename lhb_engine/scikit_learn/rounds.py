@@ -28,18 +28,10 @@ class Rows(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """Consecutive rounds of some trajectories.
+    """Consecutive rounds of some trajectories, `lengths` (n_trajectories,) rounds of each.
 
-    Attributes
-    ----------
-    lagged : (n_rounds, n_lagged) array
-        Features that enter with lags.
-    controls : (n_rounds, n_controls) array
-        Those that enter without.
-    y : (n_rounds,) array
-        Rewards, NaN where missing.
-    lengths : (n_trajectories,) array
-        Rounds of each trajectory.
+    `lagged` (n_rounds, n_lagged) are features that enter with lags, `controls` (n_rounds,
+    n_controls) those that enter without, `y` (n_rounds,) rewards, NaN where missing.
     """
 
     lagged: Floats
@@ -72,17 +64,9 @@ class Rounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and scatter of features.
+    """Mean and scatter of the features of n rounds, and the largest of their absolute values.
 
-    Attributes
-    ----------
-    n : int
-        Number of rounds.
-    mean : (dim,) array
-    scatter : (dim, dim) array
-        Sum of the products of deviations from the mean.
-    largest : (dim,) array
-        Of the absolute values.
+    `scatter` (dim, dim) is the sum of the products of deviations from the mean.
     """
 
     n: int
@@ -144,17 +128,8 @@ class ChunkSums:
     Features and rewards are counted from an origin, about their mean: squares of numbers far from 0
     would leave little of their differences. The intercept takes it up, so there is none without.
 
-    Attributes
-    ----------
-    moments : RowMoments
-        Covariates are the constant and the controls.
-    spread : Spread
-        Of the lagged features of all rounds, as given.
-    past : (at most n_lags - 1, n_lagged) array
-        The last rounds of the last trajectory, from the origin.
-    lagged_origin, control_origin : (n_lagged,), (n_controls,) arrays
-    reward_origin : float
-    zero_start, fit_intercept : bool
+    Covariates of `moments` are the constant and the controls. `spread` is of the lagged features as
+    given; `past` are at most n_lags - 1 last rounds of the last trajectory, from the origin.
     """
 
     moments: RowMoments
@@ -190,10 +165,7 @@ class ChunkSums:
     def with_rounds(self, rounds: Rounds, goes_on: bool) -> "ChunkSums":
         """Add rounds; with `goes_on` the first are those after the last ones of the sums.
 
-        Raises
-        ------
-        ValueError
-            Numbers whose products are beyond a float.
+        Raises ValueError for numbers whose products are beyond a float.
         """
         n_lags, spread = self.moments.n_lags, self.spread + Spread.of(rounds.lagged)
         rewards = rounds.y[~np.isnan(rounds.y)]

@@ -134,23 +134,11 @@ def simulate_users(
 
 
 def regret_gaps(signals: Floats, arms: Ints, weights: Floats) -> Floats:
-    """Compute each round's pseudo-regret, sum(w) (max_a <x_a, theta> - <xi, theta>).
+    """Compute each round's pseudo-regret, sum(w) (max_a <x_a, theta> - <xi, theta>), in rewards.
 
     An action pays sum(w) <xi, theta> in total over h rounds, so the pattern of w does not matter.
-
-    Parameters
-    ----------
-    signals : (n_rounds, n_arms) array
-        <x_{t,a}, theta> of every arm.
-    arms : (n_rounds,) array
-        The chosen arms.
-    weights : (horizon,) array
-        True lag weights.
-
-    Returns
-    -------
-    (n_rounds,) array
-        In units of reward.
+    `signals` (n_rounds, n_arms) are <x_{t,a}, theta> of every arm, `arms` (n_rounds,) the chosen
+    ones.
     """
     chosen = signals[np.arange(len(arms)), arms]
     return np.asarray(weights.sum() * (signals.max(axis=1) - chosen))

@@ -23,20 +23,8 @@ _TRANSPORT = 13  # number of its stream; those of `environment` and `users` are 
 def user_lengths(law: str, mean: int, n_users: int, rng: np.random.Generator) -> Ints:
     """Draw each user's number of rounds, at least 1, (n_users,).
 
-    Parameters
-    ----------
-    law : str
-        "fixed": all equal. "geometric": after each round a user leaves with the same probability.
-        "uniform": on 1 to 2 mean - 1. "pareto": most are short and a few are very long.
-    mean : int
-        Mean number of rounds.
-    n_users : int
-    rng : Generator
-
-    Raises
-    ------
-    ValueError
-        Unknown law, or a mean below 1.
+    Laws: "fixed": all equal. "geometric": after each round a user leaves with the same probability.
+    "uniform": on 1 to 2 mean - 1. "pareto": most are short and a few are very long.
     """
     if law not in LENGTHS:
         raise ValueError(f"lengths: {law!r} is none of {', '.join(LENGTHS)}")
@@ -55,18 +43,10 @@ def user_lengths(law: str, mean: int, n_users: int, rng: np.random.Generator) ->
 
 @dataclass(frozen=True)
 class Visits:
-    """The rounds of all users, in order of time.
+    """The rounds of all users, in order of time; each array is (n_rounds,).
 
-    Attributes
-    ----------
-    user : (n_rounds,) array
-        The user of each round, from 0.
-    round : (n_rounds,) array
-        The number of the round in its user's trajectory, from 1.
-    at : (n_rounds,) array
-        When it is; 1 is the mean time between two rounds of a user.
-    number : (n_rounds,) array
-        Which of the world's contexts it has, from 1.
+    `user` counts from 0; `round`, in its user's trajectory, from 1, as `number`: which of the
+    world's contexts it has. `at` is its time; 1 is the mean time between two rounds of a user.
     """
 
     user: Ints
@@ -84,21 +64,9 @@ class Visits:
         arriving: float = 1.0,
         seed: int = 0,
     ) -> Self:
-        """Draw users who arrive at random times, and their rounds.
+        """Draw users who arrive at random times, and their rounds, by a law of `user_lengths`.
 
-        Parameters
-        ----------
-        n_users : int
-        mean, law
-            As in `user_lengths`.
-        arriving : float
-            Users who arrive in the mean time between two rounds of a user.
-        seed : int
-
-        Raises
-        ------
-        ValueError
-            There is no user, the rate is not positive, or `user_lengths` refuses.
+        So many users as `arriving` come in the mean time between two rounds of a user.
         """
         if n_users < 1 or not arriving > 0:
             raise ValueError("users: there must be some, and they must arrive")
@@ -211,20 +179,10 @@ class UserEnvironment:
         return rng.standard_normal(len(self.visits.lengths))
 
     def expected_rewards(self, signals: Floats, first: int, last: int) -> Floats:
-        """Compute the rewards of rounds first..last without noise.
+        """Compute the rewards of rounds first..last, in order of time, without noise.
 
-        This is docs/model.md (1.1) within each user.
-
-        Parameters
-        ----------
-        signals : (n_rounds,) array
-            <xi, theta> of the rounds played so far, sorted by user (`Visits.place`).
-        first, last : int
-            Rounds of all users, in order of time.
-
-        Returns
-        -------
-        (last - first + 1,) array
+        This is docs/model.md (1.1) within each user. `signals` (n_rounds,) are <xi, theta> of the
+        rounds played so far, sorted by user (`Visits.place`).
         """
         rows = slice(first - 1, last)
         lags = self._support
@@ -247,14 +205,9 @@ def _gathered(read: Callable[[int, int], Floats], numbers: Ints) -> Floats:
 
 @dataclass(frozen=True)
 class Deliveries:
-    """Rewards as they come in, in order of time.
+    """Rewards as they come in, in order of time (`at`).
 
-    Attributes
-    ----------
-    reward : (n,) array
-        Which reward it is: the index of its round, from 0. A doubled one is there twice.
-    at : (n,) array
-        When it comes in.
+    `reward` is the index of its round, from 0. A doubled reward is there twice.
     """
 
     reward: Ints

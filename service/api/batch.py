@@ -74,29 +74,9 @@ BATCH_ITEM = BodyParser(BatchItem, is_hot=True)
 
 
 async def run_batch(service: Service, tenant: str, _session: str, body: bytes) -> tuple[int, bytes]:
-    """Serve a batch body. Accepted items are durable on return.
+    """Serve a `BatchBody`. Accepted items are durable on return.
 
-    Parameters
-    ----------
-    service : Service
-    tenant : str
-        Tenant of all sessions in the batch.
-    _session : str
-        Unused: hot handlers share one signature.
-    body : bytes
-        JSON of a `BatchBody`.
-
-    Returns
-    -------
-    status : int
-        200, also when items are refused: each item has its own status.
-    answer : bytes
-        JSON of a `BatchAnswer`.
-
-    Raises
-    ------
-    Problem
-        The body as a whole is not a batch.
+    The status is 200, also when items are refused: each item of a `BatchAnswer` has its own.
     """
     slices = service.loop_slices
     items = await service.parsed(tenant, parse_batch, body)

@@ -38,37 +38,16 @@ T = TypeVar("T", bound=Mapping[str, object])
 
 
 class BodyParser(Generic[T]):
-    """The parser of one kind of request body.
-
-    Parameters
-    ----------
-    kind : type
-        The TypedDict that describes the body.
-    is_hot : bool
-        Try msgspec before pydantic.
-    """
+    """The parser of the TypedDict `kind`; `is_hot`: msgspec is tried before pydantic."""
 
     def __init__(self, kind: type[T], *, is_hot: bool = False) -> None:
         self.adapter: TypeAdapter[T] = TypeAdapter(kind)
         self._decoder = Decoder(msgspec_type(kind)) if is_hot else None
 
     def read(self, body: bytes) -> T:
-        """Parse and check a body.
+        """Parse and check a body; absent members get no default here.
 
-        Parameters
-        ----------
-        body : bytes
-            JSON text.
-
-        Returns
-        -------
-        dict
-            The members that are present; absent ones get no default here.
-
-        Raises
-        ------
-        Problem
-            400 malformed_json or duplicate_key; 422 naming the offending field.
+        Raises 400 malformed_json or duplicate_key, or 422 naming the offending field.
         """
         asked = self.read_quickly(body)
         if asked is None:
@@ -100,20 +79,10 @@ class BodyParser(Generic[T]):
 
 
 def refuse_duplicates(body: bytes, n_keys: int) -> None:
-    """Refuse a body in which an object has the same key twice.
+    """Raise 400 duplicate_key where an object of a body has the same key twice.
 
-    Parameters
-    ----------
-    body : bytes
-        Valid JSON.
-    n_keys : int
-        Number of keys in the parsed body, summed over all its objects. If the text has as many
-        colons, no key was dropped and the text is not parsed again.
-
-    Raises
-    ------
-    Problem
-        400 duplicate_key, naming the first duplicate key.
+    `n_keys` is the number of keys in the parsed body, over all its objects. If the text has as many
+    colons, no key was dropped and the text is not parsed again.
     """
     if body.count(b":") != n_keys:
         json.loads(body, object_pairs_hook=_pairs)

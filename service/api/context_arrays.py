@@ -23,23 +23,10 @@ _LITTLE = np.dtype("<f8")
 
 
 def read_contexts(value: Any) -> SlicedWork[Floats | NamedContexts]:
-    """Convert a body's contexts to an array, or check contexts with names.
+    """Convert a body's contexts to a (K, dim) array, one row an arm, or check contexts with names.
 
-    Parameters
-    ----------
-    value : list of list of float, list of dict, or dict
-        The `contexts` member: rows of numbers, objects, or an `EncodedContexts`.
-
-    Returns
-    -------
-    (K, dim) array of float64, or NamedContexts
-        One row per arm; K and dim are at least 1. True and False are 1 and 0.
-
-    Raises
-    ------
-    Problem
-        422 naming the context: there is none, lengths differ, or a number is not finite or larger
-        than `LARGEST` in size.
+    Raises 422 naming the context: there is none, lengths differ, or a number is not finite or
+    larger than `LARGEST` in size. True and False are 1 and 0.
     """
     return (yield from _named(value)) if _are_named(value) else read_contexts_at_once(value)
 

@@ -30,23 +30,10 @@ def credit_answers(
     reason: str,
     passed: Ints,
 ) -> list[dict[str, Any]]:
-    """Compute each decision's expected share in the rewards so far and in future ones.
+    """Return the members of `CreditAnswer` for each decision of one trajectory.
 
-    Parameters
-    ----------
-    decisions : sequence of DecisionRow
-        Decisions of one trajectory.
-    estimate : dict or None
-        The estimate that the shares are computed from, as stored.
-    reason : str
-        Why the shares are unknown, or "". If it is not empty, all shares are None.
-    passed : (n_decisions,) array
-        How many lags have passed since each of them, its own included.
-
-    Returns
-    -------
-    list of dict
-        The members of `CreditAnswer`, in the order of `decisions`.
+    The shares are computed from a stored `estimate`, and are None where there is a `reason`;
+    `passed` (n_decisions,) counts the lags since each decision, its own included.
     """
     earned: list[float | None] = [None] * len(decisions)
     to_come = list(earned)

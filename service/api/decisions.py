@@ -61,24 +61,7 @@ def sliced_decision(asked: DecisionBody) -> SlicedWork[DecisionParts]:
 
 
 def decision_parts(asked: DecisionBody, contexts: Floats | NamedContexts | None) -> DecisionParts:
-    """Check a parsed decision body, and return what it says.
-
-    Parameters
-    ----------
-    asked : DecisionBody
-    contexts : (K, dim) array or NamedContexts, optional
-        Those of the body, read; None where it has `skip`.
-
-    Returns
-    -------
-    tuple
-        The fields of `Decide` from `trajectory` to `at`.
-
-    Raises
-    ------
-    Problem
-        409 or 422 naming the offending field.
-    """
+    """Check a parsed body and its contexts, None with `skip`; return what `Decide` takes of it."""
     trajectory = asked.get("trajectory") or ""
     arm_ids, forced = asked.get("arm_ids"), asked.get("forced_arm")
     default = asked.get("default_arm")
@@ -107,13 +90,7 @@ def decision_parts(asked: DecisionBody, contexts: Floats | NamedContexts | None)
 
 
 def made_decision(service: Service, tenant: str, session_id: str, parts: DecisionParts) -> Decide:
-    """Make the command of a decision from what `decision_parts` returned.
-
-    Raises
-    ------
-    Problem
-        422 out_of_range: more arms than this server takes.
-    """
+    """Make the command of a decision; more arms than this server takes are 422 out_of_range."""
     if parts[1] is not None:
         service.limits.refuse_arms(len(parts[1]))
     return Decide((tenant, session_id), service.agents, service.limits, *parts)
@@ -125,13 +102,7 @@ def check_arms(
     forced: int | str | None = None,
     default: int | str | None = None,
 ) -> None:
-    """Check arm ids, and the arms that are named by index, against the number of arms.
-
-    Raises
-    ------
-    Problem
-        422 if there is not one id per arm, or no such arm; 409 if an id occurs twice.
-    """
+    """Raise 422 unless there is one id an arm, and each arm that is named; 409 for an id twice."""
     if arm_ids is not None:
         if len(arm_ids) != n_arms:
             detail = f"{len(arm_ids)} arm_ids for {n_arms} contexts"
@@ -175,21 +146,9 @@ def decision_answer(decision: DecisionRow) -> dict[str, Any]:
 
 
 async def decide(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
-    """Serve a decision body. The decision is durable on return.
+    """Serve a decision body: 201, or 200 for a known event id. The decision is durable on return.
 
     In a session with refit "blocking" it waits for a due fit; it holds no transaction meanwhile.
-
-    Returns
-    -------
-    status : int
-        201, or 200 if the body repeats an event id.
-    answer : bytes
-        JSON of a `DecisionAnswer`.
-
-    Raises
-    ------
-    Problem
-        The request is refused, or no fit was done in time (503 fit_pending).
     """
     if len(body) <= READ_AT_ONCE_BYTES:
         command = decide_command(service, tenant, session_id, body)
@@ -205,10 +164,7 @@ async def decide(service: Service, tenant: str, session_id: str, body: bytes) ->
 async def take(service: Service, command: Decide) -> Taken:
     """Submit the command, again after each fit that blocks it.
 
-    Raises
-    ------
-    Problem
-        503 fit_pending after `fit_wait_seconds`: no round was begun, but the rewards are stored.
+    Raises 503 fit_pending after `fit_wait_seconds`: no round was begun, but the rewards are stored.
     """
     taken: Taken | Blocked = await service.writer.submit(command)
     return taken if isinstance(taken, Taken) else await wait_and_take(service, command, taken)

@@ -55,15 +55,7 @@ def add_definitions(openapi: dict[str, Any]) -> dict[str, Any]:
 
 
 def documented(answers: dict[int, Any], *problems: int) -> dict[int | str, Any]:
-    """Return the `responses` of an endpoint.
-
-    Parameters
-    ----------
-    answers : dict
-        HTTP status -> type of the answer.
-    *problems : int
-        HTTP statuses of problems, beside those that every endpoint may answer.
-    """
+    """Return the `responses` of an endpoint: answers by status, and statuses of problems."""
     out: dict[int | str, Any] = {
         status: {"model": model_of(answer)} for status, answer in answers.items()
     }

@@ -32,16 +32,7 @@ LOOK_BACK = MAX_WAITING + 8  # fits: all that wait may be skipped at once
 
 
 def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
-    """Return the members of `FitAnswer`.
-
-    Parameters
-    ----------
-    session : SessionRow
-    record : EstimateRow
-        One of its fits, successful or not.
-    is_in_use : bool
-        Whether decisions are made by this estimate now.
-    """
+    """Return the members of `FitAnswer`; `is_in_use`: decisions are made by this estimate now."""
     estimate = {} if record.estimate is None else json.loads(record.estimate)
     if estimate.get("effects"):
         estimate["effects"]["groups"] = list(build_agent(session, None).covariates.labels)

@@ -22,19 +22,7 @@ HANDLERS: dict[str, tuple[Handler, str]] = {
 
 
 def find_handler(scope: Scope) -> tuple[Handler, str, str] | None:
-    """Find the hot route of a request.
-
-    Returns
-    -------
-    handler : callable
-        Service, tenant, session id, body -> status and JSON.
-    route : str
-        The path template, for metrics.
-    session_id : str
-        "" for a batch.
-
-    None is returned instead if no hot route matches.
-    """
+    """Return the handler, path template and session id ("" of a batch) of a hot route, or None."""
     if scope["method"] != "POST":
         return None
     path = scope["path"]

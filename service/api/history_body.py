@@ -13,24 +13,7 @@ MAX_ROUNDS = 10_000  # rounds in one call
 
 
 def read_history(body: bytes) -> dict[str, Any]:
-    """Parse and check the body of a history.
-
-    Parameters
-    ----------
-    body : bytes
-        JSON text.
-
-    Returns
-    -------
-    dict
-        `trajectory`, `contexts` (n, dim), `rewards`, `covariates`, `import_id` and `digest` of a
-        `Log`.
-
-    Raises
-    ------
-    Problem
-        400 or 422 naming the offending field.
-    """
+    """Parse and check the body of a history; return the members of a `Log`."""
     asked = HISTORY.read(body)
     contexts = run_at_once(read_contexts(asked["contexts"]))
     n = len(contexts)

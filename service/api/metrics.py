@@ -35,12 +35,7 @@ Row = list[float]  # a histogram: counts by bucket, then the sum
 class Metrics:
     """The metrics of one process.
 
-    Attributes
-    ----------
-    registry : CollectorRegistry
-        Renders these metrics, and those of the process.
-    scraped : list of callable
-        Each yields further metrics; called at every scrape.
+    `registry` renders them; each of `scraped` yields further metrics, at every scrape.
     """
 
     def __init__(self) -> None:
@@ -59,13 +54,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
 
     def text(self, tenant: str = "") -> bytes:
-        """Return the metrics in Prometheus' text format.
-
-        Parameters
-        ----------
-        tenant : str
-            Only this tenant's series are shown of those that name one; "": all are.
-        """
+        """Return Prometheus' text; with a tenant, only its series of those that name one."""
         shown = self.registry if not tenant else _OfTenant(self.registry, tenant)
         return generate_latest(shown)
 

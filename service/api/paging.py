@@ -15,23 +15,9 @@ CURSOR = Query("0", pattern="^[0-9]{1,18}$", description="`next` of the previous
 
 
 def cut(rows: list[T], limit: int, cursor_of: Callable[[T], object]) -> tuple[list[T], str | None]:
-    """Cut rows to one page.
+    """Cut rows, `limit + 1` of them if there are so many, to one page and the next page's cursor.
 
-    Parameters
-    ----------
-    rows : list
-        The rows from the page's start; `limit + 1` of them if there are so many.
-    limit : int
-        Number of rows of a page at most; a page of large rows has fewer.
-    cursor_of : callable
-        T -> the cursor that continues after it.
-
-    Returns
-    -------
-    shown : list
-        The rows of the page.
-    following : str or None
-        The cursor of the next page, or None for the last page.
+    A page of large rows has fewer than `limit`; the cursor of the last page is None.
     """
     shown: list[T] = []
     size = 0

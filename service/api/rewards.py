@@ -20,26 +20,10 @@ NAMES_ITS_ROUNDS_BY = ("round", "event_id", "at", "replaces")
 
 
 def read_reward(item: Mapping[str, Any], trajectory: str, prefix: str) -> Reward:
-    """Make a reward from a parsed item.
+    """Make a reward from a parsed item, whose path in the body is `prefix`, like ``rewards[3].``.
 
-    Parameters
-    ----------
-    item : mapping
-        The parsed `RewardItem`.
-    trajectory : str
-        The trajectory of an item that names none.
-    prefix : str
-        Path of the item in the body, like ``rewards[3].``, for the field of a Problem.
-
-    Returns
-    -------
-    Reward
-
-    Raises
-    ------
-    Problem
-        422 unless exactly one of round, event_id, first_round with last_round, from with to, at and
-        replaces is given.
+    Raises 422 unless exactly one of round, event_id, first_round with last_round, from with to, at
+    and replaces is given.
     """
     value = item["value"] + 0.0  # -0.0 becomes 0.0: databases do not keep the sign
     n_ways = sum(item.get(name) is not None for name in NAMES_ITS_ROUNDS_BY)
@@ -102,13 +86,7 @@ class ReceiveParts(NamedTuple):
 
 
 def receive_parts(asked: RewardsBody) -> ReceiveParts:
-    """Check a parsed rewards body; checks that need the session are made by the command.
-
-    Raises
-    ------
-    Problem
-        422 naming the offending field.
-    """
+    """Check a parsed rewards body; checks that need the session are made by the command."""
     items = asked.get("rewards")
     trajectory = asked.get("trajectory") or ""
     if items is not None:
@@ -130,20 +108,7 @@ def made_receive(
 
 
 async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
-    """Serve a rewards body. The rewards are durable on return.
-
-    Returns
-    -------
-    status : int
-        200.
-    answer : bytes
-        JSON of an `AcceptedAnswer`.
-
-    Raises
-    ------
-    Problem
-        A reward is refused; then none of them is stored.
-    """
+    """Serve a rewards body, all or nothing. The rewards are durable on return."""
     answer = await service.writer.submit(receive_command(service, tenant, session_id, body))
     return 200, to_json(accepted_answer(answer))
 

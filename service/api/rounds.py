@@ -33,14 +33,8 @@ def round_answer(
 ) -> dict[str, Any]:
     """Return the members of `RoundAnswer`.
 
-    Parameters
-    ----------
-    decision : DecisionRow
-        The round's decision.
-    measured : list of MeasurementRow
-        The measurements whose first round is this one, with those that were corrected since.
-    is_void : bool
-        Whether the decision was never shown.
+    `measured` are the measurements whose first round is this one, with those that were corrected
+    since.
     """
     n_corrected = len(measured)
     measured = in_force(measured)

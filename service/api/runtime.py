@@ -109,16 +109,9 @@ class Service:
     ) -> T:
         """Parse a body: a large one in a process, others in slices of the event loop.
 
-        So is a large one, one of a tenant at a time, of which no process begins the parsing.
-
-        Parameters
-        ----------
-        tenant : str
-            Who asks: one process is always left for the others.
-        parse : callable
-            Body and `arguments` -> work that returns what is in the body.
-        here : int, optional
-            The bytes of a body up to which it is parsed here; by default PARSED_HERE_BYTES.
+        So is a large one, one of a tenant at a time, of which no process begins the parsing: one
+        process is always left for other tenants. `here` bytes and less are parsed here, by default
+        PARSED_HERE_BYTES.
         """
         if len(body) <= (PARSED_HERE_BYTES if here is None else here):
             return await self.loop_slices.run(parse(body, *arguments))

@@ -23,20 +23,7 @@ AFTER_ID = slice(ID.stop, ID.stop + 1)
 
 
 async def find_ids(service: Service, tenant: str, given: Iterable[str]) -> dict[str, str]:
-    """Look up names of sessions.
-
-    Parameters
-    ----------
-    service : Service
-    tenant : str
-    given : iterable of str
-        Ids and names.
-
-    Returns
-    -------
-    dict of str
-        The id of each name that a session bears. What is not there is an id, or unknown.
-    """
+    """Return the id of each name that a session bears; what is missing is an id, or unknown."""
     names = {text for text in given if not has_form_of_id(text)}
     if not names:
         return {}
@@ -71,12 +58,8 @@ _has_form_of_id = lru_cache(4096)(has_form_of_id)
 async def replace_name(service: Service, tenant: str, scope: Scope) -> None:
     """Put the session's id in the place of its name in the path of a request.
 
-    A path whose name is unknown is left as it is: its route says that there is no such session.
-
-    Raises
-    ------
-    Problem
-        404 unknown_session for an unknown name with a slash, which would be taken for another path.
+    A path whose name is unknown is left as it is: its route says that there is no such session. An
+    unknown name with a slash is 404 unknown_session, or it would be taken for another path.
     """
     path = scope.get("raw_path") or quote(scope["path"]).encode()
     encoded, slash, rest = path[len(PREFIX) :].partition(b"/")

@@ -29,19 +29,9 @@ TRAJECTORY = Query(
 
 
 def meant_trajectory(reader: Reader, session: SessionRow, asked: str | None) -> str:
-    """Return the key of the trajectory that a request means.
+    """Return the key that a query asks for; without one, the trajectory with key "" is meant.
 
-    Parameters
-    ----------
-    reader : Reader
-    session : SessionRow
-    asked : str or None
-        The query parameter. If it is absent, the trajectory with key "" is meant.
-
-    Raises
-    ------
-    Problem
-        422 trajectory_needed: it is absent, and the session has a trajectory with another key.
+    Raises 422 trajectory_needed where there is none asked and the session has another key.
     """
     if asked is not None:
         return asked
@@ -54,21 +44,9 @@ def meant_trajectory(reader: Reader, session: SessionRow, asked: str | None) -> 
 
 
 def cut_by_rounds(rows: list[TrajectoryRow], limit: int) -> tuple[list[TrajectoryRow], str | None]:
-    """Cut rows to a page whose missing rewards are counted in bounded work.
+    """Cut rows, in order of keys, to a page whose missing rewards are counted in bounded work.
 
-    Parameters
-    ----------
-    rows : list of TrajectoryRow
-        In order of keys; `limit + 1` of them if there are so many.
-    limit : int
-        Number of rows of a page at most; a page of long trajectories has fewer.
-
-    Returns
-    -------
-    shown : list of TrajectoryRow
-        The rows of the page; empty only if there are none.
-    following : str or None
-        Key of the first row of the next page; None for the last page.
+    A page of long trajectories has fewer than `limit` rows, and is empty only if there are none.
     """
     n_rounds = 0
     for i, row in enumerate(rows):

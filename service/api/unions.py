@@ -19,16 +19,7 @@ NULL = {"type": "null"}
 def union_kind(
     title: str, meaning: str, *required: str, absent: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return one kind of a body, for `unions.as_union`: its members beside those of all kinds.
-
-    Parameters
-    ----------
-    title, meaning : str
-    *required : str
-        Members that are present, and not null.
-    absent : sequence of str
-        Members that this kind has not, beside those that other kinds require.
-    """
+    """Return one kind of a body, for `as_union`: its members, and those that it must not have."""
     return {
         "title": title,
         "description": meaning,
@@ -48,15 +39,9 @@ def strict(*examples: Mapping[str, Any], kinds: Sequence[dict[str, Any]] = ()) -
 
 
 def as_union(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a body as a union of its kinds; other schemas as they are.
+    """Return the schema of a body as a union of its kinds (`oneOf`); other schemas as they are.
 
-    Parameters
-    ----------
-    schema : dict
-        An object with all members in `properties`, and its kinds in `oneOf`
-        (`union_kind`).
-    definitions : dict
-        Gets the schema of each kind, by its title.
+    `definitions` gets the schema of each kind, by its title.
     """
     if "oneOf" not in schema or "properties" not in schema:
         return schema

@@ -108,23 +108,11 @@ def create_app(
     processes: type[Processes] = Processes,
     intervals: Intervals | None = None,
 ) -> App:
-    """Make the web application; the service behind it runs from start-up to shutdown.
+    """Make the ASGI application; the service behind it runs from start-up to shutdown.
 
-    Parameters
-    ----------
-    settings : Settings, optional
-        Read from the environment if absent.
-    store : Store, optional
-        An open store to use; it is closed at shutdown. If absent, one is opened at start-up.
-    processes : type of Processes
-        What the processes that fit are made by.
-    intervals : Intervals, optional
-        How often the server looks for changes.
-
-    Returns
-    -------
-    App
-        An ASGI application.
+    By default settings are read from the environment, and a store is opened at start-up. A store is
+    closed at shutdown. `processes` makes the processes that fit; `intervals` says how often the
+    server looks for changes.
     """
     settings = settings or Settings()
     configure_logs(settings.log_level)

@@ -27,15 +27,7 @@ WRITER_WAITS_SECONDS = 0.0005
 
 
 class Backlog:
-    """Accepts the connections that wait at a listening socket, beside the server that listens.
-
-    Parameters
-    ----------
-    listening : int
-        File descriptor of the server's listening socket; it stays the server's.
-    protocol : callable
-        Makes the protocol of a connection.
-    """
+    """Accepts the connections that wait at a listening socket, beside the server that listens."""
 
     def __init__(self, listening: int, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         self._listening = socket.socket(fileno=os.dup(listening))

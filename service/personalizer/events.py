@@ -103,13 +103,7 @@ def encoded(contexts: Floats) -> Any:
 
 
 def read_rank(body: bytes, dim: int) -> SlicedWork[Asked]:
-    """Parse and check a rank request, and hash its features into `dim` numbers an arm.
-
-    Raises
-    ------
-    Problem
-        400, 409 or 422 naming the field.
-    """
+    """Parse and check a rank request, and hash its features into `dim` numbers an arm."""
     asked = RANK.read(body)
     ids = [action["id"] for action in asked["actions"]]
     seen: set[str] = set()

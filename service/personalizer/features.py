@@ -31,20 +31,10 @@ Numbers = NDArray[np.uint64]
 
 
 def read_features(parts: list[dict[str, Any]], field: str) -> Iterator[Feature]:
-    """Yield the features of a list of JSON objects: names and values.
+    """Yield the features of JSON objects, names and values; a key with an object is a namespace.
 
-    Parameters
-    ----------
-    parts : list of dict
-        As they were sent. A key with an object is a namespace.
-    field : str
-        Where they stand in the body, for problems.
-
-    Raises
-    ------
-    Problem
-        422 naming the feature: a name, a text or a number that named contexts do not take either,
-        or too deep a nesting.
+    Raises 422, with `field` before the feature's name: a name, a text or a number that named
+    contexts do not take either, or too deep a nesting.
     """
     for i, part in enumerate(parts):
         yield from _features(part, "", f"{field}[{i}]", MOST_DEPTH)
@@ -74,13 +64,7 @@ def _features(value: Any, name: str, field: str, depth: int) -> Iterator[Feature
 
 
 class Features:
-    """The features of one side of a request: of all its actions, or of its context.
-
-    Parameters
-    ----------
-    side : str
-        "action" or "context".
-    """
+    """The features of one side of a request: of all its actions, or of its context."""
 
     def __init__(self, side: str) -> None:
         self._side = side
@@ -89,13 +73,7 @@ class Features:
         self.arms: list[int] = []
 
     def add(self, features: Iterable[Feature], arm: int = 0) -> SlicedWork[int]:
-        """Add the features of an arm, or of the context; return how many there were.
-
-        Raises
-        ------
-        Problem
-            What reading them raises, or 422 out_of_range: there are too many.
-        """
+        """Add the features of an arm, or of the context; return how many there were."""
         before = len(self.values)
         for name, value in features:
             self.numbers.append(label_number(f"{self._side}:{name}"))
@@ -115,25 +93,10 @@ def refuse_too_many(n: int) -> None:
 
 
 def hashed_contexts(actions: Features, context: Features, n_arms: int, dim: int) -> Floats:
-    """Hash features into contexts.
+    """Hash features of the arms and of the request into (n_arms, dim) contexts.
 
-    Parameters
-    ----------
-    actions : Features
-        Of the arms.
-    context : Features
-        Of the request.
-    n_arms, dim : int
-
-    Returns
-    -------
-    (n_arms, dim) array of float64
-        Features that share a column add up there, each with the sign that its number gives it.
-
-    Raises
-    ------
-    Problem
-        422 out_of_range: there are too many features with their products, or numbers.
+    Features that share a column add up there, each with the sign that its number gives it. Raises
+    422 out_of_range: there are too many features with their products, or numbers.
     """
     n, n_context = len(actions.values), len(context.values)
     refuse_too_many(n * (1 + n_context) + n_arms * n_context)

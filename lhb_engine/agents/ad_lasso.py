@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from lhb_engine.agents import fit_windows
 from lhb_engine.agents.doubling_lasso import DoublingLasso
+from lhb_engine.design.fit_rows import measured_rows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
+from lhb_engine.lasso.regularization import theory_full
 
 
 class ADLasso(DoublingLasso):
@@ -23,9 +25,6 @@ class ADLasso(DoublingLasso):
 
     def fit(self, history: History) -> Estimate:
         """Fit by docs/model.md (3.3) up to round h, and by docs/model.md (4.2) after it."""
-        from lhb_engine.design.fit_rows import measured_rows
-        from lhb_engine.lasso.regularization import theory_full
-
         window = history.window
         assert window is not None
         if fit_windows.in_first_phase(window, self.horizon):

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from lhb_engine.agents import fit_windows
 from lhb_engine.agents.base import Agent, Options
 from lhb_engine.agents.option_checks import check_among, check_flag, check_number, check_whole
+from lhb_engine.design.fit_rows import differenced_rows, measured_rows
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, History
-
-if TYPE_CHECKING:
-    from lhb_engine.lasso.fit import BlockLasso
+from lhb_engine.lasso.fit import BlockLasso
+from lhb_engine.lasso.regularization import theory_doubling
 
 LambdaRule = Literal["noise_adaptive", "theory"]
 LEVEL = 0.25  # a of docs/model.md (5.1): half of `regularization.LEVEL`, since only theta is used
@@ -116,9 +116,6 @@ class DoublingLasso(Agent):
         option `fallback`, both quarters are fitted undifferenced, with an intercept. The estimate's
         `design` says which rows were used.
         """
-        from lhb_engine.design.fit_rows import differenced_rows, measured_rows
-        from lhb_engine.lasso.regularization import theory_doubling
-
         assert history.window is not None
         quarter = fit_windows.quarter_of(history.window)
         o = self.options
@@ -129,9 +126,7 @@ class DoublingLasso(Agent):
         lam = theory_doubling(quarter, self.dim, o.gamma, o.c) if o.reg == "theory" else None
         return self.block_lasso(lam, rows.name == "undifferenced").estimate(rows, history.window)
 
-    def block_lasso(self, lam: float | None, fit_intercept: bool) -> "BlockLasso":
+    def block_lasso(self, lam: float | None, fit_intercept: bool) -> BlockLasso:
         """Return the block lasso with these options; without `lam` it is chosen from the data."""
-        from lhb_engine.lasso.fit import BlockLasso
-
         o = self.options
         return BlockLasso(lam, fit_intercept, o.standardize, o.standard_errors, level=o.level)

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from lhb_engine.agents import fit_windows
 from lhb_engine.agents.base import Agent, Options
 from lhb_engine.agents.option_checks import check_among, check_whole
+from lhb_engine.design.fit_rows import FitRows, measured_rows
 from lhb_engine.history import FitWindow, History
-
-if TYPE_CHECKING:
-    from lhb_engine.design.fit_rows import FitRows
 
 EpochRows = Literal["epoch", "ad_lasso"]
 
@@ -54,10 +52,8 @@ class OnEpochs(Agent):
         """Return the first window that is due after more than `n_rounds` rounds."""
         return next(window for window in self.windows() if window.due > n_rounds)
 
-    def rows(self, history: History) -> "FitRows":
+    def rows(self, history: History) -> FitRows:
         """Return the rows of one fit, undifferenced."""
-        from lhb_engine.design.fit_rows import measured_rows
-
         window = history.window
         assert window is not None
         shared = self.options.rows == "ad_lasso" and fit_windows.in_first_phase(
@@ -66,7 +62,7 @@ class OnEpochs(Agent):
         return measured_rows(history, quarters=fit_windows.quarter_of(window) if shared else None)
 
 
-def covered(rows: "FitRows", window: FitWindow) -> dict[str, Any]:
+def covered(rows: FitRows, window: FitWindow) -> dict[str, Any]:
     """Return the fields of an `Estimate` that say which data a fit has used."""
     return {
         "n_rows": rows.design.n_rows,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -10,12 +10,10 @@ from lhb_engine.agents import fit_windows
 from lhb_engine.agents.base import Agent, Options
 from lhb_engine.agents.epoch_agent import covered
 from lhb_engine.agents.option_checks import check_among, check_numbers, check_whole
+from lhb_engine.design.fit_rows import FitRows, measured_rows
 from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow, Floats, History
-
-if TYPE_CHECKING:
-    from lhb_engine.design.fit_rows import FitRows
 
 FitSchedule = Literal["ad_lasso", "growing"]
 
@@ -75,8 +73,6 @@ class OracleW(Agent):
 
     def fit(self, history: History) -> Estimate:
         """Fit theta to the window's measurements, by docs/model.md (6.5)."""
-        from lhb_engine.design.fit_rows import measured_rows
-
         window = history.window
         assert window is not None
         rows, units = in_units(measured_rows(history, quarters=self._quarter(window)))
@@ -103,7 +99,7 @@ class OracleW(Agent):
         return None
 
 
-def filtered_contexts(rows: "FitRows", weights: Floats) -> Floats:
+def filtered_contexts(rows: FitRows, weights: Floats) -> Floats:
     """Return the (n_rows, dim) rows of G in docs/model.md (6.5), g_t = sum_k w_k xi_{t-k}."""
     out = np.zeros((rows.design.n_rows, rows.design.dim))
     for lag in np.flatnonzero(weights):

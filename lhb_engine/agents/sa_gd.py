@@ -1,19 +1,16 @@
 """SA-GD: alternating gradient descent on the rank-one model, docs/model.md (6.1)."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs, covered
 from lhb_engine.agents.option_checks import check_number, check_whole
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
 from lhb_engine.lasso.rank_one import rank_one
-
-if TYPE_CHECKING:
-    from lhb_engine.design.lagged_design import LaggedDesign
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class SAGD(OnEpochs):
 
 
 def descend(
-    design: "LaggedDesign", y: Floats, theta: Floats, weights: Floats, n_steps: int, tol: float
+    design: LaggedDesign, y: Floats, theta: Floats, weights: Floats, n_steps: int, tol: float
 ) -> tuple[Floats, Floats, int]:
     """Minimise docs/model.md (6.1) by alternating gradient steps with exact line search.
 
@@ -127,7 +124,7 @@ def descend(
 
 
 def _move(
-    design: "LaggedDesign",
+    design: LaggedDesign,
     y: Floats,
     residual: Floats,
     point: Floats,

@@ -1,16 +1,12 @@
 """SW-MP: single-weight matching pursuit, docs/model.md (6.2)."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs, covered
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.design.scaling import in_units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import Floats, History
-
-if TYPE_CHECKING:
-    from lhb_engine.design.lagged_design import LaggedDesign
 
 CHUNK_NUMBERS = 2**20  # numbers of dense columns held at a time
 
@@ -47,7 +43,7 @@ class SWMP(OnEpochs):
         return units.restore(Estimate("ok", weights, theta=theta, active_lags=(lag,), **facts))
 
 
-def matching_scores(design: "LaggedDesign", y: Floats) -> Floats:
+def matching_scores(design: LaggedDesign, y: Floats) -> Floats:
     """Return |y' Xi^k| / |Xi^k|_op of docs/model.md (6.2) for every lag, (n_lags,)."""
     along = np.linalg.norm(design.rmatvec(y), axis=1)
     norms = np.zeros(design.n_lags)

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from lhb_engine.history import Floats, Ints
 
@@ -61,7 +61,12 @@ class CombinedRows:
     """
 
     def __init__(
-        self, combine: sparse.csr_array, turned: Floats, rounds: Ints, places: Ints, n_lags: int
+        self,
+        combine: "scipy.sparse.csr_array",
+        turned: Floats,
+        rounds: Ints,
+        places: Ints,
+        n_lags: int,
     ) -> None:
         self.combine = combine
         self.turned = turned
@@ -106,7 +111,7 @@ class CombinedRows:
     @cached_property
     def _series(
         self,
-    ) -> tuple[list[tuple[Pattern, Floats]], tuple[Ints, Ints, sparse.csr_array] | None]:
+    ) -> tuple[list[tuple[Pattern, Floats]], "tuple[Ints, Ints, scipy.sparse.csr_array] | None"]:
         """The commonest patterns with their series; and the other rows with their rounds and M."""
         commonest = sorted(self._patterns[0], key=lambda p: -len(p.rows))[:MOST_SERIES]
         patterns = [p for p in commonest if self._worth(p, WORTH)]
@@ -119,7 +124,9 @@ class CombinedRows:
             return series, None
         weights = self.combine[rows]
         used, narrow = np.unique(weights.indices, return_inverse=True)
-        weights = sparse.csr_array((weights.data, narrow, weights.indptr), (len(rows), len(used)))
+        weights = scipy.sparse.csr_array(
+            (weights.data, narrow, weights.indptr), (len(rows), len(used))
+        )
         return series, (rows, self.rounds[used], weights)
 
     def _worth(self, pattern: Pattern, n_lags: int) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import FitWindow, Flags, Floats, History, Ints, Measurements, Trajectory
@@ -124,7 +124,7 @@ def differenced_rows(history: History, quarter: int) -> FitRows | None:
     matrix = span_matrix(kept.first - start, kept.last - start, len(part.contexts))
     design = LaggedDesign(part.contexts, window.n_lags)
     return FitRows(
-        design.measure(sparse.csr_array(matrix[plus] - matrix[minus])),
+        design.measure(scipy.sparse.csr_array(matrix[plus] - matrix[minus])),
         difference / np.sqrt(spans[plus]),
         "differenced",
         int((group >= 0).sum()) - int(spans.sum()),
@@ -150,7 +150,7 @@ def _quarter_of(numbering: np.ndarray, window: FitWindow, quarter: int) -> np.nd
     return np.where(fourth, 1, np.where(second, 0, -1))
 
 
-def span_matrix(first: Ints, last: Ints, n_rounds: int) -> sparse.csr_array:
+def span_matrix(first: Ints, last: Ints, n_rounds: int) -> "scipy.sparse.csr_array":
     """Return the matrix M of docs/model.md (1.5): 1/sqrt(m) over each span of m rounds.
 
     Parameters
@@ -169,4 +169,4 @@ def span_matrix(first: Ints, last: Ints, n_rounds: int) -> sparse.csr_array:
     offset = np.arange(pointer[-1]) - np.repeat(pointer[:-1], spans)
     columns = np.repeat(first, spans) + offset
     data = np.repeat(1.0 / np.sqrt(spans), spans)
-    return sparse.csr_array((data, columns, pointer), shape=(len(spans), n_rounds))
+    return scipy.sparse.csr_array((data, columns, pointer), shape=(len(spans), n_rounds))

@@ -5,7 +5,7 @@ product. For a long one its FFT is stored.
 """
 
 import numpy as np
-from scipy import fft
+import scipy
 
 from lhb_engine.history import Floats
 
@@ -27,13 +27,13 @@ class ShiftedContexts:
         self._n, self._dim = contexts.shape
         self._n_lags = n_lags
         self._dense: Floats | None = None
-        self._n_fft = int(fft.next_fast_len(self._n + n_lags, real=True))
+        self._n_fft = int(scipy.fft.next_fast_len(self._n + n_lags, real=True))
         if self._n * self._dim * n_lags <= _DENSE:
             padded = np.concatenate([np.zeros((self._dim, n_lags - 1)), contexts.T], axis=1)
             lags = np.lib.stride_tricks.sliding_window_view(padded, self._n, axis=1)[:, ::-1]
             self._dense = np.ascontiguousarray(lags.transpose(1, 0, 2)).reshape(n_lags, -1)
         else:
-            self._transform = np.asarray(fft.rfft(contexts.T, self._n_fft))
+            self._transform = np.asarray(scipy.fft.rfft(contexts.T, self._n_fft))
 
     def filtered(self, w: Floats) -> Floats:
         """Return the filtered contexts g_t = sum_k w_k x_{t-k} of docs/model.md (6.5).
@@ -48,8 +48,8 @@ class ShiftedContexts:
         """
         if self._dense is not None:
             return np.asarray((w @ self._dense).reshape(len(w), self._dim, self._n))
-        product = fft.rfft(w, self._n_fft)[:, None, :] * self._transform
-        return np.asarray(fft.irfft(product, self._n_fft)[:, :, : self._n])
+        product = scipy.fft.rfft(w, self._n_fft)[:, None, :] * self._transform
+        return np.asarray(scipy.fft.irfft(product, self._n_fft)[:, :, : self._n])
 
     def correlated(self, error: Floats, theta: Floats) -> Floats:
         """Correlate each chain's errors with its signal <x_t, theta>.
@@ -83,9 +83,9 @@ class ShiftedContexts:
         (n_chains, n_lags) array
             sum_t m_t s_{t-k}^2 for every lag k.
         """
-        return self._against(mask, fft.rfft(signal**2, self._n_fft))
+        return self._against(mask, scipy.fft.rfft(signal**2, self._n_fft))
 
     def _against(self, values: Floats, transform: np.ndarray) -> Floats:
         """Return the correlations of `values` with the sequence of FFT `transform`, by lag."""
-        product = fft.rfft(values, self._n_fft) * np.conj(transform)
-        return np.asarray(fft.irfft(product, self._n_fft)[..., : self._n_lags])
+        product = scipy.fft.rfft(values, self._n_fft) * np.conj(transform)
+        return np.asarray(scipy.fft.irfft(product, self._n_fft)[..., : self._n_lags])

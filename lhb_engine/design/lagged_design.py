@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from lhb_engine.design.combined_rows import CombinedRows
 from lhb_engine.design.overlap_save import Bank, ShortTrajectories, plan_banks
@@ -63,7 +63,7 @@ class LaggedDesign:
         self._starts: Ints = np.concatenate([[0], np.cumsum(self.lengths)])[:-1]
         self.n_rows = self.n_rounds = int(self.lengths.sum())
         self._rounds: Ints = np.arange(self.n_rounds)  # rounds whose rows of T are needed
-        self._combine: sparse.csr_array | None = None  # M on these rounds; None: the identity
+        self._combine: scipy.sparse.csr_array | None = None  # M on these rounds; None: the identity
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -115,22 +115,24 @@ class LaggedDesign:
         ValueError
             Another number of columns, or entries that are not finite.
         """
-        rows = sparse.csr_array(measurement, dtype=np.float64)
+        rows = scipy.sparse.csr_array(measurement, dtype=np.float64)
         if rows.shape[1] != self.n_rows:
             raise ValueError(f"measurement must have {self.n_rows} columns")
         if not np.isfinite(rows.data).all():
             raise ValueError("measurement must be finite")
         if _selects(rows):
             return self.select(rows.indices.astype(np.int64))
-        combine = rows if self._combine is None else sparse.csr_array(rows @ self._combine)
+        combine = rows if self._combine is None else scipy.sparse.csr_array(rows @ self._combine)
         combine.sum_duplicates()
         used = np.unique(combine.indices).astype(np.int64)
         narrow = np.searchsorted(used, combine.indices)
         shape = (int(rows.shape[0]), len(used))
-        combine = sparse.csr_array((combine.data, narrow, combine.indptr), shape=shape)
+        combine = scipy.sparse.csr_array((combine.data, narrow, combine.indptr), shape=shape)
         return self._with(self._rounds[used], combine, shape[0])
 
-    def _with(self, rounds: Ints, combine: sparse.csr_array | None, n_rows: int) -> "LaggedDesign":
+    def _with(
+        self, rounds: Ints, combine: "scipy.sparse.csr_array | None", n_rows: int
+    ) -> "LaggedDesign":
         other = LaggedDesign.__new__(LaggedDesign)
         for name in ("n_lags", "dim", "lengths", "_contexts", "_starts", "n_rounds"):
             setattr(other, name, getattr(self, name))
@@ -261,7 +263,7 @@ class LaggedDesign:
         return np.ascontiguousarray(self._contexts.T)
 
     @cached_property
-    def _transposed(self) -> sparse.csr_array:
+    def _transposed(self) -> "scipy.sparse.csr_array":
         assert self._combine is not None
         return self._combine.T.tocsr()
 
@@ -272,7 +274,7 @@ class LaggedDesign:
         return plan_banks(self._turned[:, 1:], self._starts, self.lengths, row_of, self.n_lags)
 
 
-def _selects(rows: sparse.csr_array) -> bool:
+def _selects(rows: "scipy.sparse.csr_array") -> bool:
     """Whether every row is a single round, each round at most once."""
     single = len(rows.data) == rows.shape[0] and bool((np.diff(rows.indptr) == 1).all())
     return single and bool((rows.data == 1).all()) and len(np.unique(rows.indices)) == rows.shape[0]

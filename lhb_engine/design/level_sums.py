@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
-from scipy.special import lambertw
+import scipy
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.levels import kept_share
@@ -112,8 +112,8 @@ def level_spread(moments: "RowLevels | LevelSums", coefficients: Floats) -> Spre
     left = np.maximum(cost.min() + within - cost, 0.0)
     edge = -np.exp(-1.0 - 2.0 * left / max(moments.rows.n_rows - 1, 1))
     near = cost <= cost.min() + within
-    low = spreads * noise / np.sqrt(-lambertw(edge, -1).real)
-    high = spreads * noise / np.sqrt(-lambertw(edge).real)
+    low = spreads * noise / np.sqrt(-scipy.special.lambertw(edge, -1).real)
+    high = spreads * noise / np.sqrt(-scipy.special.lambertw(edge).real)
     value, off = float(spreads[best] * noise[best]), moments.inexact
     bounds = float(low[near].min()) * (1.0 - off), float(high[near].max()) * (1.0 + off)
     return Spread(float(spreads[best]), value, *bounds)

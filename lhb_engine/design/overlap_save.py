@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
 
 from lhb_engine.history import Floats, Ints
 
@@ -40,23 +40,23 @@ class Bank:
 
     def convolve(self, phi: Floats, out: Floats) -> None:
         """Write T phi for this bank's rows into (n_rows,) `out`."""
-        kernel = rfft(np.ascontiguousarray(phi[: self.n_lags].T), self.n_fft)
+        kernel = scipy.fft.rfft(np.ascontiguousarray(phi[: self.n_lags].T), self.n_fft)
         if self._many:
             product = (self._by_frequency @ kernel.T[:, :, None])[:, :, 0].T
         else:
             product = np.add.reduce(self.spectra * kernel[:, None], axis=0)
-        out[self.rows] = irfft(product, self.n_fft).ravel()[self.places]
+        out[self.rows] = scipy.fft.irfft(product, self.n_fft).ravel()[self.places]
 
     def correlate(self, values: Floats, out: Floats) -> None:
         """Add this bank's rows' share of T' values to (n_lags, dim) `out`."""
         signal = np.zeros((self.spectra.shape[1], self.n_fft))
         signal.ravel()[self.places] = values[self.rows]
-        conjugate = rfft(signal).conj()
+        conjugate = scipy.fft.rfft(signal).conj()
         if self._many:
             product = (conjugate.T[:, None, :] @ self._by_frequency)[:, 0].T
         else:
             product = np.add.reduce(self.spectra * conjugate, axis=1)
-        out[: self.n_lags] += irfft(product.conj(), self.n_fft)[:, : self.n_lags].T
+        out[: self.n_lags] += scipy.fft.irfft(product.conj(), self.n_fft)[:, : self.n_lags].T
 
     @property
     def _many(self) -> bool:
@@ -174,7 +174,7 @@ def _bank(contexts: Floats, parts: list[tuple[int, int, int]], row_of: Ints, n_l
     row[outside] = -1
     row[:, : n_lags - 1] = -1  # rounds that only supply lags
     places = np.flatnonzero(row >= 0)
-    spectra = rfft(segments)
+    spectra = scipy.fft.rfft(segments)
     if spectra[:, :, 0].size >= MATRIX:
         spectra = np.ascontiguousarray(spectra.transpose(2, 1, 0)).transpose(2, 1, 0)
     return Bank(n_fft, n_lags, spectra, row.ravel()[places], places)
@@ -207,7 +207,9 @@ def _fft_length(n_rows: list[int], n_lags: int, dim: int) -> int:
     most = max(1, 8 * longest // n_lags)
     pieces = {1, *(2**i for i in range(12)), *(3 * 2**i for i in range(10))}
     lengths = {
-        next_fast_len(n_lags - 1 + ceil(longest / p), real=True) for p in pieces if p <= most
+        scipy.fft.next_fast_len(n_lags - 1 + ceil(longest / p), real=True)
+        for p in pieces
+        if p <= most
     }
     return min(sorted(lengths), key=work)
 

@@ -7,8 +7,7 @@ correlation. A solution by it is a warm start only: the certificate comes from t
 from math import prod
 
 import numpy as np
-from scipy.linalg.blas import dsymv
-from scipy.linalg.lapack import dposv
+import scipy
 
 from lhb_engine.history import Floats, Ints
 from lhb_engine.lasso.block_norms import TINY, block_norms, dual_value, relative_gap, shrink
@@ -39,7 +38,9 @@ class NormalEquations:
     def predict(self, phi: Floats) -> Floats:
         """Compute G phi."""
         # the transpose is in Fortran order, so BLAS reads its lower triangle
-        return np.asarray(dsymv(1.0, self.gram.T, phi.ravel(), lower=1)).reshape(phi.shape)
+        return np.asarray(scipy.linalg.blas.dsymv(1.0, self.gram.T, phi.ravel(), lower=1)).reshape(
+            phi.shape
+        )
 
     def descent(self, product: Floats) -> Floats:
         """Negative gradient c - G phi, given G phi."""
@@ -196,7 +197,9 @@ class GramProblem(NormalEquations):
         each, square = np.arange(dim), hessian.reshape(n_blocks, dim, n_blocks, dim)
         own[:, each, each] += ridge + 1e-12 * self.curvature
         np.einsum("kakb->kab", square)[:] += own
-        _, solution, failed = dposv(hessian.T, -gradient.ravel(), lower=1, overwrite_a=1)
+        _, solution, failed = scipy.linalg.lapack.dposv(
+            hessian.T, -gradient.ravel(), lower=1, overwrite_a=1
+        )
         return None if failed else np.asarray(solution).reshape(n_blocks, dim)
 
     def _submatrix(self, support: Ints, dim: int) -> Floats:

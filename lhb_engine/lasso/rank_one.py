@@ -4,14 +4,12 @@ The lasso's own weights are shrunken, so they are fitted again (docs/model.md (2
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
-
-if TYPE_CHECKING:
-    from lhb_engine.design.lagged_design import LaggedDesign
 
 MAX_ENTRIES = 4_000_000  # of the columns along theta, at once
 CHUNK_ENTRIES = 1_000_000
@@ -73,7 +71,7 @@ class Refit(NamedTuple):
     baseline: float
 
 
-def columns_along(design: "LaggedDesign", lags: Ints, theta: Floats) -> Floats:
+def columns_along(design: LaggedDesign, lags: Ints, theta: Floats) -> Floats:
     """Compute the signals X_b theta of some lags, (n_rows, len(lags))."""
     chunk = max(1, CHUNK_ENTRIES // (design.n_rows * design.dim))
     parts = [
@@ -83,7 +81,7 @@ def columns_along(design: "LaggedDesign", lags: Ints, theta: Floats) -> Floats:
 
 
 def refit(
-    design: "LaggedDesign", y: Floats, theta: Floats, weights: Floats, fit_intercept: bool
+    design: LaggedDesign, y: Floats, theta: Floats, weights: Floats, fit_intercept: bool
 ) -> Refit:
     """Regress y on the signals of the lags with positive weight, and drop those below 0.
 

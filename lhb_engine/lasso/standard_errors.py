@@ -14,7 +14,7 @@ from math import log, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import fdtri, stdtrit
+import scipy
 
 from lhb_engine.design.lagged_design import LaggedDesign
 from lhb_engine.history import Floats, Ints
@@ -72,7 +72,7 @@ def least_ratio(dim: int, freedom: int, n_lags: int) -> float:
     It is Scheffe's quantile, because theta was found on the same rewards and may follow one lag's
     noise.
     """
-    return sqrt(dim * float(fdtri(dim, freedom, 1 - FALSE_LAG_RATE / n_lags)))
+    return sqrt(dim * float(scipy.special.fdtri(dim, freedom, 1 - FALSE_LAG_RATE / n_lags)))
 
 
 def _strict_lasso(design: LaggedDesign, y: Floats) -> Ints:
@@ -168,7 +168,7 @@ def said_of(errors: dict[str, Any] | None, n_lags: int) -> dict[str, Any] | str:
 
 def intervals(said: dict[str, Any]) -> dict[str, Any]:
     """Return 95% intervals from what `said_of` says, in the form of `Estimate.intervals`."""
-    half = float(stdtrit(said["freedom"], 0.5 + LEVEL / 2)) * np.array([-1.0, 1.0])
+    half = float(scipy.special.stdtrit(said["freedom"], 0.5 + LEVEL / 2)) * np.array([-1.0, 1.0])
     theta, weights = (
         np.array(said[name])[:, None] + np.array(said[f"{name}_error"])[:, None] * half
         for name in ("theta", "lag_weights")

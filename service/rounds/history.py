@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from lhb_engine.design.levels import NO_LEVELS, Stretches
+from lhb_engine.design.moment_sums import GRAIN
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory
 from service.rounds.closing import closing_of
 from service.rounds.stored_rows import (
@@ -142,8 +143,6 @@ class PastByDecision:
             The position of the slice's last measurement. Slices without a round of the window are
             left out; the first of their measurements that is no row is then that of the next slice.
         """
-        from lhb_engine.design.moment_sums import GRAIN
-
         key, known = self._session.key, self._measured
         voids, unsettled = self._reader.voids(key, 0, known), FOR_EVER
         for after in range(0, known, SLICE * GRAIN):

@@ -12,6 +12,7 @@ import numpy as np
 
 from lhb_engine.agents import ALGORITHMS
 from lhb_engine.design.levels import NO_LEVELS, Stretches
+from lhb_engine.design.moment_sums import GRAIN
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory, joined
 from service.rounds.slot_sums import SlotSums, read_slot_sums
 from service.rounds.slot_table import SlotTable
@@ -137,8 +138,6 @@ class PastBySlot:
 
     def slices(self, stretches: Stretches = NO_LEVELS) -> Iterator[tuple[int, History]]:
         """Build the history of a fit slice by slice, as `PastByDecision.slices`."""
-        from lhb_engine.design.moment_sums import GRAIN
-
         for after in range(0, self._measured, SLICE * GRAIN):
             until = min(after + SLICE * GRAIN, self._measured)
             ranges = self._ranges([(self._after(after, until), self._window.n_lags)])

@@ -1,7 +1,9 @@
 """Choose the adapter for a database URL; used by the composition root and fitting processes."""
 
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from service.storage.ports import Refused, Store
 from service.storage.reader import Reader
@@ -62,10 +64,12 @@ def open_store(url: str) -> Store:
 
 def open_reader(url: str) -> AbstractContextManager[Reader]:
     """Open a reader on a snapshot of the committed rows at `url`, while other processes write."""
-    if is_sqlite(url):
-        from service.storage.sqlite.store import open_reader as open_sqlite_reader
+    store, place = adapter(url, "store")
+    reader: AbstractContextManager[Reader] = store.open_reader(place)
+    return reader
 
-        return open_sqlite_reader(sqlite_path(url))
-    from service.storage.postgres.store import open_reader as open_postgres_reader
 
-    return open_postgres_reader(url)
+def adapter(url: str, part: str) -> tuple[Any, Path | str]:
+    """Return a module of the database's adapter, loaded now, and the path or URL that it takes."""
+    kind, place = ("sqlite", sqlite_path(url)) if is_sqlite(url) else ("postgres", url)
+    return import_module(f"service.storage.{kind}.{part}"), place

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from service.storage.database_url import is_sqlite, sqlite_path
+from service.storage.database_url import adapter, is_sqlite
 from service.storage.ports import Refused
 from service.storage.schema import SCHEMA, Schema
 
@@ -28,13 +28,8 @@ def migrate(url: str, schema: Schema = SCHEMA) -> tuple[str | None, str]:
     Unavailable
         The database does not answer.
     """
-    if is_sqlite(url):
-        from service.storage.sqlite.maintenance import migrate_file
-
-        return migrate_file(sqlite_path(url), schema), schema.head
-    from service.storage.postgres.maintenance import migrate_database
-
-    return migrate_database(url, schema), schema.head
+    maintenance, place = adapter(url, "maintenance")
+    return maintenance.migrate(place, schema), schema.head
 
 
 class Contents(NamedTuple):
@@ -68,14 +63,8 @@ def back_up(url: str, target: Path) -> Contents:
     part.unlink(missing_ok=True)
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # for its owner alone
     try:
-        if is_sqlite(url):
-            from service.storage.sqlite.maintenance import back_up as back_up_sqlite
-
-            found = back_up_sqlite(sqlite_path(url), part)
-        else:
-            from service.storage.postgres.maintenance import back_up as back_up_postgres
-
-            found = back_up_postgres(url, part)
+        maintenance, place = adapter(url, "maintenance")
+        contents = Contents(*maintenance.back_up(place, part))
         with part.open("r+b") as file:
             file.write(_last_line(file, part.stat().st_size))
         _sync(part)
@@ -83,7 +72,7 @@ def back_up(url: str, target: Path) -> Contents:
         _sync(target.resolve().parent)
     finally:
         part.unlink(missing_ok=True)
-    return Contents(*found)
+    return contents
 
 
 def restore(source: Path, url: str) -> Contents:
@@ -107,17 +96,12 @@ def restore(source: Path, url: str) -> Contents:
     """
     with source.open("rb") as file:
         line = _last_line(file, source.stat().st_size - LAST_LINE)
-        found = file.read()
+        ending = file.read()
         # a dump that pg_dump alone has made ends in no such line, and pg_restore checks it
-        if found != line and (is_sqlite(url) or found.startswith(MARK)):
+        if ending != line and (is_sqlite(url) or ending.startswith(MARK)):
             raise Refused(f"{source} is damaged, or no backup: its digest does not fit")
-    if is_sqlite(url):
-        from service.storage.sqlite.maintenance import restore as restore_sqlite
-
-        return Contents(*restore_sqlite(source, sqlite_path(url)))
-    from service.storage.postgres.maintenance import restore as restore_postgres
-
-    return Contents(*restore_postgres(source, url))
+    maintenance, place = adapter(url, "maintenance")
+    return Contents(*maintenance.restore(source, place))
 
 
 def _last_line(file: BinaryIO, n_bytes: int) -> bytes:

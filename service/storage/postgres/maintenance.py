@@ -36,7 +36,7 @@ def revision_of(connection: Connection) -> str | None:
     return None if found is None else found[0]
 
 
-def migrate_database(url: str, schema: Schema) -> str | None:
+def migrate(url: str, schema: Schema) -> str | None:
     """Migrate a database, one process at a time; see `service.storage.maintenance`."""
     with _connected(url, "migrate") as connection:
         connection.execute(f"select pg_advisory_xact_lock({ONE_AT_A_TIME})")

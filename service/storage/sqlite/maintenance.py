@@ -33,7 +33,7 @@ def upgrade(connection: sqlite3.Connection, schema: Schema) -> str | None:
     return before
 
 
-def migrate_file(path: Path, schema: Schema) -> str | None:
+def migrate(path: Path, schema: Schema) -> str | None:
     """Migrate a file that no server owns; see `service.storage.maintenance`."""
     lock = FileLock(path)
     try:

@@ -80,6 +80,9 @@ class ClientOperations(Generic[S]):
         file = None if buffer is None else RewardBuffer(Path(buffer), buffer_limit)
         self._connection = self._connect(url, api_key, timeout, n_retries, file, transport)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._connection.url!r})"
+
     @operation
     def request(self, /, method: str, path: str, **options: Any) -> Call[Any]:
         """Make one call, with retries.
@@ -94,7 +97,7 @@ class ClientOperations(Generic[S]):
         ------
         ApiError
             The service refused the request.
-        httpx.TransportError
+        Unavailable
             The service was not reached by any attempt.
         """
         return self._connection.call(method, path, **options)

@@ -15,8 +15,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 import httpx
 
 from .delivery import Delivery, RewardBuffer
-from .errors import NotFound
-from .wire import RETRY_STATUS, answer_of, authorization, backoff
+from .errors import NotFound, Unavailable
+from .wire import RETRY_STATUS, answer_of, authorization, backoff, dumps
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,6 +52,7 @@ class Connection:
         n_retries: int,
         buffer: RewardBuffer | None,
     ) -> None:
+        self.url = url
         self._options: dict[str, Any] = {
             "base_url": url,
             "headers": authorization(api_key),
@@ -61,7 +62,7 @@ class Connection:
         self.delivery = Delivery(self.call, self._work, buffer)
 
     async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Send one HTTP request once; `options` are those of httpx: json, params."""
+        """Send one HTTP request once; `options` are those of httpx: content, params."""
         raise NotImplementedError
 
     async def _pause(self, seconds: float) -> None:
@@ -86,17 +87,22 @@ class Connection:
         ------
         ApiError
             The service refused the request.
-        httpx.TransportError
+        Unavailable
             The service was not reached by any attempt.
         """
+        if "json" in options:
+            body = dumps(options.pop("json"))
+            options |= {"content": body, "headers": {"Content-Type": "application/json"}}
         left = self._n_retries if n_retries is None else n_retries
         for attempt in range(left + 1):
             last = attempt == left
             try:
                 response = await self._send(method, path, **options)
-            except httpx.TransportError:
+            except httpx.TransportError as error:
                 if last:
-                    raise
+                    reason = f"there is no server to talk to at {self.url}: {error}"
+                    problem = {"code": "unreachable", "detail": reason}
+                    raise Unavailable(0, problem) from error
                 await self._pause(backoff(attempt, None))
                 continue
             if response.status_code in RETRY_STATUS and not last:

@@ -16,11 +16,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypedDict
 
-import httpx
-
 from .answers import ItemAnswer, ProblemAnswer
 from .errors import ApiError, BufferFull, error_of
-from .wire import RETRY_STATUS, backoff
+from .wire import RETRY_STATUS, backoff, dumps
 
 SCHEMA = """
 create table if not exists kept (
@@ -87,7 +85,7 @@ class RewardBuffer:
                     raise BufferFull(self._limit)
                 row = self._file.execute(
                     "insert into kept (session, body, n_rewards) values (?, ?, ?)",
-                    (session, json.dumps(body), n),
+                    (session, dumps(body), n),
                 )
                 self._file.execute("commit")
             except BaseException:
@@ -252,13 +250,13 @@ class Delivery:
             items: list[ItemAnswer]
             try:
                 items = (await self._call("POST", "/v1/batch", json=asked, n_retries=1))["items"]
-            except (ApiError, httpx.TransportError) as error:
-                if isinstance(error, ApiError) and error.code == "body_too_large":
+            except ApiError as error:
+                if error.code == "body_too_large":
                     if size > 1:
                         size = 1
                         continue
                     items = [{"status": error.status, "problem": _problem(error)}]
-                elif isinstance(error, ApiError) and not _passes(error):
+                elif not _passes(error):
                     raise
                 else:
                     self._again_at = time.monotonic() + backoff(self._n_failures, None)
@@ -296,7 +294,7 @@ def _passes(error: ApiError) -> bool:
 
 def _passes_by(status: int) -> bool:
     """Whether a refusal passes by itself: what is sent again later may be stored."""
-    return status in RETRY_STATUS or status >= 500
+    return status in RETRY_STATUS or status >= 500 or status == 0
 
 
 def _problem(error: ApiError) -> ProblemAnswer:

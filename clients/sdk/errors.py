@@ -25,7 +25,7 @@ class ApiError(Exception):
         self.detail = str(problem.get("detail", ""))
         self.field: str | None = problem.get("field")
         where = f" ({self.field})" if self.field else ""
-        super().__init__(f"{status} {self.code}{where}: {self.detail}")
+        super().__init__(f"{status or ''} {self.code}{where}: {self.detail}".lstrip())
 
 
 class Invalid(ApiError):
@@ -49,7 +49,9 @@ class TooManyRequests(ApiError):
 
 
 class Unavailable(ApiError):
-    """The service cannot serve just now, after all retries.
+    """The service cannot serve just now, or was not reached, after all retries.
+
+    Where no answer came, `status` is 0 and `code` is ``unreachable``.
 
     A write may have been made or not: repeat it with the same id, and it is made once.
     """

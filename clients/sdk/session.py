@@ -44,6 +44,7 @@ from .wire import (
     decision_body,
     encoded,
     given,
+    known,
     path_of,
     reward_body,
     told,
@@ -66,6 +67,13 @@ class SessionOperations:
         self._info = info
         self.id = session
         self._path = path_of(session)
+
+    def __repr__(self) -> str:
+        kind, info = type(self).__name__, self._info
+        if info is None:
+            return f"<{kind} {self.id!r}>"
+        about = f"{info['algorithm']}, {info['n_rounds']} rounds"
+        return f"<{kind} {info['name'] or self.id!r}, {about}>"
 
     @property
     def info(self) -> SessionAnswer:
@@ -302,7 +310,7 @@ class SessionOperations:
         contexts : (n_rounds, dim) nested lists or float64 array
             The selected contexts; at most 10 000 rounds a call.
         rewards : sequence of (float or None), optional
-            One a round; None where it is not known.
+            One a round; None, or NaN, where it is not known.
         trajectory : str
         import_id : str, optional
             Idempotency key: the call can be repeated, by another process too, without appending
@@ -311,9 +319,11 @@ class SessionOperations:
             Covariates of the session by name, each with one number, or None, a round.
         """
         body = {"contexts": encoded(contexts), "import_id": import_id or str(uuid.uuid4())}
-        body |= given({"rewards": rewards, "trajectory": trajectory or None})
+        body |= given({"trajectory": trajectory or None})
+        if rewards is not None:
+            body["rewards"] = known(rewards)
         if covariates:
-            body["covariates"] = {name: list(values) for name, values in covariates.items()}
+            body["covariates"] = {name: known(values) for name, values in covariates.items()}
         return self._post("history", body)
 
     @operation

@@ -1,12 +1,14 @@
 """What goes over the wire between the Python client and the service: bodies, answers, errors."""
 
 import base64
+import json
 import os
 import random
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import isnan
 from typing import Any, Protocol, Self, TypedDict
 from urllib.parse import quote
 
@@ -145,9 +147,7 @@ def decision_body(
     **body: Any,
 ) -> dict[str, Any]:
     """Build a decision's body, with an idempotency key: a retry gets the first answer."""
-    asked = {key: value for key, value in body.items() if value not in (None, "", [])}
-    if isinstance(asked.get("at"), datetime):
-        asked["at"] = asked["at"].isoformat()
+    asked = {key: value for key, value in given(body).items() if not _is_empty(value)}
     if contexts is not None:
         asked["contexts"] = encoded(contexts)
     if riding := [reward_body(reward) for reward in rewards]:
@@ -168,16 +168,45 @@ def told(covariates: Mapping[str, float] | None) -> dict[str, float] | None:
 def reward_body(reward: Mapping[str, Any], *, with_id: bool = False) -> dict[str, Any]:
     """Build a reward's body; `with_id`: give it an idempotency key if it has none."""
     body = given(reward)
-    for name in ("at", "from", "to"):
-        if isinstance(body.get(name), datetime):
-            body[name] = body[name].isoformat()
     if with_id:
         body.setdefault("reward_id", str(uuid.uuid4()))
     return body
 
 
+def known(values: Iterable[float | None]) -> list[float | None]:
+    """Return numbers with None for NaN."""
+    return [None if value is None or isnan(value) else value for value in values]
+
+
+def dumps(body: Any) -> str:
+    """Encode a body, in which numbers and times may be numpy's or pandas'."""
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if getattr(getattr(value, "dtype", None), "kind", "") == "M":  # numpy's times are of UTC
+        return f"{value.astype('datetime64[us]')}Z"
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has: {value!r}")
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, str | list) and not value
+
+
 def encoded(contexts: Contexts) -> Any:
-    """Encode a float64 array as base64 (exact, and cheap to parse), anything else as lists."""
+    """Encode a float64 array as base64 (exact, and cheap to parse), anything else as lists.
+
+    A DataFrame is a row an arm; its columns are features by name where they are texts.
+    """
+    if hasattr(contexts, "to_numpy"):
+        frame: Any = contexts
+        if all(isinstance(name, str) for name in frame.columns):
+            return frame.to_dict("records")
+        contexts = frame.to_numpy()
     try:
         view = memoryview(contexts)  # type: ignore[arg-type]
     except TypeError:

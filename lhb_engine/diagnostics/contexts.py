@@ -45,9 +45,10 @@ def check_features(rows: AlignedRounds) -> Iterator[Finding]:
     size = np.sqrt((selected**2).mean(axis=0))
     unused = np.flatnonzero(size == 0.0)
     if len(unused):
+        are = "is" if len(unused) == 1 else "are"
         yield Finding(
             "features_alike",
-            f"{named(unused.tolist())} is 0 in every chosen context: nothing is learned of it.",
+            f"{named(unused.tolist())} {are} 0 in every chosen context: nothing can be learned.",
             features=tuple(unused.tolist()),
         )
     used = np.flatnonzero(size > 0.0)

@@ -125,7 +125,7 @@ function drawRewards(rewards, explored, { items, reason }, session) {
   const wanted = ["reward", "expected"].map(name => items.map(item => item[name]))
   rewards.redraw([middle, ...wanted])
   explored.redraw([middle, items.map(item => item.explored)])
-  const alone = session.holdout || session.mode === "shadow" || session.deciding === "none" ? "" : ALONE
+  const alone = session.holdout || session.clock || session.mode === "shadow" || session.deciding === "none" ? "" : ALONE
   if (items.length === 0) rewards.say("No round yet.")
   else if (items.every(item => item.reward === null)) rewards.say("No reward yet. Rewards may come at any time.")
   else rewards.say([items.every(item => item.expected === null)

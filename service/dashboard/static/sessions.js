@@ -73,7 +73,7 @@ export async function showSessions(main, signal) {
     found = rows.filter(row => row.text.includes(wanted))
     body.replaceChildren()
     more()
-    count.textContent = wanted ? `${found.length} of ${rows.length} sessions` : `${rows.length} sessions`
+    count.textContent = wanted ? `${found.length} of ${rows.length} sessions` : `${rows.length} session${rows.length === 1 ? "" : "s"}`
     announce(count.textContent)
   }
   main.replaceChildren(make("h1", {}, "Sessions"), make("label", { for: "search", class: "hidden" }, "Search"),

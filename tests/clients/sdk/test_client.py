@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-import httpx
 import numpy as np
+import pandas as pd
 import pytest
 
-from lhb import ApiError, Client, Invalid, NotFound
+from lhb import ApiError, Client, Invalid, NotFound, Unavailable
 
 CONTEXTS = [[0.3, -0.1], [0.2, 0.9]]
 
@@ -89,8 +89,10 @@ def test_an_error_names_the_field(client: Client) -> None:
 
 
 def test_no_server_is_an_error_after_the_retries() -> None:
-    with Client("http://127.0.0.1:9", n_retries=1) as client, pytest.raises(httpx.ConnectError):
+    with Client("http://127.0.0.1:9", n_retries=1) as client, pytest.raises(Unavailable) as refused:
         client.algorithms()
+    assert (refused.value.status, refused.value.code) == (0, "unreachable")
+    assert "no server to talk to at http://127.0.0.1:9" in str(refused.value)
 
 
 def test_algorithms_tell_their_options(client: Client) -> None:
@@ -254,3 +256,40 @@ def test_covariates_go_with_decisions_rewards_and_logs(lossy_url: str) -> None:
         with pytest.raises(Invalid) as raised:
             session.reward(1.0, round=5, covariates={"snow": 1.0})
         assert raised.value.field == "covariates.snow"
+
+
+def test_objects_say_what_they_are(client: Client, url: str) -> None:
+    session = client.create_session("told", algorithm="uniform", dim=2, horizon=5)
+    assert repr(client) == f"Client({url!r})"
+    assert repr(session) == "<Session 'told', uniform, 0 rounds>"
+    assert repr(client.session_handle("told")) == "<Session 'told'>"
+
+
+def test_numbers_and_times_of_numpy_and_pandas_are_taken(client: Client) -> None:
+    start = datetime(2026, 1, 5, tzinfo=UTC)
+    clock = {"slot_seconds": 60, "start": start}
+    session = client.create_session(dim=2, horizon=5, clock=clock)
+    at = pd.Timestamp("2026-01-05T00:00:10Z")
+    first = session.decide(np.float32([[0.5, 1.0], [0.0, 2.0]]), forced_arm=np.int64(1), at=at)
+    assert first.arm == 1
+    session.skip(at=np.datetime64("2026-01-05T00:02:00", "ns"))
+    until = np.datetime64("2026-01-05T00:01:00")
+    assert session.reward(np.float32(0.5), interval=(start, until))["accepted"] == 1
+
+
+def test_frames_are_contexts_and_logs(client: Client) -> None:
+    named = client.create_session(dim=4, horizon=5, features=["price"])
+    arms = pd.DataFrame({"price": [0.5, 1.0], "topic": ["sport", "news"]})
+    named.decide(arms, forced_arm=0)
+    assert named.read()["features"] == ["price", "topic=sport", "topic=news"]
+    plain = client.create_session(dim=2, horizon=5)
+    rewards = pd.Series([1.0, np.nan, 3.0])
+    plain.history(pd.DataFrame(np.eye(3)[:, :2]), rewards)
+    plain.reward(np.float32(0.5), round=np.int64(2))
+    assert pd.DataFrame(plain.rounds())["reward"].tolist() == [1.0, 0.5, 3.0]
+
+
+def test_what_json_cannot_hold_is_refused_before_it_is_sent(client: Client) -> None:
+    session = client.create_session(dim=2, horizon=5)
+    with pytest.raises(TypeError, match="set is nothing that JSON has"):
+        session.rank([{1.0, 2.0}])  # type: ignore[list-item]

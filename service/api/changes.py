@@ -14,7 +14,7 @@ from service.api.runtime import Service, is_still_allowed, service_of, tenant_of
 from service.api.sessions import found_session, session_answer
 from service.base.problems import Problem, ProblemCode
 from service.base.tenant_shares import NoPlace
-from service.writer.agent_cache import deciding
+from service.rounds.deciding import deciding
 
 router = APIRouter(tags=["sessions"])
 EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}

@@ -15,11 +15,11 @@ from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
 from service.api.sessions import read_session
 from service.api.trajectories import TRAJECTORY, meant_trajectory
+from service.rounds.deciding import deciding
 from service.rounds.timeline import timeline_of
 from service.session.records import DecisionRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
-from service.writer.agent_cache import deciding
 
 router = APIRouter(tags=["estimates"])
 

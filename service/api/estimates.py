@@ -20,12 +20,13 @@ from service.api.sessions import json_response, names_answer, read_session, time
 from service.base.problems import Problem, ProblemCode
 from service.commands.out_of_turn import AskFit
 from service.fits.schedule import MAX_WAITING
+from service.rounds.deciding import deciding
 from service.rounds.timeline import timeline_of
 from service.session.due_fits import DueFit, OpenWindow, window_to_json
 from service.session.records import EstimateRow, SessionRow
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
-from service.writer.agent_cache import build_agent, deciding
+from service.writer.agent_cache import build_agent
 
 router = APIRouter(tags=["estimates"])
 LOOK_BACK = MAX_WAITING + 8  # fits: all that wait may be skipped at once
@@ -138,7 +139,7 @@ def _open_answer(session: SessionRow, window: OpenWindow) -> dict[str, Any]:
     is_last = window is session.schedule.open[-1]
     n_complete = session.n_complete if is_last else window.n_complete
     n = window.window.last - window.window.first + 1
-    reached = session.n_begun >= window.window.due
+    reached = timeline_of(session).n_begun(session) >= window.window.due
     return {
         "epoch": window.window.epoch,
         "status": "waiting_for_rewards" if reached else "open",

@@ -17,10 +17,11 @@ from lhb_engine.history import FitWindow, Floats, Ints
 from service.api.documentation import documented
 from service.api.sessions import read_session
 from service.rounds.closing import closing_of
+from service.rounds.deciding import deciding
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow
 from service.storage.reader import Reader
-from service.writer.agent_cache import build_agent, deciding
+from service.writer.agent_cache import build_agent
 
 router = APIRouter(tags=["estimates"])
 MOST_EARLIER = (
@@ -52,7 +53,8 @@ async def get_series(
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        last, timeline = session.n_begun, timeline_of(session)
+        timeline = timeline_of(session)
+        last = timeline.n_begun(session)
         first = max(1, last - rounds + 1)
         found: dict[str, Any] = {"first_round": first, "last_round": last, "items": []}
         found |= {"alarm": None, "reason": None, "arrivals": None}

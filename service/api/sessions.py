@@ -18,6 +18,7 @@ from service.commands.change_session import ChangeSession
 from service.commands.erase_feature import EraseFeature
 from service.commands.sessions import CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
+from service.rounds.deciding import deciding
 from service.session.names import names_of
 from service.session.records import SessionRow
 from service.session.slot_clock import clock_of
@@ -25,7 +26,6 @@ from service.session.spec import PLAIN
 from service.session.trial import trial_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
-from service.writer.agent_cache import deciding
 
 
 class AnyText(PathConvertor):
@@ -94,7 +94,7 @@ def clock_answer(session: SessionRow) -> dict[str, Any] | None:
         "start": timestamp(clock.slots.start),
         "totals": clock.totals,
         "late_slots": clock.late_slots,
-        "n_slots": session.n_begun,
+        "n_slots": session.schedule.n_slots,
     }
 
 

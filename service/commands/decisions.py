@@ -193,7 +193,7 @@ class Decide(Command[Taken | Blocked]):
         trajectory.n_rounds += 1
         session.n_rounds += 1
         agent, timeline = self.agents.get(uow, session), timeline_of(session)
-        at = timeline.time_of(self.at, uow.now, session.n_begun, trajectory.last_at)
+        at = timeline.time_of(self.at, uow.now, timeline.n_begun(session), trajectory.last_at)
         begun = timeline.begun_by(session, at)
         trajectory.last_at = max(at, trajectory.last_at)
         round = trajectory.n_rounds

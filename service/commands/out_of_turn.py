@@ -10,6 +10,7 @@ from service.commands.sessions import find_session, refuse_archived
 from service.fits.beginning import beginning
 from service.fits.schedule import start_next, wait_for_turn
 from service.rounds.closing import closing_of
+from service.rounds.timeline import timeline_of
 from service.session.due_fits import Asked, DueFit, DueReason
 from service.session.records import SessionKey, SessionRow
 from service.writer.agent_cache import Agents, build_agent
@@ -44,7 +45,7 @@ def fit_now(
 
     A window that ends with the last round, and waits for rewards, is this fit.
     """
-    window = agent.fit_now(session.n_begun)
+    window = agent.fit_now(timeline_of(session).n_begun(session))
     if window is None:
         return False
     schedule = session.schedule
@@ -100,7 +101,8 @@ class AskFit(SessionCommand[AskedFit]):
         if due is not None:
             return AskedFit("due", due)
         agent = self.agents.get(uow, session)
-        if session.n_begun and agent.fit_now(session.n_begun) is None:
+        n_begun = timeline_of(session).n_begun(session)
+        if n_begun and agent.fit_now(n_begun) is None:
             detail = f"{session.algorithm} fits at the ends of its epochs, and at no other time"
             raise Problem(ProblemCode.FITS_BY_EPOCHS, detail)
         if not self._is_new(uow, session):
@@ -110,7 +112,7 @@ class AskFit(SessionCommand[AskedFit]):
 
     def _is_new(self, uow: UnitOfWork, session: SessionRow) -> bool:
         """Whether a fit would read anything that the last one could not."""
-        if session.n_begun == 0 or session.n_measurements == 0:
+        if timeline_of(session).n_begun(session) == 0 or session.n_measurements == 0:
             return False
         if closing_of(session).is_by_time:
             return True  # time may have closed rounds

@@ -187,7 +187,7 @@ def apply_rewards(
         uow.count(session)
         after_measurement(uow, session, positions, now)
         begun = timeline.begun_with(session, max(value.last for _, value, _ in planned))
-        if begun > session.n_begun:
+        if begun > timeline.n_begun(session):
             begin_rounds(uow, session, agents.get(uow, session), begun, uow.now)
         if is_stale(session):
             fit_now(uow, session, agents.get(uow, session), "stale", now)

@@ -58,18 +58,18 @@ def begin_rounds(uow: UnitOfWork, session: SessionRow, agent: Agent, n: int, at:
     timeline, windows = timeline_of(session), session.schedule.open
     if not timeline.begin(uow, session, n):
         return
-    if not windows or session.n_begun < windows[0].window.due:
+    if not windows or n < windows[0].window.due:
         return
     for window in windows:
-        if window.overdue_at is None and session.n_begun > window.window.due:
+        if window.overdue_at is None and n > window.window.due:
             window.overdue_at = at + session.reward_wait_seconds
             _set_timer(uow, session)
             uow.save(session)
-        if session.n_begun == window.window.due:
+        if n == window.window.due:
             _close_by_default(uow, session, window)
-    while session.n_begun >= windows[-1].window.due:
+    while n >= windows[-1].window.due:
         last = windows[-1].window.due
-        following = agent.next_fit(timeline.passed(last, session.n_begun))
+        following = agent.next_fit(timeline.passed(last, n))
         if following is None:
             break
         windows[-1].n_complete = session.n_complete
@@ -114,10 +114,10 @@ def after_measurement(
 
 def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
     """Turn open windows that are complete or overdue into due fits with their manifests."""
-    schedule = session.schedule
+    schedule, n_begun = session.schedule, timeline_of(session).n_begun(session)
     ready: list[tuple[OpenWindow, DueReason]] = []
     for window in schedule.open:
-        if session.n_begun < window.window.due:
+        if n_begun < window.window.due:
             break
         if _is_complete(session, window):
             ready.append((window, "complete"))
@@ -147,8 +147,9 @@ def reopen_schedule(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
 
     Windows past their boundary stay, and so does a fit that is due: its window is in its manifest.
     """
-    windows, following = session.schedule.open, agent.next_fit(session.n_begun)
-    if not windows or following is None or windows[-1].window.due <= session.n_begun:
+    windows, n_begun = session.schedule.open, timeline_of(session).n_begun(session)
+    following = agent.next_fit(n_begun)
+    if not windows or following is None or windows[-1].window.due <= n_begun:
         return
     n = 0
     if closing_of(session).is_counted and following.first <= session.n_rounds:

@@ -54,6 +54,10 @@ class ByDecision:
             raise Problem(ProblemCode.INVALID, detail, "at")
         return max(now, last_at)
 
+    def n_begun(self, session: SessionRow) -> int:
+        """Return how many rounds have begun, as lags and fits count them."""
+        return session.n_rounds
+
     def begun_by(self, session: SessionRow, at: float) -> int:
         """Return the number of the round that a decision begins; the session counts it already."""
         return session.n_rounds

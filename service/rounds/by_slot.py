@@ -77,6 +77,10 @@ class BySlot:
             raise Problem(ProblemCode.OUT_OF_RANGE, f"{detail} {self.clock.late_slots}", "at")
         return max(min(asked, now), slots.begin(settled + 1))
 
+    def n_begun(self, session: SessionRow) -> int:
+        """Return how many slots have begun, those of erased decisions and totals included."""
+        return session.schedule.n_slots
+
     def begun_by(self, session: SessionRow, at: float) -> int:
         """Return the slot of a time."""
         return self.clock.slots.at(at)
@@ -240,7 +244,7 @@ class BySlot:
     ) -> Ints:
         """Return how many slots have begun from each decision's on."""
         times = np.array([one.at for one in decisions], dtype=np.float64)
-        return session.n_begun - self.clock.slots.at_each(times) + 1
+        return self.n_begun(session) - self.clock.slots.at_each(times) + 1
 
     def values_of(
         self, reader: Reader, key: TrajectoryKey, first: int, last: int

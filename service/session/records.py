@@ -92,11 +92,6 @@ class SessionRow:
         return self.n_trajectories == 1 and self.n_erased_rounds == 0
 
     @property
-    def n_begun(self) -> int:
-        """The rounds that have begun, as lags and fits count them: slots if any has begun."""
-        return self.schedule.n_slots or self.n_rounds
-
-    @property
     def n_bytes(self) -> int:
         """About how many bytes of memory the row takes."""
         lists = sum(len(value) for value in self.options.values() if isinstance(value, list))

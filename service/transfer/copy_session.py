@@ -66,18 +66,20 @@ def copied_session(
     # its rounds come before its options: no window of theirs is to be fitted one by one
     changes = OptionChanges().with_one(copy.n_rounds, copy.options) if copy.n_rounds else None
     due = _fit_of_all(copy, agent, now)
-    schedule = Schedule(waiting=[] if due is None else [due])
+    waiting = [] if due is None else [due]
+    schedule = Schedule(waiting=waiting, n_slots=source.schedule.n_slots)
     return replace(copy, changes=changes, schedule=schedule, created_at=now), agent
 
 
 def _fit_of_all(copy: SessionRow, agent: Agent, now: float) -> DueFit | None:
     """Return the fit that is due at once; None if there is nothing to fit."""
-    if copy.n_begun == 0 or copy.n_measurements == 0:
+    n_begun = timeline_of(copy).n_begun(copy)
+    if n_begun == 0 or copy.n_measurements == 0:
         return None
     reason: DueReason = "asked"
-    window = agent.fit_now(copy.n_begun)
+    window = agent.fit_now(n_begun)
     if window is None:
-        window, reason = _last_window(agent, copy.n_begun), "overdue"
+        window, reason = _last_window(agent, n_begun), "overdue"
     if window is None:
         return None
     closed_at = now - copy.reward_wait_seconds

@@ -123,6 +123,7 @@ class ImportCheck:
         # each decision in the file counts one more
         session.n_rounds = session.n_erased_rounds + session.n_dropped_rounds
         session.n_measurements = session.n_erased_measurements + session.n_dropped_measurements
+        session.schedule.n_slots = self._pending["n_slots"]  # erased people may have begun some
         self._dropped = Dropped(session, self._trajectories)
         self._manifests = Manifests(self._session, self._trajectories)
         try:
@@ -209,7 +210,7 @@ class ImportCheck:
     def _estimate_record(self, record: dict[str, Any]) -> None:
         found, status, manifest = record["estimate"], record["status"], record["manifest"]
         window, session = FitWindow(**manifest["window"]), self._session
-        inside = window.first <= window.last <= window.due <= session.n_begun
+        inside = window.first <= window.last <= window.due <= timeline_of(session).n_begun(session)
         inside = inside and window.n_lags <= session.horizon
         check(inside, "manifest.window", "not a window of this session")
         is_again = window.due in self._done and manifest["reason"] not in OUT_OF_TURN
@@ -289,7 +290,9 @@ class ImportCheck:
         """Check the pending fits, and open the other windows that are not done."""
         session, n_slots = self._session, self._session.schedule.n_slots
         schedule = session.schedule = self._manifests.schedule(self._pending)
-        schedule.n_slots = n_slots
+        n_begun = timeline_of(session).n_begun(session)
+        is_all = schedule.n_slots == n_slots
+        check(is_all, "session.schedule.n_slots", f"the records are of {n_slots}")
         windows = Windows(session)
         pending = [(f"waiting[{i}]", due) for i, due in enumerate(schedule.waiting)]
         if schedule.current is None:
@@ -303,7 +306,7 @@ class ImportCheck:
             beside = due.reason in OUT_OF_TURN
             is_done = due.key <= self._installed_due - beside
             is_done = is_done or (not beside and due.key in self._done)
-            is_known = windows.knows(due) and due.key <= session.n_begun
+            is_known = windows.knows(due) and due.key <= n_begun
             check(is_known, f"{where}.window", "not a window of this schedule")
             check(not is_done, f"{where}.window", "that fit is done")
             self._done.add(due.key)

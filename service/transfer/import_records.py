@@ -26,6 +26,7 @@ from service.session.records import (
     SessionRow,
     VoidRow,
 )
+from service.session.slot_clock import MOST_SLOTS
 from service.session.trial import PlayedBy
 from service.transfer.file_format import NOT_EXPORTED, ROW_OWNER
 
@@ -39,7 +40,7 @@ DERIVED = {
     "header": (
         "n_rounds n_trajectories n_measurements n_complete n_estimates estimate model_version"
     ),
-    "schedule": "open seen n_slots",
+    "schedule": "open seen",
     "trajectory": "key n_decisions n_rounds n_measurements measured_through last_at",
     "decision": "number epoch next_fit_round",
     "measurement": "number",
@@ -80,7 +81,10 @@ SESSION = _record_of(
     SessionRow,
     NOT_EXPORTED,
     schedule=_record(
-        "schedule", current=DUE | None, waiting=Annotated[list[DUE], Field(max_length=10_000)]
+        "schedule",
+        current=DUE | None,
+        waiting=Annotated[list[DUE], Field(max_length=10_000)],
+        n_slots=Annotated[int, Field(ge=0, le=MOST_SLOTS)],
     ),
 )
 DECISION = _record_of(

@@ -46,13 +46,7 @@ class TrajectoryRecords:
         return slice(max(first - 1 - self.n_before, 0), max(last - self.n_before, 0))
 
     def add_measurement(self, record: dict[str, Any]) -> None:
-        """Take note of a measurement, and check that it is in order.
-
-        Raises
-        ------
-        InvalidRecord
-            Also if it corrects no earlier value of the same rounds.
-        """
+        """Take note of a measurement, in order; a correction is of an earlier value's rounds."""
         position, replaces = record["position"], record["replaces"]
         in_order = not self.arrivals or self.arrivals[-1] < position
         check(in_order, "position", "out of order")
@@ -69,13 +63,7 @@ class TrajectoryRecords:
 
 
 def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
-    """Check the fields of a decision that say what was chosen, how and by whom.
-
-    Raises
-    ------
-    InvalidRecord
-        Names the field.
-    """
+    """Check the fields of a decision that say what was chosen, how and by whom."""
     arm, dim, n_arms = record["arm"], len(record["context"]), len(record["scores"])
     acted, is_chosen = arm is not None, arm is not None and not record["forced"]
     check(dim == (session.dim if acted else 0), "context", f"it has {dim} numbers")
@@ -123,13 +111,7 @@ def _check_contexts(session: SessionRow, record: dict[str, Any]) -> None:
 
 
 def count_slot(session: SessionRow, at: float) -> None:
-    """Take note of a decision's slot.
-
-    Raises
-    ------
-    InvalidRecord
-        It is before the first.
-    """
+    """Check a decision's slot, and take note of it."""
     clock = clock_of(session.clock)
     if clock is None:
         return
@@ -139,13 +121,7 @@ def count_slot(session: SessionRow, at: float) -> None:
 
 
 def check_rounds(session: SessionRow, part: TrajectoryRecords, record: dict[str, Any]) -> None:
-    """Check the rounds of a measurement, slots where there is a clock, and take note of them.
-
-    Raises
-    ------
-    InvalidRecord
-        There are no such rounds, or they have another measurement.
-    """
+    """Check the rounds of a measurement, slots where there is a clock, and take note of them."""
     first, last = record["first_round"], record["last_round"]
     check(first <= last, "last_round", "it is before first_round")
     if session.clock is not None:

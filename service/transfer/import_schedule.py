@@ -53,25 +53,9 @@ def are_positions(found: Ints, n: int) -> bool:
 def in_order(
     trajectories: Sequence[tuple["array[int]", "array[float]", bytearray]], n_rounds: int
 ) -> Rounds:
-    """Merge the rounds of all trajectories.
+    """Merge the rounds of all trajectories: of each its position, its time, and if it is measured.
 
-    Parameters
-    ----------
-    trajectories : sequence of (array, array, bytearray)
-        Of each trajectory and for each of its rounds: the position, the time, and whether it is
-        measured.
-    n_rounds : int
-        Number of the session's rounds, with erased ones.
-
-    Returns
-    -------
-    Rounds
-        All rounds in order of position.
-
-    Raises
-    ------
-    InvalidRecord
-        The positions are not among 1 to n, each of them once.
+    `n_rounds` counts erased ones, too. InvalidRecord: positions are not among these, each once.
     """
     positions = np.concatenate([np.zeros(0, np.int64), *(p for p, _, _ in trajectories)])
     order = np.argsort(positions)
@@ -89,13 +73,7 @@ def in_order(
 
 
 class Windows:
-    """The windows of a session, by the options that it had.
-
-    Parameters
-    ----------
-    session : SessionRow
-        With its options, their changes, and the number of its rounds.
-    """
+    """The windows of a session, by the options that it had."""
 
     def __init__(self, session: SessionRow) -> None:
         self._changes = changes_of(session.changes)
@@ -135,7 +113,7 @@ class Windows:
         the last one.
         """
         if self._clock is not None:
-            agent, n = self._agents[-1], session.n_begun
+            agent, n = self._agents[-1], timeline_of(session).n_begun(session)
             passed, ahead = last_passed(agent, after, n), agent.next_fit(max(after, n - 1))
             is_now = ahead is not None and ahead.due == n
             following = agent.next_fit(n) if is_now else None
@@ -194,21 +172,13 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
     begins = timeline.begins(window.due + 1)
     if begins is not None:
         overdue_at = begins + session.reward_wait_seconds
-        is_known = window.due < session.n_begun
+        is_known = window.due < timeline.n_begun(session)
     n_complete = int(is_measured.sum()) + n_gone
     return OpenWindow(window, n_complete, float(overdue_at) if is_known else None)
 
 
 class Manifests:
-    """Checks manifests, and the positions of measurements and void decisions.
-
-    Parameters
-    ----------
-    session : SessionRow
-        The session with its counters so far.
-    trajectories : mapping
-        The records of each trajectory so far.
-    """
+    """Checks manifests, and the positions of measurements and void decisions, as they come."""
 
     def __init__(self, session: SessionRow, trajectories: Mapping[str, TrajectoryRecords]) -> None:
         self._session, self._trajectories = session, trajectories
@@ -216,13 +186,7 @@ class Manifests:
         self._voids: dict[tuple[str, int], int] = {}  # positions, by trajectory and round
 
     def void(self, record: dict[str, Any]) -> None:
-        """Check a void decision, and take note of its position.
-
-        Raises
-        ------
-        InvalidRecord
-            There is no such round, or it is void already.
-        """
+        """Check a void decision, and take note of its position."""
         known = self._trajectories.get(record["trajectory"])
         is_known = known is not None and record["round"] <= known.row.n_rounds
         check(is_known, "round", "that round has not been decided")
@@ -232,13 +196,7 @@ class Manifests:
         self._session.n_measurements += 1
 
     def check(self, manifest: dict[str, Any], where: str) -> None:
-        """Check a manifest; `where` names it.
-
-        Raises
-        ------
-        InvalidRecord
-            It names what is not there.
-        """
+        """Check that a manifest names nothing that is not there; `where` names the manifest."""
         session = self._session
         for name, most in (
             ("revision", len(changes_of(session.changes).changes)),
@@ -256,16 +214,10 @@ class Manifests:
         for name, due in named:
             if due is not None:
                 self.check(due, f"session.schedule.{name}")
-        return Schedule.load({**given, "open": [], "seen": self._seen, "n_slots": 0})
+        return Schedule.load({**given, "open": [], "seen": self._seen})
 
     def check_positions(self) -> None:
-        """Check the positions of all measurements and void decisions.
-
-        Raises
-        ------
-        InvalidRecord
-            They are not among 1 to n, each of them once.
-        """
+        """Check that measurements and void decisions have positions among 1 to n, each once."""
         n = self._session.n_measurements
         found = [np.array(part.arrivals, np.int64) for part in self._trajectories.values()]
         together = np.sort(np.concatenate([np.array([*self._voids.values()], np.int64), *found]))

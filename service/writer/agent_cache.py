@@ -2,26 +2,20 @@
 
 import json
 from dataclasses import replace
-from math import inf
 from typing import Any
 
 import numpy as np
 
 from lhb_engine.agents import ALGORITHMS, Agent, make_options
-from lhb_engine.agents.base import Deciding
 from lhb_engine.history import History, Measurements
 from lhb_engine.history import Trajectory as Rounds
 from service.base.byte_bounded import ByteBounded
 from service.session.records import NUMBER_BYTES, SessionKey, SessionRow, TrajectoryRow
-from service.storage.reader import Reader
 from service.writer.effects import LiveAgent
 from service.writer.unit_of_work import UnitOfWork
 
 MOST_BYTES = 2**28  # of the arrays and states of all cached agents
 LEAST_BYTES = 4096  # that any agent counts as
-MOST_KNOWN = 20_000  # sessions of which `deciding` remembers what decides
-# by session, its number of fits and its options: from and until which round what decides
-_decides: dict[tuple[SessionKey, float, int, str | None], tuple[int, float, Deciding]] = {}
 
 
 def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
@@ -45,28 +39,6 @@ def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agen
         return kind(session.dim, session.horizon, options)
     read = json.loads(state) if isinstance(state, str) else state
     return kind.from_state(session.dim, session.horizon, options, read)
-
-
-def deciding(reader: Reader, session: SessionRow) -> Deciding:
-    """Return what the session's next decision is made by.
-
-    The agent is built, and its state read, once after each fit: a listing asks of many sessions.
-    The estimate of an agent that learns within an epoch never lapses.
-    """
-    if ALGORITHMS[session.algorithm].learns_within_epoch and session.estimate:
-        return "in_use"
-    version = (session.key, session.created_at, session.n_estimates, session.changes)
-    since, until, known = _decides.get(version, (0, 0, "none"))
-    if since <= session.n_begun < until:
-        return known
-    state = reader.agent_state(session.key) if session.estimate else None
-    agent = build_agent(session, state)
-    found = agent.deciding(session.n_begun)
-    if len(_decides) >= MOST_KNOWN:
-        _decides.clear()
-    has_lapsed = session.n_begun >= agent.used_until
-    _decides[version] = (session.n_begun, inf if has_lapsed else agent.used_until, found)
-    return found
 
 
 def held_bytes(live: LiveAgent) -> int:

@@ -80,7 +80,7 @@ class Machine(test_stateful_history.Machine):
         at = self.harness.now - SECONDS * late
         slot = 1 + int((at - START) // SECONDS)
         given = {"contexts": None} if skips else {}
-        begun = self.harness.session.n_begun
+        begun = self.harness.session.schedule.n_slots
         said = self.says(self.harness.decide, name, at=at if late else None, **given)
         fits = slot >= max(1, begun - LATE)
         assert said == ("accepted" if fits else "out_of_range")
@@ -111,21 +111,21 @@ class Machine(test_stateful_history.Machine):
     @rule()
     def keep_slots(self) -> None:
         session = self.harness.session
-        if session.n_begun:
+        if session.schedule.n_slots:
             with self.harness.store.reader() as reader:
                 new = self.past(reader).new
             self.harness.run(Keep(session.key, [*new]))
 
     def past(self, reader: Reader, takes_kept: bool = True) -> Past:
         session = self.harness.session
-        window = FitWindow(1, 1, session.n_begun, 4, session.n_begun)
+        window = FitWindow(1, 1, session.schedule.n_slots, 4, session.schedule.n_slots)
         given = reader, session, window, Watermark(10**6, 10**6)
         return timeline_of(session).past(*given, takes_kept=takes_kept)
 
     @rule()
     def a_fit_reads_what_was_said(self) -> None:
         session = self.harness.session
-        if not session.n_begun:
+        if not session.schedule.n_slots:
             return
         with self.harness.store.reader() as reader:
             whole = self.past(reader, takes_kept=False).whole()
@@ -141,7 +141,7 @@ class Machine(test_stateful_history.Machine):
     def add_up(self, name: str) -> None:
         """Remember the slots of a trajectory as rounds."""
         found = self.model[name]
-        found.contexts = [np.zeros(2) for _ in range(self.harness.session.n_begun)]
+        found.contexts = [np.zeros(2) for _ in range(self.harness.session.schedule.n_slots)]
         found.told = [{} for _ in found.contexts]
         for slot, context in self.taken[name]:
             found.contexts[slot - 1] = found.contexts[slot - 1] + context

@@ -24,7 +24,7 @@ from tests.service.service_harness import ServiceHarness
 def test_a_slot_has_the_sum_of_the_contexts_of_all_trajectories(harness: ServiceHarness) -> None:
     begin(harness)
     taken(harness, ("a", 1000.0), ("b", 1019.0), ("a", 1020.0), ("b", 1210.0))
-    assert harness.session.n_begun == 5
+    assert harness.session.schedule.n_slots == 5
     harness.now = 1300.0
     harness.reward(2.5, **between(960, 1080))
     history = history_of(harness, 5)
@@ -100,9 +100,9 @@ def test_a_decision_is_late_by_so_many_slots(harness: ServiceHarness) -> None:
         with pytest.raises(Problem) as caught:
             harness.decide("a", forced_arm=0, at=at, rewards=rewards)
         assert (caught.value.code, caught.value.field) == (ProblemCode.OUT_OF_RANGE, "at")
-    assert (harness.session.n_begun, harness.session.n_measurements) == (10, 0)
+    assert (harness.session.schedule.n_slots, harness.session.n_measurements) == (10, 0)
     harness.decide("a", forced_arm=0, at=1320.0, rewards=[total])
-    assert harness.session.n_begun == 11
+    assert harness.session.schedule.n_slots == 11
     harness.now = 1000.0  # another server's clock is behind
     assert harness.decide("a", forced_arm=0).at == 1320.0
 

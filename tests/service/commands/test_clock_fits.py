@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
+from lhb_engine.agents.fit_cost import FitCost
+from service.base.problems import Problem
+from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
+from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import export_session
 from tests.service.commands.slots import begin, between, history_of, slot_totals, sums, taken
 from tests.service.service_harness import ServiceHarness
@@ -79,12 +85,13 @@ def test_an_export_is_imported_with_its_clock(harness: ServiceHarness, tmp_path:
     old = history_of(harness, 12)
     harness.key = made.key
     after = harness.session
-    same = ("clock", "n_rounds", "n_trajectories", "n_measurements", "n_begun", "estimate")
+    same = ("clock", "n_rounds", "n_trajectories", "n_measurements", "estimate")
     assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
     new = history_of(harness, 12)
     assert sums(new) == sums(old)
     assert new.trajectories[""].measurements.value.tolist() == [0.5] + [1.0] * 8
-    ahead = [one.window for one in before.schedule.open if one.window.due > before.n_begun]
+    ahead = [one.window for one in before.schedule.open if one.window.due > before.schedule.n_slots]
+    assert after.schedule.n_slots == before.schedule.n_slots
     assert [one.window for one in after.schedule.open] == ahead
     with harness.store.reader() as reader:
         again = b"".join(export_session(reader, after))
@@ -92,6 +99,34 @@ def test_an_export_is_imported_with_its_clock(harness: ServiceHarness, tmp_path:
     assert [line for line in again.splitlines() if not any(s in line for s in skipped)] == [
         line for line in content.splitlines() if not any(s in line for s in skipped)
     ]
+
+
+@pytest.mark.parametrize("way", ["copy", "export"])
+@pytest.mark.parametrize("at", [970.0, 1155.0])
+def test_slots_that_erased_people_began_have_begun_in_a_copy(
+    harness: ServiceHarness, tmp_path: Path, way: str, at: float
+) -> None:
+    """Four decisions of a slot, all erased, are no four slots, and the fourth slot stays begun."""
+    begin(harness, clock={"totals": "trajectory", "late_slots": 2})
+    taken(harness, *(("a", at + i) for i in range(4)))
+    n_slots = int(at - 900) // 60
+    harness.run_large(erase_trajectory(harness.key, "a"))
+    source = harness.session
+    with harness.store.reader() as reader:
+        if way == "copy":
+            copy, agent = copied_session(source, {}, False, FitCost(1e9, 1e9), harness.now)
+            content = b"".join(copy_session(reader, source, copy, agent))
+        else:
+            content = b"".join(export_session(reader, source))
+    harness.key = harness.import_file(tmp_path, content)[0].key
+    assert harness.session.schedule.n_slots == n_slots
+    for slot in range(1, n_slots + 1):
+        when = 930.0 + 60 * slot
+        if slot < n_slots - 2:
+            with pytest.raises(Problem):
+                harness.decide("a", at=when)
+        else:
+            assert harness.decide("a", at=min(when, harness.now)).round
 
 
 def test_a_window_that_waits_for_totals_is_imported(

@@ -45,7 +45,7 @@ def test_a_session_by_the_clock_lives_on_sums(
         content = b"".join(export_session(reader, harness.session))
     assert row is not None
     assert row.n_settled >= 24
-    too_late = START + SECONDS * (harness.session.n_begun - LATE - 1) - 1.0
+    too_late = START + SECONDS * (harness.session.schedule.n_slots - LATE - 1) - 1.0
     with pytest.raises(Problem) as caught:
         harness.decide("a", contexts=np.ones((2, DIM)), at=too_late)
     assert (caught.value.status, caught.value.field) == (422, "at")

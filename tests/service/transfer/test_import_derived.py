@@ -95,7 +95,7 @@ def test_complete_windows_without_their_fits_become_due(tmp_path: Path, true_fil
     """No server leaves a complete window waiting: its fit is due as soon as a timer looks."""
 
     def forge(records: Records) -> None:
-        records[0]["session"]["schedule"] = {"current": None, "waiting": []}
+        records[0]["session"]["schedule"] = {"current": None, "waiting": [], "n_slots": 0}
         records[:] = [r for r in records if r["record"] not in ("estimate", "agent")]
         for record in records:
             if record["record"] == "decision":

@@ -1,14 +1,13 @@
-// Against a live server at LHB_URL; LHB_LOSSY_URL leads there and loses every other answer to a write.
+// Against a live server at LHB_URL, by default http://127.0.0.1:8080.
 
 import assert from "node:assert/strict";
-import { createServer } from "node:http";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
 
 import { ApiError, Client, type Estimate } from "./index.js";
 
-const url = process.env["LHB_URL"] as string;
-const lossyUrl = process.env["LHB_LOSSY_URL"] as string;
+const url = process.env["LHB_URL"] ?? "http://127.0.0.1:8080";
 const contexts = [
   [0.3, -0.1],
   [0.2, 0.9],
@@ -96,8 +95,45 @@ test("a refusal has its code and field", async () => {
   await assert.rejects(session.history({ contexts, rewards: [NaN, 1] }), RangeError);
 });
 
+test("what goes beyond the loop", async () => {
+  const session = await client.createSession({ algorithm: "uniform", dim: 2, horizon: 5 });
+  const first = await session.decide({ contexts });
+  const second = await session.decide({ contexts });
+  await session.reward({ round: 1, value: 0.5 });
+  assert.deepEqual(await session.correct({ round: 1, value: 0.7 }), { accepted: 1, repeated: 0 });
+  assert.equal((await session.void(second.event_id)).round, 2);
+  const log = await listed(session.rounds());
+  assert.deepEqual(log.map((one) => [one.reward, one.void]), [[0.7, false], [null, true]]);
+  assert.equal((await session.series({ bins: 1 })).items[0]?.n_measured, 1);
+  assert.equal((await session.shadow()).n_rounds, 0);
+  assert.equal((await session.lift({ effect: 0.1 })).lift, null);
+  const copy = await session.copy({ horizon: 4 });
+  assert.deepEqual([copy.info.n_rounds, copy.info.horizon], [2, 4]);
+  assert.equal((await refusal(session.askFit())).code, "fits_by_epochs");
+  assert.ok((await client.algorithms()).some((one) => one.name === "anytime"));
+  assert.equal(first.round, 1);
+});
+
+// leads to the service, and loses every other answer to a write
+let writes = 0;
+const losing = createServer(async (request, response) => {
+  const parts: Buffer[] = [];
+  for await (const part of request) parts.push(part as Buffer);
+  const { method = "GET", headers } = request;
+  const init: RequestInit = { method, headers: { "content-type": headers["content-type"] ?? "" } };
+  if (parts.length > 0) init.body = Buffer.concat(parts);
+  const answer = await fetch(url + request.url, init);
+  const text = await answer.text();
+  if (method !== "GET" && writes++ % 2 === 0) request.socket.destroy();
+  else response.writeHead(answer.status).end(text);
+});
+
+function listening(server: Server): string {
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+}
+
 test("lost answers lose and double nothing", async () => {
-  const lossy = new Client({ url: lossyUrl });
+  const lossy = new Client({ url: listening(losing) });
   const session = await lossy.createSession({ dim: 2, horizon: 5, reward_mode: "sum" });
   for (let round = 1; round <= 3; round++) {
     const rewards = round === 1 ? [] : [{ round: round - 1, value: 1 }];
@@ -118,12 +154,13 @@ const busy = createServer((_, response) => {
   response.writeHead(status, { "retry-after": "0" });
   response.end(status === 200 ? '{"items": [], "next": null}' : '{"code": "overloaded", "detail": "busy"}');
 });
-before(() => new Promise<void>((resolve) => busy.listen(0, "127.0.0.1", resolve)));
-after(() => busy.close());
+for (const server of [busy, losing]) {
+  before(() => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)));
+  after(() => server.close());
+}
 
 test("a refusal that passes is asked again, one that stays is said", async () => {
-  const address = busy.address() as AddressInfo;
-  const patient = new Client({ url: `http://127.0.0.1:${address.port}/`, retries: 2 });
+  const patient = new Client({ url: listening(busy), retries: 2 });
   statuses.push(503, 429, 200);
   assert.deepEqual(await listed(patient.sessions()), []);
   const refused = await refusal(patient.session("any"));

@@ -45,6 +45,12 @@ export class Client {
     }
   }
 
+  /** The algorithms, each with the schema of its options. */
+  async algorithms(): Promise<Schemas["AlgorithmAnswer"][]> {
+    const page: Schemas["AlgorithmPage"] = await this.#connection.call("GET", "/v1/algorithms");
+    return page.items;
+  }
+
   /** Decisions and rewards of many sessions in one transaction; each item has its own answer. */
   async batch(items: Schemas["BatchItem"][]): Promise<Schemas["ItemAnswer"][]> {
     const asked = items.map((item) =>

@@ -80,10 +80,7 @@ export class Connection {
 
   /** Every item of a listing, page by page. */
   async *list<Item>(path: string, query: object): AsyncGenerator<Item, void, undefined> {
-    const asked = new URLSearchParams();
-    for (const [name, value] of Object.entries(query)) {
-      if (value !== undefined && value !== null) asked.set(name, String(value));
-    }
+    const asked = queryOf(query);
     for (let next: string | null = ""; next !== null; ) {
       const page: { items: Item[]; next: string | null } = await this.call("GET", `${path}?${asked}`);
       yield* page.items;
@@ -91,6 +88,11 @@ export class Connection {
       if (next !== null) asked.set("cursor", next);
     }
   }
+}
+
+export function queryOf(query: object): URLSearchParams {
+  const said = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
+  return new URLSearchParams(said.map(([name, value]) => [name, String(value)]));
 }
 
 /** JSON.stringify makes null of NaN, and a null reward means something. */

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 
-import type { Connection } from "./connection.js";
+import { type Connection, queryOf } from "./connection.js";
 import type {
   Accepted,
   Decision,
@@ -61,6 +61,23 @@ export class Session {
     return this.#post("rewards", { rewards: rewards.map((one) => this.#withRewardId(one)) });
   }
 
+  /** Replace a value that the service has: by `replaces`, a reward's id, or by its rounds. */
+  correct(reward: Reward): Promise<Accepted> {
+    const correction = reward.replaces ? reward : { ...reward, correct: true };
+    return this.#post("rewards", { ...correction, reward_id: reward.reward_id ?? randomUUID() });
+  }
+
+  /** Say that a decision was never shown. This cannot be undone. */
+  void(eventId: string, trajectory = ""): Promise<Schemas["VoidAnswer"]> {
+    const query = new URLSearchParams({ trajectory });
+    return this.#post(`decisions/${encodeURIComponent(eventId)}/void?${query}`);
+  }
+
+  /** Have a fit of all rounds so far begun now. */
+  askFit(): Promise<Schemas["AskedFitAnswer"]> {
+    return this.#post("fits");
+  }
+
   /** Append logged rounds, to start warm. */
   history(body: Schemas["HistoryBody"]): Promise<Schemas["HistoryAnswer"]> {
     return this.#post("history", { ...body, import_id: body.import_id ?? randomUUID() });
@@ -73,7 +90,22 @@ export class Session {
 
   /** The estimate in use, or why there is none: `"theta" in estimate` tells which. */
   estimate(): Promise<Estimate> {
-    return this.#connection.call("GET", `${pathOf(this.id)}/estimate`);
+    return this.#get("estimate");
+  }
+
+  /** The last rounds in bins: mean reward, and what the estimate in use expected. */
+  series(query: Query<"get_series"> = {}): Promise<Schemas["SeriesAnswer"]> {
+    return this.#get("series", query);
+  }
+
+  /** What the agent earns beside its control group, a round. */
+  lift(query: Query<"get_lift"> = {}): Promise<Schemas["LiftAnswer"]> {
+    return this.#get("lift", query);
+  }
+
+  /** How the agent's choices agree with those that its caller played. */
+  shadow(): Promise<Schemas["ShadowAnswer"]> {
+    return this.#get("shadow");
   }
 
   /** The fits, oldest first. */
@@ -106,6 +138,11 @@ export class Session {
     return this.#info;
   }
 
+  /** A session with the same rounds and rewards, and other settings; with a name, only one. */
+  async copy(body: Schemas["SessionCopy"] = {}): Promise<Session> {
+    return new Session(this.#connection, await this.#post("copy", body));
+  }
+
   /** Delete the session and all its data. */
   async delete(): Promise<void> {
     await this.#connection.call("DELETE", pathOf(this.id));
@@ -127,7 +164,11 @@ export class Session {
     return this.#post("decisions", withEventId(rewards ? { ...body, rewards } : body));
   }
 
-  #post<Answer>(resource: string, body: unknown): Promise<Answer> {
+  #get<Answer>(resource: string, query: object = {}): Promise<Answer> {
+    return this.#connection.call("GET", `${pathOf(this.id)}/${resource}?${queryOf(query)}`);
+  }
+
+  #post<Answer>(resource: string, body?: unknown): Promise<Answer> {
     return this.#connection.call("POST", `${pathOf(this.id)}/${resource}`, body);
   }
 

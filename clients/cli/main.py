@@ -8,6 +8,7 @@ import typer
 
 from clients.cli.demo import demo
 from clients.cli.evaluate import evaluate
+from clients.cli.history import history
 from clients.cli.keys import audit, keys
 from clients.cli.operation import backup, migrate, restore, serve, settings, worker
 from clients.cli.output import CommandGroup
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "sessions": sessions,
     "export": export_session,
     "import": import_session,
+    "history": history,
     "replay": replay,
     "reproduce": reproduce,
     "evaluate": evaluate,

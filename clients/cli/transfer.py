@@ -1,10 +1,12 @@
 """`lhb export`, `import`, `replay`: a session's events, by a server or from the database itself."""
 
+import csv
+import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
@@ -15,6 +17,9 @@ from typing import Any
 
 from clients.cli.output import AsJson, show, table
 
+FORMATS = ("ndjson", "csv", "parquet")
+TABLES = {"decision": "decisions", "measurement": "rewards", "estimate": "estimates"}
+
 
 def export_session(
     session: Annotated[str, typer.Argument(help="Id or name of the session.")],
@@ -22,6 +27,7 @@ def export_session(
         str | None, typer.Option(help="URL of the server to use; default: the database itself.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Output file; default: standard output.")] = None,
+    kind: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "ndjson",
     move: Annotated[
         bool,
         typer.Option("--move", help="Archive the session here, so that it can go on elsewhere."),
@@ -29,10 +35,16 @@ def export_session(
 ) -> None:
     """Write a session whole, as NDJSON. Without --url, from the database of LHB_DATABASE_URL.
 
+    As csv or parquet, --out is a new folder of three tables: decisions, rewards and estimates.
+
     Example: lhb export ID --out shop.ndjson
     """
+    if kind not in FORMATS or (kind != "ndjson" and (out is None or out.exists())):
+        raise typer.BadParameter("--format is ndjson, or csv or parquet with a new folder as --out")
     events = _from_database(session, move) if url is None else _from_server(url, session, move)
-    if out is None:
+    if out is not None and kind != "ndjson":
+        _write_tables(events, out, kind)
+    elif out is None:
         _write(events, sys.stdout.buffer)
     else:
         with _replacing(out) as target:
@@ -90,6 +102,41 @@ def _from_database(session: str, move: bool) -> Iterator[bytes]:
 def _write(events: Iterator[bytes], target: BinaryIO) -> None:
     target.writelines(events)
     target.flush()
+
+
+def _write_tables(events: Iterator[bytes], folder: Path, kind: str) -> None:
+    """Write the tables of a new folder; lists and objects in them are JSON."""
+    folder.mkdir(parents=True)
+    texts: dict[str, set[str]] = {}  # columns whose values are no numbers
+    with ExitStack() as files:
+        whole = files.enter_context(TemporaryFile())
+        whole.writelines(events)
+        whole.seek(0)
+        writers: dict[str, csv.DictWriter[str]] = {}
+        for record in map(json.loads, whole):
+            name = TABLES.get(record.pop("record"))
+            if name is None:
+                continue
+            if name not in writers:
+                table = (folder / f"{name}.csv").open("w", newline="", encoding="utf-8")
+                writers[name] = csv.DictWriter(files.enter_context(table), list(record))
+                writers[name].writeheader()
+            for column, value in record.items():
+                if isinstance(value, list | dict):
+                    record[column] = json.dumps(value)
+                if isinstance(record[column], str):
+                    texts.setdefault(name, set()).add(column)
+            writers[name].writerow(record)
+    if kind == "parquet":
+        from pyarrow import csv as tables
+        from pyarrow import parquet, string
+
+        newlines = tables.ParseOptions(newlines_in_values=True)
+        for path in folder.glob("*.csv"):
+            kinds = tables.ConvertOptions(column_types=dict.fromkeys(texts[path.stem], string()))
+            read = tables.read_csv(path, parse_options=newlines, convert_options=kinds)
+            parquet.write_table(read, path.with_suffix(".parquet"))
+            path.unlink()
 
 
 @contextmanager

@@ -1,0 +1,111 @@
+"""`lhb history` appends the rounds of a table, by named columns, once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from clients.cli.main import app
+from lhb import Client
+
+ROWS = """day,who,arm,price,revenue,heat
+2026-01-03,ann,kitchen,2.5,7,20
+2026-01-01,ann,garden,1,5,18
+2026-01-02,ann,,,6,19
+2026-01-01,bob,kitchen,2,,18
+"""
+NAMED = ("--reward", "revenue", "--arm", "arm", "--feature", "price", "--trajectory", "who")
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["history", *arguments])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    (tmp_path / "log.csv").write_text(ROWS)
+    return str(tmp_path / "log.csv")
+
+
+def test_rounds_are_appended_in_order_and_once(url: str, log: str, tmp_path: Path) -> None:
+    with Client(url) as client:
+        options = {"covariates": ["heat"]}
+        session = client.create_session("mail", dim=3, horizon=5, options=options)
+        more = ("--covariate", "heat", "--time", "day", "--url", url)
+        for _ in range(2):
+            assert run("mail", log, *NAMED, *more).exit_code == 0
+        rounds = list(session.rounds(trajectory="ann"))
+        assert [one["reward"] for one in rounds] == [5.0, 6.0, 7.0]
+        assert [one["covariates"] for one in rounds] == [{"heat": h} for h in (18.0, 19.0, 20.0)]
+        features = session.read()["features"]
+        assert features is not None
+        assert set(features) == {"arm=garden", "arm=kitchen", "price"}
+        contexts = [dict(zip(features, one["context"] or (), strict=True)) for one in rounds]
+        assert contexts[0] == {"arm=garden": 1.0, "arm=kitchen": 0.0, "price": 1.0}
+        assert not any(contexts[1].values())
+        assert contexts[2] == {"arm=garden": 0.0, "arm=kitchen": 1.0, "price": 2.5}
+        assert session.read()["n_rounds"] == 4
+
+
+def test_a_dry_run_says_what_it_understood(log: str) -> None:
+    ran = run("mail", log, *NAMED, "--time", "day", "--url", "http://127.0.0.1:9", "--dry-run")
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "4 rounds of 2 trajectories, 1 without a reward; nothing was sent"
+    assert lines[1] == "categories: arm"
+    assert lines[3].split() == ["1", "2026-01-01", "arm", "garden,", "price", "1.0", "5"]
+    assert lines[4].split() == ["2", "2026-01-02", "no", "action", "6"]
+    ran = run("mail", log, *NAMED, "--dry-run", "--json")
+    assert json.loads(ran.stdout)["first"][0]["context"] == {"arm": "kitchen", "price": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (
+            ("--reward", "sales", "--arm", "arm"),
+            "there is no column sales; there are day, who",
+        ),
+        (("--reward", "revenue"), "name the column of the --arm, or of a --feature"),
+        (("--reward", "arm", "--arm", "arm"), "row 2, arm: 'kitchen' is no number"),
+        (("--reward", "revenue", "--arm", "arm", "--time", "who"), "row 2, who: 'ann' is no time"),
+    ],
+)
+def test_what_does_not_fit_is_named(log: str, arguments: tuple[str, ...], reason: str) -> None:
+    ran = run("mail", log, *arguments, "--dry-run")
+    assert ran.exit_code == 1
+    assert reason in ran.output
+
+
+def test_a_parquet_file_is_read(tmp_path: Path) -> None:
+    import pandas as pd
+
+    pd.DataFrame({"arm": [0, 1], "revenue": [1.5, None]}).to_parquet(tmp_path / "log.parquet")
+    file = str(tmp_path / "log.parquet")
+    ran = run("mail", file, "--reward", "revenue", "--arm", "arm", "--dry-run", "--json")
+    answer = json.loads(ran.stdout)
+    assert [one["context"] for one in answer["first"]] == [{"arm": "0"}, {"arm": "1"}]
+    assert (answer["missing"], answer["categories"]) == (1, ["arm"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_session_is_exported_as_tables(url: str, tmp_path: Path, kind: str) -> None:
+    import pandas as pd
+
+    with Client(url) as client:
+        session = client.create_session(f"as {kind}", dim=2, horizon=5)
+        session.decide([[1.0, 0.0]], trajectory="001", event_id="7")
+        session.reward(0.5, round=1, trajectory="001")
+    out = tmp_path / "tables"
+    arguments = ["export", f"as {kind}", "--url", url, "--format", kind, "--out", str(out)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    files = sorted(path.name for path in out.iterdir())
+    assert files == [f"decisions.{kind}", f"rewards.{kind}"]
+    read = pd.read_parquet if kind == "parquet" else lambda file: pd.read_csv(file, dtype=str)
+    [decision] = read(out / f"decisions.{kind}").to_dict("records")
+    assert (decision["trajectory"], decision["client_event_id"]) == ("001", "7")
+    assert json.loads(decision["context"]) == [1.0, 0.0]
+    [reward] = read(out / f"rewards.{kind}").to_dict("records")
+    assert float(reward["value"]) == 0.5
+    assert CliRunner().invoke(app, arguments).exit_code == 2  # the folder is not new

@@ -94,13 +94,7 @@ class AlignedRounds:
         return self.only(kept) if kept.any() else self
 
     def only(self, kept: np.ndarray) -> "AlignedRounds":
-        """Return the rows at some places, at least one, and the contexts of the lags before them.
-
-        Parameters
-        ----------
-        kept : (n_places,) bool array
-            Marks rows.
-        """
+        """Return the rows marked by `kept`, at least one, and the contexts of their lags."""
         places = np.flatnonzero(kept)
         start, stop = max(0, int(places[0]) - self.n_lags + 1), int(places[-1]) + 1
         here, kept = slice(start, stop), kept[start:stop]
@@ -133,16 +127,8 @@ class AlignedRounds:
 def align(history: History) -> AlignedRounds:
     """Lay out the measurements inside the history's window.
 
-    Parameters
-    ----------
-    history : History
-        With a window.
-
-    Raises
-    ------
-    ValueError
-        The history has no window or no round in it, its numbers are not finite, or a trajectory
-        has other covariates than its groups.
+    Raises ValueError: there is no window or no round in it, numbers are not finite, or a trajectory
+    has other covariates than its groups.
     """
     window = history.checked_window()
     rounds = _Rounds.of(list(history.trajectories.values()))
@@ -278,13 +264,7 @@ def _ranks(last: Ints) -> Ints:
 
 
 def of_rounds(parts: list[Trajectory], n_covariates: int) -> Floats:
-    """Return the covariates of all rounds, (n_rounds, n_covariates).
-
-    Raises
-    ------
-    ValueError
-        A trajectory has another number of them, or one is not finite.
-    """
+    """Return the covariates of all rounds, (n_rounds, n_covariates); ValueError if some are odd."""
     blocks = []
     for part in parts:
         values = part.covariates
@@ -301,21 +281,8 @@ def of_rounds(parts: list[Trajectory], n_covariates: int) -> Floats:
 def of_measurements(measured: list[Measurements], there: np.ndarray) -> Floats | None:
     """Return what was measured with those measurements that are `there`; None where nothing was.
 
-    Parameters
-    ----------
-    measured : list of Measurements
-    there : (n,) bool array
-        Marks some of all of them.
-
-    Returns
-    -------
-    (n_there, n_covariates) array or None
-        NaN where the sum over the rounds counts.
-
-    Raises
-    ------
-    ValueError
-        One is infinite.
+    (n_there, n_covariates), NaN where the sum over the rounds counts. Raises ValueError for an
+    infinite covariate.
     """
     own = [one.covariates for one in measured]
     width = next((beside.shape[1] for beside in own if beside is not None), None)

@@ -22,16 +22,8 @@ SURE = 3.0  # standard errors of rho under white noise, below which it counts as
 def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
     """Return rho of docs/model.md (7.15), from the errors of consecutive rows about their mean.
 
-    Parameters
-    ----------
-    rows : AlignedRounds
-    errors : (n_places,) array
-        Zero where there is no row.
-
-    Returns
-    -------
-    float
-        At most 0.99; 0 with fewer than 25 pairs of rows, or if not clearly positive.
+    `errors` (n_places,) are zero where there is no row. At most 0.99; 0 with fewer than 25 pairs of
+    rows, or if not clearly positive.
     """
     later = rows.followers()
     if len(later) < FEWEST:
@@ -45,11 +37,7 @@ def autocorrelation(rows: AlignedRounds, errors: Floats) -> float:
 def moment_autocorrelation(moments: Moments, coefficients: Floats) -> float:
     """Return what `autocorrelation` does, from moments.
 
-    Parameters
-    ----------
-    moments : Moments
-    coefficients : (p - 1,) array
-        By which rows are predicted: phi (lag by lag), the baseline, and the other covariates.
+    Rows are predicted by `coefficients` (p - 1,): phi (lag by lag), the baseline, other covariates.
     """
     if moments.n_pairs < FEWEST:
         return 0.0

@@ -19,15 +19,7 @@ WORTH = 8  # lags whose columns, by definition, cost at least what a series does
 
 @dataclass(frozen=True)
 class Pattern:
-    """Rows sum_j weights[j] xi_{last - delays[j] - lag}, all within their own trajectory.
-
-    Attributes
-    ----------
-    rows, last : (n,) arrays
-        Row numbers and the last round of each row.
-    delays, weights : (n_combined,) arrays
-        Rounds before the last one, and their coefficients.
-    """
+    """Rows sum_j weights[j] xi_{last - delays[j] - lag}, all within their own trajectory."""
 
     rows: Ints
     last: Ints
@@ -47,17 +39,9 @@ class Pattern:
 class CombinedRows:
     """The rows of M T, with T the matrix of lagged contexts.
 
-    Parameters
-    ----------
-    combine : (n_rows, len(rounds)) sparse array
-        M, on the rounds it uses.
-    turned : (dim, n_rounds + 1) array
-        Contexts, transposed, behind a column of zeros.
-    rounds : (n_used,) array
-        The rounds that M's columns stand for.
-    places : (n_rounds,) array
-        Position of every round in its trajectory, from 0.
-    n_lags : int
+    `combine` is M, (n_rows, len(rounds)), on the rounds that M uses; `turned` (dim, n_rounds + 1)
+    the contexts, transposed, behind a column of zeros; `places` each round's position in its
+    trajectory, from 0.
     """
 
     def __init__(

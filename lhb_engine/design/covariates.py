@@ -14,17 +14,8 @@ MOST_NAMES = 32
 class Seasonality:
     """A season as a sum of sines and cosines.
 
-    Parameters
-    ----------
-    period : float
-        Length of the season in rounds, above 1.
-    harmonics : int
-        Harmonic j repeats j times within the period; from 1 to half the period, and at most 50.
-
-    Raises
-    ------
-    ValueError
-        The period or the number of harmonics is out of range.
+    The period, above 1, is in rounds. Harmonic j repeats j times within the period; there are from
+    1 to half the period of them, and at most 50. Raises ValueError if either is out of range.
     """
 
     period: float
@@ -51,13 +42,7 @@ class Seasonality:
 class Covariates:
     """Covariates that come with a round, by name, and those that follow from its number.
 
-    Parameters
-    ----------
-    seasonality : tuple of Seasonality
-    trend : bool
-        Whether rewards may grow or fall by a constant amount a round.
-    names : tuple of str
-        Of the columns that a history has; a name is a group.
+    A name is a group. With a `trend` rewards may grow or fall by a constant amount a round.
     """
 
     seasonality: tuple[Seasonality, ...] = ()
@@ -94,12 +79,7 @@ class Covariates:
     def told(self, history: History) -> History:
         """Return a history with what follows from the number of a round after what it has.
 
-        Where it has no covariates, named ones are 0.
-
-        Raises
-        ------
-        ValueError
-            The history has other covariates than the named ones.
+        Where it has no covariates, named ones are 0. Raises ValueError if it has others.
         """
         if not self.groups:
             return history

@@ -11,18 +11,11 @@ from lhb_engine.history import FitWindow, Flags, Floats, History, Ints, Measurem
 
 @dataclass(frozen=True)
 class FitRows:
-    """The least-squares rows of one fit.
+    """The least-squares rows of one fit; `y` of a span over m rounds is scaled by 1/sqrt(m).
 
-    Attributes
-    ----------
-    design : LaggedDesign
-    y : (n_rows,) array
-        Measured values; a span over m rounds is scaled by 1/sqrt(m).
-    name : "full", "undifferenced" or "differenced"
-    n_missing : int
-        Rounds of the window (of the two quarters, where quarters are used) that no measurement
-        covers. A measured round whose partner in the other quarter is missing makes no row, but
-        does not count as missing.
+    `n_missing` are rounds of the window (of the two quarters, where quarters are used) that no
+    measurement covers. A measured round whose partner in the other quarter is missing makes no row,
+    but does not count as missing.
     """
 
     design: LaggedDesign
@@ -34,17 +27,8 @@ class FitRows:
 def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
     """Return one row for each measurement inside the window, by docs/model.md (1.5).
 
-    Parameters
-    ----------
-    history : History
-        With a window.
-    quarters : int, optional
-        Length q of a quarter: keep the second and fourth of the epoch that ends with the window.
-
-    Raises
-    ------
-    ValueError
-        The history has no window or no round in it, or its rewards are not finite.
+    With `quarters`, the length q of one, of the second and fourth of the epoch that ends with the
+    window. Raises ValueError: there is no window or no round in it, or a reward is not finite.
     """
     window = history.checked_window()
     firsts, lasts, values = [], [], []
@@ -75,24 +59,8 @@ def measured_rows(history: History, *, quarters: int | None = None) -> FitRows:
 def differenced_rows(history: History, quarter: int) -> FitRows | None:
     """Return the rows of the fourth quarter less those of the second, docs/model.md (3.2).
 
-    There is a row where both partners are measured, each wholly inside its quarter.
-
-    Parameters
-    ----------
-    history : History
-        With a window.
-    quarter : int
-        Length q of a quarter.
-
-    Returns
-    -------
-    FitRows or None
-        None if the window has rounds of more than one trajectory, or a difference overflows.
-
-    Raises
-    ------
-    ValueError
-        As `measured_rows`.
+    There is a row where both partners are measured, each wholly inside its quarter. None if the
+    window has rounds of more than one trajectory, or a difference overflows.
     """
     window = history.checked_window()
     if len(history.trajectories) != 1:
@@ -151,18 +119,9 @@ def _quarter_of(numbering: np.ndarray, window: FitWindow, quarter: int) -> np.nd
 
 
 def span_matrix(first: Ints, last: Ints, n_rounds: int) -> "scipy.sparse.csr_array":
-    """Return the matrix M of docs/model.md (1.5): 1/sqrt(m) over each span of m rounds.
+    """Return the matrix M of docs/model.md (1.5), (n_spans, n_rounds): 1/sqrt(m) over m rounds.
 
-    Parameters
-    ----------
-    first, last : (n_spans,) arrays
-        First and last round of each span, from 0.
-    n_rounds : int
-        Number of rounds, the columns.
-
-    Returns
-    -------
-    (n_spans, n_rounds) sparse array
+    `first` and `last` (n_spans,) are rounds from 0.
     """
     spans = last - first + 1
     pointer = np.concatenate([[0], np.cumsum(spans)])

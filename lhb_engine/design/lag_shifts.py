@@ -13,15 +13,7 @@ _DENSE = 2**17  # numbers in the largest dense matrix (1 MB); beyond it FFTs are
 
 
 class ShiftedContexts:
-    """A context sequence shifted by 0..n_lags-1 rounds, zero before the first round.
-
-    Parameters
-    ----------
-    contexts : (n_places, dim) array
-        Contexts of consecutive rounds.
-    n_lags : int
-        Number of shifts.
-    """
+    """Contexts (n_places, dim) shifted by 0..n_lags-1 rounds, zero before the first round."""
 
     def __init__(self, contexts: Floats, n_lags: int) -> None:
         self._n, self._dim = contexts.shape
@@ -38,13 +30,7 @@ class ShiftedContexts:
     def filtered(self, w: Floats) -> Floats:
         """Return the filtered contexts g_t = sum_k w_k x_{t-k} of docs/model.md (6.5).
 
-        Parameters
-        ----------
-        w : (n_chains, n_lags) array
-
-        Returns
-        -------
-        (n_chains, dim, n_places) array
+        (n_chains, n_lags) -> (n_chains, dim, n_places).
         """
         if self._dense is not None:
             return np.asarray((w @ self._dense).reshape(len(w), self._dim, self._n))
@@ -52,17 +38,9 @@ class ShiftedContexts:
         return np.asarray(scipy.fft.irfft(product, self._n_fft)[:, :, : self._n])
 
     def correlated(self, error: Floats, theta: Floats) -> Floats:
-        """Correlate each chain's errors with its signal <x_t, theta>.
+        """Return sum_t e_t <x_{t-k}, theta> for every chain and lag k, (n_chains, n_lags).
 
-        Parameters
-        ----------
-        error : (n_chains, n_places) array
-        theta : (n_chains, dim) array
-
-        Returns
-        -------
-        (n_chains, n_lags) array
-            sum_t e_t <x_{t-k}, theta> for every lag k.
+        `error` is (n_chains, n_places), `theta` (n_chains, dim).
         """
         if self._dense is not None:
             every = self._dense.reshape(-1, self._n) @ error.T
@@ -71,17 +49,9 @@ class ShiftedContexts:
         return self._against(error, theta @ self._transform)
 
     def squares(self, mask: Floats, signal: Floats) -> Floats:
-        """Sum the squares of shifted signals over the rounds where the mask is 1.
+        """Return sum_t m_t s_{t-k}^2 for every chain and lag k, (n_chains, n_lags).
 
-        Parameters
-        ----------
-        mask : (n_places,) array
-        signal : (n_chains, n_places) array
-
-        Returns
-        -------
-        (n_chains, n_lags) array
-            sum_t m_t s_{t-k}^2 for every lag k.
+        `mask` is (n_places,), `signal` (n_chains, n_places).
         """
         return self._against(mask, scipy.fft.rfft(signal**2, self._n_fft))
 

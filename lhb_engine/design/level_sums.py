@@ -35,16 +35,9 @@ INEXACT = 0.05  # by which share the nodes may move the spread, at levels of a f
 
 
 class Spread(NamedTuple):
-    """How far levels differ.
+    """How far levels differ: their standard deviation, and its 95% interval.
 
-    Attributes
-    ----------
-    tau : float
-        Standard deviation of the levels over that of the noise.
-    value : float
-        Standard deviation of the levels.
-    low, high : float
-        Bounds of its 95% interval.
+    `tau` is the deviation over that of the noise.
     """
 
     tau: float
@@ -56,14 +49,8 @@ class Spread(NamedTuple):
 class LevelErrors(NamedTuple):
     """What errors e of a prediction are, level by level; levels of one size together.
 
-    Attributes
-    ----------
-    sizes : (n_sizes,) array
-        Measured rounds n of a level.
-    counts : (n_sizes,) array
-        Number of such levels.
-    rounds, totals, squares : (n_sizes,) arrays
-        Sums of n, of E = sum c e, and of E^2 / n over these levels.
+    Each array is (n_sizes,): measured rounds n of a level, the number of such levels, and their
+    sums of n, of E = sum c e, and of E^2 / n.
     """
 
     sizes: Floats
@@ -76,11 +63,7 @@ class LevelErrors(NamedTuple):
 def level_correlation(moments: "RowLevels | LevelSums", coefficients: Floats) -> float:
     """Return the intraclass correlation rho of the largest likelihood, of those of `SPREADS`.
 
-    Parameters
-    ----------
-    moments : RowLevels or LevelSums
-    coefficients : (p - 1,) array
-        By which rows are predicted: phi (lag by lag), the baseline, and the other covariates.
+    Rows are predicted by `coefficients` (p - 1,): phi (lag by lag), the baseline, other covariates.
     """
     cost, _ = _costs(moments, coefficients, SPREADS)
     tau = float(SPREADS[_first_of_least(cost)])
@@ -88,16 +71,11 @@ def level_correlation(moments: "RowLevels | LevelSums", coefficients: Floats) ->
 
 
 def level_spread(moments: "RowLevels | LevelSums", coefficients: Floats) -> Spread:
-    """Return how far levels differ, by docs/model.md (7.28).
+    """Return how far levels differ, by docs/model.md (7.28); coefficients as `level_correlation`.
 
     The interval is that of all pairs of tau and noise whose likelihood is large enough. Levels of
     one trajectory may be one, so it is that of as many levels as there are trajectories. With many
     it is narrower than the steps of `SPREADS`, so tau is taken from finer ones near the largest.
-
-    Parameters
-    ----------
-    moments, coefficients
-        As in `level_correlation`.
     """
     cost, _ = _costs(moments, coefficients, SPREADS)
     n_levels = float(moments.errors(np.append(-coefficients, 1.0)).counts.sum())
@@ -144,15 +122,8 @@ def _costs(
 class RowLevels:
     """The moments of rows, and the sums of each level.
 
-    Attributes
-    ----------
-    rows : RowMoments
-    sums : (n_levels, p) array
-        Sum of c r over each level's rows r, with p as in `RowMoments`.
-    sizes : (n_levels,) array
-        Sum of c^2: its measured rounds.
-    begun : int
-        Number of levels that are a trajectory's first.
+    `sums` (n_levels, p) add c r over each level's rows r, with p as in `RowMoments`; `sizes`
+    (n_levels,) add c^2: measured rounds. `begun` counts levels that are a trajectory's first.
     """
 
     rows: RowMoments
@@ -177,13 +148,7 @@ class RowLevels:
         return self.rows.n_covariates
 
     def whitened(self, rho: float) -> RowMoments:
-        """Return the moments with levels integrated out, by docs/model.md (10.9).
-
-        Parameters
-        ----------
-        rho : float
-            Intraclass correlation, from 0 to below 1.
-        """
+        """Return the moments with levels integrated out, by docs/model.md (10.9)."""
         share = (1.0 - kept_share(rho, self.sizes) ** 2) / self.sizes
         weighted = self.sums * share[:, None]
         matrix = self.rows.matrix - weighted.T @ self.sums
@@ -203,14 +168,7 @@ class RowLevels:
 
 
 def level_moments(rows: AlignedRounds, places: Ints | None = None) -> RowLevels:
-    """Add up rows, and those of each level.
-
-    Parameters
-    ----------
-    rows : AlignedRounds
-    places : (n_chosen,) array, optional
-        Places of the rows, at least one; by default all rows.
-    """
+    """Add up rows, all or those at some places, and those of each level."""
     if places is None:
         places = np.flatnonzero(rows.number > 0)
     columns, level = Columns.of(rows), rows.level
@@ -234,18 +192,9 @@ def level_moments(rows: AlignedRounds, places: Ints | None = None) -> RowLevels:
 class LevelSums(SquareSums):
     """The moments of rows, and their levels, shared out.
 
-    Attributes
-    ----------
-    sums : (1 + n_nodes, p, p) array
-        R'R of the rows, and the matrix S_j of (10.10) of each node 2^j.
-    n_rows : int
-    n_lags, dim : int
-    groups : tuple of int
-        As in `SquareSums`.
-    counts : (n_nodes,) array
-        Each node's share of the number of levels.
-    begun : int
-        Number of levels that are a trajectory's first.
+    `sums` (1 + n_nodes, p, p) are R'R of the rows, and the matrix S_j of (10.10) of each node 2^j;
+    `counts` (n_nodes,) each node's share of the number of levels. `begun` counts levels that are a
+    trajectory's first.
     """
 
     counts: Floats = field(kw_only=True)
@@ -263,13 +212,7 @@ class LevelSums(SquareSums):
         return np.asarray(2.0 ** np.arange(len(self.counts)))
 
     def whitened(self, rho: float) -> RowMoments:
-        """Return the moments with levels integrated out, by docs/model.md (10.10).
-
-        Parameters
-        ----------
-        rho : float
-            Intraclass correlation, from 0 to below 1.
-        """
+        """Return the moments with levels integrated out, by docs/model.md (10.10)."""
         share = 1.0 - kept_share(rho, self._nodes) ** 2
         matrix = self.sums[0] - np.tensordot(share, self.sums[1:], 1)
         return RowMoments(matrix, self.n_rows, self.n_lags, self.dim, self.groups)
@@ -310,19 +253,10 @@ class LevelSums(SquareSums):
 
     @classmethod
     def from_bytes(cls, data: bytes, groups: tuple[int, ...] = ()) -> Self:
-        """Return the sums that `to_bytes` wrote, equal to the bit.
+        """Return the sums that `to_bytes` wrote, equal to the bit; the bytes leave groups out.
 
-        Parameters
-        ----------
-        data : bytes
-        groups : tuple of int
-            Those of the sums, which the bytes leave out.
-
-        Raises
-        ------
-        ValueError
-            The bytes are no such sums, of another version, of other covariates, or not of the
-            length that they say.
+        Raises ValueError: the bytes are no such sums, of another version, of other covariates, or
+        not of the length that they say.
         """
         n_lags, dim, (n_rows, n_nodes, begun), rest = HEADER.read(data, groups)
         counts, triangles = np.split(np.frombuffer(rest, np.uint8), [8 * n_nodes])
@@ -334,15 +268,7 @@ class LevelSums(SquareSums):
 def shares(sizes: Floats) -> Floats:
     """Return the weights by which levels are shared out between nodes: docs/model.md (10.10).
 
-    Parameters
-    ----------
-    sizes : (n_levels,) array
-        Measured rounds of each; where there are none, all weights are 0.
-
-    Returns
-    -------
-    (n_levels, n_nodes) array
-        Column j is that of the node 2^j.
+    (n_levels,) measured rounds -> (n_levels, n_nodes), column j for the node 2^j; 0 without rounds.
     """
     size, place = np.unique(np.maximum(np.rint(sizes), 1.0), return_inverse=True)
     below = np.frexp(size)[1] - 1  # 2^below <= size
@@ -365,14 +291,8 @@ def level_grains(rows: AlignedRounds, places: Ints) -> Iterator[tuple[int, Level
     """Yield the number of each grain that has rows, and what it adds to the sums.
 
     A level's rows may be in several grains. A grain adds what its rows change in the sums of the
-    levels that they belong to.
-
-    Parameters
-    ----------
-    rows : AlignedRounds
-        With all earlier rows of the levels of those at `places`.
-    places : (n_chosen,) array
-        Places of all rows of some grains, one after the other.
+    levels that they belong to. `places` are those of all rows of some grains, one after the other;
+    `rows` has all earlier rows of their levels.
     """
     level, own = rows.level, np.flatnonzero(rows.number > 0)
     own = own[np.isin(level[own], level[places])]

@@ -18,14 +18,9 @@ HORIZONS = 4  # in a stretch: what pays over all lags varies within it
 
 
 class Stretches(NamedTuple):
-    """Where the levels of trajectories change.
+    """Where the levels of trajectories change: after `n_rounds` rounds; 0: there are no levels.
 
-    Attributes
-    ----------
-    n_rounds : int
-        For how many rounds a trajectory keeps a level of its own; 0: it has none.
-    n_past : int
-        Of them, those of the first stretch that come before its first round.
+    `n_past` of the first stretch's rounds come before the trajectory's first round.
     """
 
     n_rounds: int
@@ -49,16 +44,8 @@ def stretch_of(horizon: int) -> int:
 def without_levels(values: Floats, level: Ints, intercept: Floats, rho: float) -> Floats:
     """Return rows whose levels are taken out, with independent noise: docs/model.md (7.27).
 
-    Parameters
-    ----------
-    values : (n,) or (n, m) array
-        A column a variable.
-    level : (n,) array
-        The level of each row.
-    intercept : (n,) array
-        The column c; 0 where there is no row.
-    rho : float
-        Intraclass correlation.
+    `values` has a column a variable, `level` (n,) the level of each row, `intercept` (n,) the
+    column c, 0 where there is no row; rho is the intraclass correlation.
     """
     numbers, place = np.unique(level, return_inverse=True)
     place, n = place.reshape(-1), len(numbers)

@@ -24,18 +24,12 @@ AT_ONCE = 2**21  # floats of rows that are multiplied out at a time
 
 
 def session_moments(rows: AlignedRounds, places: Ints | None = None) -> Moments:
-    """Add up the moments of rows, in order of arrival.
+    """Add up the moments of rows, all or those at some places, in order of arrival.
 
     A grain is 4096 measurements with consecutive positions, from the first one on. Each grain is
     summed for itself, and the sums are added in order. So the bits depend on the rows alone, not on
-    who added which of them, or when.
-
-    Parameters
-    ----------
-    rows : AlignedRounds
-    places : (n_chosen,) array, optional
-        Places of the rows; by default all rows. A pair counts if the later of its two measurements
-        is among them.
+    who added which of them, or when. A pair counts if the later of its two measurements is among
+    them.
     """
     total = None
     for _, part in grains(rows, places):
@@ -77,11 +71,7 @@ def by_grain(rows: AlignedRounds, places: Ints) -> dict[int, Ints]:
 def moments_of(rows: AlignedRounds, places: Ints) -> Moments:
     """Return the moments of some rows in one sum, with the pairs that `session_moments` counts.
 
-    Parameters
-    ----------
-    rows : AlignedRounds
-    places : (n_chosen,) array
-        Places of rows, each once. The other row of a pair need not be chosen.
+    The other row of a pair need not be chosen.
     """
     later, counted = _pairs(rows)
     sums = _moments(rows, Columns.of(rows), places, later[np.isin(counted, places)])
@@ -98,12 +88,7 @@ def _pairs(rows: AlignedRounds) -> tuple[Ints, Ints]:
 class Columns(NamedTuple):
     """What rows are multiplied out from, at every place; made once for all partial sums.
 
-    Attributes
-    ----------
-    padded : (n_lags + n_places, dim) array
-        Contexts, after zeros.
-    values : (n_places, n_covariates + 1) array
-        Covariates and y.
+    `padded` (n_lags + n_places, dim) are contexts after zeros, `values` covariates and y.
     """
 
     padded: Floats
@@ -235,14 +220,7 @@ def _lagged(padded: Floats, places: Ints, n_lags: int) -> Floats:
 
 
 def design_moments(design: LaggedDesign, y: Floats, covariates: Floats) -> RowMoments:
-    """Return the moments of any rows of a lagged design, differences of measurements included.
-
-    Parameters
-    ----------
-    design : LaggedDesign
-    y : (n_rows,) array
-    covariates : (n_rows, n_covariates) array
-    """
+    """Return the moments of any rows of a lagged design, differences of measurements included."""
     values = np.concatenate([covariates, y[:, None]], axis=1)
     n_lagged = design.n_lags * design.dim
     out = np.zeros((n_lagged + values.shape[1], n_lagged + values.shape[1]))

@@ -18,17 +18,9 @@ N_SHAPE = 3  # lags, dim, covariates: the numbers that every header begins with
 
 @dataclass(frozen=True)
 class Header:
-    """The header of one kind of sums: its sign, a version, and whole numbers.
+    """The header of one kind of sums: a sign of four bytes, a version, and whole numbers.
 
-    Attributes
-    ----------
-    sign : bytes
-        Four bytes, by which the kind is known.
-    version : int
-    kind : str
-        What messages call the sums.
-    n_counts : int
-        How many numbers follow the lags, dim and covariates.
+    `kind` is what messages call the sums; `n_counts` numbers follow the lags, dim and covariates.
     """
 
     sign: bytes
@@ -45,19 +37,10 @@ class Header:
         return self._layout.pack(self.sign, self.version, n_lags, dim, n_covariates, *counts)
 
     def read(self, data: bytes, groups: tuple[int, ...]) -> tuple[int, int, list[int], bytes]:
-        """Return n_lags, dim, the counts, and the bytes that follow.
+        """Return n_lags, dim, the counts, and the bytes that follow; the bytes leave groups out.
 
-        Parameters
-        ----------
-        data : bytes
-        groups : tuple of int
-            Those of the sums, which the bytes leave out.
-
-        Raises
-        ------
-        ValueError
-            The bytes are no such sums, of another version, of an impossible size or of other
-            covariates.
+        Raises ValueError: the bytes are no such sums, of another version, of an impossible size or
+        of other covariates.
         """
         layout = self._layout
         if len(data) < layout.size or data[:4] != self.sign:
@@ -80,13 +63,7 @@ def to_triangles(sums: Floats) -> bytes:
 
 
 def from_triangles(data: bytes, k: int, p: int) -> Floats:
-    """Return the k matrices that `to_triangles` wrote, (k, p, p).
-
-    Raises
-    ------
-    ValueError
-        There are more bytes, or fewer.
-    """
+    """Return the k matrices that `to_triangles` wrote, (k, p, p); ValueError by another length."""
     n = p * (p + 1) // 2
     if len(data) != k * 8 * n:
         raise ValueError(f"moments of {len(data)} bytes: their header says otherwise")
@@ -99,19 +76,11 @@ def from_triangles(data: bytes, k: int, p: int) -> Floats:
 
 @dataclass(frozen=True)
 class RowMoments:
-    """R'R of the rows R = [X, Z, y]: docs/model.md (10.1).
+    """R'R of the rows R = [X, Z, y], scaled as in docs/model.md (1.5): docs/model.md (10.1).
 
-    A row is scaled as in docs/model.md (1.5).
-
-    Attributes
-    ----------
-    matrix : (p, p) array
-        Symmetric, with p = n_lags * dim + n_covariates + 1: the lagged contexts (lag by lag), the
-        covariates, and y.
-    n_rows : int
-    n_lags, dim : int
-    groups : tuple of int
-        Numbers of columns of the groups of covariates, besides the constant.
+    `matrix` is (p, p), p = n_lags * dim + n_covariates + 1: the lagged contexts (lag by lag), the
+    covariates, and y. `groups` are the numbers of columns of the groups of covariates, besides the
+    constant.
     """
 
     matrix: Floats
@@ -184,16 +153,9 @@ class RowMoments:
         return replace(self, matrix=out)
 
     def residual_products(self, coefficients: Floats) -> Floats:
-        """Return E'E of the residuals E = y - X phi - Z b of several predictions.
+        """Return E'E of the residuals E = y - X phi - Z b of predictions, (n_predictions,) * 2.
 
-        Parameters
-        ----------
-        coefficients : (n_predictions, p - 1) array
-            phi (lag by lag) and b of each.
-
-        Returns
-        -------
-        (n_predictions, n_predictions) array
+        `coefficients` (n_predictions, p - 1) are phi (lag by lag) and b of each.
         """
         ends = np.concatenate([-coefficients, np.ones((len(coefficients), 1))], axis=1)
         return np.asarray(ends @ self.matrix @ ends.T)
@@ -201,16 +163,9 @@ class RowMoments:
 
 @dataclass(frozen=True)
 class SquareSums(ABC):
-    """Sums of squares and products of rows [X, Z, y], which add up.
+    """Sums (k, p, p) of squares and products of rows [X, Z, y], which add up.
 
-    Attributes
-    ----------
-    sums : (k, p, p) array
-        Symmetric matrices. The first is R'R of the rows, as in `RowMoments`.
-    n_rows : int
-    n_lags, dim : int
-    groups : tuple of int
-        As in `RowMoments`.
+    The matrices are symmetric. The first is R'R of the rows, as in `RowMoments`.
     """
 
     sums: Floats
@@ -291,17 +246,9 @@ class Moments(SquareSums):
     """Moments of rows and of pairs of consecutive rows of a trajectory: docs/model.md (10.2).
 
     A pair is a row and the row directly before it, of the same span length. Each pair is counted
-    once, when the later of its two measurements is.
-
-    Attributes
-    ----------
-    sums : (3, p, p) array
-        Sums of r r' over rows; of r_t r_{t-1}' + r_{t-1} r_t' over pairs; and of r_t r_t' +
-        r_{t-1} r_{t-1}' over pairs. A row r is [X, Z, y] as in `RowMoments`.
-    n_rows, n_pairs : int
-    n_lags, dim : int
-    groups : tuple of int
-        Numbers of columns of the groups of covariates, besides the constant.
+    once, when the later of its two measurements is. `sums` (3, p, p) are those of r r' over rows;
+    of r_t r_{t-1}' + r_{t-1} r_t' over pairs; and of r_t r_t' + r_{t-1} r_{t-1}' over pairs. A row
+    r is [X, Z, y] as in `RowMoments`.
     """
 
     n_pairs: int = field(kw_only=True)
@@ -341,19 +288,10 @@ class Moments(SquareSums):
 
     @classmethod
     def from_bytes(cls, data: bytes, groups: tuple[int, ...] = ()) -> Self:
-        """Return the moments that `to_bytes` wrote, equal to the bit.
+        """Return the moments that `to_bytes` wrote, equal to the bit; the bytes leave groups out.
 
-        Parameters
-        ----------
-        data : bytes
-        groups : tuple of int
-            Those of the moments, which the bytes leave out.
-
-        Raises
-        ------
-        ValueError
-            The bytes are no moments, of another version, of other covariates, or not of the length
-            that they say.
+        Raises ValueError: the bytes are no moments, of another version, of other covariates, or not
+        of the length that they say.
         """
         n_lags, dim, (n_rows, n_pairs), rest = HEADER.read(data, groups)
         sums = from_triangles(rest, 3, n_lags * dim + sum(groups) + 2)

@@ -21,15 +21,10 @@ LONG = 256  # rounds from which segments are copied one by one, not by fancy ind
 
 @dataclass(frozen=True)
 class Bank:
-    """Segments of one FFT length.
+    """Segments of one FFT length; `n_lags` can reach a round of them.
 
-    Parameters
-    ----------
-    n_fft, n_lags : int
-        FFT length; number of lags that can reach a round of these segments.
-    spectra : (dim, n_segments, n_fft // 2 + 1) complex array
-    rows, places : (n,) arrays
-        Row `rows[i]` is computed at flat position `places[i]` of the segments.
+    `spectra` is (dim, n_segments, n_fft // 2 + 1); row `rows[i]` is computed at flat position
+    `places[i]` of the segments.
     """
 
     n_fft: int
@@ -75,15 +70,8 @@ class ShortTrajectories:
 
     One matrix product gives <xi_t, phi_k> for all rounds t and lags k; a row of T phi is the sum of
     one of its diagonals. Up to 16 rounds this is less work than FFTs of twice the length.
-
-    Parameters
-    ----------
-    contexts : (dim, n_places * n_trajectories) array
-        All first rounds, then all second rounds, and so on; zero where a trajectory has ended.
-    n_places, n_lags : int
-        Rounds of the longest trajectory; number of lags that can reach them.
-    rows, places : (n,) arrays
-        Row `rows[i]` is computed at column `places[i]` of `contexts`.
+    `contexts` (dim, n_places * n_trajectories) are all first rounds, then all second rounds, and so
+    on, zero where a trajectory has ended; row `rows[i]` is computed at column `places[i]` of them.
     """
 
     contexts: Floats
@@ -114,21 +102,10 @@ class ShortTrajectories:
 def plan_banks(
     contexts: Floats, starts: Ints, lengths: Ints, row_of: Ints, n_lags: int
 ) -> list[Bank | ShortTrajectories]:
-    """Plan banks, and stacks of short trajectories, that cover every round that is a row.
+    """Plan banks, and stacks of short trajectories: every row is computed by exactly one of them.
 
-    Parameters
-    ----------
-    contexts : (dim, n_rounds) array
-        All trajectories, one after the other.
-    starts, lengths : (n_trajectories,) arrays
-    row_of : (n_rounds,) array
-        Row of each round; -1 where it has none.
-    n_lags : int
-
-    Returns
-    -------
-    list of Bank or ShortTrajectories
-        Every row is computed by exactly one of them.
+    `contexts` (dim, n_rounds) holds one trajectory after the other; `row_of` (n_rounds,) is the row
+    of each round, -1 where it has none.
     """
     measured = np.flatnonzero(row_of >= 0)
     trajectory = np.searchsorted(starts + lengths, measured, side="right")
@@ -217,17 +194,9 @@ def _fft_length(n_rows: list[int], n_lags: int, dim: int) -> int:
 def stack(
     contexts: Floats, parts: list[tuple[int, int]], row_of: Ints, n_lags: int
 ) -> ShortTrajectories:
-    """Stack trajectories, each from its first round to its last row.
+    """Stack trajectories, each from its first round to its last row; arguments as `plan_banks`.
 
-    Parameters
-    ----------
-    contexts : (dim, n_rounds) array
-        All trajectories, one after the other.
-    parts : list of (start, stop)
-        First round in `contexts`, and number of rounds.
-    row_of : (n_rounds,) array
-        Row of each round; -1 where it has none.
-    n_lags : int
+    A part is the first round in `contexts`, and the number of rounds.
     """
     start, stop = np.array(parts).T
     place = np.arange(stop.max())[:, None]

@@ -25,17 +25,10 @@ Range = tuple[int, int]  # of positions: those after the first number, up to the
 class KeptSums:
     """What is kept of a session's rows between two fits. Rows before round `first` do not count.
 
-    Attributes
-    ----------
-    first, last : int
-        Rounds of the session: of the first row that counts, and of the last row in `settled`.
-    n_settled : int
-        Measurements in `settled`: the first ones of the session, a whole number of grains.
-    settled : SquareSums
-        Of their rows. A grain is settled when a fit has used all of its measurements.
-    seen : SquareSums or None
-        Of the rows that the installed estimate's fit used; None if there is no such estimate, or
-        if these rows may change: then all of those in `settled` are among them.
+    `settled` are the sums of the rows, up to round `last`, of the first `n_settled` measurements, a
+    whole number of grains: a grain is settled when a fit has used all of its measurements. `seen`
+    are those of the rows that the installed estimate's fit used; None if there is no such estimate,
+    or if these rows may change: then all of those in `settled` are among them.
     """
 
     first: int
@@ -49,12 +42,7 @@ class KeptSums:
 class Seen:
     """Which rows an earlier fit used: those of the first measurements, of rounds up to the last.
 
-    Attributes
-    ----------
-    measured : int or None
-        Number of measurements; None where arrivals are not known.
-    last : int
-        The session's round.
+    `measured` is None where arrivals are not known.
     """
 
     measured: int | None
@@ -70,15 +58,8 @@ class Seen:
 class SessionSums:
     """The moments of a fit's rows, and what is to be kept of them.
 
-    Attributes
-    ----------
-    total : SquareSums
-        Of all rows.
-    kept : KeptSums
-        With the same installed estimate as before.
-    total_stays, seen_stays : bool
-        Whether no context of the rows of all, and of those that the installed estimate's fit used,
-        can change any more. Else the next fit adds these rows up again.
+    `total_stays` and `seen_stays`: no context of the rows of all, and of those that the installed
+    estimate's fit used, can change any more. Else the next fit adds these rows up again.
     """
 
     total: SquareSums
@@ -106,30 +87,16 @@ def session_sums(
     unsettled: int | None = None,
     settled_round: int | None = None,
 ) -> SessionSums:
-    """Add up the rows of a session from round `first` on.
+    """Add up the rows of a session from round `first` on; equal to the bit with `kept` and without.
 
-    Parameters
-    ----------
-    rows : AlignedRounds
-        With `kept`: at least the rows beyond its settled ones, the rows that are pairs with them,
-        and those of their levels. Without: all rows.
-    first, last : int
-        The session's rounds.
-    seen : Seen or None
-        What the installed estimate's fit used.
-    kept : KeptSums or None
-        Of an earlier fit, with the same `first`.
-    unsettled : int, optional
-        Number of the first measurement that is no row and may become one. By default it is the
-        first number that no row has, as where nothing was erased.
-    settled_round : int, optional
-        Last round whose context is sure to stay; by default all do. Until the rows of the
-        installed estimate's fit are sure to stay, only grains that it used are settled.
+    With `kept`, of an earlier fit with the same `first`, `rows` are at least those beyond its
+    settled ones, the rows that are pairs with them, and those of their levels. Without, they are
+    all rows.
 
-    Returns
-    -------
-    SessionSums
-        Equal to the bit with `kept` and without.
+    `unsettled` is the number of the first measurement that is no row and may become one; by default
+    the first number that no row has, as where nothing was erased. `settled_round` is the last round
+    whose context is sure to stay; by default all do. Until the rows of the installed estimate's fit
+    (`seen`) are sure to stay, only grains that it used are settled.
     """
     n_settled = kept.n_settled if kept else 0
     running = _Running(_zero(rows) if kept is None else kept.settled)
@@ -148,17 +115,12 @@ def session_sums(
 
 
 class Slice(NamedTuple):
-    """The rows of consecutive measurements of a session, in order of arrival.
+    """The rows of consecutive measurements of a session, in order of arrival, with those beside.
 
-    Attributes
-    ----------
-    rows : AlignedRounds
-        They, the rows that are pairs with them, and those of their levels.
-    stop : int
-        Number of the last measurement: a multiple of the grain, but for the session's last slice.
-    unsettled : int
-        Number of the first measurement after the slice before that is no row and may become one;
-        more than `stop` if there is none in the slice.
+    Beside them are the rows that are pairs with them, and those of their levels. `stop` is the
+    number of the last measurement: a multiple of the grain, but for the session's last slice.
+    `unsettled` is the number of the first measurement after the slice before that is no row and may
+    become one; more than `stop` if there is none in the slice.
     """
 
     rows: AlignedRounds
@@ -175,18 +137,8 @@ def sums_of_slices(
 ) -> KeptSums | None:
     """Add up the rows of a session slice by slice, so that they need not be there all at once.
 
-    Parameters
-    ----------
-    slices : iterable of Slice
-        From the session's first measurement on. No more are taken than are needed.
-    first, last, seen, settled_round
-        As `session_sums`.
-
-    Returns
-    -------
-    KeptSums or None
-        With these, `session_sums` finds what it finds from all rows, to the bit. None without a
-        slice.
+    Slices come from the session's first measurement on; no more are taken than are needed. With the
+    result `session_sums` finds what it finds from all rows, to the bit. None without a slice.
     """
     running, n_settled, after, is_settled = None, 0, 0, True
     stays = _stays(seen, settled_round)
@@ -283,15 +235,8 @@ def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums
     """Return the sums less some rows that are in them, and less the pairs of these.
 
     They are equal to the sums of the other rows within rounding. Of a level that has both, what the
-    other rows say stays as it is where these are known.
-
-    Parameters
-    ----------
-    kept : KeptSums
-    rows : AlignedRounds
-        The rows to be taken out, and later ones.
-    seen : Seen or None
-        What the installed estimate's fit used.
+    other rows say stays as it is where these are known. `rows` are those to be taken out, and later
+    ones; `seen` is what the installed estimate's fit used.
     """
     counts = (rows.number > 0) & (rows.number >= kept.first) & (rows.last <= kept.last)
     settled = _less(kept.settled, rows, counts & (rows.position <= kept.n_settled))

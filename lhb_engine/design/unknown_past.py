@@ -15,12 +15,7 @@ def with_past(history: History) -> History:
     """Return a history with one more feature, 1 in the rounds before the first one and 0 after.
 
     Trajectories that begin with round 1 have as many rounds before it as lags reach. All rounds are
-    numbered from the first of these.
-
-    Parameters
-    ----------
-    history : History
-        With a window.
+    numbered from the first of these. The history has a window.
     """
     assert history.window is not None
     n = history.window.n_lags - 1

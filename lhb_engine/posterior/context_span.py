@@ -19,12 +19,8 @@ from lhb_engine.history import Floats
 class ContextSpan:
     """Contexts in coordinates of their span, or as they are if it may be the whole space.
 
-    Attributes
-    ----------
-    coordinates : (n_places, rank) array
-        The contexts in the basis; `rank` is the number of contexts that are not zero, or `dim`.
-    basis : (dim, rank) array or None
-        Orthonormal columns; None stands for the unit matrix.
+    `coordinates` are (n_places, rank); `rank` is the number of contexts that are not zero, or
+    `dim`. `basis` (dim, rank) has orthonormal columns; None stands for the unit matrix.
     """
 
     coordinates: Floats
@@ -46,18 +42,10 @@ class ContextSpan:
         return vectors.copy() if self.basis is None else vectors @ self.basis
 
     def whole(self, inside: Floats, outside: Floats) -> Floats:
-        """Return vectors with given parts inside and outside the span.
+        """Return vectors (n, dim) with given parts inside and outside the span.
 
-        Parameters
-        ----------
-        inside : (n, rank) array
-            Coordinates of the parts inside.
-        outside : (n, dim) array
-            Vectors whose parts outside the span count.
-
-        Returns
-        -------
-        (n, dim) array
+        `inside` (n, rank) are coordinates; of the vectors `outside` (n, dim) parts outside the span
+        count.
         """
         if self.basis is None:
             return inside

@@ -30,18 +30,7 @@ def correlated_posterior(
     estimate's residuals have a rho that differs by more than 0.1, the fit is repeated with that
     one. With levels it is repeated, thrice at most, until their spread differs by no more than a
     quarter. Without levels, a fit that assumes independent noise decides if it explains the rows
-    better, (7.30).
-
-    Parameters
-    ----------
-    data : FitData
-    sample : Sample
-    old : Predictor or None
-        The installed estimate's.
-    theta : (dim,) array or None
-        The direction that decisions are made by.
-    levels : bool
-        Whether trajectories have levels of their own.
+    better, (7.30). `theta` is the direction that decisions are made by.
     """
     rho, start, weights = 0.0, theta, None
     if old is not None:
@@ -69,14 +58,8 @@ def _misfit(data: FitData, found: Posterior, rho: float) -> float:
 
 
 def misfit(square: float, n_rows: int, n_alone: int, rho: float) -> float:
-    """Return (7.30) for the sum of the squares of u_t: the smaller, the better explained.
+    """Return (7.30) for the sum of the squares of u_t, above 0: the smaller, the better explained.
 
-    Parameters
-    ----------
-    square : float
-        Sum of the squares of u_t, above 0.
-    n_rows, n_alone : int
-        Rows, and those of them that follow no other.
-    rho : float
+    `n_alone` of the rows follow no other.
     """
     return n_rows * float(np.log(square)) - n_alone * float(np.log1p(-(rho**2)))

@@ -18,21 +18,9 @@ _FLOOR = 1e-10  # lower bound of variances, in units in which rewards have mean 
 class CovariateEffects:
     """Which groups of covariates each chain includes, and how wide their prior is.
 
-    Parameters
-    ----------
-    unit : (q, q) array
-        Z'Z of the rows; the first column of Z is that of the baseline.
-    square : float
-        Mean square of the rewards.
-    n_rows : int
-    groups : tuple of int
-        Number of columns of each group after the first, which is the baseline alone.
-    n_chains : int
-
-    Attributes
-    ----------
-    included : (n_chains, n_groups) array
-        1 where the chain includes the group, else 0.
+    `unit` (q, q) is Z'Z of the rows, the first column of Z that of the baseline; `square` the mean
+    square of the rewards; `groups` the numbers of columns after the baseline. `included` (n_chains,
+    n_groups) is 1 where the chain includes the group, else 0.
     """
 
     def __init__(
@@ -65,13 +53,8 @@ class CovariateEffects:
     def draw(self, level: Floats, noise2: Floats, rng: np.random.Generator) -> None:
         """Draw which groups are included, one after another, with b integrated out.
 
-        Parameters
-        ----------
-        level : (n_chains, q) array
-            Z'e of the error without any effect of covariates.
-        noise2 : (n_chains,) array
-            Variance of eps.
-        rng : np.random.Generator
+        `level` (n_chains, q) is Z'e of the error without any effect of covariates, `noise2`
+        (n_chains,) the variance of eps.
         """
         chance = rng.random(self.included.T.shape)
         now = self._log_evidence(level, noise2)

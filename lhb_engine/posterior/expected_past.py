@@ -16,14 +16,9 @@ LEAST = 1e-3  # deviation of scores, over their size, below which contexts are t
 class ExpectedPast:
     """The past that contexts seen since lead to expect.
 
-    Attributes
-    ----------
-    share : (dim,) array
-        The mean context, for each unit of the feature of the past.
-    spread : (dim,) array
-        Standard deviation of each feature of a context.
-    value : float
-        Of the feature of the past, in the rounds before the first.
+    `share` (dim,) is the mean context, for each unit of the feature of the past; `spread` (dim,)
+    the standard deviation of each feature of a context; `value` that of the feature of the past, in
+    the rounds before the first.
     """
 
     share: Floats
@@ -60,12 +55,7 @@ class ExpectedPast:
 def expected_past(rows: AlignedRounds | RowMoments, value: float) -> ExpectedPast:
     """Return the past to expect by the contexts of the rows' own rounds.
 
-    Parameters
-    ----------
-    rows : AlignedRounds or RowMoments
-        Their last feature is that of the past; it is 0 in these rounds.
-    value : float
-        Of that feature before the first round.
+    Their last feature is that of the past: 0 in these rounds, and `value` before the first.
     """
     if isinstance(rows, RowMoments):
         square, along = np.diagonal(rows.gram)[: rows.dim - 1], rows.cross[0, :-1, 0]

@@ -118,15 +118,7 @@ def fit_data(rows: AlignedRounds) -> FitData:
 
 
 def later_rows(old: Predictor, rows: AlignedRounds) -> LaterRows | LaterMoments | None:
-    """Return the rows after those of an installed estimate; None if there are none.
-
-    Parameters
-    ----------
-    old : Predictor
-        The installed estimate's.
-    rows : AlignedRounds
-        All rows.
-    """
+    """Return the rows after those of an installed estimate; None if there are none."""
     if not rows.levels and not moments_pay(rows):
         return old.since(rows)
     places = np.flatnonzero(rows.number > old.last_round)

@@ -35,32 +35,14 @@ _STATE = ("theta", "outside", "w", "noise2", "slab2", "density", "level")
 class Chains:
     """The state of all chains: w, theta, and the hyperparameters of docs/model.md (7.2).
 
-    Parameters
-    ----------
-    data : AlignedRounds or RowMoments
-        Contexts and rewards scaled to a mean square of about 1.
-    theta : (n_chains, dim) array
-        Initial theta, of any length; it is normalised.
-    rng : np.random.Generator
-    signed : bool
-        Lag weights may be negative.
-    w : (n_chains, n_lags) array, optional
-        Initial lag weights; theta and the hyperparameters are then drawn given them. 0 by default.
+    Contexts and rewards of `data` are scaled to a mean square of about 1. The chains start at theta
+    (n_chains, dim), of any length, and lag weights w, by default 0; else theta and the
+    hyperparameters are drawn given them.
 
-    Attributes
-    ----------
-    theta : (n_chains, rank) array
-        Coordinates in the span of the contexts; not normalised after the first draw.
-    outside : (n_chains, dim) array
-        Vectors whose parts outside the span are those of theta.
-    w : (n_chains, n_lags) array
-        Lag weights.
-    noise2 : (n_chains,) array
-        Variance of eps.
-    covariates : CovariateEffects
-        The groups of covariates that each chain includes; the first is the baseline.
-    level : (n_chains, q) array
-        Products of the error, without any effect of covariates, and the columns of covariates.
+    `theta` (n_chains, rank) are coordinates in the span of the contexts, not normalised after the
+    first draw; `outside` (n_chains, dim) vectors whose parts outside the span are those of theta.
+    `level` (n_chains, q) are products of the error, without any effect of covariates, and their
+    columns, of which the first is the baseline's.
     """
 
     def __init__(
@@ -116,14 +98,9 @@ class Chains:
     def _scores(self) -> tuple[Floats, ...]:
         """Return the full conditional of every lag weight given the present state.
 
-        Returns
-        -------
-        score, odds, inverse : (n_chains, n_lags) arrays
-            zeta_k of (7.3); the log odds (7.4) without its terms in zeta_k; v_k of (7.3).
-        along : (n_chains, n_lags, q) array
-            Products of the lags' columns and the covariates, reduced by L of (7.23).
-        level : (n_chains, q) array
-            Those of the error.
+        These are zeta_k of (7.3), the log odds (7.4) without their terms in zeta_k, and v_k of
+        (7.3), each (n_chains, n_lags); the products of the lags' columns and the covariates,
+        reduced by L of (7.23), (n_chains, n_lags, q); and those of the error.
         """
         along, square, now = self.data.columns(self.theta, self.w)
         root = self.covariates.root(self.noise2)

@@ -34,14 +34,8 @@ class _Columns(MomentProducts):
 class SparseProfiles(Chains):
     """Chains over phi, (n_lags, dim), with a spike at 0 and a normal slab for each number.
 
-    Parameters
-    ----------
-    moments : RowMoments
-        Of contexts and rewards scaled to a mean square of about 1.
-    n_chains : int
-    rng : np.random.Generator
-    start : (n_lags, dim) array, optional
-        Profiles that the first half of the chains starts from; the others start from 0.
+    Contexts and rewards are scaled to a mean square of about 1. The first half of the chains starts
+    from the profiles `start`, the others from 0.
     """
 
     def __init__(

@@ -29,12 +29,7 @@ def coefficients(theta: Floats, weights: Floats, effects: Floats, n_lags: int) -
 class LaterMoments(HeldOut):
     """The moments of the rows after those that the installed estimate was fitted on.
 
-    Attributes
-    ----------
-    old : Predictor
-        The installed estimate's.
-    moments : SquareSums or RowLevels
-        Of the later rows, and of their pairs with the rows before them.
+    They are of the later rows, and of their pairs with the rows before them.
     """
 
     old: Predictor

@@ -35,21 +35,11 @@ WIDER = 1.1  # for what linearisation and the choice of lags leave out
 
 @dataclass(frozen=True)
 class Certainty:
-    """What an estimate says of its own error, in the units of the rows.
+    """What an estimate says of its own error, in the units of the rows; intervals are of 95%.
 
-    Attributes
-    ----------
-    angle, angle_95 : float
-        Root mean square and 95% bound of the angle between the estimated and the true theta,
-        radians.
-    theta : (dim, 2) array
-        95% intervals of the numbers of theta.
-    lags : (n,) array
-        Active lags.
-    lag_weights : (n, 2) array
-        95% intervals of their weights; nan where a weight is within `CLEAR` standard errors of 0.
-    effects : (n_covariates, 2) array
-        95% intervals of the covariates' effects.
+    `angle` and `angle_95` are the root mean square and the bound of the angle between the estimated
+    and the true theta, radians. `lag_weights` (n, 2) are those of the active `lags`, nan where a
+    weight is within `CLEAR` standard errors of 0.
     """
 
     angle: float
@@ -84,21 +74,10 @@ def certainty(
 ) -> Certainty | str:
     """Return intervals by docs/model.md (7.17), or the reason why none are given.
 
-    Parameters
-    ----------
-    rows : AlignedRounds
-        The rows that the posterior is from, with independent noise.
-    found : Posterior
-    active : (n,) array
-        Active lags.
-    rho : float
-        Autocorrelation that was taken out of the rows; where trajectories have levels, the
-        intraclass correlation that was taken out of `past` alone.
-    signed : bool
-        Lag weights may be negative.
-    past : RowMoments, optional
-        Of all rows, with independent noise. `rows` are the latest of them then: they tell how the
-        errors depend on each other, and whether they drift.
+    `rows`, with independent noise, are those of the posterior `found`; or, with `past`, the moments
+    of all of them, the latest: they tell how the errors depend on each other, and whether they
+    drift. `rho` is the autocorrelation that was taken out of the rows; where trajectories have
+    levels, the intraclass correlation that was taken out of `past` alone.
     """
     refit = _refit(rows, found, rho, past)
     if isinstance(refit, str):

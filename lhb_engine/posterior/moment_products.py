@@ -15,12 +15,7 @@ from lhb_engine.posterior.row_products import Solve
 
 
 class MomentProducts:
-    """Moments of rows, the first of whose covariates is the baseline's; see `RowProducts`.
-
-    Parameters
-    ----------
-    moments : RowMoments
-    """
+    """Moments of rows, the first of whose covariates is the baseline's; see `RowProducts`."""
 
     def __init__(self, moments: RowMoments) -> None:
         self.n_rows, self.n_lags, self.dim = moments.n_rows, moments.n_lags, moments.dim

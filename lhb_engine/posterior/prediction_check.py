@@ -145,22 +145,12 @@ class Predictor:
 
 
 def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, effects: Floats) -> Floats:
-    """Return the residuals of docs/model.md (1.1) with a baseline and covariates.
+    """Return the residuals of docs/model.md (1.1) with a baseline and covariates, (n_places,).
 
-    Parameters
-    ----------
-    rows : AlignedRounds
-    theta : (dim,) array
-    weights : (n_lags,) or (n_lags, dim) array
-        Lag weights; those beyond `rows.n_lags` are ignored. A matrix is of lag profiles, phi: it
-        stands for the product of lag weights and theta, which is then ignored.
-    effects : (1 + n_covariates,) array
-        b: the baseline per round, and the effects of the covariates.
-
-    Returns
-    -------
-    (n_places,) array
-        y_t - b'z_t - sum_k w_k <xi_{t-k}, theta>; zero where there is no row.
+    They are y_t - b'z_t - sum_k w_k <xi_{t-k}, theta>, zero where there is no row. Lag weights
+    beyond `rows.n_lags` are ignored. A matrix (n_lags, dim) is of lag profiles, phi: it stands for
+    the product of lag weights and theta, which is then ignored. `effects` are b: the baseline per
+    round, and the effects of the covariates.
     """
     of = (rows.contexts @ theta)[:, None] if weights.ndim == 1 else rows.contexts
     known = weights[: rows.n_lags].reshape(-1, of.shape[1])
@@ -199,17 +189,10 @@ class HeldOut(ABC):
     def check(self, draws: Callable[[], tuple[Floats, Floats]]) -> dict[str, Any]:
         """Test the installed estimate on the later rows, by docs/model.md (7.12).
 
-        Parameters
-        ----------
-        draws : callable
-            Returns posterior draws of theta, (n_draws, dim), and of the lag weights,
-            (n_draws, n_lags). It is called only if noise alone does not explain the errors.
-
-        Returns
-        -------
-        dict
-            `held_out_rows`; `held_out_error`, the mean squared error over the noise variance; and
-            `alarm`, true only for a settled estimate. Empty if there are fewer than 20 rows.
+        Returns `held_out_rows`; `held_out_error`, the mean squared error over the noise variance;
+        and `alarm`, true only for a settled estimate; nothing if there are fewer than 20 rows.
+        `draws`, called only if noise alone does not explain the errors, returns posterior draws of
+        theta and lag weights.
         """
         if self.n_rows < FEWEST or self.old.noise <= 0:
             return {}
@@ -227,13 +210,8 @@ class HeldOut(ABC):
     def is_better_than(self, new: Predictor, by: float) -> bool:
         """Whether the old squared errors are below those of `new`, by docs/model.md (7.11).
 
-        `new` was fitted on these rows and the old one was not: the comparison favours `new`.
-
-        Parameters
-        ----------
-        new : Predictor
-        by : float
-            Standard errors of the mean difference.
+        `new` was fitted on these rows and the old one was not: the comparison favours `new`. `by`
+        counts standard errors of the mean difference.
         """
         if self.n_rows < FEWEST_BETTER:
             return False
@@ -243,17 +221,7 @@ class HeldOut(ABC):
 
 @dataclass(frozen=True)
 class LaterRows(HeldOut):
-    """The rows after those that the installed estimate was fitted on.
-
-    Attributes
-    ----------
-    old : Predictor
-        The installed estimate's.
-    rows : AlignedRounds
-        All rows.
-    places : (n_later,) array
-        Places of the later rows.
-    """
+    """The rows, at `places`, after those that the installed estimate was fitted on."""
 
     old: Predictor
     rows: AlignedRounds

@@ -21,20 +21,9 @@ def profile_posterior(
 ) -> Posterior:
     """Sample the posterior of lag profiles phi, and average the draws.
 
-    Parameters
-    ----------
-    rows : RowMoments
-    seed : list of int
-    form : "sparse" or "smooth"
-    n_features : int
-        Features of an arm; one more of the rows is that of a past before round 1.
-    start : (n_earlier_lags, dim) array, optional
-        Profiles found before.
-
-    Returns
-    -------
-    Posterior
-        Its `weights` are phi, (n_lags, dim), and `theta` is the direction of what phi adds up to.
+    The result's `weights` are phi, (n_lags, dim), and its `theta` is the direction of what phi adds
+    up to. An arm has `n_features`; one more of the rows is that of a past before round 1. `start`
+    are profiles found before.
     """
     scale = context_scale(rows)
     size = float(np.sqrt(rows.square / rows.n_rows))

@@ -88,27 +88,14 @@ def rank_one_posterior(
 ) -> Posterior:
     """Sample the posterior of the rank-one model (docs/model.md 7) and average the draws.
 
-    Parameters
-    ----------
-    rows : AlignedRounds or RowMoments
-        At least one row; neither all rewards nor all contexts are zero.
-    seed : list of int
-        Seed of the sampler. Equal rows and seeds give equal results, and the same rows' moments
-        give them but for rounding.
-    start : (dim,) array, optional
-        A direction found before. Half of the chains start there, the others at random.
-    weights : (n_earlier_lags,) array, optional
-        The lag weights found with `start`: that half of the chains starts from them, not from 0.
-    signed : bool
-        Lag weights may be negative; theta is then oriented such that they sum to >= 0.
-    past : float, optional
-        The last feature is that of a past before round 1, with this value there: (7.29).
-    settings : AnytimeSettings, optional
-        Numbers of chains and sweeps, and the temper of (7.8).
+    There is at least one row; neither all rewards nor all contexts are zero. Equal rows and seeds
+    give equal results, and the same rows' moments give them but for rounding.
 
-    Returns
-    -------
-    Posterior
+    Half of the chains start at a direction found before (`start`) and the lag weights found with
+    it, the others at random and at 0. With `signed` lag weights may be negative; theta is then
+    oriented such that they sum to >= 0. With `past` the last feature is that of a past before round
+    1, with this value there: (7.29). `settings` are numbers of chains and sweeps, and the temper of
+    (7.8).
     """
     settings = settings or AnytimeSettings()
     expected = None if past is None else expected_past(rows, past)

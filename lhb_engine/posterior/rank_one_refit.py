@@ -26,25 +26,11 @@ PLACES = 2048  # that are filtered at once
 class RankOneRefit:
     """The least-squares fit of theta, some lag weights and covariates, and its linearisation.
 
-    Attributes
-    ----------
-    lags : (m,) array
-        The lags that are refitted.
-    weights : (m,) array
-    effects : (q,) array
-        The baseline and the effects of the covariates.
-    basis : (dim, n_turns) array
-        Orthonormal basis of theta's complement, and the axis of the score before round 1, if any.
-    jacobian : (n, m + n_turns + q) array
-        J of (5.9), in the order of the rounds, or its latest rows.
-    inverse : (m + n_turns + q, m + n_turns + q) array
-        (J'J)^-1.
-    errors : (n,) array
-        Residuals of these rows.
-    variance : float
-        s^2 of (5.9).
-    n_rows : int
-        Rows that were refitted.
+    `effects` (q,) are the baseline and the effects of the covariates; `basis` (dim, n_turns) is an
+    orthonormal basis of theta's complement, and the axis of the score before round 1, if any.
+    `jacobian` (n, m + n_turns + q) is J of (5.9), in the order of the rounds, or its latest rows,
+    `errors` (n,) the residuals of these; `inverse` is (J'J)^-1 and `variance` s^2 of (5.9), from
+    `n_rows`.
     """
 
     lags: Ints

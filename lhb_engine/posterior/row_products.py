@@ -25,27 +25,10 @@ Solve = Callable[[slice, Floats, Floats, Floats, Floats], Floats]
 class RowProducts:
     """Rows, with the signals and errors of several chains.
 
-    Parameters
-    ----------
-    rows : AlignedRounds
-    n_chains : int
-
-    Attributes
-    ----------
-    n_rows, n_lags, dim : int
-        Of the rows.
-    square : float
-        y'y.
-    total, unit : (q,) and (q, q) arrays
-        Z'y and Z'Z, with Z the column c of the baseline and the covariates.
-    groups : tuple of int
-        Numbers of columns of the groups of covariates.
-    spread : float
-        Sum of the squares of the rows' contexts.
-    span : ContextSpan
-        In whose coordinates theta is given.
-    error : (n_chains, n_places) array
-        y less the chain's prediction without its baseline.
+    `square` is y'y; `total` (q,) and `unit` (q, q) are Z'y and Z'Z, with Z the column c of the
+    baseline and the covariates; `spread` sums the squares of the rows' contexts; theta is given in
+    the coordinates of `span`. `error` (n_chains, n_places) is y less the chain's prediction without
+    its baseline.
     """
 
     def __init__(self, rows: AlignedRounds, n_chains: int) -> None:
@@ -81,18 +64,8 @@ class RowProducts:
     def columns(self, theta: Floats, w: Floats) -> tuple[Floats, Floats, Floats]:
         """Return products of each lag's column s_k with Z, itself and the error.
 
-        Parameters
-        ----------
-        theta : (n_chains, rank) array
-            The products of `step` are of its columns until it is given anew.
-        w : (n_chains, n_lags) array
-
-        Returns
-        -------
-        along : (n_chains, n_lags, q) array
-            s_k'Z.
-        square, now : (n_chains, n_lags) arrays
-            s_k's_k and s_k'e.
+        s_k'Z is (n_chains, n_lags, q), s_k's_k and s_k'e are (n_chains, n_lags). The products of
+        `step` are of the columns of this theta until it is given anew.
         """
         signal = self._signal
         signal[:] = theta @ self.rows.contexts.T
@@ -106,19 +79,10 @@ class RowProducts:
     def blocks(self, order: Ints) -> Iterator[tuple[slice, Floats]]:
         """Yield parts of the steps in which lag weights are drawn, with their products.
 
-        Between two of them `move` is called with the changes of the weights.
-
-        Parameters
-        ----------
-        order : (n_chains, n_steps) array
-            The lag that each chain draws in each step.
-
-        Yields
-        ------
-        part : slice
-            Of the steps.
-        products : (n_chains, n_part, 1 + n_part) array
-            Of each step's column with the error, and with the columns of all steps of the part.
+        Between two of them `move` is called with the changes of the weights. `order` (n_chains,
+        n_steps) is the lag that each chain draws in each step; products (n_chains, n_part, 1 +
+        n_part) are of each step's column with the error, and with the columns of all steps of the
+        part.
         """
         chain = np.arange(len(order))[:, None]
         places = self.n_lags - 1 - order
@@ -137,21 +101,10 @@ class RowProducts:
         self.error -= (change[:, None, :] @ self._columns[:, 1:])[:, 0]
 
     def theta_drawn(self, w: Floats, noise: Floats | None, solve: Solve) -> tuple[Floats, Floats]:
-        """Draw theta given the lag weights, and take its prediction out of the error.
+        """Draw theta given the lag weights, take its prediction out of the error, and return e'e.
 
-        Parameters
-        ----------
-        w : (n_chains, n_lags) array
-        noise : (n_chains, n_places) array or None
-            Added to y.
-        solve : callable
-            Maps a slice of the chains with their G'G, G'y, G'Z and Z'y, G as in (7.6), to theta.
-
-        Returns
-        -------
-        theta : (n_chains, rank) array
-        left : (n_chains,) array
-            e'e.
+        `noise` (n_chains, n_places) is added to y. `solve` maps a slice of the chains with their
+        G'G, G'y, G'Z and Z'y, G as in (7.6), to theta.
         """
         y = np.broadcast_to(self.rows.y, self.error.shape) if noise is None else self.rows.y + noise
         at_once = max(1, _BLOCK // self.rows.contexts.size)
@@ -180,20 +133,8 @@ class RowProducts:
     def active(self, of: Ints, order: Ints) -> tuple[Floats, Floats, Floats]:
         """Return products of the columns of some lags, at the theta given last.
 
-        Parameters
-        ----------
-        of : (n,) array
-            Chains, by index.
-        order : (n, n_some) array
-            Their lags.
-
-        Returns
-        -------
-        gram : (n, n_some, n_some) array
-        right : (n, n_some) array
-            Products with y.
-        along : (n, n_some, q) array
-            Products with Z.
+        Chains are `of` (n,), their lags `order` (n, n_some); the products are with each other, with
+        y, and with Z.
         """
         columns = self._windows[of[:, None], self.n_lags - 1 - order]
         kept = columns if self._full else columns * self._mask

@@ -57,13 +57,7 @@ class AnytimeSettings:
     temper: float = 4.0
 
     def changed(self, text: str) -> Self:
-        """Return the settings with changes such as "lapse=inf,sweeps=10".
-
-        Raises
-        ------
-        ValueError
-            A name is not a setting, or a value cannot be read as the setting's type.
-        """
+        """Return the settings with changes such as "lapse=inf,sweeps=10"; ValueError for others."""
         kinds = {field.name: type(getattr(self, field.name)) for field in fields(self)}
         values = {}
         for change in text.split(","):

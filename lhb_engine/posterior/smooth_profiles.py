@@ -38,14 +38,7 @@ def kernel_root(n_lags: int, fade: float, bend: float) -> Floats:
 class SmoothProfiles:
     """One chain over phi, (n_lags, dim); see `SparseProfiles` for the arguments.
 
-    Attributes
-    ----------
-    phi : (dim, n_lags) array
-    noise2 : (1,) array
-        Variance of eps.
-    covariates : CovariateEffects
-    level : (1, q) array
-        Z'e of the error without any effect of covariates.
+    `level` (1, q) is Z'e of the error without any effect of covariates.
     """
 
     def __init__(

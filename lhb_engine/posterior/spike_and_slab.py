@@ -12,19 +12,10 @@ _SCORES = np.interp(np.arange(_LEAST, 60.0, _SPACING), 0.5 * _Z**2 + log_ndtr(_Z
 
 
 def gain(score: Floats, signed: bool) -> Floats:
-    """Return the terms of docs/model.md (7.4) that depend on the z-score zeta.
+    """Return the terms of docs/model.md (7.4) that depend on the z-score zeta of (7.3), in nats.
 
-    Parameters
-    ----------
-    score : array
-        zeta of docs/model.md (7.3).
-    signed : bool
-        The slab is a whole normal, not a half-normal one.
-
-    Returns
-    -------
-    array of the same shape
-        zeta^2 / 2 + log Phi(zeta), in nats; zeta^2 / 2 if `signed`.
+    These are zeta^2 / 2 + log Phi(zeta); or, where the slab is a whole normal (`signed`), zeta^2 /
+    2.
     """
     half = 0.5 * score * score
     return half if signed else np.asarray(half + log_ndtr(score))
@@ -43,27 +34,12 @@ def score_for(needed: Floats, signed: bool) -> Floats:
 def gibbs_pass(products: Floats, before: Floats, bar: Floats, at: Floats, signed: bool) -> Floats:
     """Draw some weights of each chain one after the other, each by docs/model.md (7.5).
 
-    Everything is in units in which the noise and a weight's conditional variance are 1.
-
-    Parameters
-    ----------
-    products : (n_chains, n_steps, 1 + n_steps) array
-        Inner products of each weight's column: with the present error, and with minus each column.
-        The array is overwritten.
-    before : (n_chains, n_steps) array
-        The present weights.
-    bar : (n_chains, n_steps) array
-        The z-score above which a weight is active; its random draw is already made.
-    at : (n_chains, n_steps) array
-        The draw of an active weight, made beforehand: a uniform number on (0, 1) that is mapped to
-        the truncated normal; if `signed`, a standard normal number.
-    signed : bool
-        Weights may be negative.
-
-    Returns
-    -------
-    (n_chains, n_steps) array
-        The new weights.
+    Everything is in units in which the noise and a weight's conditional variance are 1. `products`
+    (n_chains, n_steps, 1 + n_steps) are inner products of each weight's column: with the present
+    error, and with minus each column; they are overwritten. The other arrays are (n_chains,
+    n_steps): the present weights; `bar`, the z-score above which a weight is active, its random
+    draw already made; `at`, the draw of an active weight, made beforehand: a uniform number on (0,
+    1) that is mapped to the truncated normal, or, if `signed`, a standard normal number.
     """
     c, n_steps = before.shape
     products[:, :, 0] -= (products[:, :, 1:] @ before[:, :, None])[:, :, 0]

@@ -24,17 +24,8 @@ MOST_NUMBERS = 4096  # of all candidates, beyond the fewest
 def stops_teaching(rows: AlignedRounds, past: RowMoments | None = None) -> bool:
     """Whether the selected contexts no longer vary where they varied before, by (7.20).
 
-    Parameters
-    ----------
-    rows : AlignedRounds
-        Fewer than 40, or 8 a feature, do not tell.
-    past : RowMoments, optional
-        Of all rows. `rows` are the latest of them then, and are compared with all.
-
-    Returns
-    -------
-    bool
-        False with more than 300 features.
+    Fewer rows than 40, or 8 a feature, do not tell; nor do more than 300 features. With `past`, the
+    moments of all rows, `rows` are the latest of them, and are compared with all.
     """
     n, dim = rows.n_rows, rows.contexts.shape[1]
     if dim > MOST_FEATURES or n < max(LEAST_ROWS, ROWS_A_FEATURE * dim):

@@ -19,13 +19,6 @@ def level_gain(old: Predictor, rows: AlignedRounds) -> float | None:
     A level explains them if it leaves no more than noise, in the latest of these rows too, and
     contexts do not explain what it leaves: then theta and the lag weights may be what they were.
     None if no level does.
-
-    Parameters
-    ----------
-    old : Predictor
-        The installed estimate's.
-    rows : AlignedRounds
-        All rows, or the latest.
     """
     later = np.flatnonzero(rows.number > old.last_round)
     later = later[np.argsort(rows.number[later], kind="stable")]
@@ -48,18 +41,7 @@ def level_gain(old: Predictor, rows: AlignedRounds) -> float | None:
 def less_level(rows: AlignedRounds, values: Floats, gain: float) -> Floats:
     """Return the values of rows less their level, which moves by `gain` times what it was off.
 
-    The level moves from row to row in the order of the session.
-
-    Parameters
-    ----------
-    rows : AlignedRounds
-    values : (n_places, ...) array
-    gain : float
-
-    Returns
-    -------
-    (n_places, ...) array
-        Zero where there is no row.
+    The level moves from row to row in the order of the session. Zero where there is no row.
     """
     order = np.flatnonzero(rows.number > 0)
     order = order[np.argsort(rows.number[order], kind="stable")]

@@ -205,14 +205,9 @@ def _by_lag(
 ) -> tuple[Floats, Floats]:
     """Sum values times signals at every lag, and count the rows that see an action there.
 
-    Lags are -n_lags, ..., n_lags - 1. What comes later causes nothing, so negative lags show how
-    large the sums are by chance, whatever the errors and the contexts are correlated with.
-
-    Returns
-    -------
-    (2 n_lags, n_signals) array
-        sum_t v_t s_{t-k}, over the rows.
-    (2 n_lags,) array
+    Lags are -n_lags, ..., n_lags - 1: sum_t v_t s_{t-k}, (2 n_lags, n_signals). What comes later
+    causes nothing, so negative lags show how large the sums are by chance, whatever the errors and
+    the contexts are correlated with.
     """
     n_fft = fft.next_fast_len(len(values) + n_lags, real=True)
 

@@ -18,20 +18,9 @@ Code = Literal[
 
 @dataclass(frozen=True)
 class Finding:
-    """One check that failed.
+    """One check that failed: which, and in a sentence or two what was seen and what to do.
 
-    Attributes
-    ----------
-    code : str
-        Which check.
-    message : str
-        What was seen and what to do, in a sentence or two.
-    period : float or None
-        Of a season, in rounds of a trajectory.
-    features : tuple of int
-        The features concerned, from 0.
-    lags : tuple of int
-        The lags concerned, from 0.
+    The period of a season is in rounds of a trajectory; features and lags count from 0.
     """
 
     code: Code

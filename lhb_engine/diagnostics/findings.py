@@ -58,22 +58,9 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return what the checks of docs/model.md 12 find, in a fixed order.
 
-    Parameters
-    ----------
-    history : History
-        The `latest` part of a fit's, with the covariates that the fit was told.
-    known : Predictor or None
-        The estimate's prediction; None before there is a direction.
-    horizon : int
-        Number of lags h that the agent fits.
-    dim : int, optional
-        Number of features of an arm, by default all; a further one is that of a past before round
-        1.
-
-    Raises
-    ------
-    ValueError
-        As `align`.
+    `history` is the `latest` part of a fit's, with the covariates that the fit was told; `known`
+    the estimate's prediction, None before there is a direction. `dim` are the features of an arm,
+    by default all; a further one is that of a past before round 1.
     """
     if not history.trajectories:
         return ()

@@ -27,15 +27,9 @@ HARMONICS = 3  # of a season that is taken out before the correlation is judged
 
 @dataclass(frozen=True)
 class Series:
-    """Errors of rows of one length in one trajectory, one after the other.
+    """Errors of rows of `span` rounds in one trajectory, one after the other.
 
-    Attributes
-    ----------
-    places : (n_rows,) array
-        Where the rows are in time, in rounds, in ascending order.
-    errors : (n_rows,) array
-    span : int
-        Rounds of a row.
+    `places` (n_rows,) are where the rows are in time, in rounds, in ascending order.
     """
 
     places: Ints

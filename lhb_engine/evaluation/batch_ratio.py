@@ -16,14 +16,7 @@ class Refusal(str):
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its 95% confidence interval.
-
-    Attributes
-    ----------
-    value, low, high : float
-    effective : float
-        Effective sample size, in rounds.
-    """
+    """A value with its 95% confidence interval, and its effective sample size, in rounds."""
 
     value: float
     low: float

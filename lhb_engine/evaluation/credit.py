@@ -18,16 +18,8 @@ def why_no_credit(n_lags: int, n_active: int, horizon: int) -> str:
     """Why an estimate cannot say which lags pay; empty where it can.
 
     An estimate that has not seen all lags gives the rewards of the others to those that it has
-    seen, in any size and sign.
-
-    Parameters
-    ----------
-    n_lags : int
-        Lags that were fitted.
-    n_active : int
-        Lags that stand out from the noise (`Estimate.active_lags`).
-    horizon : int
-        Lags that may pay.
+    seen, in any size and sign. `n_lags` were fitted, `n_active` stand out from the noise, and
+    `horizon` may pay.
     """
     if n_lags < horizon:
         return f"Only {n_lags} of {horizon} lags have been fitted so far."
@@ -39,20 +31,9 @@ def why_no_credit(n_lags: int, n_active: int, horizon: int) -> str:
 def credit(contexts: Floats, n_passed: Ints, theta: Floats, lag_weights: Floats) -> Credit:
     """Split each decision's worth <xi, theta> sum(w) at the lags that have passed.
 
-    Parameters
-    ----------
-    contexts : (n, dim) array
-        Selected contexts xi.
-    n_passed : (n,) array
-        Rounds from each decision's own to the last one, both included; at least 1.
-    theta : (dim,) array
-    lag_weights : (n_lags,) array
-
-    Returns
-    -------
-    Credit
-        `earned` is <xi, theta> times the sum of the first `n_passed` lag weights, `to_come` times
-        the sum of the others.
+    `n_passed` (n,), at least 1, are the rounds from each decision's own to the last one, both
+    included. `earned` is <xi, theta> times the sum of the first `n_passed` lag weights, `to_come`
+    times the sum of the others.
     """
     worth = contexts @ theta
     before = np.concatenate([[0.0], np.cumsum(lag_weights)])
@@ -69,22 +50,9 @@ def expected_rewards(
 ) -> Floats:
     """Compute the expectation of each measurement of a trajectory (docs/model.md (1.1)).
 
-    Parameters
-    ----------
-    trajectory : Trajectory
-        Contexts, with the lags before the first measurement, and measurements. With `effects`,
-        its covariates too.
-    theta : (dim,) array
-    lag_weights : (n_lags,) array
-    intercept : float
-        Expected reward of a round without any effect, in units of reward.
-    effects : (n_covariates,) array, optional
-        b of docs/model.md (7.22), without the baseline.
-
-    Returns
-    -------
-    (n_measurements,) array
-        The sum over each span's rounds of intercept + b'z_t + sum_k w_k <xi_{t-k}, theta>.
+    It is the sum over each span's rounds of intercept + b'z_t + sum_k w_k <xi_{t-k}, theta>. The
+    trajectory has the lags before the first measurement, and with `effects`, b of docs/model.md
+    (7.22) without the baseline, its covariates.
     """
     scores = trajectory.contexts @ theta
     a_round = np.convolve(scores, lag_weights)[: len(scores)] + intercept

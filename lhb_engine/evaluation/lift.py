@@ -32,20 +32,9 @@ POWER = 0.8415998  # normal quantile of 80%
 def always_valid_quantile(share: Floats, level: float = 0.95) -> Floats:
     """Return z of docs/model.md (13.3): the quantile in place of 1.96 where one looks at any time.
 
-    Parameters
-    ----------
-    share : (n,) array
-        Information so far over that at the planned end, above 0. It may pass 1.
-    level : float
-        Probability with which all intervals together hold the truth.
+    `share` (n,) is information so far over that at the planned end, above 0; it may pass 1. Half
+    the width of the interval, in standard errors, is 2.8 at the planned end for 95%.
 
-    Returns
-    -------
-    (n,) array
-        Half the width of the interval, in standard errors: 2.8 at the planned end for 95%.
-
-    Notes
-    -----
     M_f(x) = sum_k p_k cosh(l_k x) exp(-l_k^2 f / 2) is a martingale where x is Brownian motion at
     time f, and begins at 1. By Ville's inequality it ever reaches 1 / (1 - level) with probability
     1 - level at most. The bound is the x at which it does; z is x over the root of f.
@@ -77,16 +66,10 @@ def always_valid_quantile(share: Floats, level: float = 0.95) -> Floats:
 class GroupSums:
     """Sums over a group's trajectories. Sums of disjoint sets of trajectories add up.
 
-    Numbers are floats, or fractions. Of fractions, residuals are exact until they are rounded.
-
-    Attributes
-    ----------
-    n_trajectories : int
-    totals : (3,) array
-        Measured rounds, rewards, and predicted rewards. The prediction is the covariate that takes
-        variance away; it must not depend on the group.
-    products : (3, 3) array
-        Sum over trajectories of the products of their totals.
+    `totals` (3,) are measured rounds, rewards, and predicted rewards: the covariate that takes
+    variance away, which must not depend on the group. `products` (3, 3) add the products of
+    trajectories' totals. Numbers are floats, or fractions. Of fractions, residuals are exact until
+    they are rounded.
     """
 
     n_trajectories: int
@@ -172,12 +155,7 @@ class Lift:
     def rounds_to_go(self, effect: float, rounds: float) -> float:
         """Return how many more rounds show a difference of this size, in 80 of 100 experiments.
 
-        Parameters
-        ----------
-        effect : float
-            The difference, in rewards a round.
-        rounds : float
-            Measured rounds so far.
+        `effect` is in rewards a round; `rounds` are measured so far.
         """
         effect = abs(effect)
         if effect == 0.0:
@@ -193,16 +171,9 @@ def lift(
 ) -> Lift | Refusal:
     """Return the lift with an interval that holds at every look, or why there is none.
 
-    This is docs/model.md (13.1) to (13.4).
-
-    Parameters
-    ----------
-    agent, control : GroupSums
-    planned_rounds : float
-        Measured rounds of both groups together at which the interval is to be narrowest. It has to
-        be chosen before one looks.
-    level : float
-        Probability with which all intervals that are ever looked at hold the truth together.
+    This is docs/model.md (13.1) to (13.4). `planned_rounds` are the measured rounds of both groups
+    together at which the interval is to be narrowest, chosen before one looks; `level` is the
+    probability with which all intervals that are ever looked at hold the truth together.
     """
     fewest = min(agent.n_trajectories, control.n_trajectories)
     if fewest < MIN_TRAJECTORIES:

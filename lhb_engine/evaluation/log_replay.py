@@ -81,19 +81,8 @@ class Block:
 class LogPast:
     """The rounds of a trajectory that fits, predictions and weights still need.
 
-    Parameters
-    ----------
-    dim : int
-    reach : int
-        Largest lag that weights look back.
-    n_covariates : int
-
-    Attributes
-    ----------
-    n_rounds : int
-        Rounds of the trajectory so far.
-    first_kept : int
-        Number of the first round that is still here.
+    Weights look back `reach` lags. `n_rounds` counts the trajectory's rounds so far; `first_kept`
+    is the number of the first that is still here.
     """
 
     def __init__(self, dim: int, reach: int, n_covariates: int = 0) -> None:
@@ -125,19 +114,10 @@ class LogPast:
     def lagged(self, ratios: Floats, changes: Floats, lags: tuple[int, ...]) -> tuple[Floats, ...]:
         """Return what the next rounds' rewards hang on, and remember it for those after them.
 
-        Parameters
-        ----------
-        ratios : (n,) array
-            Of the rounds just added: the policy's probability of the arm over the log's.
-        changes : (n, dim) array
-            Of these rounds: the context that the policy expects to choose, less the chosen one.
-        lags : tuple of int
-
-        Returns
-        -------
-        ratios : (n, n_lags) array
-            Of the rounds at each lag before.
-        changes : (n, n_lags, dim) array
+        `ratios` (n,) are of the rounds just added: the policy's probability of the arm over the
+        log's; `changes` (n, dim) the context that the policy expects to choose, less the chosen
+        one. The results are those of the rounds at each lag before, (n, n_lags) and (n, n_lags,
+        dim).
         """
         n, reach = len(ratios), len(self._ratios)
         all_ratios = np.concatenate([self._ratios, ratios])
@@ -244,16 +224,9 @@ class Evaluation:
 class LogReplay:
     """Replay a log block by block, keeping only what the next fit needs.
 
-    Parameters
-    ----------
-    agent : Agent
-        A fresh agent. Blocks have the covariates that it names, in this order.
-    seed : int
-        Seed of its draws.
-    lags : tuple of int, optional
-        Lags that are taken to pay, for value estimates; None: no value estimates.
-    robust_lags : tuple of int, optional
-        Those of the doubly robust value, by default the same. Agents are compared on equal ones.
+    The agent is fresh; blocks have the covariates that it names, in this order. `lags` are taken to
+    pay, for value estimates; None: there are none. `robust_lags` are those of the doubly robust
+    value, by default the same: agents are compared on equal ones.
     """
 
     def __init__(
@@ -285,13 +258,7 @@ class LogReplay:
         self._robust = [self._all_lags.index(lag) for lag in robust]
 
     def feed(self, block: Block) -> None:
-        """Replay the next rounds of the log.
-
-        Raises
-        ------
-        ValueError
-            A logged propensity that is not positive.
-        """
+        """Replay the next rounds of the log; ValueError for a propensity that is not positive."""
         if block.propensities is not None and (block.propensities <= 0).any():
             raise ValueError("a logged propensity must be positive")
         start = 0

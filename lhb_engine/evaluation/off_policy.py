@@ -29,10 +29,7 @@ FAR_FROM_ONE = 0.1  # of the mean weight, beyond its interval
 class Support:
     """What the log says of its own choices, and where it leaves out those of the policy.
 
-    Attributes
-    ----------
-    is_uniform : bool
-        Every logged propensity is that of uniform play.
+    `is_uniform`: every logged propensity is that of uniform play.
     """
 
     def __init__(self) -> None:
@@ -97,13 +94,6 @@ class ImportanceWeights:
     A value is refused, with the reason, where the log cannot support it: without propensities,
     where the policy takes arms that the log never does, or where weights do not average to 1, as
     they do in expectation if the propensities are true and every arm had a chance.
-
-    Parameters
-    ----------
-    lags : tuple of int
-        Lags that are taken to pay, in order.
-    support : Support
-        What the log says of its own choices.
     """
 
     def __init__(self, lags: tuple[int, ...], support: Support) -> None:
@@ -113,18 +103,11 @@ class ImportanceWeights:
         self._mean_weight = BatchRatio()
 
     def add(self, rewards: Floats, ratios: Floats, chances: Floats, batches: Ints) -> None:
-        """Add rounds.
+        """Add rounds; rewards are NaN where missing.
 
-        Parameters
-        ----------
-        rewards : (n,) array
-            NaN where missing.
-        ratios : (n, n_lags) array
-            Probability of the arm under the policy over that of the log, at each of `lags` before;
-            NaN where it is not known.
-        chances : (n,) array
-            Probability of the round's own arm under the policy.
-        batches : (n,) array
+        `ratios` (n, n_lags) are the probability of the arm under the policy over that of the log,
+        at each of `lags` before, NaN where it is not known; `chances` (n,) those of the round's own
+        arm under the policy.
         """
         if not self.lags:
             return
@@ -165,17 +148,7 @@ class ImportanceWeights:
 class DoublyRobust:
     """The doubly robust value of a policy, and what it gains over the log.
 
-    Parameters
-    ----------
-    lags : tuple of int
-        Lags that are taken to pay, in order.
-    support : Support
-        What the log says of its own choices.
-
-    Attributes
-    ----------
-    value : BatchRatio
-        Mean of d_t over the rounds whose reward and weights are known.
+    `value` is the mean of d_t over the rounds whose reward and weights are known.
     """
 
     def __init__(self, lags: tuple[int, ...], support: Support) -> None:
@@ -188,20 +161,10 @@ class DoublyRobust:
     def add(
         self, rewards: Floats, expected: Floats, change: Floats, ratios: Floats, batches: Ints
     ) -> None:
-        """Add rounds.
+        """Add rounds; rewards are NaN where missing, `ratios` as in `ImportanceWeights.add`.
 
-        Parameters
-        ----------
-        rewards : (n,) array
-            NaN where missing.
-        expected : (n,) array
-            What an earlier estimate expects of these rewards.
-        change : (n,) array
-            What it expects to change where the policy chooses at these lags.
-        ratios : (n, n_lags) array
-            Probability of the arm under the policy over that of the log, at each of `lags` before;
-            NaN where it is not known.
-        batches : (n,) array
+        `expected` (n,) is what an earlier estimate expects of these rewards, `change` (n,) what it
+        expects to change where the policy chooses at these lags.
         """
         weights = 1.0 + (ratios - 1.0).sum(axis=1)
         usable = np.isfinite(rewards) & np.isfinite(weights)

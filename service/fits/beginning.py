@@ -15,14 +15,9 @@ from service.writer.agent_cache import build_agent
 class Beginning(NamedTuple):
     """What a fit begins from, besides its rows.
 
-    Attributes
-    ----------
-    measured : int or None
-        How many measurements the estimate's fit could use; None if it begins from none.
-    n_erased : int
-        `n_erased` of the session of which the fit's own estimate knows nothing.
-    is_new : bool
-        Whether it begins from nothing, though there is an estimate in use.
+    `measured` is how many measurements the estimate's fit could use; None if it begins from none.
+    `n_erased` is that of the session of which the fit's own estimate knows nothing. `is_new`: it
+    begins from nothing, though there is an estimate in use.
     """
 
     measured: int | None

@@ -43,14 +43,10 @@ def allowed_cost(settings: Settings) -> FitCost:
 
 
 def refuse_costly(session: SessionRow, allowed: FitCost) -> None:
-    """Raise a 422 if the session's fits would need more than is allowed.
+    """Raise 422 fit_too_large if the session's fits would need more than is allowed.
 
     The fit that counts is the first one that sees all lags: after as many rounds as the horizon.
-
-    Raises
-    ------
-    Problem
-        422 fit_too_large: names dim and horizon, and the largest dim that this horizon allows.
+    The problem names dim and horizon, and the largest dim that this horizon allows.
     """
     if not _is_costly(session, session.dim, allowed):
         return

@@ -30,17 +30,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FinishFit(SessionCommand[str | None]):
-    """Command: record the result of the running fit, and install its estimate if it has one.
-
-    Attributes
-    ----------
-    due : int
-        The round after which the fit was due.
-    fitted : Fitted
-        The result.
-    retry : RetryPolicy
-        What follows a failure.
-    """
+    """Command: record the result of the running fit, and install its estimate if it has one."""
 
     key: SessionKey
     due: int

@@ -38,25 +38,12 @@ def prepare_process(niceness: int, memory_mb: int) -> None:
 def run_fit(
     database_url: str, tenant: str, session_id: str, due: int, idle_seconds: float
 ) -> FitAnswer | None:
-    """Run a session's current fit.
+    """Run the fit of a session that is due after round `due`.
 
-    Parameters
-    ----------
-    database_url : str
-    tenant, session_id : str
-        The session's key.
-    due : int
-        The round after which the fit is due.
-    idle_seconds : float
-        The `seconds` of `in_idle_time`; 0 fits at the process's own priority, as does a session
-        whose decisions wait for its fits.
-
-    Returns
-    -------
-    FitAnswer or None
-        With `estimate` and `fingerprint`, or with the `reason` of the failure; with slots alone if
-        these are to be kept before the fit can go on; None if the session's current fit is another
-        one by now.
+    `idle_seconds` are those of `in_idle_time`; 0 fits at the process's own priority, as does a
+    session whose decisions wait for its fits. The answer has `estimate` and `fingerprint`, or the
+    `reason` of the failure; or slots alone if these are to be kept before the fit can go on; it is
+    None if the session's current fit is another one by now.
     """
     try:
         with limited():
@@ -113,19 +100,6 @@ def in_idle_time(
     processor until its time slice ends. On a busy machine the idle-policy thread makes no progress,
     and it cannot leave the policy. Therefore this process exits with `STARVED` if the work has had
     less than half a processor over `seconds`, and the caller starts it again without this.
-
-    Parameters
-    ----------
-    work : callable
-        Takes `argument`.
-    argument : object
-    seconds : float
-        How often the use of the processor is checked.
-
-    Returns
-    -------
-    object
-        The result of `work`; its exceptions are raised here.
     """
     with ThreadPoolExecutor(1, initializer=_take_idle_time) as thread:
         future = thread.submit(work, argument)

@@ -48,13 +48,7 @@ def take_buffers() -> None:
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Run a fit under the limit that `limit_fits` has set, if it has.
-
-    Raises
-    ------
-    NeedsMoreMemory
-        The fit ran out of it.
-    """
+    """Run a fit under the limit that `limit_fits` has set, if any; `NeedsMoreMemory` beyond it."""
     global _is_on
     if _megabytes is None or sys.platform != "linux":
         yield

@@ -33,13 +33,7 @@ AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its r
 class PreparedFit:
     """A fit, and all that it reads.
 
-    Attributes
-    ----------
-    agent : Agent
-    kept : KeptSums or None
-        Sums that it goes on from.
-    history : History
-        All rows of its window, or those that `kept` lacks.
+    `history` has all rows of its window, or those that the sums `kept` lack.
     """
 
     agent: Agent
@@ -49,12 +43,8 @@ class PreparedFit:
     def run(self) -> tuple[Estimate, SessionSums | None]:
         """Fit and check, and return the sums for the next fit if the agent keeps some.
 
-        A window of which no round is left, as those who began them were erased, has no data.
-
-        Raises
-        ------
-        NeedsAllRows
-            The fit has to be without `kept`.
+        A window of which no round is left, as those who began them were erased, has no data. Raises
+        `NeedsAllRows` if the fit has to be without `kept`.
         """
         if not self.history.trajectories:
             if self.kept is not None:  # of earlier rounds
@@ -78,15 +68,10 @@ def _of_nothing(history: History) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class ReadFit:
-    """What a fit has read of its session.
+    """What a fit has read of its session: the fit, or why it cannot be made.
 
-    Attributes
-    ----------
-    fit : PreparedFit or None
-    reason : str or None
-        Why the fit cannot be made.
-    settled : SettledSlots or None
-        Summed slots that are to be kept; without `fit` and `reason`, before the fit goes on.
+    `settled` are summed slots that are to be kept; without `fit` and `reason`, before the fit goes
+    on.
     """
 
     fit: PreparedFit | None = None
@@ -107,21 +92,10 @@ def read_fit(
 ) -> ReadFit:
     """Read what a fit needs: so a session's next fit is made, and so one is made again.
 
-    Parameters
-    ----------
-    reader : Reader
-    session : SessionRow
-        With the options that the fit has.
-    agent : Agent
-        As it was before the fit.
-    window : FitWindow
-    known : Watermark
-    measured : int or None
-        How many measurements the installed estimate's fit could use.
-    takes_kept : bool
-        Whether to go on from what earlier fits have kept. What follows from the log is the same.
-    all_rows : bool
-        Whether to read all rows at once, as is needed after `NeedsAllRows`.
+    The session has the options that the fit has, the agent is as it was before the fit. `measured`
+    is how many measurements the installed estimate's fit could use. With `takes_kept` it goes on
+    from what earlier fits have kept: what follows from the log is the same. After `NeedsAllRows` it
+    reads `all_rows` at once.
     """
     past = timeline_of(session).past(reader, session, window, known, takes_kept=takes_kept)
     kept = None

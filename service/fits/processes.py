@@ -33,24 +33,10 @@ BUSY_SECONDS = 60.0  # after a fit that got too little idle time, in which no fi
 class FitProcesses:
     """A pool of processes that fit.
 
-    Parameters
-    ----------
-    settings : Settings
-        Number of processes, niceness, time limits.
-    agents : Agents
-        The cache of the process that records the results.
-    job : callable
-        The function that a process runs, with the signature of `run_fit`.
-    kind : type of Processes
-        What the processes are made by.
-
-    Attributes
-    ----------
-    on_finish : callable
-        Called with the status and the seconds of every recorded fit.
-    on_record : callable
-        Called with the seconds of every recorded fit and with what its log line says; returns what
-        that line says besides.
+    `agents` is the cache of the process that records the results; a process runs `job`, which has
+    the signature of `run_fit`; `kind` makes the processes. `on_finish` is called with the status
+    and the seconds of every recorded fit, `on_record` with its seconds and what its log line says:
+    it returns what that line says besides.
     """
 
     def __init__(

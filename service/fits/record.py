@@ -63,23 +63,9 @@ def record_fit(
 ) -> None:
     """Add the row of a fit, with the manifest from which it can be recomputed.
 
-    Parameters
-    ----------
-    uow : UnitOfWork
-    session : SessionRow
-        Its number of estimates is raised.
-    due : DueFit
-        The fit.
-    status : str
-        The status of the estimate, or "failed", or "skipped".
-    reason : str or None
-        Why it failed or was skipped, or the estimate's message.
-    parent : int, optional
-        Number of the estimate that was in use before; by default the session's present one.
-    fitted : Fitted, optional
-        The result; absent if the fit failed or was skipped.
-    **said
-        What its manifest says besides.
+    `status` is that of the estimate, or "failed" or "skipped" for a `reason`; `parent` the number
+    of the estimate that was in use before, by default the session's present one; `said` what the
+    manifest says besides. The session's number of estimates is raised.
     """
     session.n_estimates += 1
     live = uow.agents.get(session.key)

@@ -42,18 +42,7 @@ def begin_rounds(uow: UnitOfWork, session: SessionRow, agent: Agent, n: int, at:
 
     At a boundary the next window is opened. A window past its boundary becomes overdue
     `reward_wait_seconds` after the first sign of a later round: a decision in it, or the total of
-    a slot before it.
-
-    Parameters
-    ----------
-    uow : UnitOfWork
-    session : SessionRow
-        Its counters include the decision.
-    agent : Agent
-        Says when the next fit is due.
-    n : int
-    at : float
-        Unix seconds.
+    a slot before it. The session's counters include the decision.
     """
     timeline, windows = timeline_of(session), session.schedule.open
     if not timeline.begin(uow, session, n):
@@ -85,14 +74,7 @@ def after_measurement(
 ) -> None:
     """Update the schedule after rewards: count the rounds that have become complete.
 
-    Parameters
-    ----------
-    uow : UnitOfWork
-    session : SessionRow
-    positions : list of (int, int)
-        The rewards' rounds: ranges of positions in the session, both ends included.
-    at : float
-        Unix seconds.
+    `positions` are the rewards' rounds: ranges of positions in the session, both ends included.
     """
     windows = session.schedule.open
     if not windows or not closing_of(session).is_counted:

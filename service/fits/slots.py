@@ -15,16 +15,7 @@ from service.session.records import SessionKey
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """The place of one running fit.
-
-    Attributes
-    ----------
-    key : SessionKey
-    seconds : float
-        CPU time that the fit is expected to take.
-    is_spare : bool
-        It runs in the spare process.
-    """
+    """The place of one running fit, which is expected to take `seconds` of CPU time."""
 
     key: SessionKey
     seconds: float
@@ -32,18 +23,7 @@ class Slot:
 
 
 class Slots:
-    """The running fits, and which one is next.
-
-    Parameters
-    ----------
-    n_processes : int
-        Without the spare one.
-
-    Attributes
-    ----------
-    has_spare : bool
-        Whether the spare process may be used.
-    """
+    """The running fits, and which one is next; `n_processes` without the spare one."""
 
     def __init__(self, n_processes: int) -> None:
         self._n_processes = n_processes
@@ -62,13 +42,7 @@ class Slots:
         return SHORT_SECONDS if has_long and is_free else -1.0
 
     def take(self, waiting: Mapping[SessionKey, float]) -> Slot | None:
-        """Take a slot for the fit whose turn it is; None if none waits or there is no process.
-
-        Parameters
-        ----------
-        waiting : mapping
-            Sessions whose fits wait, with the CPU seconds that each is expected to take.
-        """
+        """Take a slot for the fit whose turn it is; None if none waits or there is no process."""
         room = self.room
         if room < inf:
             waiting = {key: seconds for key, seconds in waiting.items() if seconds <= room}

@@ -53,12 +53,7 @@ class Turns:
     ) -> SessionKey | None:
         """Return the session whose fit is next, or None if none waits.
 
-        Parameters
-        ----------
-        waiting : mapping
-            Sessions whose fits wait, with the CPU seconds that each is expected to take.
-        running : collection of SessionKey
-            Sessions whose fits run.
+        `waiting` are sessions with the CPU seconds that each fit is expected to take.
         """
         by_tenant: dict[str, list[SessionKey]] = {}
         for key in [*waiting, *running]:

@@ -34,20 +34,8 @@ class ByDecision:
     def time_of(self, asked: float | None, now: float, n_begun: int, last_at: float = 0.0) -> float:
         """Return when a decision is taken: now, but times never go back within a trajectory.
 
-        Parameters
-        ----------
-        asked : float or None
-            Unix seconds, as the client says.
-        now : float
-        n_begun : int
-            The session's rounds that have begun.
-        last_at : float
-            Of the last decision of its trajectory.
-
-        Raises
-        ------
-        Problem
-            422: the session takes no decision of that time.
+        `asked` is what the client says, in Unix seconds; `last_at` that of the trajectory's last
+        decision. Raises 422 where the session takes no decision of that time.
         """
         if asked is not None:
             detail = "a decision names its time only in a session with a clock"
@@ -99,10 +87,7 @@ class ByDecision:
     def covariates_of_decision(self, session: SessionRow, given: Mapping[str, float]) -> str | None:
         """Return what a decision's row stores of given covariates; None if there are none.
 
-        Raises
-        ------
-        Problem
-            422: the session has no such covariate, or its decisions have none.
+        Raises 422: the session has no such covariate, or its decisions have none.
         """
         return covariates_text(session, given)
 
@@ -123,11 +108,8 @@ class ByDecision:
     ) -> tuple[int, int]:
         """Check which rounds a reward names, and return the first and the last of them.
 
-        Raises
-        ------
-        Problem
-            409 or 422 if there are no such rounds, or if the session takes no such reward. The name
-            of the field begins with `prefix`.
+        Raises 409 or 422 if there are no such rounds, or if the session takes no such reward. The
+        name of the field begins with `prefix`.
         """
         return decided_rounds(uow, session, trajectory, reward, prefix)
 

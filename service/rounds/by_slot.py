@@ -44,10 +44,6 @@ class BySlot:
     """Rounds are slots of time, and a reward is a total of some that are over.
 
     Its methods are those of `ByDecision`.
-
-    Attributes
-    ----------
-    clock : SlotClock
     """
 
     clock: SlotClock

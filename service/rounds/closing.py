@@ -56,12 +56,7 @@ class ByTotal(Closing):
 
 
 class ByDefault(Closing):
-    """A round that time has closed without a value counts a default.
-
-    Parameters
-    ----------
-    default : float
-    """
+    """A round that time has closed without a value counts a default."""
 
     is_by_time = True
 

@@ -135,13 +135,9 @@ class PastByDecision:
     def slices(self, stretches: Stretches = NO_LEVELS) -> Iterator[tuple[int, History]]:
         """Build the history of a fit slice by slice: of so many measurements in order of arrival.
 
-        Each has the rows of its measurements, of their pairs, and of their levels.
-
-        Yields
-        ------
-        int, History
-            The position of the slice's last measurement. Slices without a round of the window are
-            left out; the first of their measurements that is no row is then that of the next slice.
+        Each has the rows of its measurements, of their pairs, and of their levels, beside the
+        position of its last measurement. Slices without a round of the window are left out; the
+        first of their measurements that is no row is then that of the next slice.
         """
         key, known = self._session.key, self._measured
         voids, unsettled = self._reader.voids(key, 0, known), FOR_EVER

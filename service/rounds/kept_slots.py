@@ -25,13 +25,7 @@ class KeepSlots(SessionCommand[bool]):
 
 
 def keep_settled(uow: UnitOfWork, session: SessionRow, settled: SettledSlots) -> bool:
-    """Store slots that a fit has summed, but for those that decisions left meanwhile.
-
-    Returns
-    -------
-    bool
-        Whether there are any.
-    """
+    """Store slots that a fit has summed, but for those that decisions left meanwhile, if any."""
     if not settled.rows or settled.n_erased != n_erased(session):
         return False
     void = first_void_slot(uow.stored, session, settled.measured)

@@ -25,16 +25,10 @@ LEAST_SHARE = 1 / 8
 
 
 class Plan(NamedTuple):
-    """What may be given up, and what it was worked out from.
+    """What may be given up, up to position `dropped_to`, and what it was worked out from.
 
-    Attributes
-    ----------
-    dropped_to : int
-        Position of the session's last round that is given up.
-    measured : int
-        Of the kept sums; 0 where fits need none.
-    n_measurements : int
-        Of the session; those that came later are not looked at yet.
+    `measured` is that of the kept sums, 0 where fits need none; measurements after `n_measurements`
+    are not looked at yet.
     """
 
     dropped_to: int
@@ -136,17 +130,9 @@ def _last_before(at: Callable[[int], float | None], until: float, low: int, high
 
 
 def refuse_dropped(session: SessionRow, position: int | None, rounds: str, field: str) -> None:
-    """Raise a 409 if a round is given up.
+    """Raise a 409 if a round, whose position is None if its row is gone, is given up.
 
-    Parameters
-    ----------
-    session : SessionRow
-    position : int or None
-        Of the round in the session; None if its row is gone.
-    rounds : str
-        Names the round.
-    field : str
-        That names it.
+    `rounds` names the round, in a `field`.
     """
     if session.dropped_to and (position is None or position <= session.dropped_to):
         detail = (

@@ -75,10 +75,7 @@ def _round_at(uow: UnitOfWork, key: TrajectoryKey, reward: Reward, prefix: str) 
 def interval_of(reward: Reward, now: float, prefix: str) -> tuple[float, float]:
     """Check a reward's interval, and return its two ends in Unix seconds.
 
-    Raises
-    ------
-    Problem
-        422 where it ends before it begins, or is not over, so that more may fall into it.
+    Raises 422 where it ends before it begins, or is not over, so that more may fall into it.
     """
     assert reward.since is not None
     assert reward.until is not None
@@ -134,13 +131,7 @@ def no_event(session: SessionRow, trajectory: str, event_id: str) -> str:
 def refuse_given_up(
     uow: UnitOfWork, session: SessionRow, trajectory: str, first: int, field: str
 ) -> None:
-    """Raise a 409 if a value's first round is one that the session has given up.
-
-    Raises
-    ------
-    Problem
-        round_dropped.
-    """
+    """Raise 409 round_dropped if a value's first round is one that the session has given up."""
     if session.dropped_to:
         decision = uow.decision_by_round((*session.key, trajectory), first)
         position = None if decision is None else decision.position

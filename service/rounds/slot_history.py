@@ -37,17 +37,8 @@ class PastBySlot:
     """What a fit reads of a session; its calls are those of `PastByDecision`.
 
     The decisions of a slot are those up to the watermark: one that came later, for a slot that had
-    begun, is in the next fit, and a repeat of this fit leaves it out again.
-
-    Parameters
-    ----------
-    reader, session, known
-        As `PastByDecision`.
-    clock : SlotClock
-    window : FitWindow
-        The slots to fit.
-    takes_kept : bool
-        Whether kept sums of slots stand for their decisions.
+    begun, is in the next fit, and a repeat of this fit leaves it out again. With `takes_kept` kept
+    sums of slots stand for their decisions.
     """
 
     takes_levels = seen_stays = False

@@ -78,18 +78,11 @@ def read_slot_sums(
     *,
     kept: bool,
 ) -> SlotSums:
-    """Sum the contexts of slots 1 to n.
+    """Sum the contexts of slots 1 to n, at most those that had begun when the fit was due.
 
-    Parameters
-    ----------
-    reader, session, clock
-    n : int
-        At most the slots that had begun when the fit was due.
-    known : Watermark or None
-        Of a fit. Later decisions are left out. Without it all count.
-    kept : bool
-        Whether to take stretches that are kept, and for a fit to return new ones. Those with
-        decisions that were voided after its watermark are not taken.
+    Decisions after the watermark `known` of a fit are left out. `kept`: stretches that are kept are
+    taken, and for a fit new ones returned. Those with decisions that were voided after its
+    watermark are not taken.
     """
     mark = Watermark(FOR_EVER, session.n_rounds) if known is None else known
     measured, decided = mark.measured, mark.decided
@@ -124,13 +117,8 @@ def _read(
 ) -> Iterator[int]:
     """Add the decisions of slots after `kept_to` to a table, and yield how far they are read.
 
-    Parameters
-    ----------
-    reader, session, clock, table, kept_to
-    span : (int, int)
-        The position before the first decision, and that of the last one.
-    measured : int
-        Position of the last void that counts.
+    `span` is the position before the first decision, and that of the last one; `measured` that of
+    the last void that counts.
     """
     void = {(one.trajectory, one.round) for one in reader.voids(session.key, 0, measured)}
     unnamed = reader.trajectory((*session.key, ""))
@@ -161,22 +149,9 @@ def _read(
 
 
 def _settle(found: SlotSums, begun: int, complete: int, until: int) -> int:
-    """Make rows of the stretches of slots after `begun` that are to be kept.
+    """Make rows of the stretches after slot `begun` that are to be kept; return the last slot.
 
-    Parameters
-    ----------
-    found : SlotSums
-    begun : int
-        The last slot of the stretch before.
-    complete : int
-        The last slot whose decisions are all in the table.
-    until : int
-        The position up to which decisions are.
-
-    Returns
-    -------
-    int
-        The last slot of the last stretch.
+    Decisions are those up to position `until`, and all of slots up to `complete` are in the table.
     """
     while True:
         stop = _end(found.table, begun, complete)

@@ -13,12 +13,7 @@ SLOTS = 2**32  # more than there are
 
 
 class SlotTable:
-    """Sums that grow decision by decision, in order of trajectories and slots.
-
-    Parameters
-    ----------
-    dim : int
-    """
+    """Sums that grow decision by decision, in order of trajectories and slots."""
 
     def __init__(self, dim: int) -> None:
         self._dim = dim

@@ -137,15 +137,8 @@ def needed_ranges(
 ) -> list[tuple[int, int]]:
     """Return the ranges of rounds of a trajectory that a history needs.
 
-    Parameters
-    ----------
-    name : str
-        The trajectory.
-    wanted : list of dict
-        Measurements that are rows, by trajectory.
-    latest : [first, last] or None
-        Rounds that are there whether they are measured or not, and `n_before` rounds before them.
-    n_before, n_lags : int
+    `wanted` are measurements that are rows, by trajectory; the rounds `latest`, and `n_before`
+    before them, are there whether they are measured or not.
     """
     parts = [part[name] for part in wanted if name in part]
     found = [rounds for part in parts for rounds in part.needed_rounds(n_lags)]

@@ -39,12 +39,7 @@ class FitSums:
     def row(self, session: SessionRow, installed: dict[str, Any] | None) -> KeptSumsRow | None:
         """Return the row to be kept after the fit, or None if the next one has no use for it.
 
-        Parameters
-        ----------
-        session : SessionRow
-            After the fit.
-        installed : dict or None
-            Diagnostics of the fit's estimate if it was installed.
+        `installed` are the diagnostics of the fit's estimate if it was installed.
         """
         if installed is None:
             is_useful, seen = session.estimate == self.estimate, self.seen
@@ -66,14 +61,8 @@ def n_erased(session: SessionRow) -> int:
 class SettledSlots(NamedTuple):
     """What a fit's process returns of slots of time that it has summed, in a session with a clock.
 
-    Attributes
-    ----------
-    rows : list of SlotSumsRow
-        Stretches of slots that take no decision any more.
-    measured : int
-        Position of the last measurement, or void, that the fit could know.
-    n_erased : int
-        As `n_erased` says, when the fit read the decisions.
+    `rows` are stretches of slots that take no decision any more. `measured` is the position of the
+    last measurement, or void, that the fit could know; `n_erased` as when it read the decisions.
     """
 
     rows: list[SlotSumsRow]
@@ -84,14 +73,9 @@ class SettledSlots(NamedTuple):
 class FitAnswer(NamedTuple):
     """What a fit's process returns.
 
-    Attributes
-    ----------
-    text : str
-        JSON of a `Fitted` without its sums; without estimate and reason, `settled` comes first.
-    sums : FitSums or None
-        They come as bytes: as JSON they would be 12 MB where a fit has 500 unknowns, and be parsed
-        in the event loop.
-    settled : SettledSlots or None
+    `text` is JSON of a `Fitted` without its sums; without estimate and reason, `settled` comes
+    first. Sums come as bytes: as JSON they would be 12 MB where a fit has 500 unknowns, and be
+    parsed in the event loop.
     """
 
     text: str

@@ -25,17 +25,9 @@ def with_covariates(
 ) -> History:
     """Return a history with the covariates of its rounds, and those that came with its rewards.
 
-    Parameters
-    ----------
-    reader : Reader
-    session : SessionRow
-        Its option names the covariates; without any, nothing is read.
-    history : History
-        The key of a part is its trajectory's, up to a zero byte.
-    known : int
-        Position of the last measurement that counts.
-    of_decisions : bool
-        Whether decisions have some: they have none where a round has many of them.
+    The session's option names the covariates; without any, nothing is read. `known` is the position
+    of the last measurement that counts. Not `of_decisions`: decisions have none, where a round has
+    many of them.
     """
     names = names_of_covariates(session)
     if not names:

@@ -11,16 +11,8 @@ V = TypeVar("V")
 class ByteBounded(Generic[K, V]):
     """A cache that forgets first what was not asked for for longest.
 
-    Parameters
-    ----------
-    most : int
-        Bytes that all values may have together after `trim`. The value used last stays, whatever
-        its size.
-
-    Attributes
-    ----------
-    n_bytes : int
-        Bytes of all values, by what `keep` was told.
+    After `trim` all values together have at most `most` bytes, by what `keep` was told. The value
+    used last stays, whatever its size.
     """
 
     def __init__(self, most: int) -> None:

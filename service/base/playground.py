@@ -43,11 +43,8 @@ def limits() -> dict[str, Any]:
 def play(asked: PlaygroundBody) -> dict[str, Any]:
     """Play `anytime` and uniform choices in the same world.
 
-    Returns
-    -------
-    dict
-        `round`, and the cumulative regret `agent` and `uniform` at these rounds (in units of
-        reward); `fits`, each with its last round, theta and lag weights; the true `theta`.
+    Returns `round`, and the cumulative regret `agent` and `uniform` at these rounds (in units of
+    reward); `fits`, each with its last round, theta and lag weights; the true `theta`.
     """
     from lhb_engine.blas import one_thread
     from lhb_engine.simulation.environment import LongHorizonEnvironment
@@ -88,13 +85,7 @@ class Playground:
         self.is_busy = False
 
     async def run(self, asked: PlaygroundBody) -> dict[str, Any]:
-        """Play a world.
-
-        Raises
-        ------
-        Problem
-            503 overloaded: another world is played, or this one took too long.
-        """
+        """Play a world; 503 overloaded while another is played, or if it takes too long."""
         if self.is_busy:
             detail = "another world is being played; try again in a moment"
             raise Problem(ProblemCode.OVERLOADED, detail, retry_after=2)

@@ -256,13 +256,7 @@ def _sendable(text: str) -> str:
 class Unavailable(Problem):
     """A 503: the database cannot serve now. Nothing was written, unless ``outcome_unknown``.
 
-    Parameters
-    ----------
-    code : ProblemCode
-    detail : str
-        A sentence for callers.
-    said : str
-        What the driver or the system says, for the log alone: it may name hosts and files.
+    `said` is what the driver or the system says, for the log alone: it may name hosts and files.
     """
 
     def __init__(self, code: ProblemCode, detail: str, said: str = "") -> None:

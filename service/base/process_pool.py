@@ -20,22 +20,11 @@ class NotBegun(Exception):
 
 
 class Processes:
-    """Processes that start with the first work and live on.
+    """`n` processes that start with the first work and live on; each calls `prepare` first.
 
-    Parameters
-    ----------
-    n : int
-        Number of processes. No more pieces of work may be under way at once: one that waits behind
-        another would seem not to begin.
-    prepare, arguments : callable, tuple
-        What is called in every process when it has started.
-    start_seconds : float
-        Maximum time until a process begins a piece of work.
-
-    Attributes
-    ----------
-    is_stalled : bool
-        Whether no process began the last piece of work.
+    No more than `n` pieces of work may be under way at once: one that waits behind another would
+    seem not to begin, which each does within `start_seconds`. `is_stalled`: no process began the
+    last piece of work.
     """
 
     def __init__(
@@ -61,23 +50,9 @@ class Processes:
     ) -> Any:
         """Run a function in a process, and return what it returns or raise what it raises.
 
-        Parameters
-        ----------
-        work : callable
-        *arguments
-        seconds : float
-            Maximum time from its beginning.
-        start_seconds : float, optional
-            Maximum time until a process begins it, in place of the pool's.
-
-        Raises
-        ------
-        NotBegun
-            No process began it in time; all processes have been killed.
-        pebble.ProcessExpired
-            Its process died.
-        TimeoutError
-            It took longer than `seconds`.
+        It may take `seconds` from its beginning, else TimeoutError. Raises `NotBegun`, with all
+        processes killed, where no process began it in `start_seconds`, by default the pool's;
+        pebble.ProcessExpired where its process died.
         """
         self._n_running += 1
         try:

@@ -17,12 +17,8 @@ AGAIN_SECONDS = 60.0  # until the log says again that the same thing fails
 class Recurring:
     """One piece of work, again and again. What fails is logged, and tried again at its next time.
 
-    Parameters
-    ----------
-    name : str
-        What the log calls it.
-    pause : callable
-        Returns the seconds to wait before the next time; the first time waits too.
+    `name` is what the log calls it; `pause` returns the seconds to wait before the next time, and
+    before the first.
     """
 
     def __init__(self, name: str, pause: Callable[[], float]) -> None:

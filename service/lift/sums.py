@@ -22,13 +22,8 @@ NOTHING: Totals = (Exact(), Exact(), Exact())
 class ShadowSums:
     """How the agent's choices compare with the caller's, over rounds with at least two arms.
 
-    Attributes
-    ----------
-    n_rounds, n_agree : int
-    n_scored : int
-        Rounds in which a model scored the arms.
-    score, agent_score : float
-        Sums of the scores of the caller's arm and of the agent's.
+    A model scored the arms in `n_scored` rounds; the scores are sums of those of the caller's arm
+    and of the agent's.
     """
 
     n_rounds: int = 0
@@ -42,15 +37,9 @@ class ShadowSums:
 class LiftSums:
     """All sums of a session's comparison.
 
-    Attributes
-    ----------
-    groups : dict of GroupSums
-        By group, of exact numbers: what was corrected or erased leaves nothing in them.
-    shadow : ShadowSums
-    n_left_out : int
-        Rewards over rounds of several units.
-    points : list of list
-        Of lift so far: measured rounds, difference, low, high, Unix seconds.
+    `groups` are of exact numbers: what was corrected or erased leaves nothing in them. `n_left_out`
+    counts rewards over rounds of several units. A point of lift so far is measured rounds,
+    difference, low, high, Unix seconds.
     """
 
     groups: dict[str, GroupSums] = field(

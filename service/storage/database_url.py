@@ -37,21 +37,11 @@ def sqlite_path(url: str) -> Path:
 
 
 def open_store(url: str) -> Store:
-    """Open the store at `url`.
+    """Open the store at `url`: ``sqlite:///path`` or ``postgresql://host/name``.
 
-    Parameters
-    ----------
-    url : str
-        ``sqlite:///path`` or ``postgresql://host/name``. The process owns a SQLite file until the
-        store is closed.
-
-    Raises
-    ------
-    Refused
-        The database cannot be used: unknown URL, wrong schema, owned by another process, or not
-        durable.
-    Unavailable
-        The database cannot be reached.
+    The process owns a SQLite file until the store is closed. Raises `Refused` where the database
+    cannot be used (unknown URL, wrong schema, owned by another process, not durable), `Unavailable`
+    where it cannot be reached.
     """
     if is_sqlite(url):
         from service.storage.sqlite.store import SqliteStore

@@ -16,17 +16,9 @@ LAST_LINE = len(MARK) + 64 + 1
 def migrate(url: str, schema: Schema = SCHEMA) -> tuple[str | None, str]:
     """Run the missing revisions in one transaction; return the revisions before and after.
 
-    That before is None for an empty database.
-
-    Raises
-    ------
-    OwnedElsewhere
-        A server owns the SQLite file and has to be stopped first.
-    Refused
-        The database holds tables of another program, or its schema is newer, or the file is no
-        database.
-    Unavailable
-        The database does not answer.
+    That before is None for an empty database. Raises `OwnedElsewhere` while a server owns the
+    SQLite file; `Refused` where the database holds tables of another program, or its schema is
+    newer, or the file is no database; `Unavailable` where the database does not answer.
     """
     maintenance, place = adapter(url, "maintenance")
     return maintenance.migrate(place, schema), schema.head
@@ -42,20 +34,10 @@ class Contents(NamedTuple):
 def back_up(url: str, target: Path) -> Contents:
     """Write the committed rows of a database to a file, while servers write.
 
-    The file holds one moment of the database. It was read whole again before it gets its name.
-
-    Parameters
-    ----------
-    url : str
-    target : Path
-        The file; SQLite's own format, or that of ``pg_dump --format=custom``, and a last line.
-
-    Raises
-    ------
-    Refused
-        The file exists, the database is not ours or damaged, or PostgreSQL's tools are missing.
-    Unavailable
-        The database does not answer.
+    The file holds one moment of the database. It was read whole again before it gets its name. It
+    has SQLite's own format, or that of ``pg_dump --format=custom``, and a last line. Raises
+    `Refused` where the file exists, the database is not ours or damaged, or PostgreSQL's tools are
+    missing; `Unavailable` where the database does not answer.
     """
     if target.exists():
         raise Refused(f"{target} exists; a backup replaces no file")
@@ -76,23 +58,11 @@ def back_up(url: str, target: Path) -> Contents:
 
 
 def restore(source: Path, url: str) -> Contents:
-    """Fill an empty database from a backup, whole or not at all.
+    """Fill an empty database from a backup of the same kind, whole or not at all.
 
-    Parameters
-    ----------
-    source : Path
-        A file of `back_up` from a database of the same kind.
-    url : str
-        The database's URL: a SQLite file that is missing or empty, or a PostgreSQL database without
-        tables.
-
-    Raises
-    ------
-    Refused
-        The database is not empty or owned by a server, the file is damaged or no backup of this
-        program, or PostgreSQL's tools are missing.
-    Unavailable
-        The database does not answer.
+    Empty is a SQLite file that is missing or empty, or a PostgreSQL database without tables. Raises
+    `Refused` where it is not empty or owned by a server, the file is damaged or no backup of this
+    program, or PostgreSQL's tools are missing; `Unavailable` where the database does not answer.
     """
     with source.open("rb") as file:
         line = _last_line(file, source.stat().st_size - LAST_LINE)

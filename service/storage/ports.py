@@ -66,18 +66,9 @@ class Keys:
     """Keys of the rows to fetch, by kind.
 
     A batch announces its keys before it runs. They are a hint: commands may read fewer rows, or
-    others.
-
-    Attributes
-    ----------
-    sessions, trajectories : set
-        Sessions and trajectories to lock and read.
-    events, numbers, rounds : set
-        Decisions by the client's event id, by number, and the first decision of a round.
-    rewards : set
-        Measurements by reward id.
-    measured : set
-        Rounds whose covering measurement is wanted.
+    others. Sessions and trajectories are locked and read; `events`, `numbers` and `rounds` are
+    decisions by the client's event id, by number, and the first of a round; `rewards` measurements
+    by reward id; `measured` rounds whose covering measurement is wanted.
     """
 
     sessions: set[SessionKey] = field(default_factory=set)
@@ -225,17 +216,9 @@ class Transaction(Protocol):
     def fetch(self, keys: Keys, known: KnownRows) -> Steps:
         """Lock sessions and trajectories in key order, and read the rows of all keys.
 
-        Parameters
-        ----------
-        keys : Keys
-            Rows to read. Only the transaction's first fetch waits for locked sessions.
-        known : KnownRows
-            Gets the rows, and None for each key without a row.
-
-        Raises
-        ------
-        Contended
-            Another process holds a session, and this is not the first fetch.
+        `known` gets the rows, and None for each key without a row. Only the transaction's first
+        fetch waits for locked sessions; a later one raises `Contended` where another process holds
+        a session.
         """
 
     def hidden_rows(self, key: SessionKey) -> HiddenRows | None:
@@ -253,15 +236,8 @@ class Transaction(Protocol):
     def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
         """Delete some rows of rounds that a session has given up; it may block.
 
-        Parameters
-        ----------
-        key : SessionKey
-        to : int
-            Rounds up to this position are given up.
-        n_kept : int
-            Such rounds stay if the one that many rounds later in their trajectory is not given up.
-        cursor : DropCursor or None
-            That of the last call; None begins anew.
+        Rounds up to position `to` are given up; such rounds stay if the one `n_kept` rounds later
+        in their trajectory is not given up. `cursor` is that of the last call; None begins anew.
         """
 
     def write(self, changes: Changes) -> Steps:
@@ -283,26 +259,15 @@ class Transaction(Protocol):
 class Store(Protocol):
     """A database. One thread at a time uses the writer; any thread may use a reader.
 
-    Attributes
-    ----------
-    is_local : bool
-        Whether the database is in this process: reads are then fast enough for the event loop.
+    `is_local`: it is in this process, and reads are fast enough for the event loop.
     """
 
     is_local: bool
 
     def begin(self, *, wait: bool = True) -> Transaction:
-        """Open the writer's transaction.
+        """Open the writer's transaction; `wait` for another program's lock, or to connect again.
 
-        Parameters
-        ----------
-        wait : bool
-            Whether to wait for another program's lock, or to connect again.
-
-        Raises
-        ------
-        Unavailable
-            The transaction cannot be opened, or not without waiting.
+        Raises `Unavailable` where the transaction cannot be opened, or not without waiting.
         """
 
     def reader(self) -> AbstractContextManager[Reader]:

@@ -162,21 +162,10 @@ class Reader(ABC):
     def decisions(
         self, key: TrajectoryKey, after: int, limit: int, until: int | None = None
     ) -> list[DecisionRow]:
-        """Return a page of decisions, in order of rounds.
+        """Return a page of decisions after a round, in order of rounds; empty only if none is left.
 
-        Parameters
-        ----------
-        key : TrajectoryKey
-            The trajectory.
-        after, until : int
-            Rounds of the page: later than `after`, and at most `until`.
-        limit : int
-            Most decisions in the page. It ends early, one row after it exceeds PAGE_BYTES.
-
-        Returns
-        -------
-        list of DecisionRow
-            Empty only if no decision is left.
+        Rounds are later than `after`, and at most `until`. The page ends early, one row after it
+        exceeds PAGE_BYTES.
         """
         last = min(FOR_EVER if until is None else until, self._shown_until(key))
         return [DecisionRow(*row) for row in self._some("decisions", *key, after, last, limit)]
@@ -203,12 +192,8 @@ class Reader(ABC):
     def closed_at(self, key: SessionKey, first: int, last: int) -> float | None:
         """Return the time at which the last unmeasured round of positions first..last ended.
 
-        A round ends when the next decision of its trajectory is taken.
-
-        Returns
-        -------
-        float or None
-            Seconds since 1970; None if an unmeasured round has not ended, 0 if all are measured.
+        A round ends when the next decision of its trajectory is taken. Seconds since 1970; None if
+        an unmeasured round has not ended, 0 if all are measured.
         """
         n_open, at = self._one(*self._window("closed_at", key, first, last))
         return None if n_open else at or 0.0
@@ -257,10 +242,7 @@ class Reader(ABC):
     ) -> Iterator[tuple[str, int, int, bytes]]:
         """Iterate over the decisions at positions first..last, with `n_before` rounds before them.
 
-        Yields
-        ------
-        trajectory, round, position, selected context (bytes)
-            In order of trajectory and round.
+        Yields trajectory, round, position and selected context, in order of trajectory and round.
         """
         if first <= 1:
             return self._each("rounds_until", *key, last)
@@ -271,12 +253,8 @@ class Reader(ABC):
     ) -> Iterator[tuple[str, int, int, float, bytes]]:
         """Iterate over the decisions with positions `after` + 1 to `decided`.
 
-        Those of the default trajectory are in rounds after one, `unnamed_after` says which.
-
-        Yields
-        ------
-        trajectory, round, position, time, selected context (bytes)
-            In order of trajectory and round.
+        Those of the default trajectory are in rounds after one, `unnamed_after` says which. Yields
+        trajectory, round, position, time and selected context, in order of trajectory and round.
         """
         return self._each("timed_decisions", *key, after, decided, unnamed_after)
 
@@ -307,12 +285,8 @@ class Reader(ABC):
 
         Those with positions beyond `known` are left out. There may be others around these rounds:
         of each trajectory the measurement before, which may reach into them, and those after a
-        window that begins with the session.
-
-        Yields
-        ------
-        MeasuredRow
-            In order of trajectory and round; a row, and those that replace it, have one round.
+        window that begins with the session. The order is that of trajectory and round; a row, and
+        those that replace it, have one round.
         """
         if first <= 1:
             return self._each("measurements_until", *key, known)
@@ -363,12 +337,8 @@ class Reader(ABC):
     ) -> Iterator[tuple[str, int, int, str]]:
         """Iterate over the measurements up to position `known` that have covariates.
 
-        They begin in ranges of rounds.
-
-        Yields
-        ------
-        trajectory, first round, position, covariates
-            In order of trajectory and position.
+        They begin in ranges of rounds. Yields trajectory, first round, position and covariates, in
+        order of trajectory and position.
         """
         return self._each("measured_covariates_in", *key, json.dumps(ranges), known)
 
@@ -489,17 +459,7 @@ class Reader(ABC):
         return self._rows(ApiKey, "api_keys")
 
     def audit(self, tenant: str | None, after: str, limit: int) -> list[AuditRow]:
-        """Return a page of the audit log, in order of time.
-
-        Parameters
-        ----------
-        tenant : str or None
-            None: of all tenants.
-        after : str
-            Only entries with greater ids.
-        limit : int
-            Number of entries at most.
-        """
+        """Return a page of the audit log after an id, in order of time; of one tenant, or all."""
         return self._rows(AuditRow, "audit", tenant is None, tenant or "", after, limit)
 
     def check(self) -> None:

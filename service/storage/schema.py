@@ -20,11 +20,8 @@ REVISION = "select revision from schema_revision"  # the table has one row
 class Schema:
     """The revisions of a schema. Each script takes a database from one revision to the next.
 
-    Parameters
-    ----------
-    folder : Traversable
-        It holds a script for each revision and dialect ("sqlite" or "postgres"), named like
-        ``0001.sqlite.sql``.
+    `folder` holds a script for each revision and dialect ("sqlite" or "postgres"), named like
+    ``0001.sqlite.sql``.
     """
 
     folder: Traversable
@@ -42,14 +39,7 @@ class Schema:
     def script(self, dialect: str, after: str | None = None, to: str | None = None) -> str:
         """Return one script that takes a database from a revision to another, and records that.
 
-        Parameters
-        ----------
-        dialect : str
-            "sqlite" or "postgres".
-        after : str, optional
-            The revision of the database; None: the database is empty.
-        to : str, optional
-            By default the newest.
+        It begins at `after`, None for an empty database, and ends at `to`, by default the newest.
         """
         to = to or self.head
         missing = [name for name in self.revisions if (after or "") < name <= to]
@@ -81,12 +71,7 @@ class Schema:
     def check_upgrade(self, found: str | None, tables: set[str]) -> None:
         """Raise `Refused` unless a database is empty, or of a revision that this program knows.
 
-        Parameters
-        ----------
-        found : str or None
-            The revision of the database; None if it has no schema.
-        tables : set of str
-            The names of its tables.
+        `found` is its revision, None if it has no schema, and `tables` are its tables' names.
         """
         if found is not None:
             self.known(found)

@@ -34,21 +34,10 @@ _NOT_PLAIN = re.compile(rb"transfer-encoding|expect|upgrade|close")
 class Admission:
     """Predicts the wait of a request that arrives now, and refuses it if that is too long.
 
-    Parameters
-    ----------
-    most_seconds : float
-        The longest wait; 0: every request is admitted.
-
-    clock, cpu_clock : callable
-        Seconds, and seconds of processor time of this thread.
-
-    Attributes
-    ----------
-    n_refused : int
-        Number of refusals; whoever refuses counts.
-    committing : callable
-        Returns the number of requests whose commands are not committed, and the seconds that full
-        batches of them will take; to be set at start-up.
+    With `most_seconds` 0 every request is admitted. `cpu_clock` tells seconds of processor time of
+    this thread. `n_refused` is counted by whoever refuses. `committing`, to be set at start-up,
+    returns the number of requests whose commands are not committed, and the seconds that full
+    batches of them will take.
     """
 
     def __init__(

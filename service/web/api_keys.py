@@ -55,10 +55,7 @@ class KeyWatch:
     def access_of(self, scope: Scope) -> Access:
         """Return what a request may do; its key counts as used.
 
-        Raises
-        ------
-        Problem
-            401 unauthorized: the request needs a key and carries none that is valid.
+        Raises 401 unauthorized where the request needs a key and carries none that is valid.
         """
         if not self.is_closed:
             return EVERYBODY

@@ -19,10 +19,7 @@ CONTENT_TYPES = (b"application/json", b"application/x-ndjson")
 class BrowserGuard:
     """Checks the Host, Origin and Content-Type headers.
 
-    Parameters
-    ----------
-    allowed_hosts : str
-        Host names to accept beside local ones, separated by commas; "*" accepts any.
+    `allowed_hosts` are accepted beside local ones, separated by commas; "*" accepts any.
     """
 
     def __init__(self, allowed_hosts: str) -> None:

@@ -171,19 +171,8 @@ class ClientConnection(HttpToolsProtocol):
     ) -> bool:
         """Write a whole answer, which takes a third of the time that uvicorn takes for its parts.
 
-        Parameters
-        ----------
-        scope, status, body
-        headers : bytes
-            Lines of headers, without length and request id.
-        request_id : str
-            Visible ASCII characters.
-
-        Returns
-        -------
-        bool
-            False if nothing was written: the connection is about to close, the client does not
-            read, or another request follows already.
+        `headers` are lines without length and request id. False if nothing was written: the
+        connection is about to close, the client does not read, or another request follows already.
         """
         cycle = self.cycle
         if (

@@ -47,16 +47,8 @@ HOT_HEADERS = f"content-type: {JSON}\r\n".encode() + b"".join(
 class Middleware:
     """Checks every request, then serves hot routes itself and passes the others to FastAPI.
 
-    Attributes
-    ----------
-    admission : Admission
-        Of connections to this application.
-    guard : BrowserGuard
-        Refuses what pages of other sites send, while there are no keys.
-    service : Service
-        The running service; to be set at start-up.
-    rates : RateLimit or None
-        Counts each caller's requests, if there is a limit.
+    The guard refuses what pages of other sites send, while there are no keys. The running service
+    is to be set at start-up.
     """
 
     service: Service

@@ -14,26 +14,12 @@ N_CALLERS = 65_536  # remembered; the least recent one is dropped and then start
 
 
 class RateLimit:
-    """The generic cell rate algorithm (GCRA).
+    """The generic cell rate algorithm (GCRA): `per_second` on average, `burst` after a pause.
 
     One time per caller is kept, its theoretical arrival time: the time at which the next request
     would come if all had come evenly at the allowed rate. A process counts by itself; what others
-    on the same database have let through, it hears from `SharedRates`.
-
-    Parameters
-    ----------
-    per_second : float
-        Requests per second on average; above 0.
-    burst : int
-        Requests at once after a pause; at least 1.
-    clock : callable
-        Returns monotonic seconds.
-
-    Attributes
-    ----------
-    to_tell : dict or None
-        How many requests of each caller were let through since somebody emptied it; None if nobody
-        wants to know.
+    on the same database have let through, it hears from `SharedRates`. `to_tell` counts each
+    caller's requests that were let through since somebody emptied it; None if nobody wants to know.
     """
 
     def __init__(

@@ -52,12 +52,8 @@ class RequestBody:
     async def read(self) -> bytes:
         """Return the whole body.
 
-        Raises
-        ------
-        ClientDisconnect
-            The client disconnected before the end of the body.
-        Problem
-            408, 413, 422 or 503: a limit is exceeded.
+        Raises `ClientDisconnect` where the client went before its end, and 408, 413, 422 or 503
+        where a limit is exceeded.
         """
         connection = self._scope.get("lhb.connection")
         whole = None if connection is None else connection.take_body(self._scope)
@@ -122,13 +118,7 @@ class BodyMemory:
         self._n_bytes = 0
 
     def take(self, n_bytes: int) -> None:
-        """Count further bytes.
-
-        Raises
-        ------
-        Problem
-            503 overloaded: they would exceed the limit. They are not counted.
-        """
+        """Count further bytes; 503 overloaded, uncounted, if they would exceed the limit."""
         if self._n_bytes + n_bytes > self._most:
             detail = f"request bodies in memory have reached the limit of {self._most} bytes"
             raise Problem(ProblemCode.OVERLOADED, detail, "body", retry_after=1)
@@ -155,13 +145,7 @@ class BodyDeadlines:
         return asyncio.get_running_loop().time() + self._seconds
 
     async def receive(self, receive: Receive, deadline: float) -> Message:
-        """Return the next message of `receive`.
-
-        Raises
-        ------
-        Problem
-            408 body_timeout: it did not arrive before the deadline.
-        """
+        """Return the next message of `receive`; 408 body_timeout after the deadline."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         self._deadlines[task] = deadline

@@ -57,19 +57,10 @@ class NotDurable(Refused):
 def bounded(
     exchange: Generator[Any, Any, Found], n_bytes: Callable[[], int] = lambda: 0
 ) -> Generator[Any, Any, Found]:
-    """Return the exchange with a longest wait.
+    """Return the exchange with a longest wait; psycopg.OperationalError is raised after it.
 
-    Parameters
-    ----------
-    exchange : generator
-        Yields whenever it waits for the server; is sent 0 where nothing came for a while.
-    n_bytes : callable
-        Returns the number of bytes that were sent.
-
-    Raises
-    ------
-    psycopg.OperationalError
-        The server did not answer in time.
+    The exchange yields whenever it waits for the server; it is sent 0 where nothing came for a
+    while. `n_bytes` returns the number of bytes that were sent.
     """
     began = monotonic()
     try:
@@ -104,18 +95,9 @@ class BoundedConnection(psycopg.Connection[TupleRow]):
 def translated(*, is_commit: bool = False) -> Iterator[None]:
     """Turn the driver's errors that are no defects into `Contended` or `Unavailable`.
 
-    Parameters
-    ----------
-    is_commit : bool
-        Whether a lost connection leaves it unknown what became of the work. Where the server
-        answers with such an error, nothing was written.
-
-    Raises
-    ------
-    Contended
-        Another process holds or changed the same rows; the batch must run again.
-    Unavailable
-        The database is unreachable, full, read-only or too slow; or ``outcome_unknown``.
+    `Contended`: another process holds or changed the same rows; the batch must run again.
+    `is_commit`: a lost connection leaves it unknown what became of the work (``outcome_unknown``).
+    Where the server answers with such an error, nothing was written.
     """
     try:
         yield

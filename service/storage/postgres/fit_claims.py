@@ -56,12 +56,8 @@ async def listening(
     """Open a connection that is notified of every change of a due fit or wake-up time.
 
     Another `channel` is notified of something else. `role` is part of the connection's application
-    name; `options` are its settings on the server.
-
-    Raises
-    ------
-    Unavailable
-        The database does not answer, or the connection is lost.
+    name; `options` are its settings on the server. Raises `Unavailable`, also when the connection
+    is lost.
     """
     settings = settings_of(url, role)
     extra = " ".join(f"-c {name}={value}" for name, value in options.items())

@@ -119,20 +119,10 @@ def _contents(connection: Connection) -> tuple[str, int]:
 
 
 def tool(name: str, server: int) -> Path:
-    """Return a program of PostgreSQL's that can speak to a server.
+    """Return a program of PostgreSQL's, like "pg_dump", that can speak to a server; else `Refused`.
 
-    Parameters
-    ----------
-    name : str
-        Like "pg_dump".
-    server : int
-        The server's major version. The program is of the same, else of the next newer one: an
-        older one refuses, and a much newer one says things that the server does not know.
-
-    Raises
-    ------
-    Refused
-        There is none.
+    It is of the server's major version, or of the next newer one: an older one refuses, and a much
+    newer one says things that the server does not know.
     """
     paths = sorted(
         ((version, path) for path in _candidates(name) if (version := _version(path)) >= server),
@@ -147,20 +137,9 @@ def tool(name: str, server: int) -> Path:
 
 
 def run(program: Path, url: str | None, *arguments: str) -> str:
-    """Run a program and return its output.
+    """Run a program on a database and return its output; `Refused` has its message if it failed.
 
-    Parameters
-    ----------
-    program : Path
-    url : str or None
-        The database that it works on. Its password goes by the environment: other users of the
-        machine can read arguments.
-    *arguments : str
-
-    Raises
-    ------
-    Refused
-        It failed; the message is its own.
+    The password goes by the environment: other users of the machine can read arguments.
     """
     command, environment = [str(program), *arguments], dict(os.environ)
     if url is not None:

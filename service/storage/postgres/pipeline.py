@@ -43,19 +43,10 @@ class Pipeline:
         return await waiting.wait_async(exchange, socket, LOOK_SECONDS)
 
     def exchange(self, statements: Iterable[Statement]) -> Exchange[list[ResultRows]]:
-        """Run statements in one round trip, in a transaction.
+        """Run statements in one round trip, in a transaction; return the rows of each.
 
-        A transaction is begun before the first statement if none is open.
-
-        Returns
-        -------
-        generator
-            Yields while it waits; returns the rows of each statement.
-
-        Raises
-        ------
-        psycopg.Error
-            The error of the first statement that failed; later statements were not run.
+        A transaction is begun before the first statement if none is open. It yields while it waits.
+        The error of the first statement that failed is raised; later statements were not run.
         """
         server = self.connection.pgconn
         if server.transaction_status == pq.TransactionStatus.INERROR:

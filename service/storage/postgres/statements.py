@@ -61,15 +61,10 @@ SQL["lock_sessions_now"] = f"{SQL['lock_sessions']} nowait"
 
 
 def columns(rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Return one array literal per column; `unnest` turns them back into rows.
+    """Return one array literal per column of rows; `unnest` turns them back into rows.
 
     This takes a third of the CPU of the driver's array adaptation. Unlike COPY it needs no extra
     round trip.
-
-    Parameters
-    ----------
-    rows : iterable of sequences
-        At least one row; all are of the same length.
     """
     return [_array(column) for column in zip(*rows, strict=True)]
 

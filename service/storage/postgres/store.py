@@ -69,13 +69,8 @@ DECISIONS = ("decisions_by_events", "decisions_by_numbers", "decisions_by_rounds
 class PostgresTransaction(SqlTransaction):
     """One batch of commands, with its sessions locked.
 
-    Parameters
-    ----------
-    pipeline : Pipeline
-        The writer's pipeline, with no open transaction.
-    cache : ByteBounded
-        Sessions as this process last saw them, with their revisions. It saves parsing: a locked row
-        with the same revision has not changed since.
+    The cache holds sessions as this process last saw them, with their revisions. It saves parsing:
+    a locked row with the same revision has not changed since.
     """
 
     def __init__(self, pipeline: Pipeline, cache: CachedSessions) -> None:
@@ -203,14 +198,7 @@ class PostgresTransaction(SqlTransaction):
 class PostgresStore:
     """A PostgreSQL database. Lost connections are opened again at their next use.
 
-    Parameters
-    ----------
-    url : str
-        ``postgresql://...``; its parameters override `DEFAULTS`.
-
-    Raises
-    ------
-    Refused, NotDurable, Unavailable
+    Parameters in the URL override `DEFAULTS`. Raises `Refused`, `NotDurable` or `Unavailable`.
     """
 
     is_local = False

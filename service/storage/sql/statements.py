@@ -81,15 +81,8 @@ def column_types(table: str) -> list[type]:
 def fills(changing: Sequence[str]) -> dict[str, str]:
     """Return the text for each placeholder, like ``{sessions}``, in the statements.
 
-    Parameters
-    ----------
-    changing : sequence of str
-        Columns that `update_session` sets. Their values start at ``$3``, after the session's key.
-
-    Returns
-    -------
-    dict of str
-        SQL text by the name of the placeholder.
+    `changing` are the columns that `update_session` sets. Their values start at ``$3``, after the
+    session's key.
     """
     found = {table: ", ".join(columns) for table, columns in COLUMNS.items()}
     kept = COLUMNS["trajectories"][3:]
@@ -119,22 +112,11 @@ counter_values = attrgetter(*COUNTERS)  # of a session
 
 
 def load_queries(package: str, fills: dict[str, str]) -> dict[str, str]:
-    """Load the shared statements and those of an adapter, which replace shared ones by name.
+    """Load the shared statements, and an adapter's, which replace shared ones by name.
 
     Statements that read a window are there twice: ``window_NAME`` is for any session, and
-    ``alone_NAME`` for a session with one trajectory. The latter's key is the last parameter.
-
-    Parameters
-    ----------
-    package : str
-        The adapter's package, which holds a ``queries.sql``.
-    fills : dict
-        The text that replaces each ``{name}`` in a statement.
-
-    Returns
-    -------
-    dict
-        Statements by the name in their ``-- name:`` line, without comments.
+    ``alone_NAME`` for a session with one trajectory. The latter's key is the last parameter. A name
+    is that of its ``-- name:`` line; `fills` has the text for each ``{name}`` in a statement.
     """
     queries = {}
     for folder in (__package__, package):

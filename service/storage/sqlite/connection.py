@@ -33,18 +33,8 @@ sqlite3.register_adapter(bool, operator.pos)
 def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     """Open a connection in autocommit mode, usable from any thread.
 
-    Parameters
-    ----------
-    path : Path
-        The database file.
-    readonly : bool
-        Whether the connection only reads. Otherwise a missing file is created, and commits are
-        synced to a write-ahead log.
-
-    Raises
-    ------
-    Unavailable
-        The file cannot be opened.
+    Unless it only reads, a missing file is created, and commits are synced to a write-ahead log.
+    Raises `Unavailable` where the file cannot be opened.
     """
     mode = "ro" if readonly else "rwc"
     uri = f"{path.absolute().as_uri()}?mode={mode}"
@@ -72,20 +62,12 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
 class translated:
     """Context manager that turns errors of the environment into `Unavailable`.
 
+    The disk is full, read-only or failing, or the file is locked, damaged or no database. The code
+    is ``outcome_unknown`` if a sync failed. With the `path` of the file, a failed write to a
+    read-only file is reported as such; SQLite reports it as an I/O error.
+
     It is a class because a generator-based context manager costs four times as much, and a commit
     enters several.
-
-    Parameters
-    ----------
-    path : Path, optional
-        The database file. With it, a failed write to a read-only file is reported as such; SQLite
-        reports it as an I/O error.
-
-    Raises
-    ------
-    Unavailable
-        The disk is full, read-only or failing, or the file is locked, damaged or no database. The
-        code is ``outcome_unknown`` if a sync failed.
     """
 
     __slots__ = ("_path",)

@@ -24,19 +24,10 @@ class FileLock:
     The lock is on the inode, so links to the file are locked too. The side file ``<path>.lock``
     holds the owner's process id. It is locked first: a second attempt in the owning process then
     fails before it opens the database file, and closing any descriptor of that file would drop the
-    locks that SQLite holds on it.
+    locks that SQLite holds on it. A missing file is created empty, with access for its owner alone.
 
-    Parameters
-    ----------
-    path : Path
-        The file to own. A missing one is created empty, with access for its owner alone.
-
-    Raises
-    ------
-    OwnedElsewhere
-        Another process owns the file.
-    Refused
-        The file cannot be opened.
+    Raises `OwnedElsewhere` where another process owns the file, `Refused` where it cannot be
+    opened.
     """
 
     def __init__(self, path: Path) -> None:

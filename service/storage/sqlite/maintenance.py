@@ -89,10 +89,7 @@ def _check_file(source: Path) -> None:
 def check(connection: sqlite3.Connection, path: Path) -> tuple[str, int]:
     """Read a database whole; return its revision and how many sessions it has.
 
-    Raises
-    ------
-    Refused
-        It is damaged, or its schema is not exactly one of ours.
+    Raises `Refused` where it is damaged, or its schema is not exactly one of ours.
     """
     try:
         revision = _known_revision(connection, path)

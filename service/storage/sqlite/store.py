@@ -72,14 +72,9 @@ SESSION_TABLES = (
 
 
 class SqliteTransaction(SqlTransaction):
-    """One batch of commands.
+    """One batch of commands, on the writer's connection with an open transaction.
 
-    Parameters
-    ----------
-    store : SqliteStore
-        Its cached sessions and trajectories are current as of the last batch.
-    connection : sqlite3.Connection
-        The writer's connection, with an open transaction.
+    The store's cached sessions and trajectories are current as of the last batch.
     """
 
     def __init__(self, store: "SqliteStore", connection: sqlite3.Connection) -> None:
@@ -236,11 +231,7 @@ class SqliteStore:
     """A SQLite file that this process owns; a missing one is created.
 
     Sessions and trajectories are cached between batches. The cache is always current, because no
-    other process writes.
-
-    Raises
-    ------
-    OwnedElsewhere, Refused, Unavailable
+    other process writes. Raises `OwnedElsewhere`, `Refused` or `Unavailable`.
     """
 
     is_local = True
@@ -345,10 +336,7 @@ class SqliteStore:
     def committed(self) -> None:
         """Check the files after a commit, and shorten a long log.
 
-        Raises
-        ------
-        Unavailable
-            503 outcome_unknown: the commit went to files that are not in their place any more.
+        Raises 503 outcome_unknown: the commit went to files that are not in their place any more.
         """
         try:
             self._check_files()

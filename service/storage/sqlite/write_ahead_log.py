@@ -32,13 +32,9 @@ def log_bytes(path: Path) -> int:
 
 
 def check_copy(connection: sqlite3.Connection, path: Path) -> None:
-    """Check a database that had no log when it was opened.
+    """Raise `Refused` if a log belongs to a database that had none when it was opened.
 
-    Raises
-    ------
-    Refused
-        A log belongs to it. A file without tables is a copy, too: of a database that an earlier
-        release has just made.
+    A file without tables is a copy, too: of a database that an earlier release has just made.
     """
     (mark,) = connection.execute("pragma user_version").fetchone()
     has_tables = connection.execute("select 1 from sqlite_master").fetchone()

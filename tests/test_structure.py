@@ -27,14 +27,14 @@ FEATURES = {
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
-MOST_LINES = 43_016  # the target is 40 000
+MOST_LINES = 43_006  # the target is 40 000
 MOST_ROOMS = 14
 MOST_INNER_IMPORTS = 21
 MOST_CLOCK_CONDITIONS = 6
 MOST_CLOCK_FILES = 3
-MOST_FILES_OF_TWO_FEATURES = 20
+MOST_FILES_OF_TWO_FEATURES = 11
 # files of service/, outside the rooms of sessions and rounds, with conditions on two features
-MOST_FILES_OUTSIDE = 11
+MOST_FILES_OUTSIDE = 2
 
 
 def sources(*places: str) -> Iterator[Path]:

@@ -169,8 +169,7 @@ class AppendSlice(Command[Appended | Appending]):
         log, done = self.log, self.done
         if done is None:
             session = find_session(uow, log.key)
-            if session.erasing is not None:  # a long log, too, notes its rows as hidden
-                refuse_erasing(session, session.erasing)
+            refuse_erasing(session)  # a long log, too, notes its rows as hidden
             timeline_of(session).refuse_log()
             log.limits.refuse_trajectory(uow, session, log.trajectory_key)
             known = self._known(uow)

@@ -12,7 +12,7 @@ from service.base.session_ids import has_form_of_id
 from service.commands.contexts import numbers_of
 from service.session.names import NamedContexts
 from service.session.records import SessionKey, SessionRow
-from service.session.trial import ControlSession, trial_of
+from service.session.trial import ControlSession, HoldoutBody, trial_of
 from service.writer.agent_cache import Agents
 from service.writer.unit_of_work import UnitOfWork
 
@@ -20,22 +20,10 @@ from service.writer.unit_of_work import UnitOfWork
 def located_control(
     uow: UnitOfWork, tenant: str, dim: int, asked: Mapping[str, Any]
 ) -> ControlSession:
-    """Return the session whose agent control is to play, by id and name.
+    """Return the session whose agent control is to play, by id and name; its dim must be `dim`.
 
-    Parameters
-    ----------
-    uow : UnitOfWork
-    tenant : str
-    dim : int
-        Of the session that is to have this control.
-    asked : mapping
-        Its member ``session`` is an id or a name; its ``name``, if any, is looked for where there
-        is no such id: ids differ from server to server.
-
-    Raises
-    ------
-    Problem
-        422 bad_option: there is no such session, or its contexts have another length.
+    The member ``session`` of `asked` is an id or a name; its ``name``, if any, is looked for where
+    there is no such id: ids differ from server to server.
     """
     wanted = asked["session"]
     found = uow.session((tenant, wanted)) if has_form_of_id(wanted) else None
@@ -49,6 +37,15 @@ def located_control(
     else:
         return {"session": found.id, "name": found.name}
     raise Problem(ProblemCode.BAD_OPTION, detail, "holdout.policy.session")
+
+
+def with_control(
+    uow: UnitOfWork, tenant: str, dim: int, asked: HoldoutBody | None
+) -> dict[str, Any] | None:
+    """Return a holdout that is asked for; the session whose agent control plays is located."""
+    if asked is None or not isinstance(asked["policy"], dict):
+        return None if asked is None else {**asked}
+    return {**asked, "policy": located_control(uow, tenant, dim, asked["policy"])}
 
 
 def with_located_control(uow: UnitOfWork, session: SessionRow) -> SessionRow:

@@ -7,8 +7,8 @@ from typing import Any
 from service.commands.out_of_turn import fit_anew
 from service.commands.sessions import find_session
 from service.commands.sweep import sweep
-from service.lift.steps import totals_of
-from service.lift.sums import NOTHING, LiftSums
+from service.lift.steps import lift_sums_without
+from service.rounds.retention import measurements_left, rounds_left
 from service.rounds.timeline import timeline_of
 from service.session.records import (
     COMMAND_LINE,
@@ -19,8 +19,6 @@ from service.session.records import (
     SessionRow,
 )
 from service.session.rules import has_only_sums
-from service.session.trial import block_of, block_rounds, trial_of
-from service.session.trial_records import LiftSumsRow
 from service.storage.ports import Keys
 from service.storage.reader import Reader
 from service.writer.audit import note
@@ -59,10 +57,9 @@ class EraseTrajectory(Command[bool]):
             erasure_pending: another trajectory of the session is being erased.
         """
         session = find_session(uow, self.key)
-        if session.erasing is not None and session.erasing != self.trajectory:
-            refuse_erasing(session, session.erasing)
-        if session.erasing is not None:
+        if session.erasing == self.trajectory:
             return True
+        refuse_erasing(session)
         timeline = timeline_of(session)
         timeline.refuse_erasing(self.trajectory)
         key = (*self.key, self.trajectory)
@@ -71,24 +68,20 @@ class EraseTrajectory(Command[bool]):
             return False
         stored = uow.stored
         n_voids = len(stored.voids_of(key, 1, found.n_rounds))  # they have positions, too
-        n_rounds, n_measurements = found.n_rounds, found.n_measurements
+        n_rounds = rounds_left(stored, session, found)
+        n_measurements = measurements_left(stored, session, found)
         changes = timeline.without(key)
         if has_only_sums(session):  # dropped rows are in no place but these
             sums = _sums_without(stored, session, self.trajectory)
             changes.sums += [] if sums is None else [sums]
         else:
             changes.dropped_sums.append(self.key)
-        if session.dropped_to:
-            first = stored.first_left(key)
-            n_rounds = 0 if first is None else n_rounds - first + 1
-            n_measurements = sum(1 for _ in stored.measurement_log(key))
         session.erasing = self.trajectory
         session.n_trajectories -= 1
         session.n_erased_rounds += n_rounds
         session.n_erased_measurements += n_measurements + n_voids
         uow.save(session)
-        if session.trial is not None:
-            changes.lift_sums += self._lift_sums(uow, session, found.n_rounds)
+        changes.lift_sums += lift_sums_without(stored, session, found)
         uow.write_rows(changes)
         uow.hide(HiddenRows(*self.key, self.trajectory, 0, None, uow.now))
         fit_anew(uow, session)
@@ -96,21 +89,6 @@ class EraseTrajectory(Command[bool]):
         about = {"rounds": n_rounds, "measurements": n_measurements}
         note(uow, session.tenant, self.by, "trajectory_erased", session.id, **about)
         return True
-
-    def _lift_sums(self, uow: UnitOfWork, session: SessionRow, n_rounds: int) -> list[LiftSumsRow]:
-        """Return the sums of the session's comparison without the trajectory's units, if any."""
-        stored, trial = uow.stored, trial_of(session.trial)
-        row = stored.lift_sums(session.key)
-        if row is None or row.since != trial.since:
-            return []
-        horizon, sums = session.horizon, LiftSums.loads(row.sums)
-        blocks = range(block_of(self.trajectory, n_rounds, horizon) + 1)
-        units = [(self.trajectory, block) for block in blocks]
-        for (_, block), unit in stored.lift_units(session.key, row.since, units).items():
-            round = max(0, block - 1) * block_rounds(horizon) + 1
-            is_control = trial.is_control(session.seed, self.trajectory, round, horizon)
-            sums.move("control" if is_control else "agent", totals_of(unit), NOTHING)
-        return [row._replace(sums=sums.dumps())]
 
 
 def _sums_without(

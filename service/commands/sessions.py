@@ -11,7 +11,7 @@ from lhb_engine.agents.fit_cost import FitCost
 from lhb_engine.randomness import SEED_LIMIT
 from service.base.problems import Problem, ProblemCode
 from service.base.session_ids import has_form_of_id, new_id
-from service.commands.control import located_control, refuse_if_control
+from service.commands.control import refuse_if_control, with_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.schedule import open_schedule
@@ -19,7 +19,7 @@ from service.session.names import ONE_HOT, Names, check_names
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_rules
 from service.session.slot_clock import new_clock
-from service.session.spec import PLAIN, SessionSpec, canonical
+from service.session.spec import SessionSpec, canonical
 from service.session.trial import new_trial
 from service.writer.agent_cache import build_agent
 from service.writer.audit import note
@@ -96,10 +96,7 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
     def _known(self, uow: UnitOfWork, name: str, request: str) -> SessionRow | None:
         """Find the session that this body created before, under whatever name it has now.
 
-        Raises
-        ------
-        Problem
-            409 session_conflict: there is none, and another session bears the name.
+        409 session_conflict: there is none, and another session bears the name.
         """
         bearer = uow.session_named(self.tenant, name)
         if bearer is not None and _canonical(bearer.request) == request:
@@ -115,21 +112,13 @@ class CreateSession(Command[tuple[SessionRow, bool]]):
     def _session(
         self, uow: UnitOfWork, name: str | None, spec: SessionSpec, request: str
     ) -> SessionRow:
-        holdout: Any = spec.holdout
-        if holdout is not None and isinstance(holdout["policy"], dict):
-            control = located_control(uow, self.tenant, spec.dim, holdout["policy"])
-            holdout = {**holdout, "policy": control}
-        default = spec.default_reward
+        seed = secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed
+        holdout = with_control(uow, self.tenant, spec.dim, spec.holdout)
         return SessionRow(
             tenant=self.tenant,
             id=new_id(uow.now),
             name=name,
-            **{
-                **{one: getattr(spec, one) for one in PLAIN},
-                "seed": secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed,
-                "reward_wait_seconds": spec.reward_wait_seconds + 0.0,
-                "default_reward": None if default is None else default + 0.0,  # no negative zero
-            },
+            **{**spec.plain, "seed": seed},
             request=request,
             created_at=uow.now,
             created_as=name,
@@ -157,13 +146,7 @@ class DeleteSession(SessionCommand[None]):
 
 
 def first_names(spec: SessionSpec) -> str | None:
-    """Return the names that a new session is given, as stored; None if it is given none.
-
-    Raises
-    ------
-    Problem
-        422 naming the field.
-    """
+    """Return the names that a new session is given, as stored; None if it is given none."""
     given: Any = {"columns": spec.features or (), "categories": spec.categories, "arms": spec.arms}
     if given == {"columns": (), "categories": ONE_HOT, "arms": None}:
         return None

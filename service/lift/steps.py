@@ -14,7 +14,7 @@ import numpy as np
 from service.lift.exact import Exact
 from service.lift.sums import GROUPS, NOTHING, LiftSums, Totals
 from service.rounds.closing import closing_of
-from service.session.records import SessionRow
+from service.session.records import SessionRow, TrajectoryRow
 from service.session.trial import block_of, block_rounds, trial_of
 from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
 from service.storage.reader import MeasuredRow, Reader
@@ -60,6 +60,22 @@ def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:
     return LiftSumsRow(*session.key, *began, LiftSums().dumps())
 
 
+def lift_sums_without(
+    reader: Reader, session: SessionRow, trajectory: TrajectoryRow
+) -> list[LiftSumsRow]:
+    """Return the stored sums of the session's comparison without a trajectory's units, if any."""
+    row, trial, horizon = reader.lift_sums(session.key), trial_of(session.trial), session.horizon
+    if row is None:
+        return []
+    sums, name = LiftSums.loads(row.sums), trajectory.key
+    asked = [(name, block) for block in range(block_of(name, trajectory.n_rounds, horizon) + 1)]
+    units = reader.lift_units(session.key, trial.since, asked)  # none if the sums are older
+    for (_, block), unit in units.items():
+        round = max(0, block - 1) * block_rounds(horizon) + 1
+        sums.move(trial.group(session.seed, name, round, horizon), totals_of(unit), NOTHING)
+    return [row._replace(sums=sums.dumps())] if units else []
+
+
 def next_step(reader: Reader, session: SessionRow) -> Step | None:
     """Read what came after the stored sums; None if nothing did.
 
@@ -67,10 +83,8 @@ def next_step(reader: Reader, session: SessionRow) -> Step | None:
     ----------
     reader : Reader
     session : SessionRow
-        As the reader sees it.
+        As the reader sees it; no trajectory of it is being erased.
     """
-    if session.erasing is not None:
-        return None
     before = sums_so_far(reader, session)
     decided = min(session.n_rounds, before.decided + STEP_ROUNDS)
     measured = min(session.n_measurements, before.measured + STEP_REWARDS)

@@ -36,7 +36,9 @@ async def sum_up(service: Running, key: SessionKey) -> None:
     def read() -> Step | None:
         with service.store.reader() as reader:
             session = reader.session(key)
-            return None if session is None else next_step(reader, session)
+            if session is None or session.erasing is not None:
+                return None
+            return next_step(reader, session)
 
     for _ in range(MOST_STEPS):
         step = await service.read(read)

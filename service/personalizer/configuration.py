@@ -25,6 +25,7 @@ router = APIRouter()
 CHANGING = {"options", "reward_wait_seconds"}  # of a session that has rounds
 # a shadow learns from what the caller plays, in both modes in which Personalizer does not decide
 MODES = {"Online": "live", "Apprentice": "shadow", "LoggingOnly": "shadow"}
+AGGREGATIONS = {"single": "earliest", "sum": "sum"}  # by reward mode
 FIXED = (
     "the session {!r} has {} rounds, and settings that fits have used do not change. "
     "Rename it, and this configuration begins a new one"
@@ -104,7 +105,7 @@ def configuration_of(body: dict[str, Any], mode: str) -> dict[str, Any]:
     return {
         "rewardWaitTime": timedelta(seconds=body["reward_wait_seconds"]),
         "defaultReward": body["default_reward"] or 0.0,
-        "rewardAggregation": "sum" if body["reward_mode"] == "sum" else "earliest",
+        "rewardAggregation": AGGREGATIONS[body["reward_mode"]],
         "explorationPercentage": _epsilon(body["algorithm"], body["options"]),
         "logRetentionDays": -1,  # Personalizer's word for: no log is deleted
         "learningMode": "Apprentice" if mode == "shadow" else "Online",

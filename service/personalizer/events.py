@@ -89,10 +89,8 @@ class Asked(NamedTuple):
             "event_id": self.event_id,
             "trajectory": trajectory,
         }
-        if forced is not None:
-            body["forced_arm"] = forced
-        if default is not None:
-            body["default_arm"] = default
+        named = {"forced_arm": forced, "default_arm": default}
+        body |= {name: arm for name, arm in named.items() if arm is not None}  # type: ignore[typeddict-item]
         return body
 
 

@@ -14,7 +14,7 @@ from lhb_engine.agents import Agent
 from lhb_engine.design.levels import stretch_of
 from lhb_engine.history import LATEST, FitWindow
 from service.base.problems import Problem, ProblemCode
-from service.session.records import SessionRow
+from service.session.records import SessionRow, TrajectoryRow
 from service.session.rules import keeps_everything, needs_sums
 from service.storage.reader import FOR_EVER, Reader
 
@@ -22,6 +22,21 @@ DAY = 86_400.0
 LEAST_SECONDS = 3600.0  # a retry that comes sooner gets its first answer, whatever is kept
 # a pass over the rows begins when this share of them may go: then each row is looked at a few times
 LEAST_SHARE = 1 / 8
+
+
+def rounds_left(reader: Reader, session: SessionRow, trajectory: TrajectoryRow) -> int:
+    """Return how many rounds of a trajectory have rows."""
+    if not session.dropped_to:
+        return trajectory.n_rounds
+    first = reader.first_left((*session.key, trajectory.key))
+    return 0 if first is None else trajectory.n_rounds - first + 1
+
+
+def measurements_left(reader: Reader, session: SessionRow, trajectory: TrajectoryRow) -> int:
+    """Return how many measurements of a trajectory have rows."""
+    if not session.dropped_to:
+        return trajectory.n_measurements
+    return sum(1 for _ in reader.measurement_log((*session.key, trajectory.key)))
 
 
 class Plan(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints, Measurements, Trajectory, joined
 from service.session.records import SessionRow, VoidRow
-from service.storage.reader import MeasuredRow
+from service.storage.reader import MeasuredRow, Reader
 
 _NO_INTS = np.zeros(0, np.int64)
 NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
@@ -48,6 +48,17 @@ def stored_measurements(
     if session.erasing is not None:
         found.pop(session.erasing, None)
     return found
+
+
+def gaps_of(reader: Reader, session: SessionRow) -> Ints:
+    """Return the positions of the session's rounds that are no longer there, in order."""
+    if session.n_erased_rounds == 0:
+        return np.zeros(0, np.int64)
+    is_there = np.zeros(session.n_rounds + 1, bool)
+    for trajectory in reader.trajectories(session.key):
+        key = (*session.key, trajectory.key)
+        is_there[reader.positions(key, 1, trajectory.n_rounds)] = True
+    return np.flatnonzero(~is_there[1:]) + 1
 
 
 class _Names:

@@ -376,14 +376,10 @@ def check_names(given: Any, dim: int) -> None:
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "dim")
 
 
-def check_stored_names(text: str, dim: int) -> None:
-    """Check names as an imported file has them.
-
-    Raises
-    ------
-    Problem
-        422 invalid, naming the field "names": they are not names as a session stores them.
-    """
+def check_stored_names(text: str | None, dim: int) -> None:
+    """Check names as an imported file has them, if there are any; else 422, naming "names"."""
+    if text is None:
+        return
     try:
         given = STORED.validate_json(text)
         check_names(given, dim)

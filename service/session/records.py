@@ -87,6 +87,11 @@ class SessionRow:
         return self.tenant, self.id
 
     @property
+    def n_gone(self) -> int:
+        """How many of its rounds have no rows any more: erased ones, and dropped ones."""
+        return self.n_erased_rounds + self.n_dropped_rounds
+
+    @property
     def is_one_sequence(self) -> bool:
         """Whether the session has one trajectory, whose rounds are the session's positions."""
         return self.n_trajectories == 1 and self.n_erased_rounds == 0

@@ -142,6 +142,12 @@ class SessionSpec:
         return cls(**{**asked, **parts})
 
     @property
+    def plain(self) -> dict[str, Any]:
+        """The settings that a row has as they are asked; none is a negative zero."""
+        asked = {name: getattr(self, name) for name in PLAIN}
+        return asked | {n: asked[n] + 0.0 for n in FLOATS if asked[n] is not None}
+
+    @property
     def given(self) -> dict[str, Any]:
         """The settings that are not as by default, in the order of their declaration."""
         asked = {one.name: getattr(self, one.name) for one in SETTINGS}
@@ -162,6 +168,8 @@ PARTS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "clock": asked_clock,
 }
 """The settings that have members: each with what makes it whole."""
+
+FLOATS = ("reward_wait_seconds", "default_reward")
 
 PLAIN = tuple(name for name in DEFAULTS if name in get_type_hints(SessionRow).keys() - PARTS.keys())
 """The settings that a row has as they are asked; what is asked of the others is in its parts."""

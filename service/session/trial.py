@@ -17,6 +17,7 @@ from service.session.records import SessionRow
 Mode = Literal["live", "shadow"]
 Policy = Literal["default_arm", "uniform"]
 PlayedBy = Literal["agent", "control", "caller", "guard"]
+Group = Literal["agent", "control"]
 Guard = Literal["off", "armed", "tripped"]
 HOLDOUT_DEFAULTS: dict[str, Any] = {
     "policy": "default_arm",
@@ -154,19 +155,23 @@ class Trial:
         block = block_of(trajectory, round, horizon)
         return Draw(seed, trajectory, block).uniform("holdout") < self.share
 
-    def refuse_missing(self, forced: int | None, default: int | None) -> None:
+    def group(self, seed: int, trajectory: str, round: int, horizon: int) -> Group:
+        """Return the group that a round falls to; the arguments are those of `is_control`."""
+        return "control" if self.is_control(seed, trajectory, round, horizon) else "agent"
+
+    def refuse_missing(self, forced: int | None, default_arm: int | None) -> None:
         """Raise a 422 if a request lacks the arm that somebody else than the agent may play."""
         if forced is not None:
             return
         if self.mode == "shadow":
             detail = 'in mode "shadow" the caller plays: forced_arm says which arm'
             raise Problem(ProblemCode.MISSING, detail, "forced_arm")
-        if self.share and self.policy == "default_arm" and default is None:
+        if self.share and self.policy == "default_arm" and default_arm is None:
             detail = "control plays default_arm, which every decision of this session names"
             raise Problem(ProblemCode.MISSING, detail, "default_arm")
 
     def play(
-        self, draw: Draw, horizon: int, n_arms: int, forced: int | None, default: int | None
+        self, draw: Draw, horizon: int, n_arms: int, forced: int | None, default_arm: int | None
     ) -> Play:
         """Return how a round is played.
 
@@ -177,7 +182,7 @@ class Trial:
         horizon : int
         n_arms : int
             0 in a round without action.
-        forced, default : int or None
+        forced, default_arm : int or None
             The arm that the request forces, and the one that control plays unless it draws one.
         """
         if forced is not None or self.mode == "shadow":
@@ -189,7 +194,7 @@ class Trial:
                 return Play("agent")
             by = "control"
         if not n_arms or self.policy != "uniform":
-            return Play(by, default)
+            return Play(by, default_arm)
         return Play(by, draw.below(n_arms, "control"), 1.0 / n_arms)
 
 
@@ -274,14 +279,10 @@ class StoredTrial(TypedDict):
 STORED = TypeAdapter(StoredTrial)
 
 
-def check_stored_trial(text: str) -> None:
-    """Check a trial as an imported file has it.
-
-    Raises
-    ------
-    Problem
-        422 invalid, naming the field "trial".
-    """
+def check_stored_trial(text: str | None) -> None:
+    """Check a trial as an imported file has it, if there is one; else 422, naming "trial"."""
+    if text is None:
+        return
     try:
         STORED.validate_json(text)
     except ValidationError:

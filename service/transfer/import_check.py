@@ -22,9 +22,9 @@ from service.session.option_changes import earlier_sessions
 from service.session.records import SessionRow, TrajectoryRow
 from service.session.slot_clock import check_stored_clock
 from service.session.trial import check_stored_trial, trial_of
+from service.transfer.import_dropped import Dropped
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_rounds import (
-    Dropped,
     TrajectoryRecords,
     check_choice,
     check_rounds,
@@ -121,16 +121,14 @@ class ImportCheck:
         self._session = session = SessionRow(tenant="", **given)
         check(_is_object(session.request), "session.request", "it is no JSON object")
         # each decision in the file counts one more
-        session.n_rounds = session.n_erased_rounds + session.n_dropped_rounds
+        session.n_rounds = session.n_gone
         session.n_measurements = session.n_erased_measurements + session.n_dropped_measurements
         session.schedule.n_slots = self._pending["n_slots"]  # erased people may have begun some
         self._dropped = Dropped(session, self._trajectories)
         self._manifests = Manifests(self._session, self._trajectories)
         try:
-            if self._session.names is not None:
-                check_stored_names(self._session.names, self._session.dim)
-            if self._session.trial is not None:
-                check_stored_trial(self._session.trial)
+            check_stored_names(session.names, session.dim)
+            check_stored_trial(session.trial)
             check_stored_clock(session.clock)
             self._agent = checked_agent(session, self._allow_oracles)
             for before in earlier_sessions(self._session):

@@ -20,6 +20,8 @@ from lhb_engine.history import FitWindow, Ints
 from lhb_engine.randomness import Draw
 from service.fits.job import fingerprint
 from service.fits.past import read_fit
+from service.rounds.retention import rounds_left
+from service.rounds.stored_rows import gaps_of
 from service.rounds.sums import n_erased
 from service.rounds.timeline import timeline_of
 from service.session.due_fits import Watermark
@@ -103,7 +105,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
         Counts and differences.
     """
     replay = SessionReplay(session.id, session.name, session.tenant, dropped_to=session.dropped_to)
-    agent, gaps = build_agent(session, None), _gaps(reader, session)
+    agent, gaps = build_agent(session, None), gaps_of(reader, session)
     states = {0: agent.state()}
     in_use = EstimateInUse()
     for record in _estimates(reader, session):
@@ -111,7 +113,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
             continue
         stored = Estimate.from_json(json.loads(record.estimate))
         manifest = json.loads(record.manifest)
-        if in_use.is_left(manifest.get("n_erased", 0)):
+        if in_use.is_left_by(manifest):
             agent, in_use = build_agent(session, None), replace(in_use, measured=None)
         if not agent.learns_within_epoch:
             _refit(reader, session, agent, record, in_use.measured, stored, replay, gaps)
@@ -122,10 +124,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     agents = _Agents(session, states)
     last = 0
     for trajectory in reader.trajectories(session.key):
-        version = n_gone = 0
-        if session.dropped_to:
-            first = reader.first_left((*session.key, trajectory.key))
-            n_gone = trajectory.n_rounds if first is None else first - 1
+        version, n_gone = 0, trajectory.n_rounds - rounds_left(reader, session, trajectory)
         rounds = n_gone
         for decision in _decisions(reader, session, trajectory.key):
             rounds += 1
@@ -136,20 +135,9 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
         if rounds != trajectory.n_rounds:
             replay.differences.append(f"trajectory {trajectory.key!r}: rounds are missing")
         last += rounds - n_gone
-    if last + session.n_erased_rounds + session.n_dropped_rounds != session.n_rounds:
+    if last + session.n_gone != session.n_rounds:
         replay.differences.append("the session's rounds are not those of its trajectories")
     return replay
-
-
-def _gaps(reader: Reader, session: SessionRow) -> Ints:
-    """Return the positions of the session's rounds that are no longer there, in order."""
-    if session.n_erased_rounds == 0:
-        return np.zeros(0, np.int64)
-    is_there = np.zeros(session.n_rounds + 1, bool)
-    for trajectory in reader.trajectories(session.key):
-        key = (*session.key, trajectory.key)
-        is_there[reader.positions(key, 1, trajectory.n_rounds)] = True
-    return np.flatnonzero(~is_there[1:]) + 1
 
 
 def _estimates(reader: Reader, session: SessionRow) -> Iterator[EstimateRow]:

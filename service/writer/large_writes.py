@@ -96,9 +96,9 @@ def own(uow: UnitOfWork, key: SessionKey, writer: str) -> None:
     uow.hide(note._replace(sweep_at=uow.now + OWN_SECONDS))
 
 
-def refuse_erasing(session: SessionRow, trajectory: str) -> None:
-    """Raise a 503 while the rows of this trajectory are being erased."""
-    if session.erasing == trajectory:
+def refuse_erasing(session: SessionRow, trajectory: str | None = None) -> None:
+    """Raise a 503 while the rows of this trajectory are being erased; of any, without one."""
+    if session.erasing is not None and trajectory in (None, session.erasing):
         detail = "the trajectory is being erased; then its key may begin anew"
         raise Problem(ProblemCode.ERASURE_PENDING, detail, "trajectory", retry_after=1)
 

@@ -27,9 +27,9 @@ FEATURES = {
     "erasing": "erasing|n_erased",
 }
 LINES = ("lhb_engine", "service", "clients/sdk", "clients/cli", "lhb.py")
-MOST_LINES = 43_006  # the target is 40 000
+MOST_LINES = 43_163  # the target is 40 000
 MOST_ROOMS = 14
-MOST_INNER_IMPORTS = 21
+MOST_INNER_IMPORTS = 22
 MOST_CLOCK_CONDITIONS = 6
 MOST_CLOCK_FILES = 3
 MOST_FILES_OF_TWO_FEATURES = 11

@@ -32,6 +32,10 @@ class Settings(BaseSettings):
         default=False,
         description="allow algorithms that are given the true parameters (`oracle`, `oracle_w`)",
     )
+    mcp: bool = Field(
+        default=False,
+        description="serve /mcp, tools of the Model Context Protocol (needs the extra `mcp`)",
+    )
     insecure_bind: bool = Field(
         default=False,
         description="listen on addresses beyond loopback although the "

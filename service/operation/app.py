@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import Depends, FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api import (
@@ -129,9 +130,8 @@ def create_app(
             tracing.follow_writer(service.writer)
             if isinstance(service.fits, FitPool):
                 tracing.follow_fits(service.fits)
-        admission = app.outer_middleware.admission
-        admission.committing = service.writer.committing
-        metrics.scraped.append(admission.metrics)
+        app.outer_middleware.admission.committing = service.writer.committing
+        metrics.scraped.append(app.outer_middleware.admission.metrics)
         sweeper.start(service)
         await key_watch.start(service)
         full_tenants = FullTenants(service)
@@ -141,7 +141,8 @@ def create_app(
         sharing = start_sharing(app.outer_middleware.rates, settings)
         log_start("server", settings)
         try:
-            yield
+            async with open_door(app, settings):
+                yield
         finally:
             await lift_watch.close()
             if sharing is not None:
@@ -211,6 +212,17 @@ def start_service(
     service = Service(settings, store, agents, writer, Slices(writer), fits, metrics, abandon)
     metrics.scraped.append(ScrapedMetrics(service))
     return service
+
+
+def open_door(app: App, settings: Settings) -> AbstractAsyncContextManager[None]:
+    """Serve /mcp within the block, if it is to be served."""
+    if not settings.mcp:
+        return nullcontext()
+    from service.operation.mcp_door import Door
+
+    door = Door(app)
+    app.router.routes.append(Route("/mcp", door, include_in_schema=False))
+    return door.running()
 
 
 def start_sharing(rates: RateLimit | None, settings: Settings) -> "SharedRates | None":

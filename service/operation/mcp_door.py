@@ -1,0 +1,141 @@
+"""`/mcp`: calls of the service as tools of the Model Context Protocol, by its official SDK.
+
+A tool is one request to this server with the caller's own key: roles, limits, tenants and the audit
+log are those of its route. A reader's key sees tools that read, a writer's key all of them; while a
+server has no keys, tools only read.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api.access import EVERYBODY, WRITER
+
+INSTRUCTIONS = (
+    "Sessions learn which arm to show from rewards that come late and mixed. Begin with "
+    "`sessions`; `estimate` says what a session has learned, and its findings what to do."
+)
+Rows = list[list[float]] | list[dict[str, float | str]]
+Answer = dict[str, Any]
+Tools = list[Callable[..., Any]]
+
+
+class Door:
+    """The ASGI endpoint, in front of an application that it asks by HTTP's own calls."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        inside = httpx.ASGITransport(app)
+        self._client = httpx.AsyncClient(transport=inside, base_url="http://127.0.0.1")
+        reads: Tools = [self.sessions, self.session, self.estimate]
+        reads += [self.credit, self.lift, self.explain]
+        writes: Tools = [self.create_session, self.decide, self.reward, self.append_history]
+        self._reading = _manager(reads)
+        self._writing = _manager([*reads, *writes])
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve until the block ends."""
+        async with self._reading.run(), self._writing.run(), self._client:
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one message, with the tools that the caller's key allows."""
+        access = scope["lhb.access"]
+        writes = access is not EVERYBODY and access.rank >= WRITER
+        await (self._writing if writes else self._reading).handle_request(scope, receive, send)
+
+    async def sessions(self, ctx: Context[Any], cursor: str = "") -> Answer:
+        """List sessions: what each is, how many rounds it has, and what it decides by."""
+        return await self._ask(ctx, "GET", "", params={"cursor": cursor} if cursor else {})
+
+    async def session(self, ctx: Context[Any], session: str) -> Answer:
+        """Read a session, by its name or id: its settings and counters."""
+        return await self._ask(ctx, "GET", f"/{quote(session, safe='')}")
+
+    async def estimate(self, ctx: Context[Any], session: str) -> Answer:
+        """Read what a session has learned: theta, lag weights, intervals, and findings."""
+        return await self._ask(ctx, "GET", f"/{quote(session, safe='')}/estimate")
+
+    async def credit(self, ctx: Context[Any], session: str, trajectory: str = "") -> Answer:
+        """List what each decision has earned so far, and is expected to earn still."""
+        path = f"/{quote(session, safe='')}/credit"
+        return await self._ask(ctx, "GET", path, params={"trajectory": trajectory})
+
+    async def lift(self, ctx: Context[Any], session: str) -> Answer:
+        """Read what the agent earns beside its control group, with an interval."""
+        return await self._ask(ctx, "GET", f"/{quote(session, safe='')}/lift")
+
+    async def explain(
+        self, ctx: Context[Any], session: str, event_id: str, trajectory: str = ""
+    ) -> Answer:
+        """Read one decision as it was answered: the scores of the arms, and why this one."""
+        path = f"/{quote(session, safe='')}/decisions/{quote(event_id, safe='')}"
+        return await self._ask(ctx, "GET", path, params={"trajectory": trajectory})
+
+    async def create_session(
+        self,
+        ctx: Context[Any],
+        name: str,
+        dim: int,
+        horizon: int,
+        settings: dict[str, Any] | None = None,
+    ) -> Answer:
+        """Create a session, or find the one of this name: `dim` numbers an arm, `horizon` lags.
+
+        `settings` are the other members of the body of POST /v1/sessions.
+        """
+        body = {**(settings or {}), "name": name, "dim": dim, "horizon": horizon}
+        return await self._ask(ctx, "POST", "", json=body)
+
+    async def decide(
+        self, ctx: Context[Any], session: str, contexts: Rows, event_id: str, trajectory: str = ""
+    ) -> Answer:
+        """Choose one of the arms, a row of contexts each; the same event_id is one decision."""
+        body = {"contexts": contexts, "event_id": event_id, "trajectory": trajectory or None}
+        return await self._ask(ctx, "POST", f"/{quote(session, safe='')}/decisions", json=body)
+
+    async def reward(
+        self, ctx: Context[Any], session: str, value: float, round: int, trajectory: str = ""
+    ) -> Answer:
+        """Store the number that was measured for a round."""
+        body = {"value": value, "round": round, "trajectory": trajectory or None}
+        return await self._ask(ctx, "POST", f"/{quote(session, safe='')}/rewards", json=body)
+
+    async def append_history(
+        self,
+        ctx: Context[Any],
+        session: str,
+        contexts: Rows,
+        rewards: list[float | None],
+        import_id: str,
+        trajectory: str = "",
+    ) -> Answer:
+        """Append logged rounds, the chosen context of each and its reward; an import_id once."""
+        body = {"contexts": contexts, "rewards": rewards, "import_id": import_id}
+        body["trajectory"] = trajectory or None  # type: ignore[assignment]
+        return await self._ask(ctx, "POST", f"/{quote(session, safe='')}/history", json=body)
+
+    async def _ask(self, ctx: Context[Any], method: str, path: str, **body: Any) -> Answer:
+        """Make a request with the caller's key; a refusal is the tool's error."""
+        key = (ctx.headers or {}).get("authorization")
+        headers = {} if key is None else {"authorization": key}
+        url = f"/v1/sessions{path}"
+        answer = await self._client.request(method, url, headers=headers, timeout=60, **body)
+        content: Answer = answer.json()
+        if answer.is_error:
+            raise ToolError(f"{content['code']}: {content['detail']}")
+        return content
+
+
+def _manager(tools: Tools) -> StreamableHTTPSessionManager:
+    server = MCPServer("long-horizon-bandits", instructions=INSTRUCTIONS)
+    for tool in tools:
+        server.add_tool(tool)
+    return StreamableHTTPSessionManager(server._lowlevel_server, json_response=True, stateless=True)

@@ -1,0 +1,94 @@
+"""`/mcp` serves the service's calls as tools, to the keys that may make them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.commands.keys import SaveKey, new_key
+from tests.service.conftest import Client, Serve, problem
+
+pytestmark = pytest.mark.anyio
+HEADERS = {"accept": "application/json, text/event-stream"}
+READING = {"sessions", "session", "estimate", "credit", "lift", "explain"}
+WRITING = {"create_session", "decide", "reward", "append_history"}
+
+
+async def ask(client: Client, method: str, key: str | None = None, **params: Any) -> Any:
+    """The result of a message."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    headers = {**HEADERS, **({"authorization": f"Bearer {key}"} if key else {})}
+    answer = await client.post("/mcp", json=message, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["result"]
+
+
+async def call(client: Client, tool: str, key: str | None = None, **arguments: Any) -> Any:
+    """What a tool answers, or the text of its refusal."""
+    result = await ask(client, "tools/call", key, name=tool, arguments=arguments)
+    return result["content"][0]["text"] if result.get("isError") else result["structuredContent"]
+
+
+async def tools(client: Client, key: str | None = None) -> set[str]:
+    listed = await ask(client, "tools/list", key)
+    return {tool["name"] for tool in listed["tools"]}
+
+
+async def keys(client: Client) -> dict[str, str]:
+    """A key of each role."""
+    made = {role: new_key("", "a test", 1000.0, role) for role in ("reader", "writer")}
+    for _, row in made.values():
+        await client.service.writer.submit(SaveKey(row))
+    return {role: key for role, (key, _) in made.items()}
+
+
+async def test_tools_read_where_there_are_no_keys(serve: Serve) -> None:
+    async with serve(mcp=True) as client:
+        session = await client.create(name="shop")
+        await client.decide(session, event_id="a")
+        assert await tools(client) == READING
+        listed = await call(client, "sessions")
+        assert [one["name"] for one in listed["items"]] == ["shop"]
+        assert (await call(client, "explain", session="shop", event_id="a"))["round"] == 1
+        assert (await call(client, "lift", session="shop"))["lift"] is None
+        refused = await call(client, "estimate", session="nobody")
+        assert "unknown_session" in refused
+
+
+async def test_a_key_decides_which_tools_there_are(serve: Serve) -> None:
+    async with serve() as client:
+        known = await keys(client)
+    async with serve(mcp=True) as client:
+        assert await tools(client, known["reader"]) == READING
+        assert await tools(client, known["writer"]) == READING | WRITING
+        arguments = {"name": "made", "dim": 2, "horizon": 4}
+        refused = await call(client, "create_session", known["reader"], **arguments)
+        assert "Unknown tool" in refused
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        stranger = await client.post("/mcp", json=message, headers=HEADERS)
+        problem(stranger, 401, "unauthorized")
+
+
+async def test_a_site_is_set_up_in_eight_calls(serve: Serve) -> None:
+    rng = np.random.default_rng(0)
+    contexts = rng.normal(size=(300, 2))
+    rewards = np.roll(contexts[:, 0], 1) + 0.1 * rng.normal(size=300)
+    async with serve() as client:
+        key = (await keys(client))["writer"]
+    async with serve(mcp=True) as client:
+        made = {"refit": "blocking", "seed": 1}
+        await call(client, "create_session", key, name="news", dim=2, horizon=4, settings=made)
+        logged = {"contexts": contexts.tolist(), "rewards": rewards.tolist(), "import_id": "log"}
+        await call(client, "append_history", key, session="news", **logged)
+        arms = {"contexts": [[1.0, 0.0], [-1.0, 0.0]], "event_id": "today"}
+        decision = await call(client, "decide", key, session="news", **arms)
+        assert decision["arm"] == 0
+        stored = {"value": 0.5, "round": decision["round"]}
+        assert (await call(client, "reward", key, session="news", **stored))["accepted"] == 1
+        estimate = await call(client, "estimate", key, session="news")
+        assert int(np.argmax(estimate["lag_weights"])) == 1
+
+
+async def test_the_door_is_shut_by_default(serve: Serve) -> None:
+    async with serve() as client:
+        problem(await client.post("/mcp", json={}), 404, "unknown_route")

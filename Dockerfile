@@ -18,6 +18,7 @@ RUN /opt/lhb/bin/pip install --no-cache-dir --disable-pip-version-check --no-ind
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="long-horizon-bandits" \
+      org.opencontainers.image.description="A REST service for decisions whose rewards come late: server, worker and command line; data on /data" \
       org.opencontainers.image.version="1.0.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --gid 10001 lhb \

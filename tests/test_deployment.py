@@ -39,6 +39,18 @@ def test_the_embedded_compose_file_is_valid_and_private() -> None:
     assert server["volumes"][0].endswith("/data:rw")
 
 
+def test_the_one_line_of_the_readme_is_as_private_and_keeps_its_data() -> None:
+    [line] = re.findall(r"`(docker run [^`]+)`", (ROOT / "README.md").read_text())
+    embedded = (ROOT / "docker-compose.embedded.yml").read_text()
+    image = (ROOT / "Dockerfile").read_text()
+    assert "-p 127.0.0.1:8080:8080 " in line
+    assert "-v lhb:/data " in line
+    assert "VOLUME /data" in image
+    assert "-e LHB_INSECURE_BIND=true " in line
+    assert 'LHB_INSECURE_BIND: "true"' in embedded
+    assert line.endswith(re.findall(r"image: (\S+)", embedded)[0])
+
+
 def check_confined(name: str, service: dict[str, Any]) -> None:
     """Its files cannot be written, it gains no rights, and takes no more than its share."""
     assert service["read_only"] is True, name

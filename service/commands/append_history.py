@@ -123,12 +123,8 @@ class Appending:
 class AppendSlice(Command[Appended | Appending]):
     """Command: append the next rounds of a log, hidden until its last slice.
 
-    Attributes
-    ----------
-    writer : str
-        Token of this append.
-    done : Appending or None
-        What the slice before returned; it is not changed, so that the command may run again.
+    `writer` is the token of this append; `done` what the slice before returned; it is not changed,
+    so that the command may run again.
     """
 
     log: Log
@@ -155,16 +151,8 @@ class AppendSlice(Command[Appended | Appending]):
         """Append the rounds; of the windows that become due, the latest is fitted.
 
         Each round's reward is written before the next round begins, which may close a window.
-
-        Returns
-        -------
-        Appended or Appending
-            The latter if rounds are left.
-
-        Raises
-        ------
-        Problem
-            The session or the log does not take these rounds. Nothing is written.
+        Returns `Appending` if rounds are left. Raises a `Problem`, with nothing written, where the
+        session or the log does not take these rounds.
         """
         log, done = self.log, self.done
         if done is None:
@@ -268,17 +256,8 @@ def append_history(
 
     A log that fits into a slice is one command. Otherwise the session takes nothing else until the
     log is whole (503 history_pending), but it may be deleted. A log that fails is erased before its
-    error is raised, so that the session takes decisions again.
-
-    Parameters
-    ----------
-    log : Log
-        The rounds.
-    agents : Agents
-        The cache of agents.
-    abandon : callable
-        Called with the session's key and this append's token if rounds are left that nobody will
-        show.
+    error is raised, so that the session takes decisions again. `abandon` is called with the
+    session's key and this append's token if rounds are left that nobody will show.
     """
     writer = secrets.token_hex(8)
     found = yield AppendSlice(log, agents, writer)

@@ -65,11 +65,8 @@ class ChangeSession(SessionCommand[SessionRow]):
     def _with_options(self, session: SessionRow) -> SessionRow:
         """Return the session with the options that it will have, which are checked.
 
-        Raises
-        ------
-        Problem
-            422 bad_option for an option that makes another model, or has no such value; 409
-            limit_reached after too many changes.
+        Raises 422 bad_option for an option that makes another model, or has no such value; 409
+        limit_reached after too many changes.
         """
         given = self.changes.get("options", {})
         kind = ALGORITHMS[session.algorithm].options_type

@@ -13,11 +13,8 @@ def numbers_of(
 ) -> tuple[Floats | None, str | None]:
     """Return contexts as numbers, and the names that the session then has; it is not changed.
 
-    Raises
-    ------
-    Problem
-        422 naming the field: contexts of another width, a feature that no column takes, or names in
-        a session whose rounds have none.
+    Raises 422: contexts of another width, a feature that no column takes, or names in a session
+    whose rounds have none.
     """
     if isinstance(contexts, NamedContexts):
         if session.names is None and session.n_rounds:
@@ -38,13 +35,7 @@ def numbers_of(
 
 
 def arms_of(session: SessionRow, n_arms: int) -> tuple[str, ...] | None:
-    """Return the session's own arm ids, for a request that gives none.
-
-    Raises
-    ------
-    Problem
-        422 if the session has another number of arms.
-    """
+    """Return the session's own arm ids, for a request that gives none; 422 for another number."""
     arms = names_of(session.names).arms
     if arms is not None and len(arms) != n_arms:
         detail = f"this session has {len(arms)} arms, not {n_arms}: give arm_ids with other arms"

@@ -80,21 +80,8 @@ def control_arm(
 ) -> int:
     """Return the arm that a session's estimate scores best; without an estimate, any arm.
 
-    Parameters
-    ----------
-    uow : UnitOfWork
-    agents : Agents
-    key : tuple
-        The session whose agent plays. It is read, not locked: its rounds do not wait for these.
-    contexts : (K, dim) array or NamedContexts
-        As the request has them; names become numbers by that session's columns.
-    draw : Draw
-        The round's random numbers, which break ties.
-
-    Raises
-    ------
-    Problem
-        422: these are no contexts for that session.
+    The session is read, not locked: its rounds do not wait for these. Names in contexts become
+    numbers by its columns; `draw` breaks ties. Raises 422: these are no contexts for that session.
     """
     session = uow.unlocked_session(key)
     if session is None:

@@ -60,11 +60,8 @@ def value_by_id(
 def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None:
     """Check what a correction needs of the session, and of itself.
 
-    Raises
-    ------
-    Problem
-        409 no_corrections if the agent learns from each reward at once; 422 missing without what
-        makes it unambiguous.
+    Raises 409 no_corrections if the agent learns from each reward at once; 422 missing without what
+    makes it unambiguous.
     """
     field = "replaces" if reward.replaces is not None else "correct"
     if not ALGORITHMS[session.algorithm].takes_corrections:
@@ -82,13 +79,7 @@ def refuse_corrections(session: SessionRow, reward: Reward, prefix: str) -> None
 
 
 def refuse_used(session: SessionRow, root: int, field: str) -> None:
-    """Raise a 409 if a fit has used a value, and its session could not add up all rows again.
-
-    Raises
-    ------
-    Problem
-        no_corrections.
-    """
+    """Raise 409 no_corrections if a fit used a value, and could not add up all rows again."""
     if has_only_sums(session) and root <= session.schedule.seen:
         detail = "a fit has learned from the value, and the session drops rows: it cannot forget it"
         raise Problem(ProblemCode.NO_CORRECTIONS, detail, field)

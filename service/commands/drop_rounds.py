@@ -39,12 +39,7 @@ class GiveUpRounds(SessionCommand[bool]):
 class DropSlice(SessionCommand[DropCursor | None]):
     """Command: delete some rows of rounds up to a position, and note the end of a pass.
 
-    Attributes
-    ----------
-    to : int
-        The position. A later pass may have a later one.
-    done : DropCursor or None
-        Where the slice before ended.
+    A later pass may have a later position `to`; `done` is where the slice before ended.
     """
 
     key: SessionKey

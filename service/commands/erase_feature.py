@@ -24,10 +24,7 @@ class EraseFeature(SessionCommand[None]):
     def __call__(self, uow: UnitOfWork) -> None:
         """Replace the name in the session.
 
-        Raises
-        ------
-        Problem
-            404 unknown_session or unknown_feature; 422 as `Names.without`; 503 history_pending.
+        Raises 404 unknown_session or unknown_feature; 422 as `Names.without`; 503 history_pending.
         """
         session = find_session(uow, self.key)
         before = names_of(session.names)

@@ -50,11 +50,8 @@ class EraseTrajectory(Command[bool]):
     def __call__(self, uow: UnitOfWork) -> bool:
         """Return whether there are rows to erase.
 
-        Raises
-        ------
-        Problem
-            404 unknown_session; 422 where totals are stored under the key; 503 history_pending; 503
-            erasure_pending: another trajectory of the session is being erased.
+        Raises 404 unknown_session; 422 where totals are stored under the key; 503 history_pending;
+        503 erasure_pending: another trajectory of the session is being erased.
         """
         session = find_session(uow, self.key)
         if session.erasing == self.trajectory:

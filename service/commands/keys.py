@@ -20,25 +20,9 @@ def new_key(
     role: str = "writer",
     expires_at: float | None = None,
 ) -> tuple[str, ApiKey]:
-    """Make a key.
+    """Make a key, and the row to store, with its digest; the key itself is stored nowhere.
 
-    Parameters
-    ----------
-    tenant, label : str
-        The tenant that the key gives access to, and a note for people.
-    now : float
-        Unix seconds.
-    role : str
-        What the key allows, see `service.web.roles`.
-    expires_at : float, optional
-        Until when it is valid; by default for ever.
-
-    Returns
-    -------
-    key : str
-        The key itself; it is stored nowhere.
-    row : ApiKey
-        The row to store, with the key's digest.
+    It gives access to a tenant, by a role of `service.web.roles`, until `expires_at`.
     """
     key = PREFIX + secrets.token_urlsafe(32)
     digest = sha256(key.encode()).digest()
@@ -76,13 +60,7 @@ class RevokeKey(Command[ApiKey]):
     by: Actor = COMMAND_LINE
 
     def __call__(self, uow: UnitOfWork) -> ApiKey:
-        """Return the key, revoked now or, if it was revoked before, unchanged.
-
-        Raises
-        ------
-        Problem
-            404 unknown_key.
-        """
+        """Return the key, revoked now or, if it was revoked before, unchanged; 404 unknown_key."""
         key = find_key(uow, self.manager, self.key_id)
         if key.revoked_at is None:
             key = key._replace(revoked_at=uow.now)
@@ -107,10 +85,7 @@ class RotateKey(Command[tuple[str, ApiKey]]):
     def __call__(self, uow: UnitOfWork) -> tuple[str, ApiKey]:
         """Return the new key and its row.
 
-        Raises
-        ------
-        Problem
-            404 unknown_key; 409 key_not_in_use: it is revoked, or has expired.
+        Raises 404 unknown_key; 409 key_not_in_use: it is revoked, or has expired.
         """
         old = find_key(uow, self.manager, self.key_id)
         if not old.is_in_use(uow.now):
@@ -139,13 +114,7 @@ class NoteUse(Command[None]):
 
 
 def find_key(uow: UnitOfWork, manager: str, key_id: str) -> ApiKey:
-    """Return a key of a tenant that `manager` manages.
-
-    Raises
-    ------
-    Problem
-        404 unknown_key.
-    """
+    """Return a key of a tenant that `manager` manages; 404 unknown_key if there is none."""
     for key in uow.stored.api_keys():
         if key.id == key_id and may_manage(manager, key.tenant):
             return key

@@ -36,10 +36,8 @@ class Limits:
     def refuse_session(self, uow: UnitOfWork, session: SessionRow) -> None:
         """Refuse a new session, or one that is imported.
 
-        Raises
-        ------
-        Problem
-            422 out_of_range: it is too large; 409 limit_reached: the tenant has as many as it may.
+        Raises 422 out_of_range: it is too large; 409 limit_reached: the tenant has as many as it
+        may.
         """
         _refuse_more("dim", session.dim, self.dim, "numbers in a context")
         _refuse_more("horizon", session.horizon, self.horizon, "lags")

@@ -90,10 +90,7 @@ class AskFit(SessionCommand[AskedFit]):
     def __call__(self, uow: UnitOfWork) -> AskedFit:
         """Say what was done.
 
-        Raises
-        ------
-        Problem
-            409 fits_by_epochs: the algorithm fits only at the ends of its epochs.
+        Raises 409 fits_by_epochs: the algorithm fits only at the ends of its epochs.
         """
         session = find_session(uow, self.key)
         refuse_archived(session)

@@ -111,10 +111,7 @@ def plan_rewards(
 ) -> list[PlannedReward]:
     """Check rewards, and return those to write; repeats of earlier ones are left out.
 
-    Raises
-    ------
-    Problem
-        For the first invalid reward; the name of its field begins with `field`.
+    Raises what is wrong with the first invalid reward; the name of its field begins with `field`.
     """
     planned: list[PlannedReward] = []
     timeline, closing = timeline_of(session), closing_of(session)

@@ -135,7 +135,7 @@ class Door:
 
 
 def _manager(tools: Tools) -> StreamableHTTPSessionManager:
-    server = MCPServer("long-horizon-bandits", instructions=INSTRUCTIONS)
+    server = MCPServer("long-horizon-bandits", instructions=INSTRUCTIONS, log_level="WARNING")
     for tool in tools:
         server.add_tool(tool)
     return StreamableHTTPSessionManager(server._lowlevel_server, json_response=True, stateless=True)

@@ -33,20 +33,8 @@ def copied_session(
 ) -> tuple[SessionRow, Agent]:
     """Return the copy, without an id, and its agent before any fit.
 
-    Parameters
-    ----------
-    source : SessionRow
-    asked : mapping
-        Settings that the copy has instead of its source's.
-    allow_oracles : bool
-    allowed : FitCost
-        What a fit may cost.
-    now : float
-
-    Raises
-    ------
-    Problem
-        422 naming the field.
+    `asked` are settings that the copy has instead of its source's, `allowed` what a fit may cost.
+    Raises 422 naming the field.
     """
     if source.dropped_to:
         detail = (

@@ -39,12 +39,7 @@ ROW_OWNER = ("tenant", "session_id")  # of a row; the importing server sets them
 def export_session(reader: Reader, session: SessionRow) -> Iterator[bytes]:
     """Yield the lines of a session's file, each with its newline.
 
-    Parameters
-    ----------
-    reader : Reader
-        A snapshot of the database, open until the last line.
-    session : SessionRow
-        The session to export.
+    The reader is a snapshot of the database, open until the last line.
     """
     return written(records(reader, session, session))
 
@@ -135,15 +130,8 @@ def decision_record(decision: DecisionRow) -> dict[str, Any]:
 def read_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line number and record of each line before the end, and check its count and digest.
 
-    Parameters
-    ----------
-    lines : iterable of bytes
-        The lines of a file, each with its newline.
-
-    Raises
-    ------
-    ValueError
-        The file is of another format or version, truncated or changed. Most messages name the line.
+    Raises ValueError where the file is of another format or version, truncated or changed. Most
+    messages name the line.
     """
     digest, count, is_ended = blake2b(digest_size=16), 0, False
     for number, line in enumerate(lines, 1):

@@ -37,18 +37,8 @@ from service.writer.agent_cache import build_agent
 class ImportedSession(NamedTuple):
     """The session that the records of a file describe, before it has an owner and an id.
 
-    Attributes
-    ----------
-    session : SessionRow
-        The session, with derived counters and schedule.
-    trajectories : list of TrajectoryRow
-        Its trajectories.
-    windows : Windows
-        The agent's windows, up to the first that is not due yet.
-    agent : Agent or None
-        The agent; None if there is no state to store.
-    dropped : Dropped
-        What dropped rows no longer tell.
+    Counters and schedule are derived. `windows` are the agent's, up to the first that is not due
+    yet; without a state to store there is no agent. `dropped` is what dropped rows no longer tell.
     """
 
     session: SessionRow
@@ -72,15 +62,7 @@ def _is_object(text: str) -> bool:
 class ImportCheck:
     """Checks the records of a file in order; `finish` returns the session that they describe.
 
-    Parameters
-    ----------
-    allow_oracles : bool
-        Whether to accept algorithms that are told the true parameters.
-
-    Raises
-    ------
-    InvalidRecord
-        Raised by every method; `line` and `kind` then name the record.
+    Every method raises `InvalidRecord`; `line` and `kind` then name the record.
     """
 
     _session: SessionRow

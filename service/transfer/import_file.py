@@ -40,15 +40,8 @@ SLICE_ROWS, SLICE_BYTES = 256, 2**18  # about; a larger row is a slice of its ow
 class CheckedFile:
     """A file that describes a session which the service could have written.
 
-    Attributes
-    ----------
-    session : SessionRow
-        The session to create; it has no id yet.
-    imported : ImportedSession
-        The trajectories, windows and agent that the records describe.
-    mark : str
-        Digest of the file. The id of a named session ends in it, so that repeating the import finds
-        the session instead of creating another.
+    The session has no id yet. `mark` is the digest of the file: the id of a named session ends in
+    it, so that repeating the import finds the session instead of creating another.
     """
 
     session: SessionRow
@@ -60,16 +53,8 @@ class CheckedFile:
 class PreparedImport:
     """A checked file whose rows are laid out.
 
-    Attributes
-    ----------
-    session, mark
-        As in `CheckedFile`.
-    state : str or None
-        The agent's state as JSON.
-    rows : Path
-        A file of slices, one pickled list of rows after the other, which `read_slice` reads.
-    sums : KeptSumsRow or None
-        Of a session that drops rows.
+    `rows` is a file of slices, one pickled list of rows after the other, which `read_slice` reads;
+    `sums` are those of a session that drops rows.
     """
 
     session: SessionRow
@@ -127,23 +112,9 @@ def _slices(rows: Iterator[Row]) -> Iterator[list[Row]]:
 def check_import(
     open_file: OpenFile, tenant: str, name: str | None, allow_oracles: bool
 ) -> CheckedFile:
-    """Check the whole file.
+    """Check the whole file for a tenant, who may give its session a new name.
 
-    Parameters
-    ----------
-    open_file : callable
-        Opens the file.
-    tenant : str
-        The tenant that will own the session.
-    name : str or None
-        The session's new name; None keeps the name in the file.
-    allow_oracles : bool
-        Whether to accept algorithms that are told the true parameters.
-
-    Raises
-    ------
-    Problem
-        The file is invalid: status 422, mostly ``bad_import``. It names line, record and field.
+    Raises 422, mostly ``bad_import``, naming line, record and field.
     """
     check, digest = ImportCheck(allow_oracles), blake2b(digest_size=6)
     try:

@@ -214,15 +214,7 @@ ADAPTER: TypeAdapter[Any] = TypeAdapter(
 
 
 class InvalidRecord(ValueError):
-    """A record is invalid.
-
-    Parameters
-    ----------
-    field : str
-        The field of the record.
-    what : str
-        What is wrong with it.
-    """
+    """A record is invalid: its field, and what is wrong with it."""
 
     def __init__(self, field: str, what: str) -> None:
         super().__init__(what)
@@ -233,10 +225,7 @@ class InvalidRecord(ValueError):
 def check_record(record: dict[str, Any]) -> None:
     """Check types and ranges of all fields, and that none is missing or unknown.
 
-    Raises
-    ------
-    InvalidRecord
-        Names the first invalid field.
+    Raises `InvalidRecord`, which names the first invalid field.
     """
     try:
         ADAPTER.validate_python(record)

@@ -22,18 +22,10 @@ from service.writer.agent_cache import build_agent
 
 
 class Rounds(NamedTuple):
-    """The rounds of a session as arrays, in order of position.
+    """The rounds of a session as (n_rounds,) arrays, in order of position, without erased ones.
 
-    Attributes
-    ----------
-    position : (n_rounds,) array
-        Number of each round in the session; those of erased rounds are not there.
-    at : (n_rounds,) array
-        When each round began, in seconds since 1970.
-    followed_at : (n_rounds,) array
-        When the next round of its trajectory began; infinity if there is none.
-    is_measured : (n_rounds,) array of bool
-        Whether a measurement covers the round.
+    `at` is when a round began, in seconds since 1970, `followed_at` when the next round of its
+    trajectory did, infinity if there is none; `is_measured`, whether a measurement covers it.
     """
 
     position: Ints

@@ -34,14 +34,8 @@ from service.writer.unit_of_work import UnitOfWork
 class BeginImport(Command[tuple[SessionRow, bool]]):
     """Command: give the session its id, and hide the rows to come.
 
-    Attributes
-    ----------
-    session : SessionRow
-        The session to create, without an id.
-    mark : str
-        Digest of the file, the end of a named session's id.
-    writer : str
-        Token of this import.
+    `mark`, the digest of the file, is the end of a named session's id; `writer` the token of this
+    import.
     """
 
     session: SessionRow
@@ -52,10 +46,7 @@ class BeginImport(Command[tuple[SessionRow, bool]]):
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session with its id and True, or the one that this import made before.
 
-        Raises
-        ------
-        Problem
-            409 session_conflict: another session has the name.
+        Raises 409 session_conflict: another session has the name.
         """
         known = imported_before(uow, self.session, self.mark)
         if known is not None:
@@ -75,10 +66,7 @@ class BeginImport(Command[tuple[SessionRow, bool]]):
 def imported_before(uow: UnitOfWork, session: SessionRow, mark: str) -> SessionRow | None:
     """Find the session that the same file made under the same name.
 
-    Raises
-    ------
-    Problem
-        409 session_conflict: there is none, and another session has the name.
+    Raises 409 session_conflict: there is none, and another session has the name.
     """
     if session.name is None:
         return None
@@ -145,10 +133,7 @@ class FinishImport(Command[tuple[SessionRow, bool]]):
     def __call__(self, uow: UnitOfWork) -> tuple[SessionRow, bool]:
         """Return the session and whether it is new; the name may have been given since.
 
-        Raises
-        ------
-        Problem
-            409 session_conflict: another session has the name.
+        Raises 409 session_conflict: another session has the name.
         """
         session = with_located_control(uow, replace(self.session))
         own(uow, session.key, self.writer)
@@ -177,17 +162,8 @@ def import_session(
 ) -> LargeWrite[tuple[SessionRow, bool]]:
     """Yield the commands of an import; return the session and whether it is new.
 
-    Parameters
-    ----------
-    prepared : PreparedImport
-        The checked file and its rows.
-    abandon : callable
-        Called with the session's key and this import's token if rows were written that nobody will
-        show.
-    by : Actor
-        Who imports.
-    limits : Limits
-        What the tenant may make.
+    `abandon` is called with the session's key and this import's token if rows were written that
+    nobody will show.
     """
     writer = secrets.token_hex(8)
     session, is_new = yield BeginImport(prepared.session, prepared.mark, writer, limits)

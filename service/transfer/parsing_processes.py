@@ -53,10 +53,7 @@ class ParsingProcesses:
     async def run(self, work: Callable[..., Found], *arguments: Any) -> Found:
         """Run a function in a process, whose start may have to be waited for.
 
-        Raises
-        ------
-        Problem
-            What the function raises, or 503 overloaded: no process came to its end.
+        Raises what the function raises, or 503 overloaded: no process came to its end.
         """
         for _ in range(ATTEMPTS):
             with suppress(NotBegun):
@@ -66,12 +63,8 @@ class ParsingProcesses:
     async def run_once_begun(self, work: Callable[..., Found], *arguments: Any) -> Found:
         """Run a function in a process if one begins it.
 
-        Raises
-        ------
-        NotBegun
-            No process begins it: they are frozen, or the system refuses to start one.
-        Problem
-            What the function raises, or 503 overloaded: no process came to its end.
+        Raises what `run` does, and `NotBegun`: processes are frozen, or the system refuses to start
+        one.
         """
         for _ in range(ATTEMPTS):
             try:

@@ -90,20 +90,7 @@ class SessionReplay:
 
 
 def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
-    """Recompute all decisions and estimates of a session.
-
-    Parameters
-    ----------
-    reader : Reader
-        A snapshot of the database.
-    session : SessionRow
-        The session as that snapshot has it.
-
-    Returns
-    -------
-    SessionReplay
-        Counts and differences.
-    """
+    """Recompute all decisions and estimates of a session, as a snapshot of the database has it."""
     replay = SessionReplay(session.id, session.name, session.tenant, dropped_to=session.dropped_to)
     agent, gaps = build_agent(session, None), gaps_of(reader, session)
     states = {0: agent.state()}

@@ -23,16 +23,10 @@ PREFIX = "lhb-spool-"
 
 
 class Spool:
-    """A folder for files on their way.
+    """A folder for files on their way, made with the first file.
 
-    Parameters
-    ----------
-    folder : Path
-        It is made with the first file.
-    is_own : bool
-        Whether no other server uses it: then what a killed one left there is removed.
-    free : callable
-        Bytes that are free on the folder's disk.
+    `is_own`: no other server uses it; then what a killed one left there is removed. `free` tells
+    the bytes that are free on its disk.
     """
 
     def __init__(
@@ -50,13 +44,7 @@ class Spool:
 
     @contextmanager
     def files(self, tenant: str) -> Iterator["SpooledFiles"]:
-        """Make a folder for one import or copy; it is removed at the end.
-
-        Raises
-        ------
-        Problem
-            503 storage_full: the disk is full.
-        """
+        """Make a folder for one import or copy, removed at the end; or raise 503 storage_full."""
         with full_said():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder = tempfile.TemporaryDirectory(prefix=PREFIX, dir=self._folder)
@@ -71,10 +59,7 @@ class Spool:
     def take(self, tenant: str, n_bytes: int) -> None:
         """Count bytes that a tenant is about to write.
 
-        Raises
-        ------
-        Problem
-            503 storage_full: they are beyond its share. They are not counted.
+        Raises 503 storage_full, without counting them, if they are beyond its share.
         """
         if self._taken[tenant] + n_bytes > self._free(self._folder) - n_bytes:
             raise no_room("this tenant's files on their way have their share of what is free")
@@ -82,13 +67,7 @@ class Spool:
 
 
 class SpooledFiles:
-    """The files of one import or copy.
-
-    Attributes
-    ----------
-    path, rows : Path
-        What was sent, and the rows that are made of it.
-    """
+    """The files of one import or copy: what was sent, and the rows that are made of it."""
 
     def __init__(self, spool: Spool, tenant: str, folder: Path) -> None:
         self._spool, self._tenant = spool, tenant

@@ -35,10 +35,7 @@ class NotPossible(Refused):
 def find(reader: Reader, session_id: str) -> SessionRow:
     """Find a session of any tenant by id, or, if there is no such id, by name.
 
-    Raises
-    ------
-    NotPossible
-        There is no such session, or several tenants have one of this name.
+    Raises `NotPossible`: there is no such session, or several tenants have one of this name.
     """
     for tenant in _tenants(reader):
         found = reader.session((tenant, session_id))
@@ -79,26 +76,9 @@ def archive(url: str, session_id: str) -> None:
 
 
 def import_file(settings: Settings, path: Path, name: str | None) -> str:
-    """Import an exported file.
+    """Import an exported file, and return the id of the new session.
 
-    Parameters
-    ----------
-    settings : Settings
-        Names the database.
-    path : Path
-        The NDJSON file.
-    name : str or None
-        Name of the new session.
-
-    Returns
-    -------
-    str
-        The id of the new session.
-
-    Raises
-    ------
-    NotPossible
-        The file is not valid, or a server owns the database.
+    Raises `NotPossible`: the file is not valid, or a server owns the database.
     """
     try:
         with TemporaryDirectory(prefix="lhb-import-") as folder:
@@ -128,24 +108,8 @@ def run(url: str, command: Command[Result], otherwise: str = THROUGH_SERVER) -> 
 def run_large(url: str, write: LargeWrite[Result], otherwise: str = THROUGH_SERVER) -> Result:
     """Run the commands of a large write, each in a transaction of its own.
 
-    Parameters
-    ----------
-    url : str
-        The database's URL.
-    write : LargeWrite
-        The commands.
-    otherwise : str
-        Advice that ends the message if a server owns the database.
-
-    Returns
-    -------
-    Result
-        What the write returns.
-
-    Raises
-    ------
-    NotPossible
-        A command is refused, or a server owns the database.
+    Raises `NotPossible`: a command is refused, or a server owns the database; then `otherwise` ends
+    the message.
     """
     try:
         store = open_store(url)

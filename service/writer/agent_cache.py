@@ -19,19 +19,9 @@ LEAST_BYTES = 4096  # that any agent counts as
 
 
 def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
-    """Build the session's agent.
+    """Build the session's agent from its stored state, JSON text or parsed.
 
-    Parameters
-    ----------
-    session : SessionRow
-        Algorithm, options and dimensions.
-    state : str, dict or None
-        Stored state, as JSON text or parsed; None for an agent that has learned nothing.
-
-    Raises
-    ------
-    OptionError
-        The session's options are not valid.
+    Without one it has learned nothing. Raises `OptionError` by options that are not valid.
     """
     kind = ALGORITHMS[session.algorithm]
     options = make_options(session.algorithm, session.options)

@@ -9,14 +9,7 @@ class Clock:
     """Seconds since 1970, never decreasing.
 
     If the system's clock is set back, this one runs at half speed until the system's has caught
-    up. The order of times stays, and a wait takes at most twice its length.
-
-    Parameters
-    ----------
-    system : callable
-        The system's clock, which may be set: seconds since 1970.
-    steady : callable
-        A monotonic clock, in seconds.
+    up. The order of times stays, and a wait takes at most twice its length. `steady` is monotonic.
     """
 
     def __init__(

@@ -30,13 +30,7 @@ class Command(Protocol[Result]):
         return False
 
     def __call__(self, uow: UnitOfWork) -> Result:
-        """Check, write, and return the result.
-
-        Raises
-        ------
-        Problem
-            The request cannot be fulfilled; the command has written nothing.
-        """
+        """Check, write, and return the result; a `Problem` is raised with nothing written."""
 
 
 class SessionCommand(Command[Result], Protocol[Result]):

@@ -16,11 +16,8 @@ MOST = 2.0  # times the mean: what takes longer counts as that, since a stall is
 class CommandQueue:
     """Submissions by tenant. The commands of a submission run in one transaction.
 
-    Parameters
-    ----------
-    most : int
-        Commands that may wait. Beyond it a tenant is refused that has its share of the submissions:
-        as many as each tenant that waits could have.
+    Beyond `most` waiting commands a tenant is refused that has its share of the submissions: as
+    many as each tenant that waits could have.
     """
 
     def __init__(self, most: int) -> None:
@@ -49,11 +46,7 @@ class CommandQueue:
     def take(self, most: int) -> tuple[Commands, list[tuple[Answer, int]]]:
         """Take submissions, of each tenant in turn, until they have `most` commands.
 
-        Returns
-        -------
-        commands : list of Command
-        answers : list of tuple
-            The answers of the submissions, each with the number of its commands.
+        Returns the commands, and the answers of the submissions, each with its number of commands.
         """
         commands: Commands = []
         answers: list[tuple[Answer, int]] = []
@@ -108,10 +101,7 @@ class BatchTimes:
     def wait_behind(self, n_submissions: int, n_commands: int) -> float:
         """Return the seconds that full batches of what waits take; 0 if it fills none.
 
-        Parameters
-        ----------
-        n_submissions, n_commands : int
-            What waits: a batch takes submissions, or parts of them, until it is full.
+        A batch takes submissions, or parts of them, until it is full.
         """
         n_full = min(n_submissions, n_commands // self._max_batch)
         return self.seconds_under_way + n_full * self._mean if n_full else 0.0

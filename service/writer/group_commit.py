@@ -135,20 +135,9 @@ def _outcome(command: Command[Any], uow: UnitOfWork) -> CommandOutcome:
 class GroupCommit:
     """The writer: one transaction at a time, and a thread for long work.
 
-    Parameters
-    ----------
-    store : Store
-        The store that batches are committed to.
-    after_commit : callable
-        Called in the event loop with the effects of every committed batch.
-    on_rollback : callable
-        Called at every rollback, when objects in memory may be ahead of the store.
-    clock : callable
-        Seconds since 1970; by default a `Clock`.
-    max_batch : int
-        A batch takes no further submission once it has this many commands.
-    max_queue : int
-        Commands that may wait: see `CommandQueue`.
+    `after_commit` is called in the event loop with the effects of every committed batch,
+    `on_rollback` at every rollback, when objects in memory may be ahead of the store. A batch takes
+    no further submission once it has `max_batch` commands; `max_queue` is that of `CommandQueue`.
     """
 
     def __init__(
@@ -194,14 +183,8 @@ class GroupCommit:
     async def submit(self, command: Command[Result]) -> Result:
         """Run a command and return its result, once its writes are durable.
 
-        Cancelling the call does not cancel the command.
-
-        Raises
-        ------
-        Problem
-            The command's own, or ``overloaded`` if the queue is full.
-        Unavailable
-            The store failed.
+        Cancelling the call does not cancel the command. Raises the command's `Problem`,
+        ``overloaded`` if the queue is full, `Unavailable` if the store failed.
         """
         result: Result
         [(result, error)] = await self.submit_together([command])
@@ -212,17 +195,8 @@ class GroupCommit:
     async def submit_all(self, commands: Commands) -> list[CommandOutcome]:
         """Run commands of one tenant in this order, MOST_AT_ONCE in a transaction.
 
-        Others' commands slip in between.
-
-        Returns
-        -------
-        list of tuple
-            The outcome of each command: its result and None, or None and its error.
-
-        Raises
-        ------
-        Problem
-            The queue is full (``overloaded``); nothing was written.
+        Others' commands slip in between. Returns for each its result and None, or None and its
+        error. Raises ``overloaded``, with nothing written, if the queue is full.
         """
         outcomes = await self.submit_together(commands[:MOST_AT_ONCE])
         for start in range(MOST_AT_ONCE, len(commands), MOST_AT_ONCE):  # begun, so not refused

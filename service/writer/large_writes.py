@@ -45,11 +45,8 @@ class Slices:
     async def run(self, write: LargeWrite[Result]) -> Result:
         """Run the commands of a large write, and return its result.
 
-        Raises
-        ------
-        Problem
-            What a command raises and the write lets through. It is raised in the write, which may
-            undo by further commands what it has written.
+        What a command raises is raised in the write, which may undo by further commands what it has
+        written, or let it through.
         """
         try:
             command = next(write)
@@ -84,10 +81,7 @@ def hide_for(
 def own(uow: UnitOfWork, key: SessionKey, writer: str) -> None:
     """Put off the time at which the rows stop being this writer's.
 
-    Raises
-    ------
-    Problem
-        503 storage_busy: a sweep has begun to erase them, because no slice came for OWN_SECONDS.
+    Raises 503 storage_busy: a sweep has begun to erase them, because no slice came for OWN_SECONDS.
     """
     note = uow.hidden_rows(key)
     if note is None or note.writer != writer:
@@ -112,23 +106,12 @@ def refuse_appending(session: SessionRow) -> None:
 
 @dataclass(slots=True)
 class WorkState:
-    """The session's rows and agent, as they will be.
+    """The session's rows, as they will be (copies), and an agent that is not the cached one.
 
-    Attributes
-    ----------
-    session, trajectory : SessionRow, TrajectoryRow
-        Copies; only one trajectory is written to.
-    agent : LiveAgent
-        An agent of its own, not the cached one.
-    now : float
-        The time of all rows, in seconds since 1970.
-    effects : Effects
-        What the server has to act on once the work is whole.
-    has_learned : bool
-        Whether the agent's state differs from the stored one.
-    fits : list of EstimateRow
-        The fits that were skipped. They are stored with the last of the work: the session's number
-        of fits, which says what is stored of them, is the old one until then.
+    Only one trajectory is written to. `now` is the time of all rows, `effects` what the server has
+    to act on once the work is whole; `has_learned`: the agent's state differs from the stored one.
+    `fits` are those that were skipped. They are stored with the last of the work: the session's
+    number of fits, which says what is stored of them, is the old one until then.
     """
 
     session: SessionRow
@@ -184,15 +167,9 @@ class HiddenWork(UnitOfWork):
     """Writes rounds as any unit of work does, but keeps the counters of their session to itself.
 
     Rows and pending rows are shared with the batch's unit of work. The session's and the agent's
-    changes stay in the state. The trajectory's row is stored, so that statements count its rounds;
-    `end` sets it back within the same transaction unless the work is whole.
-
-    Parameters
-    ----------
-    uow : UnitOfWork
-        The batch's.
-    state : WorkState
-        It is changed: give a copy of one that may be needed again.
+    changes stay in the state, which is changed: give a copy of one that may be needed again. The
+    trajectory's row is stored, so that statements count its rounds; `end` sets it back within the
+    same transaction unless the work is whole.
     """
 
     def __init__(self, uow: UnitOfWork, state: WorkState) -> None:

@@ -11,7 +11,8 @@ from clients.cli.simulate import algorithms
 
 def decide(
     board: Annotated[
-        str, typer.Option(help="Board: main, harder, life, told, dense, profiles, poor or all.")
+        str,
+        typer.Option(help="Board: main, harder, life, told, dense, profiles, poor, weak or all."),
     ] = "main",
     algorithm: Annotated[
         list[str] | None, typer.Option(help="Algorithm; repeatable.", autocompletion=algorithms)
@@ -30,6 +31,8 @@ def decide(
 ) -> None:
     """Measure regret against that of an oracle which knows the lag weights (docs/anytime.md).
 
+    On the board weak the score is the share of the possible gain, beside a ridge's.
+
     Example: lhb bench decide --board harder --seeds 5
     """
     from benchmarks import regret_scoreboard as scoreboard
@@ -43,20 +46,23 @@ def decide(
         "profiles": scoreboard.PROFILES,
         "poor": scoreboard.POOR,
     }
-    worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
-    if not worlds:
-        raise typer.BadParameter(
-            f"no board {board!r}: main, harder, life, told, dense, profiles, poor or all"
-        )
-    if world:
-        worlds = tuple(w for w in worlds if w.name in world)
-    names = algorithm or (["anytime"] if variant else ["anytime", "ad_lasso"])
+    names = algorithm or (["anytime"] if variant or board == "weak" else ["anytime", "ad_lasso"])
     for text in variant or ():
         try:
             scoreboard.variant_of(text)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         names.append(f"anytime {text}")
+    if board == "weak":
+        _decide_weak(names, world, range(first_seed, first_seed + seeds), jobs, as_json)
+        return
+    worlds = boards.get(board, ()) if board != "all" else sum(boards.values(), ())
+    if not worlds:
+        raise typer.BadParameter(
+            f"no board {board!r}: main, harder, life, told, dense, profiles, poor, weak or all"
+        )
+    if world:
+        worlds = tuple(w for w in worlds if w.name in world)
     if not as_json:
         typer.echo(scoreboard.HEADER)
     result = scoreboard.run(
@@ -67,6 +73,22 @@ def decide(
         progress=(lambda line: None) if as_json else typer.echo,
     )
     show(result, as_json, _board_lines(result, names))
+
+
+def _decide_weak(
+    names: list[str], histories: list[str] | None, seeds: range, jobs: int, as_json: bool
+) -> None:
+    """Play the weak worlds; a world's name is how long its history is."""
+    from benchmarks import weak_worlds
+
+    played = [name for name in weak_worlds.HISTORIES if not histories or name in histories]
+    if not played:
+        raise typer.BadParameter(f"no such world; there are {list(weak_worlds.HISTORIES)}")
+    if not as_json:
+        typer.echo(weak_worlds.HEADER)
+    progress = (lambda line: None) if as_json else typer.echo
+    rows = weak_worlds.run(played, names, seeds, jobs=jobs, progress=progress)
+    show({"seeds": list(seeds), "weak": rows}, as_json, ())
 
 
 def _board_lines(result: dict[str, Any], names: list[str]) -> Iterator[str]:

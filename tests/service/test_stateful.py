@@ -1,6 +1,7 @@
 """Random operations on the service and on a model of it that fits on two pages; both agree."""
 
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -229,7 +230,11 @@ class Machine(RuleBasedStateMachine):
         assert [(record.due, record.status) for record in self.harness.estimates] == self.model.fits
 
     def teardown(self) -> None:
-        """What was measured is what a fit would read."""
+        """What was measured is what a fit would read; store and folder go even if not."""
+        with self.folder, closing(self.harness):
+            self.check_what_is_left()
+
+    def check_what_is_left(self) -> None:
         session = self.harness.session
         if session.n_rounds:
             window = FitWindow(1, 1, session.n_rounds, HORIZON, session.n_rounds)
@@ -244,8 +249,6 @@ class Machine(RuleBasedStateMachine):
                     tuple(map(float, row)) for row in expected
                 ]
                 np.testing.assert_array_equal(part.numbering, self.model.rounds[name])
-        self.harness.close()
-        self.folder.cleanup()
 
 
 TestService = Machine.TestCase

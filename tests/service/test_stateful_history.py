@@ -5,6 +5,7 @@ Fits are real. At the end all that was acknowledged is counted, and every decisi
 
 import tempfile
 from collections import defaultdict
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -246,7 +247,11 @@ class Machine(RuleBasedStateMachine):
         return sum(len(found.contexts) for found in self.model.values())
 
     def teardown(self) -> None:
-        """What is left is whole."""
+        """What is left is whole; store and folder go even where a check fails."""
+        with self.folder, closing(self.harness):
+            self.check_what_is_left()
+
+    def check_what_is_left(self) -> None:
         self.a_fit_reads_what_was_said()
         session = self.harness.session
         parts = self.model.values()
@@ -255,8 +260,6 @@ class Machine(RuleBasedStateMachine):
         assert session.n_measurements - session.n_erased_measurements == n_said
         with self.harness.store.reader() as reader:
             assert replay_session(reader, session).differences == []
-        self.harness.close()
-        self.folder.cleanup()
 
 
 def check(part: Trajectory, found: Rounds) -> None:
@@ -282,6 +285,14 @@ def run(machine: type[Machine], n: int) -> None:
         max_examples=n, stateful_step_count=25, deadline=None, suppress_health_check=checks
     )
     run_state_machine_as_test(machine, settings=chosen)
+
+
+def test_a_story_that_fails_leaves_no_folder() -> None:
+    story = Machine()
+    story.model["b"].contexts.append(np.zeros(2))  # the service never saw this decision
+    with pytest.raises(AssertionError):
+        story.teardown()
+    assert not story.path.exists()
 
 
 @pytest.mark.hypothesis

@@ -1,6 +1,7 @@
 """The same by the clock: totals of slots, late decisions, and sums of slots that are kept."""
 
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -50,10 +51,11 @@ class Machine(test_stateful_history.Machine):
     }
 
     def __init__(self) -> None:
-        self.patches = [patch.object(module, "STRETCH", 2) for module in (slot_clock, slot_sums)]
-        for one in self.patches:
-            one.start()
-        super().__init__()
+        with ExitStack() as patches:
+            for module in (slot_clock, slot_sums):
+                patches.enter_context(patch.object(module, "STRETCH", 2))
+            super().__init__()
+            self.patches = patches.pop_all()
         self.taken: defaultdict[str, list[tuple[int, Any]]] = defaultdict(list)  # slot, context
 
     def when(self, first: int, last: int) -> dict[str, Any]:
@@ -170,9 +172,18 @@ class Machine(test_stateful_history.Machine):
         return sum(map(len, self.taken.values()))
 
     def teardown(self) -> None:
-        super().teardown()
-        for one in self.patches:
-            one.stop()
+        with self.patches:
+            super().teardown()
+
+
+def test_a_story_that_fails_leaves_no_limit_patched() -> None:
+    before = slot_clock.STRETCH
+    story = Machine()
+    story.taken["b"].append((1, None))  # the service never saw this decision
+    with pytest.raises(AssertionError):
+        story.teardown()
+    assert before == slot_clock.STRETCH
+    assert not story.path.exists()
 
 
 @pytest.mark.hypothesis

@@ -254,8 +254,8 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "harness"):
-            self.harness.store.close()
-            self.folder.cleanup()
+            with self.folder:
+                self.harness.close()
 
 
 def run(machine: type[Machine], n: int) -> None:

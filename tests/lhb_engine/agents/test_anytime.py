@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -50,6 +51,27 @@ def test_features_of_unequal_scale():
     estimate = fit(replace(past, trajectories={"0": replace(part, contexts=part.contexts * scale)}))
     found = estimate.theta * scale
     assert found @ THETA / np.linalg.norm(found) > 0.99
+
+
+def test_a_lag_is_active_above_95_percent_of_the_draws(monkeypatch):
+    whole = anytime_fit.AnytimeFit._posterior
+
+    def posterior(self, data, form=None):
+        found, rho = whole(self, data, form)
+        inclusion = np.zeros(len(found.inclusion))
+        inclusion[[2, 5, 7]] = 0.96, 0.94, 0.6
+        return replace(found, inclusion=inclusion), rho
+
+    monkeypatch.setattr(anytime_fit.AnytimeFit, "_posterior", posterior)
+    assert fit(history()).active_lags == (2,)
+
+
+def test_fits_are_early_ones_up_to_two_and_a_half_horizons():
+    windows = anytime_windows(1000, None)
+    due = [next(windows).due for _ in range(60)]
+    growth = {a: b / a for a, b in pairwise(due)}
+    assert {round(g, 2) for n, g in growth.items() if 1000 <= n < 2500} == {1.15}
+    assert {round(g, 2) for n, g in growth.items() if n >= 2500} == {1.12}
 
 
 def test_signed_lag_weights():

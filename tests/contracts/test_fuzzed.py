@@ -14,6 +14,8 @@ from service.storage.maintenance import migrate
 from tests.faults.server_process import Server
 
 ARMS = [[0.5, -0.25], [1.0, 2.0]]
+NAMED_ARMS = [{"brand": "x"}, {"brand": "y"}]
+FEATURE = "brand=x"  # a category of the first of them
 NOT_WRITTEN = "/v1/sessions/import"  # schemathesis cannot write NDJSON
 ENDLESS = "/v1/sessions/{session_id}/changes"  # each answer streams for 25 s
 ITEMS_ANSWER = "/v1/batch"  # 200, and each item its own status
@@ -24,14 +26,14 @@ N_REQUESTS = {
 }  # to a route; the latter's adapter is a small part
 
 
-def create(client: httpx.Client, algorithm: str = "lin_ucb") -> str:
+def create(client: httpx.Client, algorithm: str, arms: list[Any]) -> str:
     """A session with an event, its reward, and a round that has none yet."""
     body = {"algorithm": algorithm, "dim": 2, "horizon": 4}
     session = str(client.post("/v1/sessions", json=body).json()["id"])
     path = f"/v1/sessions/{session}"
-    client.post(f"{path}/decisions", json={"contexts": ARMS, "event_id": "e"}).raise_for_status()
+    client.post(f"{path}/decisions", json={"contexts": arms, "event_id": "e"}).raise_for_status()
     client.post(f"{path}/rewards", json={"round": 1, "value": 1.0}).raise_for_status()
-    client.post(f"{path}/decisions", json={"contexts": ARMS}).raise_for_status()
+    client.post(f"{path}/decisions", json={"contexts": arms}).raise_for_status()
     return session
 
 
@@ -46,6 +48,8 @@ def aim(case: Any, session: str) -> None:
     """Let a request fit a session that is there: no schema says its dims, or what has no reward."""
     if "event_id" in case.path_parameters:
         case.path_parameters["event_id"] = "e"
+    if case.path.endswith("/features/{name}"):
+        case.path_parameters["name"] = FEATURE
     if case.path.endswith("/copy") and isinstance(case.body, dict):
         case.body = {name: v for name, v in case.body.items() if name in ("name", "seed")}
     bodies = [case.body]
@@ -73,7 +77,8 @@ def fuzz(operation: Any, mode: str, client: httpx.Client, n_requests: int) -> se
         besides.append(checks.negative_data_rejection)
     # `anytime` fits when it is asked to; what `lin_ucb` learned cannot be taken back or copied
     algorithm = "anytime" if operation.path.endswith(("/fits", "/void", "/copy")) else "lin_ucb"
-    session = create(client, algorithm)
+    arms: list[Any] = NAMED_ARMS if operation.path.endswith("/features/{name}") else ARMS
+    session = create(client, algorithm, arms)
     statuses = set()
 
     @settings(
@@ -88,7 +93,7 @@ def fuzz(operation: Any, mode: str, client: httpx.Client, n_requests: int) -> se
         nonlocal session
         if is_aimed:
             if case.method in ("DELETE", "PATCH"):
-                session = create(client, algorithm)
+                session = create(client, algorithm, arms)
             if "session_id" in case.path_parameters:
                 case.path_parameters["session_id"] = session
             if "key_id" in case.path_parameters:

@@ -21,10 +21,7 @@ def covariates_text(
 ) -> str | None:
     """Return what a row stores of given covariates; None if there are none.
 
-    Raises
-    ------
-    Problem
-        422 unknown_field: the session has no such covariate. Its field begins with `prefix`.
+    A 422 unknown_field, whose field begins with `prefix`, names one that the session does not have.
     """
     if not given:
         return None

@@ -36,13 +36,10 @@ NUMBER_BYTES = 32  # of a number in a list
 SERVER_EVENT = "~"  # a server-made event id is this and the decision's number, and is not stored
 
 
-@dataclass(slots=True)
-class SessionRow:
-    """One session: its settings, its counters and its schedule of fits."""
+@dataclass(slots=True, kw_only=True)
+class Settings:
+    """The settings of a session that its row has as they are asked for (see `SessionSpec`)."""
 
-    tenant: str
-    id: str
-    name: Name | None
     algorithm: str
     dim: Dim
     horizon: Horizon
@@ -52,6 +49,18 @@ class SessionRow:
     reward_wait_seconds: WaitSeconds
     default_reward: Number | None
     refit: Refit
+    keep_contexts: bool = False  # whether decisions keep the contexts of all arms
+    keep_rounds: KeepRounds | None = None  # rows of earlier rounds go; None: all stay
+    keep_days: KeepDays | None = None  # the same, by the time of their decisions
+
+
+@dataclass(slots=True)
+class SessionRow(Settings):
+    """One session: its settings, its counters and its schedule of fits."""
+
+    tenant: str
+    id: str
+    name: Name | None
     request: Text  # the body that created the session, as JSON
     created_at: Time
     archived_at: Time | None = None
@@ -68,13 +77,10 @@ class SessionRow:
     names: Text | None = None  # JSON of its `Names`; None: it has none
     changes: Text | None = None  # JSON of its `OptionChanges`; None: its options never changed
     trial: Text | None = None  # JSON of its `Trial`; None: its agent plays every round
-    keep_contexts: bool = False  # whether decisions keep the contexts of all arms
     n_erased_rounds: Count = 0  # of `n_rounds`: those of erased trajectories
     n_erased_measurements: Count = 0  # of `n_measurements`
     erasing: str | None = None  # the trajectory whose rows are being erased; nobody sees them
     clock: Text | None = None  # JSON of its `SlotClock`; None: lags count its decisions
-    keep_rounds: KeepRounds | None = None  # rows of earlier rounds go; None: all stay
-    keep_days: KeepDays | None = None  # the same, by the time of their decisions
     dropped_to: Count = 0  # rounds up to this position take no rewards; rows that none needs go
     swept_to: Count = 0  # `dropped_to` of the last pass over all rows
     n_dropped_rounds: Count = 0  # of `n_rounds`: those whose rows are gone

@@ -141,19 +141,9 @@ RULES = (
 
 
 def check_rules(session: SessionRow, asked: Container[str] = ()) -> None:
-    """Check a session that will be stored.
+    """Raise a 422 bad_option if two settings of a session that will be stored exclude each other.
 
-    Parameters
-    ----------
-    session : SessionRow
-        Of an algorithm that there is.
-    asked : container of str
-        What a request asks for, whose members are named first.
-
-    Raises
-    ------
-    Problem
-        422 bad_option: two of its settings exclude each other.
+    Members that a request has `asked` for are named first.
     """
     kind = ALGORITHMS[session.algorithm]
     for feature, excluded, because in RULES:
@@ -166,13 +156,7 @@ def check_rules(session: SessionRow, asked: Container[str] = ()) -> None:
 
 
 def check_memory(session: SessionRow, changed: SessionRow) -> None:
-    """Check the one setting that rows which are dropped already say something about.
-
-    Raises
-    ------
-    Problem
-        422 bad_option, naming ``options.memory``: fits would need some of these rows.
-    """
+    """Raise a 422 bad_option, naming ``options.memory``, if fits would need dropped rows."""
     before, after = (one.options.get("memory") for one in (session, changed))
     if not session.dropped_to or before == after:
         return

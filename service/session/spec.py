@@ -28,7 +28,7 @@ from service.base.field_types import (
     WaitSeconds,
 )
 from service.session.names import MOST_COLUMNS, ONE_HOT, Categories
-from service.session.records import SessionRow
+from service.session.records import Settings
 from service.session.slot_clock import ClockBody, asked_clock
 from service.session.trial import HoldoutBody, Mode, asked_holdout
 
@@ -171,7 +171,7 @@ PARTS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 
 FLOATS = ("reward_wait_seconds", "default_reward")
 
-PLAIN = tuple(name for name in DEFAULTS if name in get_type_hints(SessionRow).keys() - PARTS.keys())
+PLAIN = tuple(name for name in DEFAULTS if name in get_type_hints(Settings))
 """The settings that a row has as they are asked; what is asked of the others is in its parts."""
 
 

@@ -23,7 +23,7 @@ from service.session.records import (
 )
 from service.session.slot_records import SlotSumsRow
 from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
-from service.storage.sql.statements import BOOLS, COLUMNS
+from service.storage.sql.statements import COLUMNS
 
 Row = TypeVar("Row")
 FOR_EVER = 2**62
@@ -470,10 +470,9 @@ class Reader(ABC):
 def session_of(row: Any) -> SessionRow:
     """Return the session that a row of the statement `session` describes."""
     values = dict(zip(COLUMNS["sessions"], row, strict=True))
-    values["options"] = json.loads(values["options"])
+    values |= json.loads(values.pop("spec"))
     values["schedule"] = Schedule.loads(values["schedule"])
-    for name in BOOLS:
-        values[name] = bool(values[name])  # SQLite stores an integer
+    values["keep_contexts"] = bool(values["keep_contexts"])  # SQLite stores an integer
     return SessionRow(**values)
 
 

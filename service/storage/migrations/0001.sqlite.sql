@@ -11,15 +11,9 @@ create table sessions (
     tenant text not null,
     id text not null,                  -- sorts by creation
     name text,
-    algorithm text not null,
     dim integer not null,
     horizon integer not null,
-    seed integer not null,
-    options text not null,             -- JSON
-    reward_mode text not null,
-    reward_wait_seconds real not null,
-    default_reward real,
-    refit text not null,
+    spec text not null,                -- JSON: the settings that no statement reads
     request text not null,             -- the body that made it, as parsed
     created_at real not null,
     archived_at real,

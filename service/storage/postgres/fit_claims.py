@@ -111,9 +111,10 @@ class Claims:
 
     async def due(self) -> list[ClaimableFit]:
         """Return due fits, claimed or not: at most 1024, the oldest of every tenant first."""
+        rows = [(*row, json.loads(spec)) for *row, spec in await self._all("due_fits")]
         return [
-            ClaimableFit((tenant, id), due, algorithm, dim, horizon, json.loads(options))
-            for tenant, id, due, algorithm, dim, horizon, options in await self._all("due_fits")
+            ClaimableFit((tenant, id), due, spec["algorithm"], dim, horizon, spec["options"])
+            for tenant, id, due, dim, horizon, spec in rows
         ]
 
     async def claim(self, key: SessionKey) -> bool:

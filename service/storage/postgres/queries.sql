@@ -126,7 +126,7 @@ select set_config('application_name', $1, false)
 
 -- name: due_fits
 -- the oldest of every tenant, so that no tenant hides another's
-select tenant, id, fit_due, algorithm, dim, horizon, options from (
+select tenant, id, fit_due, dim, horizon, spec from (
     select *, row_number() over (partition by tenant order by fit_due_at, id) as place
     from sessions where fit_due is not null) due
 order by place, fit_due_at limit 1024

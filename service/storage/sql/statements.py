@@ -15,6 +15,7 @@ from service.session.records import (
     KeptSumsRow,
     MeasurementRow,
     SessionRow,
+    Settings,
     TrajectoryRow,
     VoidRow,
 )
@@ -38,10 +39,20 @@ ROWS: dict[str, type] = {
 }
 SUMS = ("kept_sums", "slot_sums", "lift_sums", "lift_units")
 RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # field to column
-COLUMNS = {
-    table: tuple(RENAMED.get(name, name) for name in get_type_hints(row))
+# settings of a session that statements read have columns; the others are JSON in the column `spec`
+ASKED = ("dim", "horizon", "keep_contexts", "keep_rounds", "keep_days")
+SETTINGS = get_type_hints(Settings)
+SPEC = tuple(name for name in SETTINGS if name not in ASKED)
+TYPES = {
+    table: {RENAMED.get(name, name): kind for name, kind in get_type_hints(row).items()}
     for table, row in ROWS.items()
 }
+TYPES["sessions"] = {
+    **{name: kind for name, kind in TYPES["sessions"].items() if name not in SETTINGS},
+    **{name: SETTINGS[name] for name in ASKED},
+    "spec": str,
+}
+COLUMNS = {table: tuple(types) for table, types in TYPES.items()}
 # of a session; most commits change them
 COUNTERS = ("n_rounds", "n_trajectories", "n_measurements", "n_complete")
 FIXED = ("tenant", "id", "dim", "request", "created_at", "created_as")
@@ -49,7 +60,6 @@ CHANGING = (  # the other columns of a session that may change
     *(name for name in COLUMNS["sessions"] if name not in (*FIXED, *COUNTERS)),
     *("fit_due", "wake_at"),
 )
-BOOLS = [name for name, kind in get_type_hints(SessionRow).items() if kind is bool]
 # of a decision in a trial: of its scores, those of the first 64 arms and of two arms
 PLAYED = """d.trajectory, d.round, d.position, d.played_by, d.model_version, length(d.scores),
     substr(d.scores, 1, 512), substr(d.scores, cast(8 * d.arm + 1 as int), 8),
@@ -74,7 +84,7 @@ ALONE = "(select {name} as trajectory, $3{int} as first, $4{int} as last)"
 
 def column_types(table: str) -> list[type]:
     """Return the Python type of each column, without None."""
-    hints = get_type_hints(ROWS[table]).values()
+    hints = TYPES[table].values()
     return [next((t for t in get_args(hint) if t is not type(None)), hint) for hint in hints]
 
 
@@ -103,7 +113,8 @@ def numbered(n: int) -> str:
 
 def session_values(session: SessionRow, names: Sequence[str]) -> tuple[Any, ...]:
     """Return the stored values of the named columns of a session."""
-    stored = {"options": json.dumps(session.options), "schedule": session.schedule.dumps()}
+    spec = json.dumps({name: getattr(session, name) for name in SPEC})
+    stored = {"spec": spec, "schedule": session.schedule.dumps()}
     return tuple(stored[name] if name in stored else getattr(session, name) for name in names)
 
 

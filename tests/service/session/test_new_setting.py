@@ -1,7 +1,7 @@
-"""What a new setting costs: four product files for a session's, one for an agent's option.
+"""What a new setting costs: two product files for a session's, one for an agent's option.
 
-In a copy of the packages a bool of a session is declared, stored, and in the schema of each
-database; a bool of an agent is declared. Bodies, the answer, changes, copies, exports, imports and,
+In a copy of the packages a bool of a session is declared, and a field of its row; a bool of an
+agent is declared. Bodies, the answer, changes, copies, exports, imports and,
 for a session's, the client's arguments have it then.
 """
 
@@ -12,23 +12,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-SCHEMA = "    keep_contexts {} not null,"
 ADDED = {  # file: the line before, and the lines that are added
     "service/session/spec.py": (
         "    clock: ClockBody | None = setting(\n",
         '    rehearsed: bool = setting(False, "whether", changeable=True, copyable=True)\n',
     ),
     "service/session/records.py": (
-        "    swept_to: Count = 0",
+        "    keep_rounds: KeepRounds | None = None",
         "    rehearsed: bool = False\n",
-    ),
-    "service/storage/migrations/0001.sqlite.sql": (
-        SCHEMA.format("integer"),
-        "    rehearsed integer not null,\n",
-    ),
-    "service/storage/migrations/0001.postgres.sql": (
-        SCHEMA.format("boolean"),
-        "    rehearsed boolean not null,\n",
     ),
 }
 OPTION = {  # of an agent
@@ -133,8 +124,8 @@ def run_with(added: dict[str, tuple[str, str]], script: str, folder: Path) -> No
     assert ran.returncode == 0, ran.stderr.decode()
 
 
-def test_a_bool_of_a_session_is_four_files(tmp_path: Path) -> None:
-    assert len(ADDED) <= 4
+def test_a_bool_of_a_session_is_two_files(tmp_path: Path) -> None:
+    assert len(ADDED) <= 2
     assert sum(line.count("\n") for _, line in ADDED.values()) <= 40
     run_with(ADDED, SCRIPT, tmp_path)
 

@@ -14,6 +14,7 @@ from service.api.request_bodies import DecisionBody
 from service.api.rewards import read_rewards
 from service.api.runtime import READ_AT_ONCE_BYTES, Service, service_of, tenant_of
 from service.api.sessions import json_response, read_session, timestamp
+from service.base.field_types import NO_ZERO_BYTE
 from service.base.loop_slices import SlicedWork
 from service.base.problems import Problem, ProblemCode
 from service.commands.decisions import Blocked, Decide, Taken, request_digest
@@ -24,6 +25,7 @@ from service.storage.reader import Reader
 
 router = APIRouter(tags=["decisions"])
 DecisionParts = tuple[Any, ...]
+TRAJECTORY = Query("", max_length=256, pattern=NO_ZERO_BYTE)
 FIT_PENDING = (
     "the fit due after round {} of the session is not done yet. No round was begun; the rewards in "
     "the body are stored. Send the same body again"
@@ -209,7 +211,7 @@ async def post_decision(session_id: str, request: Request) -> Response:
     responses=documented({200: DecisionAnswer}, 404),
 )
 async def get_decision(
-    session_id: str, event_id: str, request: Request, trajectory: str = Query("")
+    session_id: str, event_id: str, request: Request, trajectory: str = TRAJECTORY
 ) -> Response:
     """Return the decision as first answered."""
 
@@ -229,7 +231,7 @@ async def get_decision(
     responses=documented({200: VoidAnswer}, 404, 409),
 )
 async def post_void(
-    session_id: str, event_id: str, request: Request, trajectory: str = Query("")
+    session_id: str, event_id: str, request: Request, trajectory: str = TRAJECTORY
 ) -> Response:
     """Take the decision out of what the next fits read: its round counts as one without action.
 

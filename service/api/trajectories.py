@@ -24,7 +24,10 @@ CURSOR = Query(
     "", max_length=256, pattern=NO_ZERO_BYTE, description="`next` of the previous page: a key"
 )
 TRAJECTORY = Query(
-    None, description="needed unless the session's only trajectory is the one with key `''`"
+    None,
+    max_length=256,
+    pattern=NO_ZERO_BYTE,
+    description="needed unless the session's only trajectory is the one with key `''`",
 )
 
 

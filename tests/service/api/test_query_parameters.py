@@ -39,3 +39,13 @@ async def test_sessions_are_found_by_name(serve: Serve) -> None:
         assert (await client.read("/v1/sessions?name=shop"))["items"] == []
         [found] = (await client.read("/v1/sessions?name=shop&archived=true"))["items"]
         assert found["id"] == shop
+
+
+@pytest.mark.parametrize("key", ["a%00b", "a" * 257])
+async def test_a_key_that_no_trajectory_can_have_is_refused(serve: Serve, key: str) -> None:
+    async with serve() as client:
+        session = f"/v1/sessions/{await client.create()}"
+        calls = [("POST", "decisions/x/void"), ("GET", "decisions/x"), ("GET", "credit")]
+        for method, path in [*calls, ("GET", "rounds")]:
+            answer = await client.request(method, f"{session}/{path}?trajectory={key}")
+            problem(answer, 422, "invalid", "trajectory")

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from .settings import ProblemCode
+
 
 class ApiError(Exception):
     """The service refused a request.
@@ -21,7 +23,7 @@ class ApiError(Exception):
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
-        self.code: str = problem.get("code", "http_error")
+        self.code: ProblemCode = problem.get("code", "http_error")
         self.detail = str(problem.get("detail", ""))
         self.field: str | None = problem.get("field")
         where = f" ({self.field})" if self.field else ""

@@ -1,4 +1,4 @@
-"""Write the client's types of settings from the service's: `make answers`.
+"""Write the client's types of settings and problem codes from the service's: `make answers`.
 
 The client cannot import the service. What else it reads and writes is declared in
 `clients/sdk/answers.py`, of which the service makes its schema.
@@ -10,6 +10,7 @@ from collections.abc import Set
 from enum import EnumType
 from inspect import getdoc
 from pathlib import Path
+from textwrap import fill
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -17,14 +18,15 @@ from pydantic import AwareDatetime
 from typing_extensions import TypeAliasType
 
 from service.api.session_types import SETTINGS, ClockAnswer, ControlAnswer, HoldoutAnswer
+from service.base.problems import ProblemCode
 from service.session.slot_clock import ClockBody
 from service.session.spec import DEFAULTS, REQUIRED, SessionSpec, members
 from service.session.trial import ControlBody, HoldoutBody
 
 SETTINGS_FILE = Path(__file__).parents[2] / "clients/sdk/settings.py"
-SETTINGS_HEAD = '''"""A session's settings as dictionaries. `make answers` writes this file.
+SETTINGS_HEAD = '''"""A session's settings, and problem codes. `make answers` writes this file.
 
-The source is `service/session/spec.py`; /openapi.json describes the same.
+Sources: `service/session/spec.py`, `service/base/problems.py`; /openapi.json describes the same.
 """
 
 from typing import Any, Literal, Required, TypedDict'''
@@ -52,7 +54,15 @@ def settings_written() -> str:
     answered = _dictionary(
         "SettingsAnswer", "The settings of a session.", SETTINGS, SETTINGS.keys(), named
     )
-    return _formatted("\n\n".join([SETTINGS_HEAD, *sources, answered]), SETTINGS_FILE)
+    return _formatted("\n\n".join([SETTINGS_HEAD, _codes(), *sources, answered]), SETTINGS_FILE)
+
+
+def _codes() -> str:
+    """Return the source of the type of problem codes, the client's own at its end."""
+    codes = [*(str(code.value) for code in ProblemCode), "unreachable"]
+    lines = fill(", ".join(f'"{code}"' for code in codes), 95)
+    indented = "\n".join(f"    {line}" for line in lines.splitlines())
+    return f"# fmt: off\nProblemCode = Literal[\n{indented},\n]\n# fmt: on\n"
 
 
 def _dictionary(

@@ -338,12 +338,7 @@ def label_number(label: str) -> int:
     The hash is BLAKE2b (RFC 7693) of 8 bytes, unkeyed, over ``lhb feature``, a zero byte and the
     label in UTF-8; it is read as a big-endian number. Its lowest bit is the sign (1: negative). The
     other bits modulo the number of columns are the column. This never changes: stored rounds depend
-    on it.
-
-    Parameters
-    ----------
-    label : str
-        A feature, or a feature, "=" and its category.
+    on it. A label is a feature, or a feature, "=" and its category.
     """
     digest = blake2b(b"lhb feature\0" + label.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")

@@ -173,17 +173,9 @@ class Trial:
     def play(
         self, draw: Draw, horizon: int, n_arms: int, forced: int | None, default_arm: int | None
     ) -> Play:
-        """Return how a round is played.
+        """Return how a round is played: the arm `forced` by the request, if there is one.
 
-        Parameters
-        ----------
-        draw : Draw
-            The round's random numbers.
-        horizon : int
-        n_arms : int
-            0 in a round without action.
-        forced, default_arm : int or None
-            The arm that the request forces, and the one that control plays unless it draws one.
+        A round without action has no arms. Control plays `default_arm` unless it draws an arm.
         """
         if forced is not None or self.mode == "shadow":
             return Play("caller", forced)
@@ -203,16 +195,8 @@ def played_again(
 ) -> Play:
     """Return how a round was played, if not by the caller: groups and draws can be worked out.
 
-    Parameters
-    ----------
-    text : str or None
-        The trial, as stored.
-    draw, horizon, n_arms
-        As `Trial.play` takes them.
-    arm : int or None
-        The arm that was played, which stands where control does not draw one.
-    by : str
-        Who is said to have played: whether a guard had tripped is known from nowhere else.
+    `text` is the stored trial, and `arm` stands where control does not draw one. `by` is who
+    is said to have played: whether a guard had tripped is known from nowhere else.
     """
     guard: Guard = "tripped" if by == "guard" else "off"
     trial = replace(trial_of(text), mode="live", guard=guard)

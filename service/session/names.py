@@ -82,13 +82,6 @@ class Names:
 
         Python's work grows with the columns, and not with the contexts: numpy does the rest.
 
-        Parameters
-        ----------
-        contexts : NamedContexts
-            Of K arms.
-        dim : int
-            Number of columns.
-
         Returns
         -------
         numbers : (K, dim) array of float64

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
-from lhb_engine.design.moment_sums import GRAIN
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory
 from service.rounds.closing import closing_of
 from service.rounds.stored_rows import (
@@ -141,8 +141,8 @@ class PastByDecision:
         """
         key, known = self._session.key, self._measured
         voids, unsettled = self._reader.voids(key, 0, known), FOR_EVER
-        for after in range(0, known, SLICE * GRAIN):
-            until = min(after + SLICE * GRAIN, known)
+        for after in range(0, known, SLICE * moment_sums.GRAIN):
+            until = min(after + SLICE * moment_sums.GRAIN, known)
             found = self._reader.measurements_after(key, after, until)
             rows = stored_measurements(found, self._session)
             wanted = [rows, *self._beside(rows, stretches)]

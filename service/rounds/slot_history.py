@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from lhb_engine.agents import ALGORITHMS
+from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
-from lhb_engine.design.moment_sums import GRAIN
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory, joined
 from service.rounds.slot_sums import SlotSums, read_slot_sums
 from service.rounds.slot_table import SlotTable
@@ -129,8 +129,8 @@ class PastBySlot:
 
     def slices(self, stretches: Stretches = NO_LEVELS) -> Iterator[tuple[int, History]]:
         """Build the history of a fit slice by slice, as `PastByDecision.slices`."""
-        for after in range(0, self._measured, SLICE * GRAIN):
-            until = min(after + SLICE * GRAIN, self._measured)
+        for after in range(0, self._measured, SLICE * moment_sums.GRAIN):
+            until = min(after + SLICE * moment_sums.GRAIN, self._measured)
             ranges = self._ranges([(self._after(after, until), self._window.n_lags)])
             if ranges:
                 yield until, self._of_ranges(ranges, (after, until))

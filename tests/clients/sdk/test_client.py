@@ -259,10 +259,10 @@ def test_covariates_go_with_decisions_rewards_and_logs(lossy_url: str) -> None:
 
 
 def test_objects_say_what_they_are(client: Client, url: str) -> None:
-    session = client.create_session("told", algorithm="uniform", dim=2, horizon=5)
+    session = client.create_session("said", algorithm="uniform", dim=2, horizon=5)
     assert repr(client) == f"Client({url!r})"
-    assert repr(session) == "<Session 'told', uniform, 0 rounds>"
-    assert repr(client.session_handle("told")) == "<Session 'told'>"
+    assert repr(session) == "<Session 'said', uniform, 0 rounds>"
+    assert repr(client.session_handle("said")) == "<Session 'said'>"
 
 
 def test_numbers_and_times_of_numpy_and_pandas_are_taken(client: Client) -> None:

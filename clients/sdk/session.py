@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, Unpack
-from urllib.parse import quote
 
 from .answers import (
     AskedFitAnswer,
@@ -44,6 +43,7 @@ from .wire import (
     decision_body,
     encoded,
     given,
+    in_path,
     known,
     path_of,
     reward_body,
@@ -280,7 +280,7 @@ class SessionOperations:
 
         Its round and the rewards of it stay. This cannot be undone.
         """
-        path = f"{self._path}/decisions/{quote(event_id, safe='')}/void"
+        path = f"{self._path}/decisions/{in_path(event_id)}/void"
         return self._connection.call("POST", path, params={"trajectory": trajectory})
 
     @operation
@@ -430,7 +430,7 @@ class SessionOperations:
     @operation
     async def erase_trajectory(self, key: str) -> None:
         """Erase all rounds and rewards of a trajectory. Erasing it again does nothing."""
-        path = f"{self._path}/trajectories/{quote(key, safe='')}"
+        path = f"{self._path}/trajectories/{in_path(key)}"
         await self._connection.call("DELETE", path)
 
     @operation
@@ -442,7 +442,7 @@ class SessionOperations:
         NotFound
             404 unknown_feature: no column has the name, or not any more.
         """
-        path = f"{self._path}/features/{quote(name, safe='')}"
+        path = f"{self._path}/features/{in_path(name)}"
         await self._connection.call("DELETE", path)
 
     @operation

@@ -110,7 +110,12 @@ def authorization(api_key: str | None = None) -> dict[str, str]:
 
 def path_of(session: str) -> str:
     """Return the path of a session, by its id or its name."""
-    return f"/v1/sessions/{quote(session, safe='')}"
+    return f"/v1/sessions/{in_path(session)}"
+
+
+def in_path(text: str) -> str:
+    """Quote a text as one part of a path, of which httpx would take out "." and ".."."""
+    return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
 
 
 def answer_of(response: httpx.Response) -> Any:

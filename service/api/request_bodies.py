@@ -24,6 +24,7 @@ from service.base.field_types import (
     EventId,
     GivenCovariates,
     Key,
+    KeyInPath,
     Name,
     Number,
     Timestamp,
@@ -71,7 +72,7 @@ Interval = TypedDict(
 class RewardFields(Interval, total=False):
     """The members of a reward beside its value."""
 
-    trajectory: Annotated[Key | None, Field(description='default: that of the body, or ""')]
+    trajectory: Annotated[KeyInPath | None, Field(description='default: that of the body, or ""')]
     round: Annotated[int | None, Field(description="the round that was measured, from 1")]
     event_id: Annotated[EventId | None, Field(description="the decision of that round")]
     first_round: Annotated[int | None, Field(description="first round of a span")]
@@ -190,7 +191,7 @@ class DecisionBody(TypedDict, total=False):
     """A round to decide: its contexts, and rewards of earlier rounds."""
 
     contexts: Contexts | None
-    trajectory: Annotated[Key | None, Field(description='sequence of rounds; default ""')]
+    trajectory: Annotated[KeyInPath | None, Field(description='sequence of rounds; default ""')]
     event_id: Annotated[EventId | None, Field(description="idempotency key of the decision")]
     arm_ids: Annotated[ArmIds | None, Field(description="one id per arm, all different")]
     rewards: Annotated[
@@ -248,7 +249,7 @@ class HistoryBody(TypedDict, total=False):
         HistoryCovariates | None,
         Field(description="covariates of the session, each with one number, or null, per round"),
     ]
-    trajectory: Key | None
+    trajectory: KeyInPath | None
     import_id: Annotated[ImportId | None, Field(description="idempotency key of the body")]
 
 
@@ -258,7 +259,7 @@ class RankBody(TypedDict, total=False):
 
     contexts: Required[Contexts]
     trajectory: Annotated[
-        Key | None, Field(description="the trajectory whose next decision is previewed")
+        KeyInPath | None, Field(description="the trajectory whose next decision is previewed")
     ]
     arm_ids: ArmIds | None
 

@@ -23,7 +23,7 @@ from service.api.sessions import (
     session_answer,
     written_session,
 )
-from service.base.field_types import NO_ZERO_BYTE
+from service.base.field_types import NO_STEP
 from service.base.problems import Problem, ProblemCode
 from service.base.tenant_shares import NoPlace
 from service.commands.sessions import refuse_id_as_name
@@ -148,7 +148,7 @@ def _next_chunk(lines: Iterator[bytes]) -> bytes:
 )
 async def post_import(
     request: Request,
-    name: str | None = Query(None, min_length=1, max_length=256, pattern=NO_ZERO_BYTE),
+    name: str | None = Query(None, min_length=1, max_length=256, pattern=f"^{NO_STEP}$"),
 ) -> Response:
     """Create a session with the rounds, estimates and schedule of the exported one.
 

@@ -12,6 +12,9 @@ from lhb_engine.randomness import SEED_LIMIT
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 LARGEST = 1e12
 NO_ZERO_BYTE = "^[^\\x00]*$"  # PostgreSQL cannot store a zero byte in a text
+# all but "." and "..": in a path they are steps, which clients and proxies take before they ask
+# (RFC 3986, 5.2.4): DELETE .../trajectories/.. would be that of the session
+NO_STEP = "(?:[^.\\x00][^\\x00]*|[.][^.\\x00][^\\x00]*|[.][.][^\\x00]+)"
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -19,11 +22,12 @@ Ordinal = Annotated[int, Field(ge=1, le=2**53)]
 Probability = Annotated[float, Field(gt=0, le=1 + 1e-9)]
 Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138, which fits a timestamp
 Text = Annotated[str, Field(pattern=NO_ZERO_BYTE)]
-Name = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=f"^{NO_STEP}$")]
 Key = Annotated[str, Field(max_length=256, pattern=NO_ZERO_BYTE)]
-EventId = Annotated[str, Field(min_length=1, max_length=256, pattern=NO_ZERO_BYTE)]
+KeyInPath = Annotated[str, Field(max_length=256, pattern=f"^{NO_STEP}?$")]
+EventId = Name
 # "~" begins the event ids of the server
-ClientId = Annotated[str, Field(max_length=256, pattern="^[^~\\x00][^\\x00]*$")]
+ClientId = Annotated[str, Field(max_length=256, pattern=f"^{NO_STEP.replace('.', '.~', 1)}$")]
 MOST_LETTERS = 256  # of the name of a feature, and of a category
 FEATURE = re.compile(f"[^=\\x00]{{1,{MOST_LETTERS}}}")  # "=" is between a feature and its category
 Feature = Annotated[str, Field(pattern=f"^{FEATURE.pattern}$")]

@@ -18,7 +18,8 @@ from service.base.problems import Problem
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 # before a trajectory's key, an event id or a category in a path
 PERSONAL = re.compile(
-    r"/v1/sessions/.*?/(trajectories|decisions|features)/(?=.)|/personalizer/.*?/events/(?=.)"
+    r"/v1/sessions/.*?/(trajectories|decisions|features)/(?=.)|/personalizer/.*?/events/(?=.)",
+    re.DOTALL,  # a key may begin with a line break, too
 )
 
 log = structlog.get_logger()

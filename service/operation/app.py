@@ -48,6 +48,7 @@ from service.personalizer import configuration, events
 from service.storage.database_url import is_sqlite, open_store
 from service.storage.ports import Store
 from service.web.api_keys import KeyWatch
+from service.web.connection import MCP_PATH
 from service.web.full_tenants import FullTenants
 from service.web.middleware import ERROR_ANSWERS, Middleware
 from service.web.rate_limit import RateLimit
@@ -221,7 +222,8 @@ def open_door(app: App, settings: Settings) -> AbstractAsyncContextManager[None]
     from service.operation.mcp_door import Door
 
     door = Door(app)
-    app.router.routes.append(Route("/mcp", door, include_in_schema=False))
+    # POST alone: a GET would be a stream without an end
+    app.router.routes.append(Route(MCP_PATH, door, methods=["POST"], include_in_schema=False))
     return door.running()
 
 

@@ -5,6 +5,7 @@ log are those of its route. A reader's key sees tools that read, a writer's key 
 server has no keys, tools only read.
 """
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -135,7 +136,9 @@ class Door:
 
 
 def _manager(tools: Tools) -> StreamableHTTPSessionManager:
+    handlers = logging.root.handlers.copy()
     server = MCPServer("long-horizon-bandits", instructions=INSTRUCTIONS, log_level="WARNING")
+    logging.root.handlers[:] = handlers  # without its own, whose lines are no JSON and say it all
     for tool in tools:
         server.add_tool(tool)
     return StreamableHTTPSessionManager(server._lowlevel_server, json_response=True, stateless=True)

@@ -267,8 +267,8 @@ async def post_activate(version: Version, event_id: str, request: Request) -> Re
 def trajectory_of(request: Request) -> str:
     """Return the trajectory of an event: that of the header, or the one without a key."""
     trajectory = unquote(request.headers.get(TRAJECTORY, ""))
-    if len(trajectory) > MOST_LETTERS or "\0" in trajectory:
-        detail = f"the key of a trajectory has at most {MOST_LETTERS} characters"
+    if len(trajectory) > MOST_LETTERS or "\0" in trajectory or trajectory in (".", ".."):
+        detail = f"the key of a trajectory has at most {MOST_LETTERS} characters, and is no . or .."
         raise Problem(ProblemCode.INVALID, detail, TRAJECTORY)
     return trajectory
 

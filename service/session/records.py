@@ -16,6 +16,7 @@ from service.base.field_types import (
     KeepDays,
     KeepRounds,
     Key,
+    KeyInPath,
     Name,
     Number,
     Ordinal,
@@ -147,7 +148,7 @@ class DecisionRow(NamedTuple):
 
     tenant: str
     session_id: str
-    trajectory: Key
+    trajectory: KeyInPath
     round: Ordinal  # within the trajectory
     number: Ordinal  # of the decision within the trajectory
     position: Ordinal  # of the decision within the session
@@ -197,7 +198,7 @@ class MeasurementRow(NamedTuple):
 
     tenant: str
     session_id: str
-    trajectory: Key
+    trajectory: KeyInPath
     first_round: Ordinal
     last_round: Ordinal
     number: Ordinal
@@ -219,7 +220,7 @@ class VoidRow(NamedTuple):
 
     tenant: str
     session_id: str
-    trajectory: Key
+    trajectory: KeyInPath
     round: Ordinal
     position: Ordinal  # in one order with measurements'; fits that end before know it as taken
     at: Time

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from service.base.field_types import Key
+from service.base.field_types import KeyInPath
 
 
 class PlayedRound(NamedTuple):
@@ -48,7 +48,7 @@ class LiftUnitRow(NamedTuple):
     tenant: str
     session_id: str
     since: int
-    trajectory: Key
+    trajectory: KeyInPath
     block: int  # 0: the whole trajectory
     rounds: float
     reward: str

@@ -24,7 +24,8 @@ WINDOW = 256  # requests of one measurement, at least
 CYCLES = 2
 WINDOW_SECONDS = 5.0  # a longer window measures other work
 RISE = 1 / 8  # share of a larger measurement that is believed; a smaller one is taken as it is
-REFUSED = ("/v1/sessions", "/v1/batch", "/personalizer/")  # where POST is refused under overload
+# where POST is refused under overload
+REFUSED = ("/v1/sessions", "/v1/batch", "/personalizer/", "/mcp")
 _TARGET = re.compile(rb"POST /v1/(?:sessions|batch)[^ \r\n]* HTTP/1\.1\r\n")
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*(?:\r\n|\Z)")
 # headers that change where a request ends, or what follows it: such a request is parsed

@@ -34,11 +34,12 @@ MAX_FILES = 65_536
 CLOSE = (b"connection", b"close")
 LINGER_SECONDS = 1.0  # until a connection whose request is not read is cut, to read the answer
 PROGRESS_BYTES = 2**20
+MCP_PATH = "/mcp"
 
 
 def is_for_data(path: str) -> bool:
     """Return whether a path is of the API, and not a page, a metric or a state."""
-    return path.startswith("/v1/") or is_personalizer(path)
+    return path.startswith("/v1/") or path == MCP_PATH or is_personalizer(path)
 
 
 class Trailers:

@@ -10,8 +10,10 @@ from starlette.types import Message, Receive, Scope
 from service.api.body_parsing import LARGE
 from service.base.problems import Problem, ProblemCode
 from service.base.settings import Settings
+from service.web.connection import MCP_PATH
 
 IMPORT_PATH = "/v1/sessions/import"
+MCP_BYTES = 2**18  # of a message to /mcp
 UNCOUNTED_BYTES = 2**13  # a body of one chunk up to this size is not counted in `BodyMemory`
 # far above what the largest valid body needs: 100 000 rewards with all their keys
 MAX_OF_EACH = {b"[": 10**6, b"{": 10**6, b":": 10**6, b'"': 4 * 10**6}
@@ -35,6 +37,8 @@ class RequestBody:
         self._scope, self._receive = scope, receive
         self._is_import = scope["path"] == IMPORT_PATH
         self._limit = settings.max_import_bytes if self._is_import else settings.max_body_bytes
+        if scope["path"] == MCP_PATH:  # it is parsed in the event loop
+            self._limit = min(self._limit, MCP_BYTES)
         self._deadlines = deadlines
         self._memory = memory
         self.n_held = 0

@@ -22,7 +22,7 @@ LONGEST = 1024  # characters of a path and a beginning that are kept
 Asked = tuple[str, str, str | None, str | None, str | None]
 NAMES = ("method", "path", "tenant", "key", "client")
 ID = re.compile(rb"[\x21-\x7e]{1,128}")
-TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.*", re.ASCII)
+TRACE = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}[\x20-\x7e]*")
 MAX_TRACE = 256
 
 

@@ -126,14 +126,18 @@ def test_what_a_library_logs_is_a_line_of_the_log_without_its_parameters() -> No
 
 
 def test_every_line_of_a_server_is_json(tmp_path: Path) -> None:
-    """What is no HTTP, and an upgrade: uvicorn warns of both."""
+    """What is no HTTP, an upgrade, and a header that is no text."""
+    trace = b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01"
+    odd = b"GET /v1/odd HTTP/1.1\r\nhost: 127.0.0.1\r\ntraceparent: " + trace + b"-\xff\r\n\r\n"
     upgrade = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
-    with Server(tmp_path / "lhb.db", LHB_LOG_LEVEL="info") as server:
+    with Server(tmp_path / "lhb.db", LHB_LOG_LEVEL="info", LHB_LOG_REQUESTS="true") as server:
         url = urlsplit(server.url)
-        for sent in (b"\0\0\r\n\r\n", upgrade):
+        for sent in (b"\0\0\r\n\r\n", upgrade, odd):
             with socket.create_connection((url.hostname, url.port)) as connection:
                 connection.sendall(sent)
                 connection.recv(1000)
         server.stop()
     for line in server.output.splitlines():
         assert line.startswith("{") or line.startswith(Server.ready), line
+    asked = lines(server.output, "request")
+    assert [line["status"] for line in asked if line["path"] == "/v1/odd"] == [404]

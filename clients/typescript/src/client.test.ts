@@ -132,6 +132,14 @@ function listening(server: Server): string {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
 }
 
+test("a step of a path is nobody's name", async () => {
+  const session = await client.createSession({ dim: 2, horizon: 4 });
+  await session.decide([[1, 0]]);
+  await assert.rejects(session.eraseTrajectory("."), RangeError); // that of the empty key
+  await assert.rejects(session.eraseTrajectory(".."), RangeError); // the session
+  assert.equal((await session.read()).n_rounds, 1);
+});
+
 test("lost answers lose and double nothing", async () => {
   const lossy = new Client({ url: listening(losing) });
   const session = await lossy.createSession({ dim: 2, horizon: 5, reward_mode: "sum" });

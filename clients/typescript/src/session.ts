@@ -70,7 +70,7 @@ export class Session {
   /** Say that a decision was never shown. This cannot be undone. */
   void(eventId: string, trajectory = ""): Promise<Schemas["VoidAnswer"]> {
     const query = new URLSearchParams({ trajectory });
-    return this.#post(`decisions/${encodeURIComponent(eventId)}/void?${query}`);
+    return this.#post(`decisions/${inPath(eventId)}/void?${query}`);
   }
 
   /** Have a fit of all rounds so far begun now. */
@@ -150,13 +150,13 @@ export class Session {
 
   /** Erase all rounds and rewards of a trajectory. Erasing it again does nothing. */
   async eraseTrajectory(key: string): Promise<void> {
-    const path = `${pathOf(this.id)}/trajectories/${encodeURIComponent(key)}`;
+    const path = `${pathOf(this.id)}/trajectories/${inPath(key)}`;
     await this.#connection.call("DELETE", path);
   }
 
   /** Erase what a category is called, like `user=bob`; its column stays. */
   async eraseFeature(name: string): Promise<void> {
-    await this.#connection.call("DELETE", `${pathOf(this.id)}/features/${encodeURIComponent(name)}`);
+    await this.#connection.call("DELETE", `${pathOf(this.id)}/features/${inPath(name)}`);
   }
 
   #decision(body: Schemas["DecisionBody"]): Promise<Decision> {
@@ -183,7 +183,13 @@ export class Session {
 }
 
 export function pathOf(session: string): string {
-  return `/v1/sessions/${encodeURIComponent(session)}`;
+  return `/v1/sessions/${inPath(session)}`;
+}
+
+/** A name as one part of a path. A URL takes out "." and "..", also encoded, and nothing is called so. */
+function inPath(name: string): string {
+  if (name === "." || name === "..") throw new RangeError(`nothing is called ${name}`);
+  return encodeURIComponent(name);
 }
 
 /** With an idempotency key, a retry gets the first answer. */

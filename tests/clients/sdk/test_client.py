@@ -203,6 +203,23 @@ def test_a_person_and_a_category_are_erased(client: Client) -> None:
     assert raised.value.code == "unknown_feature"
 
 
+@pytest.mark.parametrize("step", [".", ".."])
+def test_a_step_of_a_path_is_nobodys_name(client: Client, step: str) -> None:
+    """URLs lose such parts: the session would be deleted in place of a person's trajectory."""
+    session = client.create_session(dim=2, horizon=5)
+    session.decide(CONTEXTS)
+    with pytest.raises(Invalid):
+        session.decide(CONTEXTS, trajectory=step)
+    session.erase_trajectory(step)
+    with pytest.raises(NotFound):
+        session.erase_feature(step)
+    with pytest.raises(NotFound):
+        session.void(step)
+    with pytest.raises(NotFound):
+        client.session(step)
+    assert (session.read()["n_rounds"], session.read()["n_erased_rounds"]) == (1, 0)
+
+
 def test_options_change_while_a_session_goes_on(client: Client) -> None:
     session = client.create_session(dim=2, horizon=5, options={"epsilon": 1.0})
     assert session.decide(CONTEXTS).propensity == 0.5

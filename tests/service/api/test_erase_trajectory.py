@@ -129,6 +129,42 @@ async def test_any_key_can_be_erased(serve: Serve, key: str) -> None:
         problem(await client.delete("/v1/sessions/none/trajectories/x"), 404, "unknown_session")
 
 
+@pytest.mark.parametrize("step", [".", ".."])
+async def test_nothing_is_called_like_a_step_of_a_path(serve: Serve, step: str) -> None:
+    """Clients and proxies take it out of a path, which is then another one."""
+    async with serve() as client:
+        session = await client.create(name="shop")
+        await client.decide(session, trajectory="bob")
+        path, arms = f"/v1/sessions/{session}", [[1.0, 0.25]]
+        for route, body, field in (
+            ("", {"name": step, "dim": 2, "horizon": 4}, "name"),
+            (f"/{session}/copy", {"name": step}, "name"),
+            (f"/{session}/decisions", {"contexts": arms, "trajectory": step}, "trajectory"),
+            (f"/{session}/decisions", {"contexts": arms, "event_id": step}, "event_id"),
+            (f"/{session}/rewards", {"value": 1, "round": 1, "trajectory": step}, "trajectory"),
+            (f"/{session}/history", {"contexts": arms, "trajectory": step}, "trajectory"),
+            (f"/{session}/rank", {"contexts": arms, "trajectory": step}, "trajectory"),
+        ):
+            problem(await client.post(f"/v1/sessions{route}", json=body), 422, "invalid", field)
+        problem(await client.patch(path, json={"name": step}), 422, "invalid", "name")
+        file = (await client.get(f"{path}/events")).content
+        typed = {"content-type": "application/x-ndjson"}
+        for query, content, field in (
+            (f"?name={step}", file, "name"),
+            ("", file.replace(b'"bob"', b'"%b"' % step.encode()), None),
+            ("", file.replace(b'"shop"', b'"%b"' % step.encode()), None),
+        ):
+            sent = {"content": content, "headers": typed}
+            answer = await client.post(f"/v1/sessions/import{query}", **sent)
+            assert answer.status_code == 422, answer.text
+            assert field is None or answer.json()["field"] == field
+        rank = {"actions": [{"id": "a", "features": [{"f": 1.0}]}]}
+        for head, more in (({"lhb-trajectory": step}, {}), ({}, {"eventId": step})):
+            asked = {**rank, **more}
+            answer = await client.post("/personalizer/v1.0/rank", json=asked, headers=head)
+            assert answer.status_code == 400, answer.text
+
+
 async def test_the_only_trajectory_of_a_session_begins_anew(serve: Serve) -> None:
     """Its rounds are no longer the session's positions, which windows are counted by."""
     async with serve() as client:
@@ -205,6 +241,8 @@ def test_the_file_of_a_stopped_server_has_no_byte_of_them(tmp_path: Path) -> Non
 
 def test_a_log_shows_no_key() -> None:
     assert shown_path("/v1/sessions/s/trajectories/ann/1") == "/v1/sessions/s/trajectories/..."
+    assert shown_path("/v1/sessions/s/trajectories/\nann") == "/v1/sessions/s/trajectories/..."
+    assert shown_path("/v1/sessions/s\n/trajectories/ann") == "/v1/sessions/s\n/trajectories/..."
     assert shown_path("/v1/sessions/s/decisions/e-ann") == "/v1/sessions/s/decisions/..."
     assert shown_path("/v1/sessions/s/features/user=bob") == "/v1/sessions/s/features/..."
     assert shown_path("/v1/sessions/s/trajectories") == "/v1/sessions/s/trajectories"

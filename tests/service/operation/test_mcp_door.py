@@ -1,11 +1,15 @@
 """`/mcp` serves the service's calls as tools, to the keys that may make them."""
 
+import logging
 from typing import Any
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
 
 from service.commands.keys import SaveKey, new_key
+from service.operation.mcp_door import Door
+from service.web.admission import may_refuse
 from tests.service.conftest import Client, Serve, problem
 
 pytestmark = pytest.mark.anyio
@@ -92,3 +96,25 @@ async def test_a_site_is_set_up_in_eight_calls(serve: Serve) -> None:
 async def test_the_door_is_shut_by_default(serve: Serve) -> None:
     async with serve() as client:
         problem(await client.post("/mcp", json={}), 404, "unknown_route")
+
+
+async def test_it_is_limited_as_other_doors_are(serve: Serve) -> None:
+    """In requests, in bytes, and under overload; and there is no stream without an end."""
+    async with serve() as client:
+        key = (await keys(client))["writer"]
+    async with serve(mcp=True, requests_per_second=0.01, request_burst=2) as client:
+        assert await tools(client, key)
+        assert await tools(client, key)
+        headers = {**HEADERS, "authorization": f"Bearer {key}"}
+        problem(await client.post("/mcp", json={}, headers=headers), 429, "too_many_requests")
+    async with serve(mcp=True) as client:
+        problem(await client.get("/mcp", headers=headers), 405, "method_not_allowed")
+        large = await client.post("/mcp", content=b" " * 300_000, headers=headers)
+        problem(large, 413, "body_too_large")
+    assert may_refuse({"method": "POST", "path": "/mcp"})
+
+
+async def test_its_sdk_writes_no_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])
+    Door(FastAPI())
+    assert logging.root.handlers == []

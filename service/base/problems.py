@@ -40,11 +40,7 @@ class ProblemCode(StrEnum):
         member._value_, member.status, member.meaning = code, status, meaning
         return member
 
-    MALFORMED_HTTP = (
-        "malformed_http",
-        400,
-        "The bytes on the connection are not an HTTP/1.1 request.",
-    )
+    MALFORMED_HTTP = "malformed_http", 400, "The bytes are not an HTTP/1.1 request."
     MALFORMED_JSON = "malformed_json", 400, "The body is not JSON."
     DUPLICATE_KEY = "duplicate_key", 400, "An object in the body has the same key twice."
     HTTP_ERROR = "http_error", 400, "Another HTTP error; see the status."
@@ -60,38 +56,18 @@ class ProblemCode(StrEnum):
     HEADER_TIMEOUT = "header_timeout", 408, "The headers did not arrive in time."
     BODY_TIMEOUT = "body_timeout", 408, "The body did not arrive in time."
     ARCHIVED = "archived", 409, "The session is archived: it can be read, not changed."
-    SESSION_CONFLICT = (
-        "session_conflict",
-        409,
-        "The name belongs to a session that was created with another body.",
-    )
+    SESSION_CONFLICT = "session_conflict", 409, "The name's session was made with another body."
     IN_USE = "in_use", 409, "Another session's control group plays this session's agent."
     KEY_NOT_IN_USE = "key_not_in_use", 409, "The key is revoked, or has expired."
     LIMIT_REACHED = "limit_reached", 409, "The tenant or the session has as much as it may have."
-    EVENT_CONFLICT = (
-        "event_conflict",
-        409,
-        "The event_id or import_id was used before, with another body.",
-    )
-    REWARD_CONFLICT = (
-        "reward_conflict",
-        409,
-        "The round, or the reward_id, already has another value.",
-    )
+    EVENT_CONFLICT = "event_conflict", 409, "The event_id or import_id came with another body."
+    REWARD_CONFLICT = "reward_conflict", 409, "The round or the reward_id has another value."
     NO_CORRECTIONS = "no_corrections", 409, "What was learned from it cannot be taken back."
     ROUND_DROPPED = "round_dropped", 409, "The session keeps rows of later rounds only."
     FITS_BY_EPOCHS = "fits_by_epochs", 409, "The algorithm fits at the ends of its epochs only."
     DUPLICATE_ARM_IDS = "duplicate_arm_ids", 409, "Two arms of one decision have the same id."
-    FOREIGN_HOST = (
-        "foreign_host",
-        403,
-        "A server without keys answers only to its address and to the names in LHB_ALLOWED_HOSTS.",
-    )
-    FOREIGN_ORIGIN = (
-        "foreign_origin",
-        403,
-        "A server without keys refuses requests from pages of other sites.",
-    )
+    FOREIGN_HOST = "foreign_host", 403, "The Host is not the server's, nor in LHB_ALLOWED_HOSTS."
+    FOREIGN_ORIGIN = "foreign_origin", 403, "Without keys, pages of other sites are refused."
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "A body is not application/json."
     BODY_TOO_LARGE = "body_too_large", 413, "The body is larger than LHB_MAX_BODY_BYTES."
     INVALID = "invalid", 422, "A value has the wrong type or form."
@@ -101,67 +77,27 @@ class ProblemCode(StrEnum):
     AMBIGUOUS = "ambiguous", 422, "The body has fields that exclude one another."
     OUT_OF_RANGE = "out_of_range", 422, "A number, or the length of a list, is outside its range."
     NOT_FINITE = "not_finite", 422, "A number is infinite or NaN."
-    WRONG_SHAPE = (
-        "wrong_shape",
-        422,
-        "The shape of an array does not fit the session or the other arrays.",
-    )
+    WRONG_SHAPE = "wrong_shape", 422, "An array's shape does not fit the session or others."
     RAGGED = "ragged", 422, "Contexts of one set have different lengths."
     NO_COLUMN = "no_column", 422, "A feature, or a category, finds every column taken."
     NO_ARMS = "no_arms", 422, "The context set is empty."
     UNKNOWN_ALGORITHM = "unknown_algorithm", 422, "There is no algorithm of this name."
-    ORACLE_REFUSED = (
-        "oracle_refused",
-        422,
-        "The algorithm must be given the true parameters, and LHB_ALLOW_ORACLES is not set.",
-    )
-    BAD_OPTION = (
-        "bad_option",
-        422,
-        "An option is unknown or out of range, or excluded by another one.",
-    )
-    UNKNOWN_ROUND = (
-        "unknown_round",
-        422,
-        "There is no such round, or no round was under way at that time.",
-    )
-    TRAJECTORY_NEEDED = (
-        "trajectory_needed",
-        422,
-        "The session has trajectories with keys, and the request names none.",
-    )
+    ORACLE_REFUSED = "oracle_refused", 422, "The algorithm needs the truth (LHB_ALLOW_ORACLES)."
+    BAD_OPTION = "bad_option", 422, "An option is unknown, out of range, or excluded by another."
+    UNKNOWN_ROUND = "unknown_round", 422, "There is no such round, or none was under way then."
+    TRAJECTORY_NEEDED = "trajectory_needed", 422, "Trajectories have keys, and none is named."
     FIT_TOO_LARGE = "fit_too_large", 422, "A fit would need more than the server allows."
     FUTURE_ROUND = "future_round", 422, "The round has not begun."
     LAST_BEFORE_FIRST = "last_before_first", 422, "A span ends before it begins."
     INTERVAL_OPEN = "interval_open", 422, "The interval of time is not over yet."
-    SPAN_IN_SUM_MODE = (
-        "span_in_sum_mode",
-        422,
-        'In reward_mode "sum" a reward names one round, not a span.',
-    )
+    SPAN_IN_SUM_MODE = "span_in_sum_mode", 422, 'In reward_mode "sum" a reward is of one round.'
     AT_IN_SINGLE_MODE = "at_in_single_mode", 422, 'A reward names a time in reward_mode "sum" only.'
     BAD_IMPORT = "bad_import", 422, "A record of the imported file is invalid; the detail names it."
     TOO_MANY_REQUESTS = "too_many_requests", 429, "LHB_REQUESTS_PER_SECOND is exceeded."
-    HEADERS_TOO_LARGE = (
-        "headers_too_large",
-        431,
-        "The headers are larger than LHB_MAX_HEADER_BYTES.",
-    )
-    INTERNAL = (
-        "internal",
-        500,
-        "An internal error; the server's log has the details under the request id.",
-    )
-    FIT_PENDING = (
-        "fit_pending",
-        503,
-        "A blocking session waits for a fit. No round was begun; the body's rewards are stored.",
-    )
-    HISTORY_PENDING = (
-        "history_pending",
-        503,
-        "A log is being appended to the session, which takes nothing else until it is whole.",
-    )
+    HEADERS_TOO_LARGE = "headers_too_large", 431, "The headers exceed LHB_MAX_HEADER_BYTES."
+    INTERNAL = "internal", 500, "An internal error: see the log under the request id."
+    FIT_PENDING = "fit_pending", 503, "A fit is awaited. No round began; the rewards are stored."
+    HISTORY_PENDING = "history_pending", 503, "A log is being appended: the session takes nothing."
     OVERLOADED = "overloaded", 503, "More waits than can be served soon. Nothing was written."
     ERASURE_PENDING = "erasure_pending", 503, "A trajectory is being erased; try again soon."
     TOO_MANY_CONNECTIONS = "too_many_connections", 503, "Too many connections are open."
@@ -171,16 +107,8 @@ class ProblemCode(StrEnum):
     STORAGE_FULL = "storage_full", 503, "The disk is full. Nothing was written."
     STORAGE_READONLY = "storage_readonly", 503, "The database cannot be written."
     STORAGE_FAILING = "storage_failing", 503, "The disk, or the database file, is damaged."
-    STORAGE_NOT_DURABLE = (
-        "storage_not_durable",
-        503,
-        "A setting of PostgreSQL lets it lose commits (fsync or another is off).",
-    )
-    OUTCOME_UNKNOWN = (
-        "outcome_unknown",
-        503,
-        "A commit was begun and not confirmed. A repeat with the same id tells whether it stands.",
-    )
+    STORAGE_NOT_DURABLE = "storage_not_durable", 503, "A setting lets PostgreSQL lose commits."
+    OUTCOME_UNKNOWN = "outcome_unknown", 503, "A commit was not confirmed: send the same id again."
     STORAGE_UNREACHABLE = "storage_unreachable", 503, "The database does not answer."
 
 

@@ -15,11 +15,19 @@ from service.api.sessions import json_response
 from service.base.field_types import STRICT, Dim, Horizon, Number
 from service.base.problems import Problem, ProblemCode
 from service.commands.change_session import ChangeSession
-from service.commands.sessions import DeleteSession
+from service.commands.sessions import DeleteSession, find_session
 from service.fits.cost import allowed_cost
-from service.personalizer.loop import DEFAULTS, PATH, Version, find_loop, make_session
+from service.personalizer.loop import (
+    DEFAULTS,
+    PATH,
+    Version,
+    deferred_name,
+    find_loop,
+    make_session,
+)
 from service.session.records import SessionRow
 from service.session.trial import trial_of
+from service.writer.unit_of_work import UnitOfWork
 
 router = APIRouter()
 CHANGING = {"options", "reward_wait_seconds"}  # of a session that has rounds
@@ -57,6 +65,18 @@ class ServiceConfiguration(TypedDict, total=False):
 CONFIGURATION = BodyParser(ServiceConfiguration)
 
 
+class DeleteUnused(DeleteSession):
+    """Command: delete the session; 409 session_conflict if it has rounds, also since just now."""
+
+    def __call__(self, uow: UnitOfWork) -> None:
+        """Delete it."""
+        session = find_session(uow, self.key)
+        if session.n_rounds:
+            detail = FIXED.format(session.name, session.n_rounds)
+            raise Problem(ProblemCode.SESSION_CONFLICT, detail)
+        DeleteSession.__call__(self, uow)
+
+
 @router.get(f"{PATH}/configurations/service", include_in_schema=False)
 async def get_configuration(version: Version, request: Request) -> Response:
     """Return the configuration; before the first call, what that call would begin with."""
@@ -79,9 +99,10 @@ async def put_configuration(version: Version, request: Request) -> Response:
     body = asked_settings(asked, before)
     is_another = any(body[name] != before[name] for name in body.keys() - CHANGING)
     if found is not None and is_another:
-        if found.n_rounds:
-            raise Problem(ProblemCode.SESSION_CONFLICT, FIXED.format(found.name, found.n_rounds))
-        await service.writer.submit(DeleteSession(found.key, actor))
+        await service.writer.submit(DeleteUnused(found.key, actor))
+        room = await find_loop(service, tenant, deferred_name(found))
+        if room is not None:
+            await service.writer.submit(DeleteSession(room.key, actor))
         found = None
     if found is None:
         found = await make_session(service, tenant, actor, body)

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from service.commands.keys import SaveKey, new_key
+from service.personalizer import configuration
 from service.personalizer.events import read_rank
 from tests.service.conftest import Client, Serve, problem, until
 
@@ -232,6 +233,41 @@ CONFIGURATION = {
     "rewardAggregation": "earliest",
     "explorationPercentage": 0.1,
 }
+
+
+async def test_a_round_that_begins_meanwhile_keeps_its_session(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration that found a session without rounds deletes no round that was answered."""
+    path, look = f"{ROOT}/configurations/service", configuration.find_loop
+
+    async def found(*asked: Any) -> Any:
+        session = await look(*asked)
+        await rank(client)
+        return session
+
+    async with serve() as client:
+        await client.put(path, json={**CONFIGURATION, "dim": 8})
+        with monkeypatch.context() as patched:
+            patched.setattr(configuration, "find_loop", found)
+            answer = await client.put(path, json={**CONFIGURATION, "dim": 16})
+        refused(answer, 409, "BadRequest", "session_conflict", None)
+        session = await client.read(SESSION)
+        assert (session["n_rounds"], session["dim"]) == (1, 8)
+
+
+async def test_deferred_events_go_with_the_session_that_a_configuration_replaces(
+    serve: Serve,
+) -> None:
+    async with serve() as client:
+        await rank(client, eventId="one", deferActivation=True)
+        assert len((await client.read("/v1/sessions"))["items"]) == 2
+        answer = await client.put(
+            f"{ROOT}/configurations/service", json={**CONFIGURATION, "dim": 16}
+        )
+        assert answer.status_code == 200
+        [session] = (await client.read("/v1/sessions"))["items"]
+        assert (session["name"], session["dim"]) == ("personalizer", 16)
 
 
 async def test_exploration_and_wait_change_at_any_time(serve: Serve) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from ipaddress import IPv6Address
 from math import ceil
 
 from starlette.types import Scope
@@ -69,5 +70,9 @@ class RateLimit:
 
 
 def _address(scope: Scope) -> str:
-    client = scope.get("client")
-    return "" if client is None else str(client[0])
+    """Return the address of a request, of IPv6 the network: one client has 2^64 addresses there."""
+    address = str((scope.get("client") or ("",))[0])
+    if ":" not in address:
+        return address
+    found = IPv6Address(address)
+    return address if found.ipv4_mapped else str(IPv6Address(int(found) >> 64 << 64))

@@ -134,7 +134,7 @@ function listening(server: Server): string {
 
 test("a step of a path is nobody's name", async () => {
   const session = await client.createSession({ dim: 2, horizon: 4 });
-  await session.decide([[1, 0]]);
+  await session.decide({ contexts });
   await assert.rejects(session.eraseTrajectory("."), RangeError); // that of the empty key
   await assert.rejects(session.eraseTrajectory(".."), RangeError); // the session
   assert.equal((await session.read()).n_rounds, 1);

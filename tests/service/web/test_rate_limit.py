@@ -1,5 +1,7 @@
 """A limit of requests, for each key or address; off unless it is asked for."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from service.base.problems import Problem
@@ -138,6 +140,23 @@ async def test_every_door_to_data_is_limited(serve: Serve) -> None:
         problem(await client.get("/v1/sessions"), 429, "too_many_requests")
         for path in ("/healthz", "/readyz", "/metrics", "/", "/openapi.json"):
             assert (await client.get(path)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_one"),
+    [
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.2", False),
+        ("10.0.0.1", "10.0.0.2", False),
+    ],
+)
+def test_a_network_of_ipv6_is_one_caller(first: str, second: str, is_one: bool) -> None:
+    rates = RateLimit(0.01, 1, lambda: 0.0)
+    rates.count_stranger({"client": (first, 1)})
+    with pytest.raises(Problem) if is_one else nullcontext():
+        rates.count_stranger({"client": (second, 1)})
 
 
 async def test_requests_without_a_valid_key_are_limited_by_address(serve: Serve) -> None:

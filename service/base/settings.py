@@ -176,7 +176,7 @@ class Settings(BaseSettings):
         description="maximum wait that a request may expect when it arrives; beyond it, decisions, "
         "rewards and all else that is posted to sessions are refused unread (503); 0: unlimited",
     )
-    max_batch: int = Field(default=256, gt=0, description="commands that fill a transaction")
+    max_batch: int = Field(default=256, gt=0, description="most commands of a transaction")
     playground: bool = Field(
         default=False,
         description="open the dashboard's playground, which simulates small worlds: up to 20 s of "

@@ -1,4 +1,4 @@
-"""Commands that wait for a transaction: tenants take turns, and how long all that waits takes."""
+"""Commands that wait for a transaction: whose turn it is, how many it takes, how long all take."""
 
 import asyncio
 from collections import deque
@@ -11,6 +11,11 @@ from service.writer.command import CommandOutcome, Commands
 Answer = asyncio.Future[list[CommandOutcome]]
 SHARE = 1 / 16  # of the newest transaction in the mean
 MOST = 2.0  # times the mean: what takes longer counts as that, since a stall is one transaction's
+# of processor time that the commands of a transaction take; to read and to write their rows takes
+# as long again
+SLICE_SECONDS = 0.0015
+COMMAND_SECONDS = 0.00003  # that a command takes, as long as none has been measured
+CHEAPER = 0.8  # times what a command took: the least that it counts with after one transaction
 
 
 class CommandQueue:
@@ -44,15 +49,18 @@ class CommandQueue:
         self.n_submissions += 1
 
     def take(self, most: int) -> tuple[Commands, list[tuple[Answer, int]]]:
-        """Take submissions, of each tenant in turn, until they have `most` commands.
+        """Take submissions, of each tenant in turn, as long as they have `most` commands together.
 
         Returns the commands, and the answers of the submissions, each with its number of commands.
+        The first is taken whatever its length, and what has no place is the first of the next.
         """
         commands: Commands = []
         answers: list[tuple[Answer, int]] = []
         tenants = self._tenants
-        while tenants and len(commands) < most:
+        while tenants:
             tenant, queue = next(iter(tenants.items()))
+            if commands and len(commands) + len(queue[0][0]) > most:
+                break
             more, answer = queue.popleft()
             commands += more
             answers.append((answer, len(more)))
@@ -65,16 +73,38 @@ class CommandQueue:
         return commands, answers
 
 
+class BatchSize:
+    """How many commands a transaction takes: as many as keep a processor for SLICE_SECONDS.
+
+    What a command costs is told by the last transactions. One that took longer than a slice is
+    believed at once; a cheaper one lets the next have a quarter more.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._each = most, COMMAND_SECONDS
+
+    def note(self, n: int, seconds: float) -> None:
+        """Note that a transaction of n commands took so many seconds of processor time."""
+        each = seconds / n
+        if seconds > SLICE_SECONDS or each < self._each:
+            self._each = max(each, CHEAPER * self._each)
+
+    @property
+    def n_commands(self) -> int:
+        """The commands of a transaction: one at least, and `most` at most."""
+        return max(1, min(self._most, int(SLICE_SECONDS / self._each)))
+
+
 class BatchTimes:
     """The seconds from one transaction to the next, while others wait.
 
     The wait for n full batches is n times the mean, and not n times the last, whose chance would
     count n times. The one under way takes as long again as it has taken: seen at any moment, age
-    and rest of what is under way have one distribution. `max_batch` commands fill a batch.
+    and rest of what is under way have one distribution.
     """
 
-    def __init__(self, max_batch: int, clock: Callable[[], float] = monotonic) -> None:
-        self._max_batch, self._clock = max_batch, clock
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._began: float | None = None
         self._mean = 0.0
 
@@ -98,10 +128,10 @@ class BatchTimes:
         began = self._began
         return 0.0 if began is None else self._clock() - began
 
-    def wait_behind(self, n_submissions: int, n_commands: int) -> float:
+    def wait_behind(self, n_submissions: int, n_commands: int, most: int) -> float:
         """Return the seconds that full batches of what waits take; 0 if it fills none.
 
-        A batch takes submissions, or parts of them, until it is full.
+        A batch takes submissions, until it is full with `most` commands.
         """
-        n_full = min(n_submissions, n_commands // self._max_batch)
+        n_full = min(n_submissions, n_commands // most)
         return self.seconds_under_way + n_full * self._mean if n_full else 0.0

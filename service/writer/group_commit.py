@@ -15,7 +15,7 @@ more time than the statements of brief commands take.
 
 import asyncio
 from collections.abc import Callable
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, thread_time
 from typing import Any
 
 import structlog
@@ -24,13 +24,12 @@ from service.base.problems import Problem, ProblemCode, Unavailable
 from service.storage.ports import Contended, Keys, KnownRows, MustWait, Steps, Store, Transaction
 from service.writer.clock import Clock
 from service.writer.command import Command, CommandOutcome, Commands, Result
-from service.writer.command_queue import Answer, BatchTimes, CommandQueue
+from service.writer.command_queue import Answer, BatchSize, BatchTimes, CommandQueue
 from service.writer.effects import Effects
 from service.writer.thread import WriterThread
 from service.writer.unit_of_work import UnitOfWork
 
 log = structlog.get_logger()
-MOST_AT_ONCE = 128  # commands of one caller in a transaction, a few milliseconds of work
 MAX_ATTEMPTS = 10  # attempts at a batch that contends with other processes
 CONTENTION_SECONDS = 10.0  # after which no further attempt begins
 Committed = tuple[list[CommandOutcome], list[Effects]]
@@ -47,9 +46,10 @@ class Attempt:
     The event loop and the writer's thread take turns on it, never at the same time.
     """
 
-    def __init__(self, transaction: Transaction, commands: Commands) -> None:
+    def __init__(self, transaction: Transaction, commands: Commands, size: BatchSize) -> None:
         self.transaction = transaction
         self.commands = commands
+        self._size, self._seconds = size, 0.0  # of processor time that the commands have taken
         self._known = KnownRows()
         self._outcomes: list[CommandOutcome] = []
 
@@ -89,21 +89,25 @@ class Attempt:
         `can_read` says whether rows that were not announced can be read without blocking.
         """
         self._uow.can_read = can_read
-        until = perf_counter() + BRIEF_SECONDS
+        began, until = thread_time(), perf_counter() + BRIEF_SECONDS
         for command in self.commands:
             if not command.is_brief(self._uow) or perf_counter() > until:
-                return False
+                break
             self._outcomes.append(_outcome(command, self._uow))
-        return True
+        self._seconds = thread_time() - began
+        return len(self._outcomes) == len(self.commands)
 
     def run_rest(self) -> None:
         """Run the remaining commands; called in the writer's thread."""
         self._uow.can_read = True
+        began = thread_time()
         for command in self.commands[len(self._outcomes) :]:
             self._outcomes.append(_outcome(command, self._uow))
+        self._seconds += thread_time() - began
 
     def commit(self) -> Steps:
         """Return the steps that commit, once all commands have run."""
+        self._size.note(len(self.commands), self._seconds)
         return self._uow.commit()
 
     @property
@@ -136,8 +140,8 @@ class GroupCommit:
     """The writer: one transaction at a time, and a thread for long work.
 
     `after_commit` is called in the event loop with the effects of every committed batch,
-    `on_rollback` at every rollback, when objects in memory may be ahead of the store. A batch takes
-    no further submission once it has `max_batch` commands; `max_queue` is that of `CommandQueue`.
+    `on_rollback` at every rollback, when objects in memory may be ahead of the store. `max_batch`
+    is that of `BatchSize`, `max_queue` that of `CommandQueue`.
     """
 
     def __init__(
@@ -154,11 +158,11 @@ class GroupCommit:
         self._after_commit = after_commit
         self._on_rollback = on_rollback
         self.clock = clock or Clock()
-        self._max_batch = max_batch
+        self._size = BatchSize(max_batch)
         self._queue = CommandQueue(max_queue)
         self._thread = WriterThread()
         self._task: asyncio.Task[None] | None = None
-        self._times = BatchTimes(max_batch)
+        self._times = BatchTimes()
         self._n_being_committed = 0
         self.n_batches = 0
         self.n_commands = 0
@@ -178,7 +182,8 @@ class GroupCommit:
     def committing(self) -> tuple[int, float]:
         """Return how many submissions are not committed, and how long full batches of them take."""
         n, n_commands = self._queue.n_submissions, self._queue.n_commands
-        return n + self._n_being_committed, self._times.wait_behind(n, n_commands)
+        wait = self._times.wait_behind(n, n_commands, self._size.n_commands)
+        return n + self._n_being_committed, wait
 
     async def submit(self, command: Command[Result]) -> Result:
         """Run a command and return its result, once its writes are durable.
@@ -193,14 +198,14 @@ class GroupCommit:
         return result
 
     async def submit_all(self, commands: Commands) -> list[CommandOutcome]:
-        """Run commands of one tenant in this order, MOST_AT_ONCE in a transaction.
+        """Run commands of one tenant in this order, in as many transactions as that takes.
 
         Others' commands slip in between. Returns for each its result and None, or None and its
         error. Raises ``overloaded``, with nothing written, if the queue is full.
         """
-        outcomes = await self.submit_together(commands[:MOST_AT_ONCE])
-        for start in range(MOST_AT_ONCE, len(commands), MOST_AT_ONCE):  # begun, so not refused
-            outcomes += await self._put(commands[start : start + MOST_AT_ONCE])
+        outcomes = await self.submit_together(commands[: self._size.n_commands])
+        while (n := len(outcomes)) < len(commands):  # begun, so not refused
+            outcomes += await self._put(commands[n : n + self._size.n_commands])
         return outcomes
 
     def submit_together(self, commands: Commands) -> Answer:
@@ -232,7 +237,7 @@ class GroupCommit:
         """Commit and answer batch after batch until nothing waits."""
         try:
             while self._queue.n_submissions:
-                commands, answers = self._queue.take(self._max_batch)
+                commands, answers = self._queue.take(self._size.n_commands)
                 self._n_being_committed = len(answers)
                 self._times.begin()
                 try:
@@ -268,7 +273,7 @@ class GroupCommit:
             transaction = self._store.begin(wait=False)
         except Exception:  # the thread tries again, and reports the error
             return await self._thread.call(self.run_in_thread, commands)
-        attempt = Attempt(transaction, commands)
+        attempt = Attempt(transaction, commands, self._size)
         try:
             return await self._commit_async(attempt)
         except Exception:  # the thread cannot be started
@@ -328,7 +333,7 @@ class GroupCommit:
         until = monotonic() + CONTENTION_SECONDS
         for _ in range(MAX_ATTEMPTS):
             transaction = self._store.begin()
-            attempt = Attempt(transaction, commands)
+            attempt = Attempt(transaction, commands, self._size)
             try:
                 transaction.run(attempt.fetch(keys))
                 attempt.begin(self.clock())

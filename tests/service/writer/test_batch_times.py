@@ -18,13 +18,13 @@ class Queue:
 
     def __init__(self, max_batch: int, seconds: list[float]) -> None:
         self.now = 0.0
-        self.times = BatchTimes(max_batch, lambda: self.now)
+        self.times = BatchTimes(lambda: self.now)
         self.expected: list[float] = []
         self.waited: list[float] = []
         waiting: deque[tuple[float, float]] = deque()
         for each in seconds:
             while len(waiting) < N_CLIENTS:  # the batch's clients ask again, one after another
-                expected = self.times.wait_behind(len(waiting), len(waiting))
+                expected = self.times.wait_behind(len(waiting), len(waiting), max_batch)
                 waiting.append((self.now, expected))
             self.times.begin()
             for _ in range(max_batch):
@@ -68,15 +68,15 @@ def test_a_slower_disk_is_believed() -> None:
 
 def test_the_transaction_under_way_counts_once() -> None:
     clock = [0.0]
-    times = BatchTimes(2, lambda: clock[0])
+    times = BatchTimes(lambda: clock[0])
     for at in (1.0, 1.1, 1.2):
         clock[0] = at
         times.begin()
     clock[0] = 1.25
-    assert times.wait_behind(1, 1) == 0.0  # it fills no batch: it waits for the disk alone
-    assert times.wait_behind(6, 6) == pytest.approx(0.05 + 3 * 0.1)
+    assert times.wait_behind(1, 1, 2) == 0.0  # it fills no batch: it waits for the disk alone
+    assert times.wait_behind(6, 6, 2) == pytest.approx(0.05 + 3 * 0.1)
     clock[0] = 6.2
-    assert times.wait_behind(6, 6) == pytest.approx(5.0 + 3 * 0.1)
-    assert times.wait_behind(2, 2000) == pytest.approx(5.0 + 2 * 0.1)  # each fills a batch alone
+    assert times.wait_behind(6, 6, 2) == pytest.approx(5.0 + 3 * 0.1)
+    assert times.wait_behind(2, 2000, 2) == pytest.approx(5.0 + 2 * 0.1)  # each fills a batch alone
     times.rest()
     assert times.seconds_under_way == 0.0

@@ -37,13 +37,25 @@ async def test_submissions_are_taken_whole_and_in_their_order() -> None:
     queue = CommandQueue(10**6)
     waiting = [(put(queue, tenant, n), n) for tenant, n in (("a", 300), ("b", 3), ("a", 300))]
     commands, answers = queue.take(BATCH)
-    assert answers == waiting
-    assert [(one, n) for one, n in answers] == waiting
-    assert commands == [
-        f"{name}{i}" for name, n in (("a", 300), ("b", 3), ("a", 300)) for i in range(n)
-    ]
+    assert answers == waiting[:2]
+    assert commands == [f"{name}{i}" for name, n in (("a", 300), ("b", 3)) for i in range(n)]
+    assert (queue.n_commands, queue.n_submissions) == (300, 1)
+    commands, answers = queue.take(100)  # larger than a transaction: alone
+    assert answers == waiting[2:]
+    assert commands == [f"a{i}" for i in range(300)]
     assert (queue.n_commands, queue.n_submissions) == (0, 0)
     assert queue.take(BATCH) == ([], [])
+
+
+async def test_what_has_no_place_is_the_first_of_the_next() -> None:
+    """Small submissions come again and again, and a large one waits behind one of them alone."""
+    queue = CommandQueue(10**6)
+    put(queue, "small", 1)
+    large = put(queue, "large", 100)
+    for n in range(2):
+        put(queue, "small", 1)
+        _, answers = queue.take(100)
+        assert ((large, 100) in answers) == (n == 1)
 
 
 async def test_a_full_queue_refuses_whoever_fills_it() -> None:

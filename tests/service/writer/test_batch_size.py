@@ -1,0 +1,56 @@
+"""How many commands a transaction takes, by what the last ones cost."""
+
+import pytest
+
+from service.writer.command_queue import COMMAND_SECONDS, SLICE_SECONDS, BatchSize
+
+MOST = 256  # a setting's default
+
+
+def played(size: BatchSize, each: float, times: int = 200, waiting: int = MOST) -> list[float]:
+    """Play transactions whose commands cost `each`; return what the transactions take."""
+    taken = []
+    for _ in range(times):
+        n = min(size.n_commands, waiting)
+        taken.append(n * each)
+        size.note(n, taken[-1])
+    return taken
+
+
+@pytest.mark.parametrize("each", [0.000005, 0.00005, 0.0001, 0.0005, 0.003])
+def test_a_transaction_takes_its_slice(each: float) -> None:
+    size = BatchSize(MOST)
+    taken = played(size, each)
+    assert max(taken[-50:]) <= max(1.01 * SLICE_SECONDS, each)
+    if MOST * each > SLICE_SECONDS:  # and not much less, but for a command
+        assert min(taken[-50:]) > 0.95 * SLICE_SECONDS - each
+    else:
+        assert size.n_commands > 200
+
+
+def test_a_command_that_is_longer_than_a_slice_is_alone() -> None:
+    size = BatchSize(MOST)
+    played(size, 0.05)
+    assert size.n_commands == 1
+
+
+def test_a_dearer_flood_is_believed_at_once() -> None:
+    size = BatchSize(MOST)
+    played(size, 0.00002)
+    taken = played(size, 0.0005)
+    assert taken[0] > 10 * SLICE_SECONDS
+    assert max(taken[1:]) <= 1.1 * SLICE_SECONDS
+
+
+def test_one_long_command_costs_others_their_slices_for_some_transactions() -> None:
+    size = BatchSize(MOST)
+    played(size, 0.00005)
+    before = size.n_commands
+    size.note(1, 0.1)
+    assert size.n_commands == 1
+    played(size, 0.00005, 40)
+    assert size.n_commands == pytest.approx(before, rel=0.1)
+
+
+def test_without_a_measurement_a_guess_counts() -> None:
+    assert BatchSize(MOST).n_commands == int(SLICE_SECONDS / COMMAND_SECONDS)

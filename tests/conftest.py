@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import structlog
 from psycopg.conninfo import conninfo_to_dict
 
 from lhb_engine.blas import one_thread
@@ -52,6 +53,13 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped in CI: {reason}"
     return report
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_log_level() -> Iterator[None]:
+    """What a module logs does not depend on the level of a service that another one ran."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -91,7 +91,7 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
         latest, window = align(history.since(n_rows - LATEST + 1)), history.window
         assert window is not None
         assert isinstance(agent, Anytime)
-        again = partial(SummedFit, agent, window, latest, "", sums)
+        again = partial(SummedFit, agent, window, latest, sums)
         whole = _timed(lambda: _direction(again().estimate()), 3)[0]
     seconds, found = _timed(lambda: fit(MomentData(moments)), 3)
     return {

@@ -21,8 +21,8 @@ class Estimate:
     Attributes
     ----------
     status : "ok", "zero" or "insufficient_data"
-        "zero": the fit installs nothing new, and `message` says why: no direction stands out, or
-        the agent's own still holds. "insufficient_data": no fit was possible.
+        "zero": the fit installs nothing new, and `message` says why: no lag is in the model, or
+        the agent's own direction still holds. "insufficient_data": no fit was possible.
     theta : (dim,) array or None
         Unit direction; None unless status is "ok".
     lag_weights : (n_lags,) array

@@ -15,10 +15,6 @@ MOST_LAGS = 24  # with more of them, the largest weights alone are drawn
 Name = Annotated[str, typer.Argument(help="Its name, or its id.")]
 Url = Annotated[str, typer.Option(help="The server.")]
 SERVER = "http://127.0.0.1:8080"
-WITHOUT = {
-    "none": "No estimate is in use yet.",
-    "lapsed": "The last direction has lapsed, as no later fit has confirmed it; decisions explore.",
-}
 HEADS = ("id", "algorithm", "rounds", "model", "decides", "name")
 
 
@@ -127,7 +123,7 @@ def _lines(info: Mapping[str, Any], estimate: Mapping[str, Any]) -> Iterator[str
     for finding in estimate.get("findings") or ():
         yield from wrap(f"! {finding['message']}", WIDTH, subsequent_indent="  ")
     if estimate.get("theta") is None:
-        yield WITHOUT[estimate["status"]]
+        yield "No estimate is in use yet."
         return
     if estimate["reason"]:
         yield estimate["reason"]

@@ -18,7 +18,7 @@ FindingCode = Literal[
     "profiles_differ",
     "pays_now_costs_later",
 ]
-Deciding = Literal["in_use", "lapsed", "exploring", "none"]
+Deciding = Literal["in_use", "learning", "exploring", "none"]
 LagForm = Literal["shared", "sparse", "smooth"]
 Asked = Literal["begun", "due", "nothing_new"]
 PlayedBy = Literal["agent", "control", "caller", "guard"]
@@ -212,17 +212,16 @@ class FitAnswer(TypedDict):
 class EstimateAnswer(FitAnswer):
     """The estimate that decisions are made by now."""
 
-    deciding: Literal["in_use"]
+    deciding: Literal["in_use", "learning"]
     features: NotRequired[list[str] | None]
     slot_seconds: NotRequired[int | None]
 
 
 class NoEstimateAnswer(TypedDict):
-    """No estimate is in use. Status is "lapsed" if the last one, `last`, is too old."""
+    """No estimate is in use."""
 
-    status: Literal["none", "lapsed"]
+    status: Literal["none"]
     deciding: Deciding
-    last: NotRequired[FitAnswer | None]
     findings: list[FindingAnswer]
 
 

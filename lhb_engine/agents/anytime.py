@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -66,7 +65,7 @@ class Anytime(Agent):
         else:
             arm = best[0] if len(best) == 1 else best[draw.below(len(best))]
         propensity = epsilon / n_arms + ((1.0 - epsilon) / len(best) if arm in best else 0.0)
-        explores = n_arms > 1 and (self.candidates is not None or not self._decides(draw))
+        explores = n_arms > 1 and (self.theta is None or self.candidates is not None)
         return Choice(arm, scores, propensity, uniform or explores)
 
     def probabilities(self, scores: Floats) -> Floats:
@@ -74,34 +73,17 @@ class Anytime(Agent):
         epsilon = self.options.epsilon
         return np.asarray(epsilon / len(scores) + (1.0 - epsilon) * super().probabilities(scores))
 
-    def deciding(self, n_rounds: int) -> Deciding:
-        """Return what the decision after `n_rounds` rounds of the session is based on."""
+    @property
+    def deciding(self) -> Deciding:
+        """What the next decision is based on."""
         if self.theta is None:
             return "exploring"
-        return "in_use" if n_rounds < self.used_until else "lapsed"
-
-    @property
-    def used_until(self) -> float:
-        """The number of rounds at which the installed direction lapses; infinity: never."""
-        return inf if self.prediction is None else self._used_until(self.prediction.last_round)
-
-    def _decides(self, draw: Draw) -> bool:
-        """Whether this round's choice is by the installed direction."""
-        return self.deciding(_position(draw) - 1) == "in_use"
-
-    def _used_until(self, last_round: int) -> float:
-        """Return the last round of the session in which an unconfirmed direction is used.
-
-        This is docs/model.md (7.13): a direction is used for as many further rounds as its fit had
-        seen. Several fits are due in that time, and each that finds a direction replaces it.
-        """
-        seen = min(last_round, self.options.memory or last_round)
-        return last_round + self.settings.lapse * seen
+        stands_out = self.prediction is None or self.prediction.stands_out
+        return "in_use" if stands_out else "learning"
 
     def choose_block(self, contexts: Floats, draws: Sequence[Draw]) -> Ints:
         """Return the arms of n rounds, (n, K, dim) -> (n,); the same as n calls of `choose`."""
-        is_greedy = self.options.epsilon == 0 and self.candidates is None
-        if is_greedy and all(map(self._decides, draws)):
+        if self.theta is not None and self.options.epsilon == 0 and self.candidates is None:
             return super().choose_block(contexts, draws)
         chosen = [self.choose(c, draw).arm for c, draw in zip(contexts, draws, strict=True)]
         return np.array(chosen, dtype=np.int64)
@@ -112,17 +94,16 @@ class Anytime(Agent):
         Where there are candidates, the scores are those of one of them, in turn.
         """
         scores = self.scores(contexts)
-        if self._decides(draw):
-            if self.candidates is None:
-                return scores
+        if self.candidates is not None:
             greedy = Agent(self.dim, self.horizon, self.options)
             greedy.theta = self.candidates[(_position(draw) - 1) % len(self.candidates)]
             return greedy.scores(contexts)
+        if self.theta is not None:
+            return scores
         round = draw.round if draw.slot is None else draw.slot
         begun = (round - 1) // self._held + self._first_turn(draw)
         turn, feature = divmod(begun, self.dim)
-        up = turn % 2 == 0 if self.theta is None else self.theta[feature] >= 0.0
-        return contexts[:, feature] * (1.0 if up else -1.0)
+        return contexts[:, feature] * (1.0 if turn % 2 == 0 else -1.0)
 
     def _first_turn(self, draw: Draw) -> int:
         """Return which of the 2 dim signed features this round's trajectory explores first.
@@ -195,15 +176,15 @@ class Anytime(Agent):
         from lhb_engine.design.aligned_rounds import align
 
         assert history.window is not None
-        window, words = history.window, self._goes_on(history.window)
+        window = history.window
         history = self.told(history)
         found = sums_of(self, history, kept) if self.keeps_sums else None
         if found is None:
             if kept is not None:
                 raise NeedsAllRows
-            return AnytimeFit(self, window, align(history), words).estimate(), None
+            return AnytimeFit(self, window, align(history)).estimate(), None
         latest, sums = found
-        return SummedFit(self, window, latest, words, sums).estimate(), sums
+        return SummedFit(self, window, latest, sums).estimate(), sums
 
     def findings(self, history: History, estimate: Estimate) -> list[dict[str, Any]]:
         """Return what the checks of docs/model.md 12 find with the direction that decides next."""
@@ -240,15 +221,6 @@ class Anytime(Agent):
         """Return a history with what the options tell fits of it."""
         told = replace(self.covariates.told(history), levels=self.stretches.n_rounds)
         return told if self.options.zero_start else with_past(told)
-
-    def _goes_on(self, window: FitWindow) -> str:
-        """Return how the agent decides if this fit installs nothing, for the message."""
-        if self.deciding(window.due) != "in_use":
-            return "exploring"
-        if self.prediction is None:
-            return "the last direction stays"
-        limit = f"up to round {self.used_until:.0f} of the session if no fit confirms it"
-        return f"the last direction stays, {limit}"
 
     @property
     def covariates(self) -> Covariates:

@@ -29,21 +29,16 @@ if TYPE_CHECKING:
 
 WORSENED = " The rounds since the last fit were predicted badly: something may have changed."
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
-REFUSED = "The rounds since the last direction was found speak against a new one"
+REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
 FEWEST_ROWS = 40  # that a fit after an alarm may use
 ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 
 
 class AnytimeFit:
-    """One fit, with the agent's state at the round when it is due; the agent is not changed.
+    """One fit, with the agent's state at the round when it is due; the agent is not changed."""
 
-    `goes_on` says, for the message, how the agent decides if the fit installs nothing.
-    """
-
-    def __init__(
-        self, agent: "Anytime", window: FitWindow, rows: AlignedRounds, goes_on: str
-    ) -> None:
-        self.window, self.goes_on = window, goes_on
+    def __init__(self, agent: "Anytime", window: FitWindow, rows: AlignedRounds) -> None:
+        self.window = window
         self.options, self.settings = agent.options, agent.settings
         self.horizon = agent.horizon
         self.theta, self.candidates, self.dim = agent.theta, agent.candidates, agent.dim
@@ -73,7 +68,7 @@ class AnytimeFit:
                 form=None,
                 lag_profiles=None,
                 forms=None,
-                message=f"{REFUSED}: {self.goes_on}.",
+                message=REFUSED,
             )
         return self.units.restore(found)
 
@@ -99,7 +94,7 @@ class AnytimeFit:
             return Estimate("insufficient_data", zero, message=reason, **covered)
         checked = self._since.check(self._old_draws) if self._since else {}
         if checked and self._is_young() and not checked["alarm"]:
-            message = f"The direction predicts as well as it should: {self.goes_on}."
+            message = "The direction predicts as well as it should: it stays."
             return Estimate("zero", zero, message=message, diagnostics=checked, **covered)
         first = self.first
         part = self._part(first)
@@ -121,6 +116,8 @@ class AnytimeFit:
         known: Certainty | str = "The selected contexts hardly vary."
         if found.form != SHARED:
             known = "Each feature has a lag profile of its own."
+        elif not found.stands_out:
+            known = "No direction stands out from the noise."
         elif not samples:
             known = part.certainty(found, active, rho, self.options.signed)
         angles = (None, None) if isinstance(known, str) else (known.angle, known.angle_95)
@@ -131,6 +128,7 @@ class AnytimeFit:
             "levels": part.levels(found),
             "diagnostics": {
                 "concentration": found.concentration,
+                "stands_out": found.stands_out,
                 "angle": angles[0],
                 "angle_95": angles[1],
                 "baseline_probability": float(found.included[0]),
@@ -140,14 +138,6 @@ class AnytimeFit:
                 **checked,
             },
         }
-        enough = self.options.signed or part.data.n_rows >= 2 * part.data.n_lags
-        learned = found.concentration >= self.settings.learned
-        unsure = enough and not samples and found.sign < self.settings.sure_sign
-        if not learned or unsure:
-            message = f"No direction stands out from the noise yet: {self.goes_on}."
-            if self.options.signed and learned:
-                message = "The lag weights nearly cancel: the sign of the direction is a guess."
-            return Estimate("zero", zero, message=message, **covered)
         theta, profiles = found.theta[: found.n_features], None
         weights = np.zeros((len(zero), *found.weights.shape[1:]))
         weights[: len(found.weights)] = found.weights
@@ -200,6 +190,8 @@ class AnytimeFit:
         """Whether this fit only checks the installed direction (docs/model.md 7, Schedule)."""
         old, due = self.prediction, self.window.due
         if old is None or self.options.memory is not None or not old.settled:
+            return False
+        if not old.stands_out:
             return False
         if self._forms.in_use != old.form:
             return False

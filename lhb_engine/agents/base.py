@@ -7,7 +7,6 @@ agent keeps no decisions: a late reward finds the data of its own round in the h
 from collections.abc import Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -29,10 +28,10 @@ _QUIET = copy_context()
 _QUIET.run(np.seterr, over="ignore", invalid="ignore")
 
 
-# What a decision is based on. in_use: the installed estimate's direction. lapsed: that direction is
-# too old, and the agent explores. exploring: there is no direction yet, and the agent explores.
-# none: the agent has learned nothing, and chooses at random.
-Deciding = Literal["in_use", "lapsed", "exploring", "none"]
+# What a decision is based on. in_use: the installed estimate's direction. learning: that direction,
+# which does not stand out from the noise yet. exploring: there is no direction yet, and the agent
+# explores. none: the agent has learned nothing, and chooses at random.
+Deciding = Literal["in_use", "learning", "exploring", "none"]
 
 
 class OptionError(ValueError):
@@ -211,14 +210,10 @@ class Agent:
         """
         return self.choose_by(self.ranking(contexts, draw), draw)
 
-    def deciding(self, n_rounds: int) -> Deciding:
-        """Return what the decision after `n_rounds` rounds of the session is based on."""
-        return "none" if self.theta is None else "in_use"
-
     @property
-    def used_until(self) -> float:
-        """The number of rounds at which `deciding` changes without a fit; infinity: never."""
-        return inf
+    def deciding(self) -> Deciding:
+        """What the next decision is based on."""
+        return "none" if self.theta is None else "in_use"
 
     def ranking(self, contexts: Floats, draw: Draw) -> Floats:
         """Return the values whose largest is chosen in this round, (K, dim) -> (K,): the scores."""

@@ -69,6 +69,8 @@ class Part:
         known = "a direction is found, and how far it may be off is not clear yet"
         if angle is not None:
             known = f"the direction is known to about {angle * 180.0 / np.pi:.0f} degrees"
+        if not found.stands_out:
+            known = "no direction stands out from the noise yet, and the likeliest decides"
         active = f"about {found.inclusion.sum():.0f} of {self.data.n_lags} lags are active"
         return f"From {self.data.n_rows} rows {known}; {active}."
 

@@ -44,8 +44,9 @@ class LinUCB(Agent):
         super().__init__(dim, horizon, options)
         self.ellipsoid = Ellipsoid(dim, options.ridge)
 
-    def deciding(self, n_rounds: int) -> Deciding:
-        """Return "in_use": LinUCB decides by its ellipsoid from the first round on."""
+    @property
+    def deciding(self) -> Deciding:
+        """LinUCB decides by its ellipsoid from the first round on."""
         return "in_use"
 
     def _scores(self, contexts: Floats) -> Floats:

@@ -44,14 +44,9 @@ class SummedFit(AnytimeFit):
     """
 
     def __init__(
-        self,
-        agent: "Anytime",
-        window: FitWindow,
-        rows: AlignedRounds,
-        goes_on: str,
-        sums: SessionSums,
+        self, agent: "Anytime", window: FitWindow, rows: AlignedRounds, sums: SessionSums
     ) -> None:
-        super().__init__(agent, window, rows, goes_on)
+        super().__init__(agent, window, rows)
         total = sums.total
         square = np.sqrt(np.diag(total.rows.gram) / max(total.n_rows, 1))
         rewards = np.sqrt(np.array([total.rows.square]) / max(total.n_rows, 1))

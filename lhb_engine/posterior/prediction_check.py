@@ -56,6 +56,8 @@ class Predictor:
         That of the lag profiles: "shared", "sparse" or "smooth".
     forms : dict
         By its name each form that was fitted, as `Estimate.forms`.
+    stands_out : bool
+        The direction stands out from the noise.
     """
 
     lag_weights: Floats
@@ -70,6 +72,7 @@ class Predictor:
     n_rows: int = 0
     form: LagForm = "shared"
     forms: dict[LagForm, Any] = field(default_factory=dict)
+    stands_out: bool = True
 
     @property
     def beside(self) -> Floats:
@@ -95,13 +98,14 @@ class Predictor:
             estimate.n_rows,
             estimate.form or "shared",
             estimate.forms or {},
+            estimate.diagnostics.get("stands_out", True),
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object.
 
         `autocorrelation` 0, `since_round` 1 and `effects` of no covariates may be absent, and so
-        may the only form.
+        may the only form, and that the direction stands out.
         """
         out = asdict(self) | {name: getattr(self, name).tolist() for name in _ARRAYS}
         if not out["effects"]:
@@ -112,6 +116,8 @@ class Predictor:
             del out["autocorrelation"]
         if self.since_round == 1:
             del out["since_round"]
+        if self.stands_out:
+            del out["stands_out"]
         return out
 
     @classmethod

@@ -16,6 +16,8 @@ from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.settings import AnytimeSettings
 
 FEW = 8.0  # rows: weight of the common scale in `context_scale`
+# a direction stands out from the noise from this concentration and agreement on (7.13)
+LEAST_CONCENTRATION, LEAST_AGREEMENT = 0.3, 0.9
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ class Posterior:
     n_sweeps: int
     n_features: int
     form: LagForm = "shared"
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the direction stands out from the noise, by docs/model.md (7.13)."""
+        return self.concentration >= LEAST_CONCENTRATION and self.sign >= LEAST_AGREEMENT
 
     @property
     def totals(self) -> Floats:
@@ -171,7 +178,7 @@ def _average(
     lengths = np.abs(sums) * np.linalg.norm(of_arms, axis=1)
     value = sums @ of_arms / n_draws
     length = float(np.linalg.norm(value))
-    mean = value / max(length, 1e-300)
+    mean = value / length if length else of_arms.mean(axis=0)  # all lags off in all draws
     along = of_arms @ mean
     cosines = sums * along / np.maximum(lengths, 1e-300)
     angles = np.arccos(np.clip(cosines, -1.0, 1.0))

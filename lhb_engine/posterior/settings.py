@@ -19,12 +19,6 @@ class AnytimeSettings:
     renewed : float
         A late fit only checks the installed direction until the rounds are this many times those
         that the direction's fit had seen.
-    learned : float
-        Least concentration (7.10) at which an estimate is installed.
-    sure_sign : float
-        Least agreement of the draws on theta's sign, required from two rows a lag on.
-    lapse : float
-        Rounds for which an unconfirmed direction is used, over those that its fit had seen (7.13).
     guard : float
         Standard errors in (7.11).
     most_chains, least_chains : int
@@ -44,9 +38,6 @@ class AnytimeSettings:
     late_growth: float = 1.12
     renewed: float = 1.4
     early: float = 2.5
-    learned: float = 0.3
-    sure_sign: float = 0.9
-    lapse: float = 1.0
     guard: float = 2.0
     most_chains: int = 32
     least_chains: int = 8
@@ -57,7 +48,7 @@ class AnytimeSettings:
     temper: float = 4.0
 
     def changed(self, text: str) -> Self:
-        """Return the settings with changes such as "lapse=inf,sweeps=10"; ValueError for others."""
+        """Return the settings with changes such as "guard=inf,sweeps=10"; ValueError for others."""
         kinds = {field.name: type(getattr(self, field.name)) for field in fields(self)}
         values = {}
         for change in text.split(","):

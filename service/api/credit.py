@@ -83,9 +83,7 @@ async def get_credit(
         decisions = reader.decisions(key, int(cursor), limit + 1)
         found = reader.trajectory(key)
         n_rounds = 0 if found is None else found.n_rounds
-        decides = deciding(reader, session)
-        is_in_use = decides == "in_use" and session.estimate > 0
-        record = reader.estimate(session.key, session.estimate) if is_in_use else None
+        record = reader.estimate(session.key, session.estimate) if session.estimate else None
         estimate, reason = None, "No estimate is in use."
         if record is not None and record.estimate is not None:
             estimate = json.loads(record.estimate)
@@ -98,7 +96,7 @@ async def get_credit(
             shown = [one._replace(context=b"") if one.round in void else one for one in shown]
         passed = timeline_of(session).lags_passed(session, shown, n_rounds)
         items = credit_answers(shown, estimate, reason, passed)
-        version = session.model_version
+        decides, version = deciding(reader, session), session.model_version
         return {**page(items, following), "model_version": version, "deciding": decides}
 
     return await read_session(request, session_id, answer)

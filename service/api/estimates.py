@@ -62,25 +62,23 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
 async def get_estimate(session_id: str, request: Request) -> Response:
     """Return the estimate that decisions are made by.
 
-    Status is "none" if there is no estimate yet, and "lapsed" if the last one is too old to decide
-    by; `last` is then that estimate. `findings` are those of the last fit, whether it gave an
-    estimate or not.
+    Status is "none" if there is no estimate yet. `findings` are those of the last fit, whether it
+    gave an estimate or not.
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
-        decides = deciding(reader, session)
+        decides, findings = deciding(reader, session), last_findings(reader, session)
         if session.estimate == 0:
-            findings = last_findings(reader, session)
             return {"status": "none", "deciding": decides, "findings": findings}
         record = reader.estimate(session.key, session.estimate)
         assert record is not None
-        found = estimate_answer(session, record, decides == "in_use")
-        shown: dict[str, Any] = {"deciding": decides, "findings": last_findings(reader, session)}
-        if decides == "in_use":
-            shown["slot_seconds"] = timeline_of(session).seconds
-            shown["features"] = names_answer(session)["features"]
-            return {**found, **shown}
-        return {"status": "lapsed", "last": found, **shown}
+        return {
+            **estimate_answer(session, record, is_in_use=True),
+            "deciding": decides,
+            "findings": findings,
+            "slot_seconds": timeline_of(session).seconds,
+            "features": names_answer(session)["features"],
+        }
 
     return await read_session(request, session_id, answer)
 
@@ -108,8 +106,9 @@ async def get_estimates(
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         records = reader.estimates(session.key, int(cursor), limit + 1)
         shown, following = cut(records, limit, lambda record: record.number)
-        current = session.estimate if deciding(reader, session) == "in_use" else 0
-        items = [estimate_answer(session, r, r.number == current) for r in giving_way(shown)]
+        items = [
+            estimate_answer(session, r, r.number == session.estimate) for r in giving_way(shown)
+        ]
         return page(items, following)
 
     return await read_session(request, session_id, answer)

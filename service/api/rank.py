@@ -69,7 +69,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
             "ranking": ranking,
             "arm_ids": None if arms is None else [arms[arm] for arm in ranking],
             "model_version": session.model_version,
-            "deciding": agent.deciding(timeline_of(session).n_begun(session)),
+            "deciding": agent.deciding,
         }
 
     return await read_session(request, session_id, answer)

@@ -17,7 +17,6 @@ from lhb_engine.history import FitWindow, Floats, Ints
 from service.api.documentation import documented
 from service.api.sessions import read_session
 from service.rounds.closing import closing_of
-from service.rounds.deciding import deciding
 from service.rounds.timeline import timeline_of
 from service.session.records import SessionRow
 from service.storage.reader import Reader
@@ -79,7 +78,7 @@ async def get_series(
 
 
 def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | None:
-    if session.estimate == 0 or deciding(reader, session) != "in_use":
+    if session.estimate == 0:
         return None
     record = reader.estimate(session.key, session.estimate)
     if record is None or record.estimate is None:

@@ -10,7 +10,6 @@ from service.rounds.kept_slots import keep_settled
 from service.rounds.sums import n_erased
 from service.session.due_fits import DueFit
 from service.session.records import SessionKey, SessionRow
-from service.session.rules import has_only_sums
 from service.writer.agent_cache import Agents
 from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending
@@ -86,8 +85,7 @@ class FinishFit(SessionCommand[str | None]):
         self._keep_sums(uow, session, estimate)
         if self.fitted.settled is not None:
             keep_settled(uow, session, self.fitted.settled)
-        if has_direction or begun.is_new or has_only_sums(session):
-            _skip_before(uow, session, due)
+        _skip_before(uow, session, due)
         uow.save_agent(session.key)
         return estimate.status
 
@@ -100,18 +98,15 @@ class FinishFit(SessionCommand[str | None]):
             uow.keep_sums(row)
 
 
-def _skip_before(uow: UnitOfWork, session: SessionRow, installed: DueFit) -> None:
-    """Record older fits as skipped: an installed estimate is never replaced by an older one.
-
-    Where fits need the sums of dropped rows, an older fit finds these beyond its window.
-    """
+def _skip_before(uow: UnitOfWork, session: SessionRow, done: DueFit) -> None:
+    """Record older fits as skipped: they know less than the one that is done."""
     schedule = session.schedule
-    reason = f"overtaken by the fit of epoch {installed.window.epoch}"
+    reason = f"overtaken by the fit of epoch {done.window.epoch}"
     for due in sorted(schedule.waiting, key=lambda due: due.key):
-        if due.key < installed.key:
+        if due.key < done.key:
             schedule.waiting.remove(due)
             record_fit(uow, session, due, "skipped", reason)
-    for window in [w for w in schedule.open if w.window.due < installed.key]:
+    for window in [w for w in schedule.open if w.window.due < done.key]:
         schedule.open.remove(window)
         due = DueFit.never(window.window, uow.now)
         record_fit(uow, session, due, "skipped", reason)

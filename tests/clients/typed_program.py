@@ -29,9 +29,8 @@ def blocking() -> None:
         assert_type(session.rank(CONTEXTS)["ranking"], list[int])
         assert_type(session.history(CONTEXTS, [0.1, None])["last_round"], int)
         estimate = session.estimate()
-        if estimate["status"] == "none" or estimate["status"] == "lapsed":
-            last = estimate.get("last")
-            print(assert_type(last["number"], int) if last is not None else "none yet")
+        if estimate["status"] == "none":
+            print(estimate["deciding"])
         else:
             assert_type(estimate.get("theta"), list[float] | None)
         for fit in session.estimates(limit=10):

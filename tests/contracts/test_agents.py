@@ -233,9 +233,9 @@ def test_estimates_are_in_order(name):
 def test_it_says_what_decides(name):
     told = ALGORITHMS[name].needs_truth and name == "oracle"
     before = {"anytime": "exploring", "lin_ucb": "in_use"}.get(name, "in_use" if told else "none")
-    assert fresh(name).deciding(0) == before
+    assert fresh(name).deciding == before
     played = play(fresh(name), contexts_of())[1]
-    assert played.deciding(N_ROUNDS) == ("none" if name == "uniform" else "in_use")
+    assert played.deciding == ("none" if name == "uniform" else "in_use")
 
 
 def test_an_estimate_without_direction_keeps_theta(name):

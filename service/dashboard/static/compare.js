@@ -30,7 +30,7 @@ async function read(id, signal) {
   const [session, series, estimate] = await Promise.all([
     get(path, {}, signal), get(`${path}/series`, { rounds: 2000, bins: 100 }, signal), get(`${path}/estimate`, {}, signal),
   ])
-  return { session, series, learned: estimate.theta ? estimate : estimate.last?.theta ? estimate.last : null }
+  return { session, series, learned: estimate.theta ? estimate : null }
 }
 
 function facts(found, names) {

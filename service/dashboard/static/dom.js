@@ -56,7 +56,7 @@ export function state(session, alarm = null) {
   if (session.n_rounds === 0) return ["no round yet", ""]
   const decides = {
     in_use: ["decides by what it learned", "good"],
-    lapsed: ["exploring: the last direction lapsed", ""],
+    learning: ["decides by its best guess: nothing stands out from the noise yet", ""],
     exploring: ["exploring", ""],
     none: ["learns nothing", ""],
   }[session.deciding] || [session.deciding, ""]

@@ -76,8 +76,7 @@ def test_where_nothing_changes_all_rounds_count():
         assert "since_round" not in estimate.diagnostics
     agent = agent_after(past, 300)
     assert (
-        anytime_fit.AnytimeFit(agent, window(700), align(past.over(window(700))), "")._look_back(1)
-        == 1
+        anytime_fit.AnytimeFit(agent, window(700), align(past.over(window(700))))._look_back(1) == 1
     )
 
 
@@ -89,7 +88,7 @@ def test_an_estimate_that_was_wrong_is_no_change_of_the_world(seed):
     assert agent.prediction is not None
     wrong = THETA + 0.6 * np.linalg.svd(THETA[np.newaxis])[2][-1]
     agent.prediction = replace(agent.prediction, theta=wrong / np.linalg.norm(wrong))
-    fit = anytime_fit.AnytimeFit(agent, window(700), align(past.over(window(700))), "")
+    fit = anytime_fit.AnytimeFit(agent, window(700), align(past.over(window(700))))
     assert fit._since.check(fit._old_draws)["alarm"]  # the check alone cannot tell
     estimate = fit.estimate()
     assert estimate.diagnostics["alarm"] is False
@@ -108,7 +107,7 @@ def test_between_two_fits_a_direction_is_only_checked(monkeypatch):
         patch.setattr(anytime_fit, "rank_one_posterior", never)
         checked = agent.fit(past.over(window(290)))
     assert checked.status == "zero"
-    assert checked.message.startswith("The direction predicts as well as it should: the last")
+    assert checked.message.startswith("The direction predicts as well as it should: it stays")
     assert checked.diagnostics["held_out_rows"] == 40
     assert agent.fit(turned(n=340, at=281)).diagnostics["alarm"]  # sooner where the check fails
     assert agent.fit(history(n=350)).status == "ok"  # 1.4 times as many rounds

@@ -107,7 +107,7 @@ def test_the_level_follows_rows_in_the_order_of_the_session():
 def fit_of(past):
     agent = make_agent("anytime", dim=DIM, horizon=HORIZON)
     agent.install(agent.fit(past.over(FitWindow(1, 1, FITTED, HORIZON, FITTED))))
-    return anytime_fit.AnytimeFit(agent, past.window, align(past), "")
+    return anytime_fit.AnytimeFit(agent, past.window, align(past))
 
 
 def test_no_alarm_is_raised_where_a_level_walks():

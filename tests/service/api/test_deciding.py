@@ -32,7 +32,9 @@ async def idle(client: Client, session: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_direction_found_in_noise_is_history_once_it_has_lapsed(serve: Serve) -> None:
+async def test_a_direction_that_does_not_stand_out_decides_and_is_called_a_guess(
+    serve: Serve,
+) -> None:
     rng = np.random.default_rng(4)
     seen: dict[str, Any] = {}
     async with serve() as client:
@@ -47,7 +49,7 @@ async def test_a_direction_found_in_noise_is_history_once_it_has_lapsed(serve: S
             estimate = await client.read(f"{path}/estimate")
             decision = await client.decide(session, contexts)
             assert ranked["deciding"] == deciding == estimate["deciding"]
-            assert decision["explored"] == (deciding != "in_use")
+            assert decision["explored"] == (deciding == "exploring")
             assert decision["scores"] == ranked["scores"]
             assert decision["arm"] == ranked["ranking"][0]
             seen.setdefault(deciding, estimate)
@@ -55,14 +57,12 @@ async def test_a_direction_found_in_noise_is_history_once_it_has_lapsed(serve: S
         estimates = (await client.read(f"{path}/estimates"))["items"]
         credit = (await client.read(f"{path}/credit?limit=1"))["items"][0]
     assert seen["exploring"] == {"status": "none", "deciding": "exploring", "findings": []}
-    assert seen["in_use"]["status"] == "ok"
-    assert seen["in_use"]["in_use"] is True
-    assert seen["lapsed"]["status"] == "lapsed"
-    assert "theta" not in seen["lapsed"]
-    assert seen["lapsed"]["last"] == {**seen["lapsed"]["last"], "status": "ok", "in_use": False}
-    assert deciding == "lapsed"
-    assert not any(item["in_use"] for item in estimates)
-    assert (credit["earned"], credit["to_come"]) == (None, None)
+    guess = seen["learning"]
+    assert (guess["status"], guess["in_use"], guess["intervals"]) == ("ok", True, None)
+    assert "no direction stands out from the noise yet" in guess["reason"]
+    assert deciding == "learning"
+    assert [item["in_use"] for item in estimates][-1]
+    assert credit["reason"] is None or credit["earned"] is None
 
 
 @pytest.mark.slow

@@ -137,15 +137,14 @@ def test_two_due_at_once_the_later_is_fitted_and_the_earlier_skipped(
     assert harness.session.fit_due is None
 
 
-def test_where_the_later_yields_nothing_the_earlier_follows(harness: ServiceHarness) -> None:
+def test_where_the_later_yields_nothing_the_earlier_is_skipped_too(harness: ServiceHarness) -> None:
     harness.create()
     harness.rounds(28)
     harness.finish(4, ZERO)
     harness.finish(28, ZERO)
-    assert harness.session.fit_due == 12
-    harness.finish(12, OK)
-    assert harness.statuses == [(1, "zero"), (3, "zero"), (2, "ok")]
-    assert harness.session.model_version == 1
+    assert harness.session.fit_due is None
+    assert harness.statuses == [(1, "zero"), (3, "zero"), (2, "skipped")]
+    assert harness.session.model_version == 0
 
 
 def remembering(harness: ServiceHarness, **more: Any) -> None:

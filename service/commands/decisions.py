@@ -16,7 +16,7 @@ from service.commands.sessions import find_session, refuse_archived
 from service.fits.schedule import begin_rounds, is_between_boundaries, is_blocked
 from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
-from service.session.covariates import covariates_text, in_order
+from service.session.covariates import in_order
 from service.session.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
 from service.session.names import NamedContexts
 from service.session.records import DecisionRow, SessionKey, SessionRow
@@ -113,8 +113,7 @@ class Decide(Command[Taken | Blocked]):
     def __call__(self, uow: UnitOfWork) -> Taken | Blocked:
         """Check, write the rewards, then take the decision; a Problem leaves nothing written."""
         session = find_session(uow, self.key)
-        if session.erasing is not None:
-            refuse_erasing(session, self.trajectory)
+        refuse_erasing(session, self.trajectory)
         key = (*self.key, self.trajectory)
         if self.event_id is not None:
             known = uow.decision_by_event(key, self.event_id)
@@ -126,17 +125,13 @@ class Decide(Command[Taken | Blocked]):
             self.limits.refuse_trajectory(uow, session, key)
         if self.contexts is not None and session.keep_contexts:
             refuse_too_many(session, len(self.contexts))
-        if self.covariates is not None:
-            timeline_of(session).covariates_of_decision(session, self.covariates)  # or refuses
+        timeline_of(session).covariates_of_decision(session, self.covariates)  # or refuses
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
         if arm_ids is None and session.names is not None and contexts is not None:
             arm_ids = arms_of(session, len(contexts))
-        forced, default = self.forced_arm, self.default_arm
-        if isinstance(forced, str):
-            forced = arm_index(forced, arm_ids, "forced_arm")
-        if isinstance(default, str):
-            default = arm_index(default, arm_ids, "default_arm")
+        forced = arm_index(self.forced_arm, arm_ids, "forced_arm")
+        default = arm_index(self.default_arm, arm_ids, "default_arm")
         if session.trial is not None and contexts is not None:
             trial = trial_of(session.trial)
             if trial.control is not None:  # in both groups: else a share alone would be refused
@@ -233,7 +228,7 @@ class Decide(Command[Taken | Blocked]):
             played_by,
             agent_arm,
             pack(contexts) if session.keep_contexts and contexts is not None else None,
-            None if self.covariates is None else covariates_text(session, self.covariates),
+            timeline.covariates_of_decision(session, self.covariates),
         )
         uow.add_decision(decision)
         count_one(uow.effects.n_decisions, session.tenant)
@@ -253,14 +248,8 @@ def request_digest(
     at: float | None = None,
 ) -> bytes:
     """Digest a decision's body as parsed: equal values have equal digests."""
-    # a body without what came later keeps the digest that it had before there was that
-    later: tuple[object, ...] = () if default_arm is None else (default_arm,)
-    if covariates is not None:
-        later = (default_arm, in_order(covariates))
-    if at is not None:
-        later += (("at", at),)
     asked = [reward.asked() for reward in rewards]
-    return body_digest(contexts, arm_ids, forced_arm, asked, *later)
+    return body_digest(contexts, arm_ids, forced_arm, default_arm, asked, in_order(covariates), at)
 
 
 def body_digest(contexts: Floats | NamedContexts | None, *parts: object) -> bytes:

@@ -156,7 +156,7 @@ def _has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
         agent.keeps_sums
         and past.n_rows > LATEST
         and not closing_of(session).is_by_time
-        and (past.takes_levels or not agent.stretches.n_rounds)
+        and past.adds_up(agent.stretches)
     )
 
 

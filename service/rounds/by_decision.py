@@ -84,7 +84,9 @@ class ByDecision:
         """Return the randomness of a decision."""
         return Draw(session.seed, trajectory, round, position)
 
-    def covariates_of_decision(self, session: SessionRow, given: Mapping[str, float]) -> str | None:
+    def covariates_of_decision(
+        self, session: SessionRow, given: Mapping[str, float] | None
+    ) -> str | None:
         """Return what a decision's row stores of given covariates; None if there are none.
 
         Raises 422: the session has no such covariate, or its decisions have none.

@@ -123,7 +123,9 @@ class BySlot:
             return Draw(session.seed, "", position, position, slot)
         return Draw(session.seed, trajectory, round, position, slot)
 
-    def covariates_of_decision(self, session: SessionRow, given: Mapping[str, float]) -> str | None:
+    def covariates_of_decision(
+        self, session: SessionRow, given: Mapping[str, float] | None
+    ) -> str | None:
         """Refuse known covariates, too: a slot has many decisions."""
         if covariates_text(session, given) is None:
             return None

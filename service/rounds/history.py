@@ -38,8 +38,6 @@ class PastByDecision:
 
     Attributes
     ----------
-    takes_levels : bool
-        Whether fits with levels of trajectories go on from sums.
     seen_stays : bool
         Whether the rows that the installed estimate's fit used stay as they are.
     n_rows : int
@@ -52,7 +50,7 @@ class PastByDecision:
         Whether the fit can go on before these are kept.
     """
 
-    takes_levels = seen_stays = is_whole = True
+    seen_stays = is_whole = True
     settled_round = None
     new: tuple[()] = ()
 
@@ -62,6 +60,10 @@ class PastByDecision:
         self._reader, self._session, self._window, self._known = reader, session, window, known
         self._measured = FOR_EVER if known is None else known.measured
         self.n_rows = window.last
+
+    def adds_up(self, stretches: Stretches) -> bool:
+        """Return whether fits with levels over such stretches go on from sums."""
+        return True
 
     def whole(self) -> History:
         """Build the history that `Agent.fit` gets: all rows of the window."""

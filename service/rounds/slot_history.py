@@ -41,7 +41,7 @@ class PastBySlot:
     sums of slots stand for their decisions.
     """
 
-    takes_levels = seen_stays = False
+    seen_stays = False
 
     def __init__(
         self,
@@ -57,6 +57,10 @@ class PastBySlot:
         self._clock, self._takes_kept = clock, takes_kept
         self._is_of_each = not clock.is_of_all
         self.n_rows = self._measured if self._is_of_each else window.last
+
+    def adds_up(self, stretches: Stretches) -> bool:
+        """Return whether there are no levels: slots have no sums of stretches."""
+        return not stretches.n_rounds
 
     @cached_property
     def sums(self) -> SlotSums:

@@ -21,7 +21,6 @@ from service.lift.steps import sums_so_far
 from service.lift.sums import GROUPS, LiftSums
 from service.lift.watch import sum_up
 from service.session.records import SessionRow
-from service.session.trial import trial_of
 from service.session.trial_records import LiftSumsRow
 from service.storage.reader import Reader
 
@@ -55,7 +54,7 @@ async def get_lift(
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:
         row = sums_so_far(reader, session)
-        sums, trial = LiftSums.loads(row.sums), trial_of(session.trial)
+        sums, trial = LiftSums.loads(row.sums), session.trial
         found = sums.lift(trial, adjusts=adjust)
         refusal = NO_HOLDOUT if not trial.share else str(found)
         to_go = None

@@ -48,7 +48,7 @@ async def post_rank(session_id: str, request: Request) -> Response:
         contexts, _ = numbers_of(session, given)
         assert contexts is not None
         arms: Sequence[str] | None = arm_ids
-        if arms is None and session.names is not None:
+        if arms is None:
             arms = arms_of(session, len(contexts))
         agent = build_agent(session, reader.agent_state(session.key))
         found = reader.trajectory((*session.key, trajectory))

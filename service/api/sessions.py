@@ -19,11 +19,8 @@ from service.commands.erase_feature import EraseFeature
 from service.commands.sessions import CreateSession, DeleteSession, unknown_session
 from service.fits.cost import allowed_cost
 from service.rounds.deciding import deciding
-from service.session.names import names_of
 from service.session.records import SessionRow
-from service.session.slot_clock import clock_of
 from service.session.spec import PLAIN
-from service.session.trial import trial_of
 from service.storage.giving_way import giving_way
 from service.storage.reader import Reader
 
@@ -76,9 +73,9 @@ def settings_answer(session: SessionRow) -> dict[str, Any]:
 
 def names_answer(session: SessionRow) -> dict[str, Any]:
     """Return the members of `SessionAnswer` that are names."""
-    names = names_of(session.names)
+    names = session.names
     return {
-        "features": None if session.names is None else names.columns,
+        "features": names.columns if names.are_given else None,
         "categories": names.categories,
         "arms": names.arms,
     }
@@ -86,7 +83,7 @@ def names_answer(session: SessionRow) -> dict[str, Any]:
 
 def clock_answer(session: SessionRow) -> dict[str, Any] | None:
     """Return the members of `ClockAnswer`; None for a session without a clock."""
-    clock = clock_of(session.clock)
+    clock = session.clock
     if clock is None:
         return None
     return {
@@ -100,7 +97,7 @@ def clock_answer(session: SessionRow) -> dict[str, Any] | None:
 
 def trial_answer(session: SessionRow) -> dict[str, Any]:
     """Return the members of `SessionAnswer` that say what its agent is compared with."""
-    trial = trial_of(session.trial)
+    trial = session.trial
     return {"mode": trial.mode, "holdout": trial.holdout(), "guard": trial.guard}
 
 

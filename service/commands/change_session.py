@@ -13,11 +13,10 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.sessions import checked_agent, find_session, refuse_id_as_name
 from service.fits.cost import refuse_costly
 from service.fits.schedule import reopen_schedule, wait_longer
-from service.session.option_changes import MOST_CHANGES, changes_of
+from service.session.option_changes import MOST_CHANGES
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_memory
 from service.session.spec import PLAIN
-from service.session.trial import changed_trial
 from service.writer.audit import note
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
@@ -78,9 +77,10 @@ class ChangeSession(SessionCommand[SessionRow]):
                 raise Problem(ProblemCode.BAD_OPTION, detail, f"options.{option}")
         options = {**session.options, **given}
         asked = {name: value for name, value in self.changes.items() if name in PLAIN}
-        trial = changed_trial(session, self.changes.get("mode"), self.changes.get("guard"))
+        asked_trial = self.changes.get("mode"), self.changes.get("guard")
+        trial = session.trial.changed(*asked_trial, session.n_rounds, session.n_measurements)
         changed = replace(session, **{**asked, "options": options, "trial": trial})
-        if len(changes_of(session.changes).changes) == MOST_CHANGES and options != session.options:
+        if session.revision == MOST_CHANGES and options != session.options:
             detail = f"its options changed {MOST_CHANGES} times already; a copy can have others"
             raise Problem(ProblemCode.LIMIT_REACHED, detail, "options")
         return changed
@@ -89,7 +89,7 @@ class ChangeSession(SessionCommand[SessionRow]):
 def _new_schedule(uow: UnitOfWork, session: SessionRow, before: SessionRow, agent: Agent) -> None:
     """Keep the options that the session had, and schedule fits by those that it has."""
     if session.options != before.options:
-        session.changes = changes_of(session.changes).with_one(session.n_rounds, before.options)
+        session.changes = session.changes.with_one(session.n_rounds, before.options)
         reopen_schedule(uow, session, agent)
     more = session.reward_wait_seconds - before.reward_wait_seconds
     if more:

@@ -2,7 +2,7 @@
 
 from lhb_engine.history import Floats
 from service.base.problems import Problem, ProblemCode
-from service.session.names import NamedContexts, names_of
+from service.session.names import NamedContexts, Names
 from service.session.records import SessionRow
 
 FEW_VALUES = 1000  # of contexts with names that are encoded in the event loop, in about 1 ms
@@ -10,25 +10,22 @@ FEW_VALUES = 1000  # of contexts with names that are encoded in the event loop, 
 
 def numbers_of(
     session: SessionRow, contexts: Floats | NamedContexts | None
-) -> tuple[Floats | None, str | None]:
+) -> tuple[Floats | None, Names]:
     """Return contexts as numbers, and the names that the session then has; it is not changed.
 
     Raises 422: contexts of another width, a feature that no column takes, or names in a session
     whose rounds have none.
     """
     if isinstance(contexts, NamedContexts):
-        if session.names is None and session.n_rounds:
+        if not session.names.are_given and session.n_rounds:
             detail = (
                 "this session began with contexts that are lists of numbers: no column has a name"
             )
             raise Problem(ProblemCode.INVALID, detail, "contexts")
-        before = names_of(session.names)
-        numbers, names = before.encode(contexts, session.dim)
-        return numbers, session.names if names is before else names.dumps()
+        return session.names.encode(contexts, session.dim)
     if contexts is not None and contexts.shape[1] != session.dim:
-        width, named = contexts.shape[1], ""
-        if session.names is not None:
-            named = f" ({names_of(session.names).shown()})"
+        width, shown = contexts.shape[1], session.names.shown()
+        named = f" ({shown})" if shown else ""
         detail = f"a context of this session has {session.dim} numbers{named}, not {width}"
         raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")
     return contexts, session.names
@@ -36,7 +33,7 @@ def numbers_of(
 
 def arms_of(session: SessionRow, n_arms: int) -> tuple[str, ...] | None:
     """Return the session's own arm ids, for a request that gives none; 422 for another number."""
-    arms = names_of(session.names).arms
+    arms = session.names.arms
     if arms is not None and len(arms) != n_arms:
         detail = f"this session has {len(arms)} arms, not {n_arms}: give arm_ids with other arms"
         raise Problem(ProblemCode.WRONG_SHAPE, detail, "contexts")

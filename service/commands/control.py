@@ -12,7 +12,7 @@ from service.base.session_ids import has_form_of_id
 from service.commands.contexts import numbers_of
 from service.session.names import NamedContexts
 from service.session.records import SessionKey, SessionRow
-from service.session.trial import ControlSession, HoldoutBody, trial_of
+from service.session.trial import ControlSession, HoldoutBody
 from service.writer.agent_cache import Agents
 from service.writer.unit_of_work import UnitOfWork
 
@@ -50,7 +50,7 @@ def with_control(
 
 def with_located_control(uow: UnitOfWork, session: SessionRow) -> SessionRow:
     """Return an imported session with the control that it has here; it must be here before."""
-    trial = trial_of(session.trial)
+    trial = session.trial
     if trial.control is None:
         return session
     try:
@@ -58,7 +58,7 @@ def with_located_control(uow: UnitOfWork, session: SessionRow) -> SessionRow:
     except Problem as problem:
         detail = f"{problem.detail}: import that session first, under its name"
         raise Problem(ProblemCode.BAD_OPTION, detail, "header.session.trial") from None
-    return replace(session, trial=replace(trial, policy=control).dumps())
+    return replace(session, trial=replace(trial, policy=control))
 
 
 def refuse_if_control(uow: UnitOfWork, key: SessionKey) -> None:

@@ -20,7 +20,7 @@ from service.session.covariates import in_order
 from service.session.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
 from service.session.names import NamedContexts
 from service.session.records import DecisionRow, SessionKey, SessionRow
-from service.session.trial import arm_index, trial_of
+from service.session.trial import arm_index
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import Command
@@ -104,7 +104,7 @@ class Decide(Command[Taken | Blocked]):
             and not (session.keep_contexts and self._n_numbers(session) > FEW_NUMBERS)
             and (not self.rewards or are_brief(uow, session, self.rewards))
             and (uow.can_read or self.agents.has(session))
-            and (uow.can_read or trial_of(session.trial).control is None)
+            and (uow.can_read or session.trial.control is None)
         )
 
     def _n_numbers(self, session: SessionRow) -> int:
@@ -128,12 +128,12 @@ class Decide(Command[Taken | Blocked]):
         timeline_of(session).covariates_of_decision(session, self.covariates)  # or refuses
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
-        if arm_ids is None and session.names is not None and contexts is not None:
+        if arm_ids is None and contexts is not None:
             arm_ids = arms_of(session, len(contexts))
         forced = arm_index(self.forced_arm, arm_ids, "forced_arm")
         default = arm_index(self.default_arm, arm_ids, "default_arm")
-        if session.trial is not None and contexts is not None:
-            trial = trial_of(session.trial)
+        trial = session.trial
+        if contexts is not None:
             if trial.control is not None:  # in both groups: else a share alone would be refused
                 default = self._control_arm(uow, session, trial.control["session"])
             trial.refuse_missing(forced, default)
@@ -147,7 +147,7 @@ class Decide(Command[Taken | Blocked]):
         if is_blocked(session):
             assert session.schedule.current is not None
             return Blocked(session.schedule.current.key)
-        if names != session.names:
+        if names is not session.names:
             session.names = names
             uow.save(session)
         return Taken(self.take(uow, session, contexts, arm_ids, forced, default), True)
@@ -193,12 +193,11 @@ class Decide(Command[Taken | Blocked]):
         trajectory.last_at = max(at, trajectory.last_at)
         round = trajectory.n_rounds
         arm, scores, propensity, explored, context = None, b"", None, False, b""
-        played_by, agent_arm, drawn = None, None, None
+        agent_arm = None
         draw = timeline.draw(session, self.trajectory, round, session.n_rounds, at)
-        if session.trial is not None:
-            n_arms = 0 if contexts is None else len(contexts)
-            trial = trial_of(session.trial)
-            played_by, forced, drawn = trial.play(draw, session.horizon, n_arms, forced, default)
+        n_arms = 0 if contexts is None else len(contexts)
+        play = draw, session.horizon, n_arms, forced, default
+        played_by, forced, drawn = session.trial.play(*play)
         if contexts is not None:
             chosen, values, propensity, explored = agent.choose(contexts, draw)
             agent_arm = None if played_by is None else chosen
@@ -248,8 +247,13 @@ def request_digest(
     at: float | None = None,
 ) -> bytes:
     """Digest a decision's body as parsed: equal values have equal digests."""
+    later: list[object] = [default_arm, in_order(covariates)]
+    while later and later[-1] is None:  # stored digests are without what is not given
+        later.pop()
+    if at is not None:
+        later.append(("at", at))
     asked = [reward.asked() for reward in rewards]
-    return body_digest(contexts, arm_ids, forced_arm, default_arm, asked, in_order(covariates), at)
+    return body_digest(contexts, arm_ids, forced_arm, asked, *later)
 
 
 def body_digest(contexts: Floats | NamedContexts | None, *parts: object) -> bytes:

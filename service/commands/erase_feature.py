@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from service.commands.sessions import find_session
-from service.session.names import names_of
 from service.session.records import COMMAND_LINE, Actor, SessionKey
 from service.writer.audit import note
 from service.writer.command import SessionCommand
@@ -27,9 +26,8 @@ class EraseFeature(SessionCommand[None]):
         Raises 404 unknown_session or unknown_feature; 422 as `Names.without`; 503 history_pending.
         """
         session = find_session(uow, self.key)
-        before = names_of(session.names)
-        after = before.without(self.name)
-        session.names = after.dumps()
+        before = session.names
+        session.names = before.without(self.name)
         uow.save(session)
         column = before.columns.index(self.name)  # the entry does not hold the name
         note(uow, session.tenant, self.by, "feature_erased", session.id, column=column)

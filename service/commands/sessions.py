@@ -15,7 +15,7 @@ from service.commands.control import refuse_if_control, with_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.schedule import open_schedule
-from service.session.names import ONE_HOT, Names, check_names
+from service.session.names import Names, check_names
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_rules
 from service.session.slot_clock import new_clock
@@ -145,13 +145,11 @@ class DeleteSession(SessionCommand[None]):
         note(uow, session.tenant, self.by, "session_deleted", session.id, name=session.name)
 
 
-def first_names(spec: SessionSpec) -> str | None:
-    """Return the names that a new session is given, as stored; None if it is given none."""
+def first_names(spec: SessionSpec) -> Names:
+    """Return the names that a new session is given, which are checked."""
     given: Any = {"columns": spec.features or (), "categories": spec.categories, "arms": spec.arms}
-    if given == {"columns": (), "categories": ONE_HOT, "arms": None}:
-        return None
     check_names(given, spec.dim)
-    return Names(**given).dumps()
+    return Names(**given)
 
 
 def checked_agent(session: SessionRow, allow_oracles: bool, asked: Container[str] = ()) -> Agent:

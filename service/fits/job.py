@@ -19,7 +19,6 @@ from lhb_engine.blas import one_thread
 from service.fits.beginning import beginning
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
 from service.rounds.sums import FitAnswer, n_erased
-from service.session.option_changes import at_revision
 from service.session.records import SessionKey
 from service.storage.database_url import open_reader
 
@@ -63,7 +62,7 @@ def _run_fit(
             return None
         current = session.schedule.current
         assert current is not None
-        session = at_revision(session, current.known.revision)
+        session = session.at_revision(current.known.revision)
         begun = beginning(reader, session)
         agent = begun.agent(reader, session)
         given = session, agent, current.window, current.known, begun.measured

@@ -156,7 +156,7 @@ def _has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
         agent.keeps_sums
         and past.n_rows > LATEST
         and not closing_of(session).is_by_time
-        and past.adds_up(agent.stretches)
+        and past.adds_up(agent)
     )
 
 

@@ -15,7 +15,6 @@ from service.fits.record import record_fit
 from service.rounds.closing import closing_of
 from service.rounds.timeline import timeline_of
 from service.session.due_fits import DueFit, DueReason, OpenWindow, Watermark
-from service.session.option_changes import changes_of
 from service.session.records import SessionKey, SessionRow
 from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending
@@ -117,9 +116,9 @@ def mark_due(uow: UnitOfWork, session: SessionRow, now: float) -> None:
 
 def wait_for_turn(session: SessionRow, window: FitWindow, reason: DueReason, now: float) -> None:
     """Make a fit due, with what it may read; it waits for its turn."""
-    revision = len(changes_of(session.changes).changes)
     closed_at = now - session.reward_wait_seconds
-    known = Watermark(session.n_measurements, session.n_rounds, closed_at, revision)
+    n, revision = session.n_measurements, session.revision
+    known = Watermark(n, session.n_rounds, closed_at, revision)
     session.schedule.waiting.append(DueFit(window, known, reason, now))
     session.schedule.seen = session.n_measurements
 

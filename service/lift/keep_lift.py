@@ -1,12 +1,12 @@
 """Storing a step of the sums of a comparison, and what follows if the agent does harm."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lhb_engine.evaluation.batch_ratio import Refusal
 from service.lift.steps import Step, sums_so_far
 from service.session.records import Actor, SessionKey, SessionRow
-from service.session.trial import Trial, changed_trial, trial_of
+from service.session.trial import Trial
 from service.session.trial_records import LiftSumsRow
 from service.storage.ports import Changes
 from service.writer.audit import note
@@ -40,7 +40,7 @@ class KeepLift(SessionCommand[Kept]):
             return Kept(False, False)
         if session.n_erased_rounds != step.n_erased:
             return Kept(False, False)
-        trial = trial_of(session.trial)
+        trial = session.trial
         step.sums.add_point(trial, uow.now)
         has_tripped = trial.guard == "armed" and self._trips(uow, session, trial)
         place = (step.before.since, step.decided, step.measured)
@@ -53,7 +53,7 @@ class KeepLift(SessionCommand[Kept]):
         found = self.step.sums.lift(trial)
         if isinstance(found, Refusal) or found.high >= 0.0:
             return False
-        session.trial = changed_trial(session, guard="tripped")
+        session.trial = replace(trial, guard="tripped")
         uow.save(session)
         about = {"difference": found.difference, "low": found.low, "high": found.high}
         note(uow, session.tenant, GUARD, "guard_tripped", session.id, name=session.name, **about)

@@ -15,7 +15,7 @@ from service.lift.exact import Exact
 from service.lift.sums import GROUPS, NOTHING, LiftSums, Totals
 from service.rounds.closing import closing_of
 from service.session.records import SessionRow, TrajectoryRow
-from service.session.trial import block_of, block_rounds, trial_of
+from service.session.trial import block_of, block_rounds
 from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
 from service.storage.reader import MeasuredRow, Reader
 
@@ -53,7 +53,7 @@ class Step:
 
 def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:
     """Return the stored sums of the session's comparison; if there are none, new ones."""
-    found, trial = reader.lift_sums(session.key), trial_of(session.trial)
+    found, trial = reader.lift_sums(session.key), session.trial
     if found is not None and found.since == trial.since:
         return found
     began = trial.since, trial.since, trial.since_reward
@@ -64,7 +64,7 @@ def lift_sums_without(
     reader: Reader, session: SessionRow, trajectory: TrajectoryRow
 ) -> list[LiftSumsRow]:
     """Return the stored sums of the session's comparison without a trajectory's units, if any."""
-    row, trial, horizon = reader.lift_sums(session.key), trial_of(session.trial), session.horizon
+    row, trial, horizon = reader.lift_sums(session.key), session.trial, session.horizon
     if row is None:
         return []
     sums, name = LiftSums.loads(row.sums), trajectory.key

@@ -26,7 +26,6 @@ from service.personalizer.loop import (
     make_session,
 )
 from service.session.records import SessionRow
-from service.session.trial import trial_of
 from service.writer.unit_of_work import UnitOfWork
 
 router = APIRouter()
@@ -83,7 +82,7 @@ async def get_configuration(version: Version, request: Request) -> Response:
     found = await find_loop(service_of(request), tenant_of(request))
     if found is None:
         return json_response(configuration_of(DEFAULTS, "live"))
-    return json_response(configuration_of(settings_of(found), trial_of(found.trial).mode))
+    return json_response(configuration_of(settings_of(found), found.trial.mode))
 
 
 @router.put(f"{PATH}/configurations/service", include_in_schema=False)
@@ -108,12 +107,12 @@ async def put_configuration(version: Version, request: Request) -> Response:
         found = await make_session(service, tenant, actor, body)
     changes = {name: body[name] for name in CHANGING if body[name] != getattr(found, name)}
     mode = MODES.get(asked.get("learningMode", ""))
-    if mode is not None and mode != trial_of(found.trial).mode:
+    if mode is not None and mode != found.trial.mode:
         changes["mode"] = mode
     if changes:
         change = ChangeSession(found.key, changes, actor, allowed_cost(service.settings))
         found = await service.writer.submit(change)
-    return json_response(configuration_of(settings_of(found), trial_of(found.trial).mode))
+    return json_response(configuration_of(settings_of(found), found.trial.mode))
 
 
 def settings_of(session: SessionRow) -> dict[str, Any]:

@@ -34,9 +34,7 @@ from service.personalizer.loop import (
     waiting_room,
 )
 from service.rounds.closing import closing_of
-from service.session.option_changes import at_revision, changes_of
 from service.session.records import DecisionRow, SessionRow
-from service.session.trial import trial_of
 from service.writer.agent_cache import build_agent
 
 router = APIRouter()
@@ -138,7 +136,7 @@ def rank_answer(asked: Asked, decision: DecisionRow, session: SessionRow) -> dic
     chances: Sequence[float | None] = [None] * len(scores)
     others: list[int] = list(range(len(scores)))
     if decision.propensity is not None and decision.played_by in (None, "agent"):
-        then = at_revision(session, changes_of(session.changes).revision_of(decision.position))
+        then = session.at_revision(session.changes.revision_of(decision.position))
         chances = build_agent(then, None).probabilities(scores).tolist()
         others = np.argsort(-scores, kind="stable").tolist()
     assert decision.arm is not None
@@ -213,10 +211,10 @@ def ways_to_ask(session: SessionRow) -> list[tuple[int | None, int | None]]:
     The first pair is that of a new event. The others are those that an event was asked with before
     the mode changed: its repeat is not another body.
     """
-    if session.trial is None:
+    if not session.trial.is_on:
         return [(None, None)]
     live, shadow = (None, BASELINE), (BASELINE, BASELINE)
-    first = [shadow, live] if trial_of(session.trial).mode == "shadow" else [live, shadow]
+    first = [shadow, live] if session.trial.mode == "shadow" else [live, shadow]
     return [*first, (None, None)]
 
 
@@ -298,7 +296,7 @@ async def defer(
 
 
 async def _arm_now(service: Service, session: SessionRow, asked: Asked) -> int:
-    if trial_of(session.trial).mode == "shadow":
+    if session.trial.mode == "shadow":
         return BASELINE
 
     def choose() -> int:

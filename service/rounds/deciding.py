@@ -7,8 +7,8 @@ from service.storage.reader import Reader
 from service.writer.agent_cache import build_agent
 
 MOST_KNOWN = 20_000  # sessions of which `deciding` remembers what decides
-# by session, its number of fits and its options
-_decides: dict[tuple[SessionKey, float, int, str | None], Deciding] = {}
+# by session, its number of fits and the revision of its options
+_decides: dict[tuple[SessionKey, float, int, int], Deciding] = {}
 
 
 def deciding(reader: Reader, session: SessionRow) -> Deciding:
@@ -18,7 +18,7 @@ def deciding(reader: Reader, session: SessionRow) -> Deciding:
     """
     if ALGORITHMS[session.algorithm].learns_within_epoch and session.estimate:
         return "in_use"
-    version = (session.key, session.created_at, session.n_estimates, session.changes)
+    version = (session.key, session.created_at, session.n_estimates, session.revision)
     found = _decides.get(version)
     if found is None:
         state = reader.agent_state(session.key) if session.estimate else None

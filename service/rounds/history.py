@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lhb_engine.agents import Agent
 from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory
@@ -61,8 +62,8 @@ class PastByDecision:
         self._measured = FOR_EVER if known is None else known.measured
         self.n_rows = window.last
 
-    def adds_up(self, stretches: Stretches) -> bool:
-        """Return whether fits with levels over such stretches go on from sums."""
+    def adds_up(self, agent: Agent) -> bool:
+        """Return whether the agent's fits go on from sums, if it keeps any."""
         return True
 
     def whole(self) -> History:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from service.rounds.sums import SettledSlots, n_erased
 from service.session.records import SessionKey, SessionRow
-from service.session.slot_clock import clock_of
 from service.storage.ports import Changes
 from service.storage.reader import FOR_EVER, Reader
 from service.writer.command import SessionCommand
@@ -39,7 +38,7 @@ def first_void_slot(reader: Reader, session: SessionRow, after: int) -> int:
 
     A decision whose row is gone may have been in any slot.
     """
-    clock = clock_of(session.clock)
+    clock = session.clock
     assert clock is not None
     times = [
         reader.time_of_round((*session.key, one.trajectory), one.round)

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lhb_engine.agents import ALGORITHMS
+from lhb_engine.agents import ALGORITHMS, Agent
 from lhb_engine.design import moment_sums
 from lhb_engine.design.levels import NO_LEVELS, Stretches
 from lhb_engine.history import LATEST, FitWindow, History, Measurements, Trajectory, joined
@@ -58,9 +58,9 @@ class PastBySlot:
         self._is_of_each = not clock.is_of_all
         self.n_rows = self._measured if self._is_of_each else window.last
 
-    def adds_up(self, stretches: Stretches) -> bool:
-        """Return whether there are no levels: slots have no sums of stretches."""
-        return not stretches.n_rounds
+    def adds_up(self, agent: Agent) -> bool:
+        """Return whether the agent has no levels, of which slots have no sums."""
+        return not agent.stretches.n_rounds
 
     @cached_property
     def sums(self) -> SlotSums:

@@ -14,7 +14,7 @@ from service.rounds.history import PastByDecision
 from service.rounds.slot_history import PastBySlot
 from service.session.due_fits import Watermark
 from service.session.records import SessionRow
-from service.session.slot_clock import clock_of
+from service.session.slot_clock import SlotClock
 from service.storage.reader import Reader
 
 Timeline: TypeAlias = ByDecision | BySlot
@@ -38,6 +38,5 @@ def read_history(
 
 
 @lru_cache(maxsize=256)
-def _timeline(text: str | None) -> Timeline:
-    clock = clock_of(text)
+def _timeline(clock: SlotClock | None) -> Timeline:
     return ByDecision() if clock is None else BySlot(clock)

@@ -36,9 +36,9 @@ def covariates_text(
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
 
 
-def in_order(given: Mapping[str, float] | None) -> list[tuple[str, float]]:
+def in_order(given: Mapping[str, float] | None) -> list[tuple[str, float]] | None:
     """Return given covariates in the order of their names, for comparison with a repeat."""
-    return sorted((name, value + 0.0) for name, value in (given or {}).items())
+    return None if given is None else sorted((name, value + 0.0) for name, value in given.items())
 
 
 def given_covariates(texts: Iterable[str | None]) -> dict[str, float] | None:

@@ -132,8 +132,9 @@ class Schedule:
     seen: int = 0
     n_slots: int = 0
 
-    def dumps(self) -> str:
-        """Return the stored JSON text."""
+    @property
+    def text(self) -> str:
+        """The stored JSON text."""
         return json.dumps(
             {
                 "open": [[window_to_json(w.window), w.n_complete, w.overdue_at] for w in self.open],

@@ -70,12 +70,30 @@ class Names:
         """The labels of the columns that are taken."""
         return tuple(self._column)
 
-    def dumps(self) -> str:
-        """Return the stored JSON text."""
-        return json.dumps(
-            {"columns": self.columns, "categories": self.categories, "arms": self.arms},
-            separators=(",", ":"),
-        )
+    @property
+    def are_given(self) -> bool:
+        """Whether a column or an arm has a name, or columns are shared."""
+        return bool(self._column) or self.arms is not None or self.categories != ONE_HOT
+
+    @cached_property
+    def text(self) -> str | None:
+        """The stored JSON text; None where nothing is given."""
+        given = {"columns": self.columns, "categories": self.categories, "arms": self.arms}
+        return json.dumps(given, separators=(",", ":")) if self.are_given else None
+
+    @property
+    def n_bytes(self) -> int:
+        """About how many bytes of memory they take."""
+        n_labels = len(self._column) + len(self.arms or ())
+        return 2 * len(self.text or "") + LABEL_BYTES * (1 + n_labels)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether others are the same names, in the same order."""
+        return isinstance(other, Names) and self.text == other.text
+
+    def __hash__(self) -> int:
+        """Return the hash of their text."""
+        return hash(self.text)
 
     def encode(self, contexts: "NamedContexts", dim: int) -> tuple[Floats, "Names"]:
         """Turn contexts with names into numbers.
@@ -297,16 +315,15 @@ _lock = Lock()  # of `_parsed`: the event loop and threads that read use it
 
 
 def names_of(text: str | None) -> Names:
-    """Return the names that a session's row holds; `None`: it has none yet."""
+    """Return the names of a session from their stored text."""
     if text is None:
         return NO_NAMES
     with _lock:
         found = _parsed.get(text)
     if found is None:
         found = Names(**json.loads(text))
-        labels = [*found.columns, *(found.arms or ())]
         with _lock:
-            _parsed.keep(text, found, 2 * len(text) + LABEL_BYTES * (1 + len(labels)))
+            _parsed.keep(text, found, found.n_bytes)
             _parsed.trim()
     return found
 
@@ -364,15 +381,16 @@ def check_names(given: Any, dim: int) -> None:
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, "dim")
 
 
-def check_stored_names(text: str | None, dim: int) -> None:
-    """Check names as an imported file has them, if there are any; else 422, naming "names"."""
+def imported_names(text: str | None, dim: int) -> Names:
+    """Return the names that an imported file has; 422, naming "names", if they are none."""
     if text is None:
-        return
+        return NO_NAMES
     try:
         given = STORED.validate_json(text)
         check_names(given, dim)
         if any(not FEATURE.fullmatch(one.partition(CATEGORY)[0]) for one in given["columns"]):
             raise ValueError
+        return Names(**given)
     except (ValidationError, ValueError, Problem):
         detail = "not names as a session stores them"
         raise Problem(ProblemCode.INVALID, detail, "names") from None

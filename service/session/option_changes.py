@@ -6,11 +6,9 @@ fits those of the revision in their manifest, so both are repeated exactly.
 
 import json
 from bisect import bisect_left
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
-
-from service.session.records import SessionRow
 
 MOST_CHANGES = 100  # of a session: each is kept in its row
 
@@ -22,9 +20,9 @@ class OptionChange(NamedTuple):
     options: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OptionChanges:
-    """All changes of a session's options, in order. Its revision is their number."""
+    """All changes of a session's options, in order."""
 
     changes: tuple[OptionChange, ...] = ()
 
@@ -37,40 +35,34 @@ class OptionChanges:
         """Return how many changes there were before the decision at a position."""
         return bisect_left(self.changes, position, key=lambda change: change.after)
 
-    def with_one(self, after: int, options: dict[str, Any]) -> str:
-        """Return these and one more as JSON text, as stored."""
-        return json.dumps([*self.changes, OptionChange(after, options)])
+    def with_one(self, after: int, options: dict[str, Any]) -> "OptionChanges":
+        """Return these and one more."""
+        return OptionChanges((*self.changes, OptionChange(after, options)))
+
+    @cached_property
+    def text(self) -> str | None:
+        """The stored JSON text; None without any."""
+        return json.dumps(self.changes) if self.changes else None
+
+
+UNCHANGED = OptionChanges()
 
 
 @lru_cache(maxsize=256)
 def changes_of(text: str | None) -> OptionChanges:
-    """Return the stored changes of a session."""
+    """Return the changes of a session's options from their stored text."""
     if text is None:
-        return OptionChanges()
+        return UNCHANGED
     return OptionChanges(tuple(OptionChange(*one) for one in json.loads(text)))
 
 
-def at_revision(session: SessionRow, revision: int) -> SessionRow:
-    """Return the session with the options that it had at a revision."""
-    changes = changes_of(session.changes).changes
-    return (
-        replace(session, options=changes[revision].options) if revision < len(changes) else session
-    )
-
-
-def earlier_sessions(session: SessionRow) -> list[SessionRow]:
-    """Return an imported session with the options that it had before each change.
-
-    Raises
-    ------
-    ValueError
-        The stored text is not one of changes in order.
-    """
-    last, given = 0, json.loads(session.changes or "[]")
+def imported_changes(text: str | None) -> OptionChanges:
+    """Return the changes that an imported file has; ValueError if the text has none in order."""
+    last, given = 0, json.loads(text or "[]")
     for after, options in given:
         if type(after) is not int or after < last or not isinstance(options, dict):
             raise ValueError("changes: each has a number of rounds, in order, and options")
         last = after
     if len(given) > MOST_CHANGES:
         raise ValueError(f"changes: options change at most {MOST_CHANGES} times")
-    return [at_revision(session, revision) for revision in range(len(given))]
+    return changes_of(text)

@@ -4,7 +4,8 @@ Times are Unix seconds. Rounds, numbers and positions count from 1. Limits of ty
 bound what an imported file may hold; rows are not checked against them.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from service.base.field_types import (
@@ -29,6 +30,10 @@ from service.base.field_types import (
     WaitSeconds,
 )
 from service.session.due_fits import Schedule
+from service.session.names import NO_NAMES, Names, names_of
+from service.session.option_changes import UNCHANGED, OptionChanges, changes_of
+from service.session.slot_clock import SlotClock, clock_of
+from service.session.trial import AGENT_ALONE, Trial, trial_of
 
 SessionKey = tuple[str, str]  # tenant, session id
 TrajectoryKey = tuple[str, str, str]  # tenant, session id, trajectory
@@ -75,13 +80,13 @@ class SessionRow(Settings):
     schedule: Schedule = field(default_factory=Schedule)
     created_as: str | None = None  # the name in the creating body: tells a repeat after a rename
     append_token: str | None = None  # of the log that is being appended in slices
-    names: Text | None = None  # JSON of its `Names`; None: it has none
-    changes: Text | None = None  # JSON of its `OptionChanges`; None: its options never changed
-    trial: Text | None = None  # JSON of its `Trial`; None: its agent plays every round
+    names: Names = NO_NAMES
+    changes: OptionChanges = UNCHANGED
+    trial: Trial = AGENT_ALONE
     n_erased_rounds: Count = 0  # of `n_rounds`: those of erased trajectories
     n_erased_measurements: Count = 0  # of `n_measurements`
     erasing: str | None = None  # the trajectory whose rows are being erased; nobody sees them
-    clock: Text | None = None  # JSON of its `SlotClock`; None: lags count its decisions
+    clock: SlotClock | None = None  # None: lags count its decisions
     dropped_to: Count = 0  # rounds up to this position take no rewards; rows that none needs go
     swept_to: Count = 0  # `dropped_to` of the last pass over all rows
     n_dropped_rounds: Count = 0  # of `n_rounds`: those whose rows are gone
@@ -107,8 +112,20 @@ class SessionRow(Settings):
     def n_bytes(self) -> int:
         """About how many bytes of memory the row takes."""
         lists = sum(len(value) for value in self.options.values() if isinstance(value, list))
-        texts = (self.request, self.names, self.trial, self.changes, self.clock)
-        return ROW_BYTES + sum(len(text or "") for text in texts) + NUMBER_BYTES * lists
+        texts = len(self.request) + len(self.changes.text or "")
+        return ROW_BYTES + texts + self.names.n_bytes + NUMBER_BYTES * lists
+
+    @property
+    def revision(self) -> int:
+        """Of its options: how often they changed."""
+        return len(self.changes.changes)
+
+    def at_revision(self, revision: int) -> "SessionRow":
+        """Return the session with the options that it had after so many changes."""
+        changes = self.changes.changes
+        if revision >= len(changes):
+            return self
+        return replace(self, options=changes[revision].options)
 
     @property
     def fit_due(self) -> int | None:
@@ -127,6 +144,16 @@ class SessionRow(Settings):
         fits = [due for due in (self.schedule.current, *self.schedule.waiting) if due is not None]
         times += [due.retry_at for due in fits if due.retry_at is not None]
         return min(times, default=None)
+
+
+PARTS: dict[str, Callable[[Any], Any]] = {
+    "schedule": Schedule.loads,
+    "names": names_of,
+    "changes": changes_of,
+    "trial": trial_of,
+    "clock": clock_of,
+}
+"""The parts of a session that are stored as JSON text: each with what reads its `text`."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from lhb_engine.agents import ALGORITHMS, Agent
 from service.base.problems import Problem, ProblemCode
 from service.session.records import SessionRow
-from service.session.trial import trial_of
 
 Kind = type[Agent]
 
@@ -93,10 +92,10 @@ WAITS = Feature(
     lambda s, _: s.reward_wait_seconds != 0,
 )
 BLOCKING = Feature('`refit` "blocking"', ("refit",), lambda s, _: s.refit == "blocking")
-HOLDOUT = Feature("`holdout`", ("holdout",), lambda s, _: trial_of(s.trial).share > 0)
-NO_HOLDOUT = Feature("no `holdout`", ("holdout",), lambda s, _: trial_of(s.trial).share == 0)
-GUARD = Feature("`guard`", ("guard",), lambda s, _: trial_of(s.trial).guard != "off")
-SHADOW = Feature('`mode` "shadow", now or before', ("mode",), lambda s, _: s.trial is not None)
+HOLDOUT = Feature("`holdout`", ("holdout",), lambda s, _: s.trial.share > 0)
+NO_HOLDOUT = Feature("no `holdout`", ("holdout",), lambda s, _: s.trial.share == 0)
+GUARD = Feature("`guard`", ("guard",), lambda s, _: s.trial.guard != "off")
+SHADOW = Feature('`mode` "shadow", now or before', ("mode",), lambda s, _: s.trial.is_on)
 LEARNER = Feature(
     "an algorithm that learns from each reward as it comes",
     ("algorithm",),

@@ -72,8 +72,9 @@ class SlotClock:
     totals: Totals
     late_slots: int
 
-    def dumps(self) -> str:
-        """Return the stored JSON text."""
+    @property
+    def text(self) -> str:
+        """The stored JSON text."""
         found = {"slot_seconds": self.slots.seconds, "start": self.slots.start}
         return json.dumps({**found, "totals": self.totals, "late_slots": self.late_slots})
 
@@ -94,7 +95,7 @@ def longest_total(dim: int) -> int:
 
 @lru_cache(maxsize=256)
 def clock_of(text: str | None) -> SlotClock | None:
-    """Return the clock of a session from its stored text; None if it has none."""
+    """Return the clock of a session from its stored text."""
     if text is None:
         return None
     data = json.loads(text)
@@ -109,8 +110,8 @@ def asked_clock(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**asked, "start": start.timestamp() if isinstance(start, datetime) else start}
 
 
-def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> str | None:
-    """Return the clock of a new session, as stored; None if it is given none.
+def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> SlotClock | None:
+    """Return the clock of a new session; None if it is given none.
 
     Slots are counted from `start`, by default from the last multiple of `slot_seconds` since 1970.
     Decisions may be late by `late_slots`, by default the horizon.
@@ -132,13 +133,13 @@ def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> str 
     if n > MOST_AT_FIRST:
         detail = f"there were more than {MOST_AT_FIRST} slots since the start"
         raise Problem(ProblemCode.BAD_OPTION, detail, "clock.slot_seconds")
-    return SlotClock(slots, asked["totals"], asked.get("late_slots", horizon)).dumps()
+    return SlotClock(slots, asked["totals"], asked.get("late_slots", horizon))
 
 
-def check_stored_clock(text: str | None) -> None:
-    """Raise ValueError unless a stored text, if there is any, is a clock's."""
+def imported_clock(text: str | None) -> SlotClock | None:
+    """Return the clock that an imported file has; ValueError if the text is none."""
     if text is None:
-        return
+        return None
     data = json.loads(text)
     numbers = ("slot_seconds", "start", "late_slots")
     fits = isinstance(data, dict) and data.keys() == {*numbers, "totals"}
@@ -147,3 +148,4 @@ def check_stored_clock(text: str | None) -> None:
     fits = fits and data["slot_seconds"] >= 1 and 0 <= data["start"] <= 10**11
     if not fits or data["totals"] not in ("all", "trajectory"):
         raise ValueError("clock: not one that the service writes")
+    return clock_of(text)

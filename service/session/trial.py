@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, Required
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
@@ -12,7 +12,6 @@ from typing_extensions import TypedDict
 from lhb_engine.randomness import Draw
 from service.base.field_types import STRICT, Count, Key, Ordinal
 from service.base.problems import Problem, ProblemCode
-from service.session.records import SessionRow
 
 Mode = Literal["live", "shadow"]
 Policy = Literal["default_arm", "uniform"]
@@ -81,15 +80,15 @@ class Play(NamedTuple):
 
     Attributes
     ----------
-    by : str
-        Who chooses the arm.
+    by : str or None
+        Who chooses the arm; None in a session without a trial.
     arm : int or None
         The arm; None: the agent's, or none in a round without action.
     propensity : float or None
         Probability of `arm` where it was drawn.
     """
 
-    by: PlayedBy
+    by: PlayedBy | None
     arm: int | None = None
     propensity: float | None = None
 
@@ -117,6 +116,7 @@ class Trial:
         Positions of the session's last round and last reward before this comparison began.
     """
 
+    is_on: ClassVar[bool] = True  # decisions say who played them
     mode: Mode = "live"
     share: float = 0.0
     policy: Policy | ControlSession = "default_arm"
@@ -125,9 +125,26 @@ class Trial:
     since: int = 0
     since_reward: int = 0
 
-    def dumps(self) -> str:
-        """Return the stored JSON text."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+    @property
+    def text(self) -> str | None:
+        """The stored JSON text; None for a session without a trial."""
+        return json.dumps(asdict(self), separators=(",", ":")) if self.is_on else None
+
+    def changed(
+        self, mode: Mode | None, guard: Guard | None, n_rounds: int, n_rewards: int
+    ) -> "Trial":
+        """Return the trial after a change of mode or guard, once there were so many rounds.
+
+        Arming the guard begins a new comparison: what came before neither trips it nor hides harm.
+        """
+        changes: dict[str, Any] = {}
+        if mode not in (None, self.mode):
+            changes["mode"] = mode
+        if guard is not None and not guard == self.guard == "off":
+            changes["guard"] = guard
+        if guard == "armed":
+            changes |= {"since": n_rounds, "since_reward": n_rewards}
+        return Trial(**{**asdict(self), **changes}) if changes else self
 
     def holdout(self) -> dict[str, Any] | None:
         """Return the session's setting `holdout`, or None."""
@@ -190,17 +207,34 @@ class Trial:
         return Play(by, draw.below(n_arms, "control"), 1.0 / n_arms)
 
 
+class AgentAlone(Trial):
+    """No trial: the session's agent plays every round, unless a request forces an arm."""
+
+    __slots__ = ()
+    is_on = False
+
+    def play(
+        self, draw: Draw, horizon: int, n_arms: int, forced: int | None, default_arm: int | None
+    ) -> Play:
+        """Return the arm that is forced, if there is one."""
+        return BY_AGENT if forced is None else Play(None, forced)
+
+
+AGENT_ALONE = AgentAlone()
+BY_AGENT = Play(None)
+
+
 def played_again(
-    text: str | None, draw: Draw, horizon: int, n_arms: int, arm: int | None, by: str
+    trial: Trial, draw: Draw, horizon: int, n_arms: int, arm: int | None, by: str
 ) -> Play:
     """Return how a round was played, if not by the caller: groups and draws can be worked out.
 
-    `text` is the stored trial, and `arm` stands where control does not draw one. `by` is who
-    is said to have played: whether a guard had tripped is known from nowhere else.
+    `arm` stands where control does not draw one. `by` is who is said to have played: whether a
+    guard had tripped is known from nowhere else.
     """
     guard: Guard = "tripped" if by == "guard" else "off"
-    trial = replace(trial_of(text), mode="live", guard=guard)
-    return trial.play(draw, horizon, n_arms, None, arm)
+    then = replace(trial, mode="live", guard=guard)
+    return then.play(draw, horizon, n_arms, None, arm)
 
 
 def block_of(trajectory: str, round: int, horizon: int) -> int:
@@ -215,36 +249,18 @@ def block_rounds(horizon: int) -> int:
 
 @lru_cache(2**12)
 def trial_of(text: str | None) -> Trial:
-    """Return the trial that a session's row holds; None: it has none."""
-    return Trial() if text is None else Trial(**json.loads(text))
+    """Return the trial from its stored text."""
+    return AGENT_ALONE if text is None else Trial(**json.loads(text))
 
 
-def new_trial(mode: Mode, holdout: dict[str, Any] | None) -> str | None:
-    """Return the trial of a new session, as stored; None: its agent plays every round."""
+def new_trial(mode: Mode, holdout: dict[str, Any] | None) -> Trial:
+    """Return the trial of a new session."""
     if mode == "live" and holdout is None:
-        return None
+        return AGENT_ALONE
     if holdout is None:
-        return Trial(mode=mode).dumps()
+        return Trial(mode=mode)
     guard: Guard = "armed" if holdout["guard"] else "off"
-    return Trial(**{**holdout, "guard": guard, "mode": mode}).dumps()
-
-
-def changed_trial(
-    session: SessionRow, mode: Mode | None = None, guard: Guard | None = None
-) -> str | None:
-    """Return the trial of a session after a change of mode or guard, as stored.
-
-    Arming the guard begins a new comparison: what came before neither trips it nor hides harm.
-    """
-    trial = trial_of(session.trial)
-    if guard in (None, trial.guard if guard == "off" else None) and mode in (None, trial.mode):
-        return session.trial
-    if guard == "armed":
-        n, n_rewards = session.n_rounds, session.n_measurements
-        trial = replace(trial, guard="armed", since=n, since_reward=n_rewards)
-    elif guard is not None:
-        trial = replace(trial, guard=guard)
-    return replace(trial, mode=mode or trial.mode).dumps()
+    return Trial(**{**holdout, "guard": guard, "mode": mode})
 
 
 @with_config(STRICT)
@@ -263,12 +279,10 @@ class StoredTrial(TypedDict):
 STORED = TypeAdapter(StoredTrial)
 
 
-def check_stored_trial(text: str | None) -> None:
-    """Check a trial as an imported file has it, if there is one; else 422, naming "trial"."""
-    if text is None:
-        return
+def imported_trial(text: str | None) -> Trial:
+    """Return the trial that an imported file has; 422, naming "trial", if it is none."""
     try:
-        STORED.validate_json(text)
+        return AGENT_ALONE if text is None else Trial(**STORED.validate_json(text))
     except ValidationError:
         detail = "not a trial as a session stores it"
         raise Problem(ProblemCode.INVALID, detail, "trial") from None

@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from service.session.due_fits import Schedule
 from service.session.records import (
     ApiKey,
     AuditRow,
@@ -23,7 +22,7 @@ from service.session.records import (
 )
 from service.session.slot_records import SlotSumsRow
 from service.session.trial_records import LiftSumsRow, LiftUnitRow, PlayedRound
-from service.storage.sql.statements import COLUMNS
+from service.storage.sql.statements import session_of
 
 Row = TypeVar("Row")
 FOR_EVER = 2**62
@@ -465,15 +464,6 @@ class Reader(ABC):
     def check(self) -> None:
         """Raise `Unavailable` unless the database answers."""
         self._one("check")
-
-
-def session_of(row: Any) -> SessionRow:
-    """Return the session that a row of the statement `session` describes."""
-    values = dict(zip(COLUMNS["sessions"], row, strict=True))
-    values |= json.loads(values.pop("spec"))
-    values["schedule"] = Schedule.loads(values["schedule"])
-    values["keep_contexts"] = bool(values["keep_contexts"])  # SQLite stores an integer
-    return SessionRow(**values)
 
 
 def n_bytes(row: object) -> int:

@@ -20,7 +20,7 @@ from service.fits.cost import refuse_costly
 from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates
 from service.session.due_fits import DueFit, DueReason, Schedule, Watermark
-from service.session.option_changes import OptionChanges
+from service.session.option_changes import UNCHANGED
 from service.session.records import SessionRow
 from service.storage.reader import Reader
 from service.transfer.file_format import records, written
@@ -52,7 +52,7 @@ def copied_session(
         raise Problem(ProblemCode.BAD_OPTION, detail, "algorithm")
     refuse_costly(copy, allowed)
     # its rounds come before its options: no window of theirs is to be fitted one by one
-    changes = OptionChanges().with_one(copy.n_rounds, copy.options) if copy.n_rounds else None
+    changes = UNCHANGED.with_one(copy.n_rounds, copy.options) if copy.n_rounds else UNCHANGED
     due = _fit_of_all(copy, agent, now)
     waiting = [] if due is None else [due]
     schedule = Schedule(waiting=waiting, n_slots=source.schedule.n_slots)

@@ -28,6 +28,7 @@ from service.session.records import (
 from service.session.rules import has_only_sums
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
+from service.storage.sql.statements import session_texts
 
 FORMAT, VERSION = "lhb-session", 1
 PAGE = 1000
@@ -58,7 +59,8 @@ def written(given: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[dict[str, Any]]:
     """Yield the records of a session's file; the header is about `about`."""
     header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
-    header["schedule"] = json.loads(about.schedule.dumps())
+    texts = session_texts(about)
+    header |= {**texts, "schedule": parsed(texts["schedule"])}
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):
         values = asdict(trajectory)

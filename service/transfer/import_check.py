@@ -17,11 +17,11 @@ from service.rounds.timeline import timeline_of
 from service.session.covariates import names_of_covariates
 from service.session.due_fits import OUT_OF_TURN
 from service.session.estimate_in_use import EstimateInUse
-from service.session.names import check_stored_names
-from service.session.option_changes import earlier_sessions
+from service.session.names import imported_names
+from service.session.option_changes import imported_changes
 from service.session.records import SessionRow, TrajectoryRow
-from service.session.slot_clock import check_stored_clock
-from service.session.trial import check_stored_trial, trial_of
+from service.session.slot_clock import imported_clock
+from service.session.trial import imported_trial
 from service.transfer.import_dropped import Dropped
 from service.transfer.import_records import DERIVED, InvalidRecord, check, check_record
 from service.transfer.import_rounds import (
@@ -57,6 +57,16 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except ValueError:
         return False
+
+
+def _parts(header: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of the header's session that it has as text."""
+    return {
+        "names": imported_names(header["names"], header["dim"]),
+        "trial": imported_trial(header["trial"]),
+        "clock": imported_clock(header["clock"]),
+        "changes": imported_changes(header["changes"]),
+    }
 
 
 class ImportCheck:
@@ -100,24 +110,24 @@ class ImportCheck:
     def _header_record(self, record: dict[str, Any]) -> None:
         given = {k: v for k, v in record["session"].items() if k not in DERIVED["header"].split()}
         self._pending = given.pop("schedule")
-        self._session = session = SessionRow(tenant="", **given)
+        try:
+            self._begin(SessionRow(tenant="", **{**given, **_parts(given)}))
+        except Problem as problem:
+            where = f"header.session.{problem.field}"
+            raise Problem(problem.code, problem.detail, where) from None
+
+    def _begin(self, session: SessionRow) -> None:
+        """Check the session as the header has it; each decision in the file counts one more."""
         check(_is_object(session.request), "session.request", "it is no JSON object")
-        # each decision in the file counts one more
+        self._session = session
         session.n_rounds = session.n_gone
         session.n_measurements = session.n_erased_measurements + session.n_dropped_measurements
         session.schedule.n_slots = self._pending["n_slots"]  # erased people may have begun some
         self._dropped = Dropped(session, self._trajectories)
-        self._manifests = Manifests(self._session, self._trajectories)
-        try:
-            check_stored_names(session.names, session.dim)
-            check_stored_trial(session.trial)
-            check_stored_clock(session.clock)
-            self._agent = checked_agent(session, self._allow_oracles)
-            for before in earlier_sessions(self._session):
-                first_agent(before, self._allow_oracles)
-        except Problem as problem:
-            where = f"header.session.{problem.field}"
-            raise Problem(problem.code, problem.detail, where) from None
+        self._manifests = Manifests(session, self._trajectories)
+        self._agent = checked_agent(session, self._allow_oracles)
+        for revision in range(session.revision):
+            first_agent(session.at_revision(revision), self._allow_oracles)
 
     def _decision_record(self, record: dict[str, Any]) -> None:
         name = record["trajectory"]
@@ -256,7 +266,7 @@ class ImportCheck:
         self.kind = "measurement"
         self._manifests.check_positions()
         self.line, self.kind = 1, "header"
-        trial, session = trial_of(self._session.trial), self._session
+        trial, session = self._session.trial, self._session
         begun = trial.since <= n_rounds and trial.since_reward <= session.n_measurements
         check(begun, "session.trial", "its comparison begins after the last round or reward")
         self.line, self.kind = self._agent_line, "agent"

@@ -19,6 +19,7 @@ from service.base.field_types import (
 )
 from service.session.due_fits import DueReason
 from service.session.records import (
+    PARTS,
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
@@ -76,17 +77,14 @@ MANIFEST_FIELDS = {
     "attempts": Annotated[int, Field(ge=0, le=10**6)],
 }
 DUE: Any = _record("due", **MANIFEST_FIELDS, retry_at=Time | None)
-SESSION = _record_of(
-    "header",
-    SessionRow,
-    NOT_EXPORTED,
-    schedule=_record(
-        "schedule",
-        current=DUE | None,
-        waiting=Annotated[list[DUE], Field(max_length=10_000)],
-        n_slots=Annotated[int, Field(ge=0, le=MOST_SLOTS)],
-    ),
+SCHEDULE = _record(
+    "schedule",
+    current=DUE | None,
+    waiting=Annotated[list[DUE], Field(max_length=10_000)],
+    n_slots=Annotated[int, Field(ge=0, le=MOST_SLOTS)],
 )
+PARTS_IN_FILE = {**dict.fromkeys(PARTS, Text | None), "schedule": SCHEDULE}
+SESSION = _record_of("header", SessionRow, NOT_EXPORTED, **PARTS_IN_FILE)
 DECISION = _record_of(
     "decision",
     DecisionRow,

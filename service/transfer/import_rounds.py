@@ -9,8 +9,8 @@ from lhb_engine.randomness import Draw
 from service.rounds.closing import closing_of
 from service.session.kept_contexts import MOST_NUMBERS
 from service.session.records import SessionRow, TrajectoryRow
-from service.session.slot_clock import MOST_SLOTS, clock_of, longest_total
-from service.session.trial import played_again, trial_of
+from service.session.slot_clock import MOST_SLOTS, longest_total
+from service.session.trial import played_again
 from service.transfer.import_records import check
 from service.writer.unit_of_work import Spans
 
@@ -69,7 +69,7 @@ def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
     is_drawn = acted and by in ("control", "guard")
     fits = is_drawn or (record["propensity"] is not None) == is_chosen
     check(fits, "propensity", "there is one exactly where the agent chose")
-    check(by is None or session.trial is not None, "played_by", "there is no trial")
+    check(by is None or session.trial.is_on, "played_by", "there is no trial")
     fits = by is None or (by == "agent") == (not record["forced"]) or not acted
     check(fits, "played_by", "not as the choice")
     check((agent_arm is None) == (by is None or not acted), "agent_arm", "not as played_by")
@@ -85,7 +85,7 @@ def check_choice(session: SessionRow, record: dict[str, Any]) -> None:
 def _check_group(session: SessionRow, record: dict[str, Any]) -> None:
     """Check who played a round: its group, and what control draws, follow from the seed."""
     by, arm, n_arms = record["played_by"], record["arm"], len(record["scores"])
-    check(by == "agent" or trial_of(session.trial).share > 0, "played_by", "there is no holdout")
+    check(by == "agent" or session.trial.share > 0, "played_by", "there is no holdout")
     draw = Draw(session.seed, record["trajectory"], record["round"], record["position"])
     play = played_again(session.trial, draw, session.horizon, n_arms, arm, by)
     check(play.by == by, "played_by", f"this round falls to {play.by}")
@@ -107,7 +107,7 @@ def _check_contexts(session: SessionRow, record: dict[str, Any]) -> None:
 
 def count_slot(session: SessionRow, at: float) -> None:
     """Check a decision's slot, and take note of it."""
-    clock = clock_of(session.clock)
+    clock = session.clock
     if clock is None:
         return
     slot = clock.slots.at(at)
@@ -134,7 +134,7 @@ def check_rounds(session: SessionRow, part: TrajectoryRecords, record: dict[str,
 
 
 def _check_total(session: SessionRow, part: TrajectoryRecords, record: dict[str, Any]) -> None:
-    clock, first, last = clock_of(session.clock), record["first_round"], record["last_round"]
+    clock, first, last = session.clock, record["first_round"], record["last_round"]
     assert clock is not None
     is_over = last <= MOST_SLOTS and clock.slots.begin(last + 1) <= record["at"]
     check(is_over, "last_round", "that slot was not over")

@@ -13,9 +13,7 @@ from service.rounds.closing import closing_of
 from service.rounds.sums import n_erased
 from service.rounds.timeline import timeline_of
 from service.session.due_fits import OUT_OF_TURN, DueFit, OpenWindow, Schedule
-from service.session.option_changes import at_revision, changes_of
 from service.session.records import SessionRow
-from service.session.slot_clock import clock_of
 from service.transfer.import_records import check
 from service.transfer.import_rounds import TrajectoryRecords
 from service.writer.agent_cache import build_agent
@@ -68,12 +66,12 @@ class Windows:
     """The windows of a session, by the options that it had."""
 
     def __init__(self, session: SessionRow) -> None:
-        self._changes = changes_of(session.changes)
+        self._changes = session.changes
         most = session.n_rounds
         check(self._changes.last <= most, "session.changes", f"there are {most} rounds")
-        revisions = range(len(self._changes.changes) + 1)
-        self._agents = [build_agent(at_revision(session, r), None) for r in revisions]
-        self._clock = clock_of(session.clock)
+        revisions = range(session.revision + 1)
+        self._agents = [build_agent(session.at_revision(r), None) for r in revisions]
+        self._clock = session.clock
         self._windows: list[list[FitWindow]] = []
         if self._clock is None:  # else there may be more of them than decisions
             self._windows = [windows_until(agent, session.n_rounds) for agent in self._agents]
@@ -191,7 +189,7 @@ class Manifests:
         """Check that a manifest names nothing that is not there; `where` names the manifest."""
         session = self._session
         for name, most in (
-            ("revision", len(changes_of(session.changes).changes)),
+            ("revision", session.revision),
             ("measured", session.n_measurements),
             ("decided", session.n_rounds),
             ("n_erased", n_erased(session)),

@@ -26,7 +26,6 @@ from service.rounds.sums import n_erased
 from service.rounds.timeline import timeline_of
 from service.session.due_fits import Watermark
 from service.session.estimate_in_use import EstimateInUse
-from service.session.option_changes import at_revision, changes_of
 from service.session.records import DecisionRow, EstimateRow, SessionRow
 from service.session.trial import played_again
 from service.storage.reader import Reader
@@ -146,7 +145,7 @@ class _Agents:
 
     def __init__(self, session: SessionRow, states: dict[int, dict[str, Any]]) -> None:
         self._session, self._states = session, states
-        self._changes = changes_of(session.changes)
+        self._changes = session.changes
         self._agents: dict[tuple[int, int], Agent] = {}
 
     def of(self, decision: DecisionRow) -> Agent | None:
@@ -155,7 +154,7 @@ class _Agents:
         if version not in self._states:
             return None
         if (version, revision) not in self._agents:
-            session = at_revision(self._session, revision)
+            session = self._session.at_revision(revision)
             self._agents[version, revision] = build_agent(session, self._states[version])
         return self._agents[version, revision]
 
@@ -218,8 +217,8 @@ def _refit(
     replay.n_estimates += 1
     manifest = json.loads(record.manifest)
     window, known = FitWindow(**manifest["window"]), Watermark.from_json(manifest)
-    if session.changes is not None:
-        session = at_revision(session, known.revision)
+    if session.revision:
+        session = session.at_revision(known.revision)
         agent = build_agent(session, agent.state())
     given = reader, session, agent, window, known, measured_before
     fit = read_fit(*given, takes_kept=False).fit

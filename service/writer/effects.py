@@ -45,12 +45,12 @@ def count_some(counts: Counts, tenant: str, n: int) -> None:
 class LiveAgent:
     """An agent in memory, and the stored state that it was built from or saved as.
 
-    `changes` are those of its session's options that it knows. `counted` is the state whose size
-    the cache of agents knows.
+    `revision` is that of its session's options that it has. `counted` is the state whose size the
+    cache of agents knows.
     """
 
     agent: Agent
     n_estimates: int
     state: str | None
-    changes: str | None = None
+    revision: int = 0
     counted: str | None = None

@@ -6,6 +6,7 @@ from struct import pack
 from typing import Any
 
 from service.session.records import DecisionRow
+from service.session.trial import Trial
 from service.session.trial_records import LiftSumsRow, LiftUnitRow
 from service.storage.ports import Store
 from tests.contracts.sample_rows import S1, commit, decision, session, trajectory
@@ -63,7 +64,7 @@ def test_sums_and_units_are_replaced_and_go_with_their_session(
         LiftUnitRow(*S1, 0, "ü", 0, 1.0, "1p1", "0p0"),
         LiftUnitRow(*S1, 7, "ü", 0, 9.0, "9p0", "9p0"),
     ]
-    commit(store, session(trial="{}", n_rounds=3, n_measurements=2))
+    commit(store, session(trial=Trial(), n_rounds=3, n_measurements=2))
     with store.reader() as reader:
         assert reader.lift_sums(S1) is None
         assert reader.unsummed(("", ""), 9) == [S1]
@@ -86,7 +87,7 @@ def test_a_comparison_counts_in_what_a_tenant_has_stored(store: Store) -> None:
     """About: by the most units that it can have."""
     rows = session(n_rounds=80, n_trajectories=5), session("s2", n_rounds=80, n_trajectories=5)
     sizes = []
-    for row in (rows[0], replace(rows[1], trial="{}")):
+    for row in (rows[0], replace(rows[1], trial=Trial())):
         commit(store, row)
         with store.reader() as reader:
             sizes.append(dict(reader.stored_by_tenant())["t"])
@@ -94,7 +95,7 @@ def test_a_comparison_counts_in_what_a_tenant_has_stored(store: Store) -> None:
 
 
 def test_sessions_that_are_not_summed_are_found_in_order_and_in_turns(store: Store) -> None:
-    rows = [session(f"s{i}", trial="{}", n_rounds=1) for i in range(1, 5)]
+    rows = [session(f"s{i}", trial=Trial(), n_rounds=1) for i in range(1, 5)]
     commit(store, *rows, session("s5", n_rounds=1), replace(rows[0], id="s0", n_rounds=0))
     commit(store, lift_sums=[LiftSumsRow("t", "s2", 0, 1, 0, "{}")])
     commit(store, lift_sums=[LiftSumsRow("t", "s3", 0, 1, 0, "{}")])

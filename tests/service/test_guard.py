@@ -8,7 +8,6 @@ import pytest
 
 from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
-from service.session.trial import trial_of
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
@@ -33,7 +32,7 @@ def visit(harness: ServiceHarness, effect: float, seed: int) -> list[str]:
 
 
 def guard(harness: ServiceHarness) -> str:
-    return trial_of(harness.session.trial).guard
+    return harness.session.trial.guard
 
 
 def arm(harness: ServiceHarness, how: str = "armed") -> None:

@@ -53,9 +53,14 @@ from service.storage.postgres.statements import (
     PostgresReader,
     columns,
 )
-from service.storage.reader import Reader, session_of
+from service.storage.reader import Reader
 from service.storage.schema import SCHEMA
-from service.storage.sql.statements import counter_values, session_values, trajectory_values
+from service.storage.sql.statements import (
+    counter_values,
+    session_of,
+    session_values,
+    trajectory_values,
+)
 from service.storage.sql.transactions import SqlTransaction, Statement, write_few
 
 N_READERS = MAX_READS + MAX_EXPORTS  # enough that no read waits for a connection

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 from service.session.records import (
+    PARTS,
     ApiKey,
     AuditRow,
     DecisionRow,
@@ -114,8 +115,23 @@ def numbered(n: int) -> str:
 def session_values(session: SessionRow, names: Sequence[str]) -> tuple[Any, ...]:
     """Return the stored values of the named columns of a session."""
     spec = json.dumps({name: getattr(session, name) for name in SPEC})
-    stored = {"spec": spec, "schedule": session.schedule.dumps()}
+    stored = {"spec": spec, **session_texts(session)}
     return tuple(stored[name] if name in stored else getattr(session, name) for name in names)
+
+
+def session_texts(session: SessionRow) -> dict[str, str | None]:
+    """Return the parts of a session that its row has as JSON text."""
+    parts = ((name, getattr(session, name)) for name in PARTS)
+    return {name: None if part is None else part.text for name, part in parts}
+
+
+def session_of(row: Sequence[Any]) -> SessionRow:
+    """Return the session that a row of the statement `session` describes."""
+    values = dict(zip(COLUMNS["sessions"], row, strict=True))
+    values |= json.loads(values.pop("spec"))
+    values |= {name: part_of(values[name]) for name, part_of in PARTS.items()}
+    values["keep_contexts"] = bool(values["keep_contexts"])  # SQLite stores an integer
+    return SessionRow(**values)
 
 
 trajectory_values = attrgetter(*get_type_hints(TrajectoryRow))  # its stored values

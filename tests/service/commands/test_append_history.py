@@ -17,7 +17,6 @@ from service.lift.keep_lift import KeepLift
 from service.lift.steps import Step, sums_so_far
 from service.lift.sums import NOTHING, LiftSums
 from service.rounds.timeline import read_history
-from service.session.trial import trial_of
 from service.writer.group_commit import GroupCommit
 from tests.service.api.test_decisions import encoded
 from tests.service.conftest import Client, Serve, problem, until
@@ -189,7 +188,7 @@ def test_a_guard_that_trips_while_a_log_is_appended_stays_tripped(harness: Servi
     while not isinstance(result, Appended):
         result = harness.run(write.send(result))
     assert harness.session.n_rounds == 300
-    assert trial_of(harness.session.trial).guard == "tripped"
+    assert harness.session.trial.guard == "tripped"
 
 
 async def test_bad_logs_are_refused_whole(serve: Serve) -> None:

@@ -13,7 +13,6 @@ from service.base.problems import Problem, ProblemCode
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import DeleteSession
 from service.session.records import SessionKey
-from service.session.trial import trial_of
 from service.transfer.file_format import export_session
 from service.transfer.replay import replay_session
 from tests.service.service_harness import ServiceHarness
@@ -50,7 +49,7 @@ def test_control_plays_what_the_other_estimate_scores_best(
     found = play(harness)
     assert {one[1:] for one in found if one[0] == "control"} == {(BEST, True, None)}
     assert {one[1] for one in found if one[0] == "agent"} == {0, 1, 2}  # it has learned nothing
-    policy = trial_of(harness.session.trial).policy
+    policy = harness.session.trial.policy
     assert policy == {"session": id, "name": "champion"}
 
 
@@ -129,7 +128,7 @@ def test_an_import_finds_control_by_its_name_where_ids_are_others(
     moved, _ = elsewhere.import_file(tmp_path, first)
     tested, _ = elsewhere.import_file(tmp_path, second)
     elsewhere.key = tested.key
-    assert trial_of(tested.trial).policy == {"session": moved.id, "name": "champion"}
+    assert tested.trial.policy == {"session": moved.id, "name": "champion"}
     control = {one for one in before if one[0] == "control"}
     assert {one for one in play(elsewhere) if one[0] == "control"} == control
     with elsewhere.store.reader() as reader:

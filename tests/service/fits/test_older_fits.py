@@ -12,7 +12,6 @@ from service.rounds.slot_sums import SlotSums
 from service.rounds.sums import SettledSlots
 from service.session.due_fits import Watermark
 from service.session.records import SessionRow
-from service.session.slot_clock import clock_of
 from service.storage.reader import Reader
 from tests.service.fits.slot_world import make_small
 from tests.service.service_harness import ServiceHarness
@@ -26,7 +25,7 @@ def known_now(harness: ServiceHarness) -> Watermark:
 
 
 def sums(reader: Reader, session: SessionRow, known: Watermark, *, kept: bool = True) -> SlotSums:
-    clock = clock_of(session.clock)
+    clock = session.clock
     assert clock is not None
     return PastBySlot(reader, session, clock, FitWindow(1, 1, N, 2, N), known, kept).sums
 

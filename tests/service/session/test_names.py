@@ -15,8 +15,8 @@ from service.session.names import (
     MOST_NUMBERS,
     NamedContexts,
     Names,
-    check_stored_names,
     hashed_column,
+    imported_names,
     names_of,
 )
 
@@ -38,7 +38,7 @@ def test_columns_are_taken_in_the_order_of_first_use() -> None:
     again, still = then.encode(named([{"brand": "y", "price": -1.0}, {}]), 4)
     assert still is then
     assert again.tolist() == [[-1, 0, 1, 0], [0, 0, 0, 0]]
-    assert names_of(then.dumps()).columns == then.columns
+    assert names_of(then.text).columns == then.columns
     assert again.flags.c_contiguous
 
 
@@ -47,7 +47,7 @@ def test_an_erased_name_is_nobody_elses() -> None:
     names = Names(["user=(erased 1)", "user=bob", "price"]).without("user=bob")
     assert names.columns == ("user=(erased 1)", "user=(erased 1).", "price")
     assert names.without("user=(erased 1)").columns[0] == "user=(erased 0)"
-    check_stored_names(names.dumps(), 4)
+    imported_names(names.text, 4)
     numbers, then = names.encode(named([{"user": "bob"}]), 4)
     assert (numbers.tolist(), then.columns[-1]) == ([[0, 0, 0, 1]], "user=bob")
 
@@ -125,8 +125,8 @@ def test_hashes_are_spread_and_their_signs_balanced() -> None:
 )
 def test_stored_names_that_no_session_has_are_refused(text: str) -> None:
     with pytest.raises(Problem):
-        check_stored_names(text, 2)
-    check_stored_names(json.dumps({"columns": ["a"], "categories": "hashed", "arms": ["b"]}), 2)
+        imported_names(text, 2)
+    imported_names(json.dumps({"columns": ["a"], "categories": "hashed", "arms": ["b"]}), 2)
 
 
 def lines_run(names: Names, contexts: NamedContexts, dim: int) -> int:

@@ -13,6 +13,8 @@ from service.api.body_parsing import COPY, PATCH, SESSION
 from service.base.problems import Problem
 from service.commands.change_session import ChangeSession
 from service.commands.sessions import CreateSession
+from service.session.option_changes import UNCHANGED
+from service.session.trial import AGENT_ALONE
 from service.transfer.copy_session import copied_session, copy_session
 from service.transfer.file_format import read_lines
 from service.transfer.import_file import check_import
@@ -118,7 +120,7 @@ def taken(way: Callable[[Any], None], asked: Any) -> bool:
     return True
 
 
-CHANGED = {"changes": None, "trial": None}  # they know what was before
+CHANGED = {"changes": UNCHANGED, "trial": AGENT_ALONE}  # they know what was before
 OWN = ("id", "created_at", "request")
 
 

@@ -1,7 +1,7 @@
 """A file cannot say that somebody else played a round than did: groups follow from the seed."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import pytest
 
 from service.base.problems import Problem
 from service.session.records import SessionKey
-from service.session.trial import changed_trial
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.service.service_harness import ServiceHarness
@@ -29,7 +28,7 @@ class Trip(SessionCommand[None]):
     def __call__(self, uow: UnitOfWork) -> None:
         session = uow.session(self.key)
         assert session is not None
-        session.trial = changed_trial(session, guard="tripped")
+        session.trial = replace(session.trial, guard="tripped")
         uow.save(session)
 
 

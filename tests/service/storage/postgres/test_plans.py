@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from service.session.trial import Trial
 from service.storage.postgres.statements import SQL
 from service.storage.postgres.store import PostgresStore, connect
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session
@@ -16,7 +17,7 @@ def test_looks_at_comparisons_read_no_other_session(
     postgres_url: str, name: str, values: tuple[str | int, ...]
 ) -> None:
     store = PostgresStore(postgres_url)
-    commit(store, *(session(f"trial{i}", trial="{}") for i in range(3)))
+    commit(store, *(session(f"trial{i}", trial=Trial()) for i in range(3)))
     commit(store, *(session(f"s{i}") for i in range(1000)))
     store.close()
     with psycopg.connect(postgres_url, cursor_factory=psycopg.RawCursor) as connection:

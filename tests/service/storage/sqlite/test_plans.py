@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from service.commands.append_history import Log, append_history
+from service.session.trial import Trial
 from service.storage.sqlite.statements import SqliteReader
 from tests.contracts.sample_rows import commit, session
 from tests.service.service_harness import ServiceHarness
@@ -55,7 +56,7 @@ def test_steps_do_not_grow_with_the_rounds_before(
 
 def test_looks_at_comparisons_do_not_grow_with_other_sessions(harness: ServiceHarness) -> None:
     """Every server looks every 5 s, and every scrape of its metrics."""
-    commit(harness.store, *(session(f"trial{i}", trial="{}", n_rounds=1) for i in range(3)))
+    commit(harness.store, *(session(f"trial{i}", trial=Trial(), n_rounds=1) for i in range(3)))
     steps = []
     for first, last in ((0, 10), (10, 1000)):
         commit(harness.store, *(session(f"s{i}", n_rounds=1) for i in range(first, last)))

@@ -49,10 +49,7 @@ def read_log(
 ) -> Iterator[Block]:
     """Read the rounds of a .csv, .ndjson or .parquet file, with the covariates of these names.
 
-    Raises
-    ------
-    LogError
-        A row that is not of the documented form.
+    Raises `LogError`: a row that is not of the documented form.
     """
     readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
         ".csv": partial(_csv, covariates=covariates),

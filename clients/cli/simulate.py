@@ -1,6 +1,7 @@
 """`lhb simulate`: simulated worlds, one trajectory or many users, here or against a server."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ def patterns() -> list[str]:
 
 
 def simulate(
+    context: typer.Context,
     algorithm: Annotated[
         list[str] | None, typer.Option(help="Algorithm; repeatable.", autocompletion=algorithms)
     ] = None,
@@ -104,36 +106,18 @@ def simulate(
     from lhb_engine.simulation.users import Transport
 
     algorithms = algorithm or [DEFAULT_ALGORITHM]
-    of_users: dict[str, Any] = {
-        "lengths": lengths,
-        "arriving": arriving,
-        "spread": spread,
-        "levels": levels,
-    }
-    on_the_way = {"delay": delay, "lost": lost, "doubled": doubled, "reordered": reordered}
-    world: dict[str, Any] = {
-        "algorithms": tuple(algorithms),
-        "horizon": horizon,
-        "dim": dim,
-        "arms": arms,
-        "noise": noise,
-        "weights": weights,
-        "sparsity": sparsity,
-        "weather": weather,
-        "seeds": seeds,
-        "first_seed": first_seed,
-        "options": read_options(option or [], algorithms),
-    } | ({} if rounds is None else {"rounds": rounds})
+    given = {**context.params, "algorithms": tuple(algorithms)}
+    given["options"] = read_options(option or [], algorithms)
     player: Player | None = None
     try:
         if users is None:
-            _refuse_without_users(of_users | on_the_way)
-            settings = SimulationSettings(**world)
+            _refuse_without_users(given, SimulationSettings, UserSettings, Transport)
+            settings = SimulationSettings(**_of(SimulationSettings, given))
         else:
             if weather:
                 raise ValueError("--weather: users have none")
-            way = Transport(**on_the_way)
-            settings = UserSettings(**world, **of_users, users=users, transport=way)
+            given["transport"] = Transport(**_of(Transport, given))
+            settings = UserSettings(**_of(UserSettings, given))
             player = play_users_in_process if url is None else users_over_http(url, clients)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
@@ -150,11 +134,18 @@ def simulate(
     show(summary(settings, runs), as_json, ())
 
 
-def _refuse_without_users(given: dict[str, Any]) -> None:
+def _of(kind: type[Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that are fields of a type of settings, and are given."""
+    names = (one.name for one in fields(kind))
+    return {name: given[name] for name in names if given.get(name) is not None}
+
+
+def _refuse_without_users(given: dict[str, Any], world: type[Any], *others: type[Any]) -> None:
     """Raise a ValueError for an option of `--users` that is not at its default."""
-    for name, value in given.items():
-        if value not in (0.0, {"lengths": "fixed", "arriving": 1.0}.get(name)):
-            raise ValueError(f"--{name} needs --users")
+    known = {one.name for one in fields(world)}
+    for one in (one for kind in others for one in fields(kind) if one.name not in known):
+        if given.get(one.name, one.default) not in (None, one.default):
+            raise ValueError(f"--{one.name} needs --users")
 
 
 def read_options(given: list[str], algorithms: list[str]) -> dict[str, dict[str, Any]]:

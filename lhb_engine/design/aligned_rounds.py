@@ -14,58 +14,39 @@ from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
 
 @dataclass(frozen=True)
 class AlignedRounds:
-    """The rows of a fit, one place a round, scaled as in docs/model.md (1.5).
+    """The rows of a fit, one place a round, scaled as in docs/model.md (1.5)."""
 
-    Attributes
-    ----------
-    contexts : (n_places, dim) array
-        Selected contexts, zero in the gaps; for a span of m rounds their sum over sqrt(m).
-    y : (n_places,) array
-        Measured values over sqrt(m), at the last round of the span; zero where there is no row.
-    intercept : (n_places,) array
-        The column c of the baseline, sqrt(m); zero where there is no row.
-    number : (n_places,) array
-        Session number of the first round of the row; zero where there is no row.
-    last : (n_places,) array
-        Session number of the last round of the row; zero where there is no row.
-    position : (n_places,) array
-        Number of the row's measurement in order of arrival, from 1; zero where there is no row.
-        Where arrivals are not known, rows count in the order of their last rounds.
-    round : (n_places,) array
-        Number of the row's last round in its trajectory; zero where there is no row.
-    before : (n_places,) array
-        The place m rounds earlier in the same trajectory; -1 where there is none.
-    n_lags : int
-        Number of lags that at least one row can see.
-    n_rows, n_missing : int
-        Measurements used; rounds of the window that none covers, 0 unless `shares_rounds`.
-    covariates : (n_places, n_covariates) array
-        What else moves the reward, scaled as contexts are; zero where there is no row.
-    groups : tuple of int
-        Numbers of columns of the groups of covariates.
-    owner : (n_places,) array
-        The trajectory of each place, from 0; -1 in the gaps.
-    levels : int
-        For how many rounds a trajectory keeps a level of its own; 0: it has none.
-    shares_rounds : bool
-        Whether the trajectories share the session's rounds; else each has all of them.
-    """
-
+    # (n_places, dim): selected contexts, zero in the gaps; for a span of m rounds their sum over
+    # sqrt(m)
     contexts: Floats
+    # (n_places,): measured values over sqrt(m), at the last round of the span; zero where there is
+    # no row
     y: Floats
+    # (n_places,): the column c of the baseline, sqrt(m); zero where there is no row
     intercept: Floats
+    # (n_places,): session number of the first round of the row; zero where there is no row
     number: Ints
+    # (n_places,): session number of the last round of the row; zero where there is no row
     last: Ints
+    # (n_places,): number of the row's measurement in order of arrival, from 1; zero where there is
+    # no row. Where arrivals are not known, rows count in the order of their last rounds
     position: Ints
+    # (n_places,): number of the row's last round in its trajectory; zero where there is no row
     round: Ints
+    # (n_places,): the place m rounds earlier in the same trajectory; -1 where there is none
     before: Ints
-    n_lags: int
+    n_lags: int  # number of lags that at least one row can see
+    # n_rows, n_missing: measurements used; rounds of the window that none covers, 0 unless
+    # `shares_rounds`
     n_rows: int
     n_missing: int
+    # (n_places, n_covariates): what else moves the reward, scaled as contexts are; zero where there
+    # is no row
     covariates: Floats
-    groups: tuple[int, ...]
-    owner: Ints
-    levels: int = 0
+    groups: tuple[int, ...]  # numbers of columns of the groups of covariates
+    owner: Ints  # (n_places,): the trajectory of each place, from 0; -1 in the gaps
+    levels: int = 0  # for how many rounds a trajectory keeps a level of its own; 0: it has none
+    # whether the trajectories share the session's rounds; else each has all of them
     shares_rounds: bool = True
 
     @property

@@ -120,36 +120,23 @@ def _floats(numbers: Any) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """What the agent's group earns beside the control group, a round.
+    """What the agent's group earns beside the control group, a round."""
 
-    Attributes
-    ----------
-    agent, control : float
-        Mean reward a round of each group, after adjustment.
-    difference, low, high : float
-        Agent less control, and its interval.
-    ratio, ratio_low, ratio_high : float or None
-        Agent over control, and its interval; None where control may be zero.
-    standard_error : float
-        Of the difference.
-    adjusted : float
-        Share of the variance that the prediction took away, 0 to 1.
-    share : float
-        Measured rounds over planned rounds.
-    level : float
-    """
-
+    # agent, control: mean reward a round of each group, after adjustment
     agent: float
     control: float
+    # difference, low, high: agent less control, and its interval
     difference: float
     low: float
     high: float
+    # ratio, ratio_low, ratio_high: agent over control, and its interval; None where control may be
+    # zero
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
-    standard_error: float
-    adjusted: float
-    share: float
+    standard_error: float  # of the difference
+    adjusted: float  # share of the variance that the prediction took away, 0 to 1
+    share: float  # measured rounds over planned rounds
     level: float
 
     def rounds_to_go(self, effect: float, rounds: float) -> float:

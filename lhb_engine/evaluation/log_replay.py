@@ -22,32 +22,18 @@ NO_ARM = -1  # of a round without action
 
 @dataclass(frozen=True)
 class Block:
-    """Logged rounds in the order in which they were played.
+    """Logged rounds in the order in which they were played."""
 
-    Attributes
-    ----------
-    selected : (n, dim) array
-        Selected contexts; zero for a round without action.
-    rewards : (n,) array
-        NaN where missing.
-    contexts : (n, K, dim) array or None
-        Contexts of all arms; None where they were not logged.
-    arms : (n,) array or None
-        The arms taken; `NO_ARM` in a round without action.
-    propensities : (n,) array or None
-        The logging policy's probabilities of these arms; NaN where they are not known.
-    trajectories : (n,) array of object or None
-        Key of each round's trajectory; None: all are of the one without a key.
-    covariates : (n, n_covariates) array or None
-        What else moves the rewards; None: nothing is told.
-    """
-
-    selected: Floats
-    rewards: Floats
+    selected: Floats  # (n, dim): selected contexts; zero for a round without action
+    rewards: Floats  # (n,): NaN where missing
+    # (n, K, dim): contexts of all arms; None where they were not logged
     contexts: Floats | None = None
-    arms: Ints | None = None
+    arms: Ints | None = None  # (n,): the arms taken; `NO_ARM` in a round without action
+    # (n,): the logging policy's probabilities of these arms; NaN where they are not known
     propensities: Floats | None = None
+    # (n,): key of each round's trajectory; None: all are of the one without a key
     trajectories: np.ndarray | None = None
+    # (n, n_covariates): what else moves the rewards; None: nothing is told
     covariates: Floats | None = None
 
     def __len__(self) -> int:
@@ -179,46 +165,25 @@ def _last(parts: list[Floats], n: int) -> Floats:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Result of a replay; a number that cannot be given is a `Refusal` with the reason.
+    """Result of a replay; a number that cannot be given is a `Refusal` with the reason."""
 
-    Attributes
-    ----------
-    n_rounds, n_held_out : int
-        Rounds replayed; rounds predicted before a fit used them.
-    error : Interval or Refusal
-        Mean squared error of the predictions.
-    naive_error : Interval or Refusal
-        Mean squared error, on the same rounds, of the mean reward so far.
-    skill : Interval or Refusal
-        1 - error / naive_error; above 0 the estimate predicts something.
-    lags : tuple of int
-        Lags that value estimates take to pay.
-    replay : Interval or Refusal
-        Mean reward where the agent agrees with a uniform log (Li et al. 2011).
-    weighted : Interval or Refusal
-        Mean reward by self-normalised importance weights, multiplied over the lags.
-    logged : Interval or Refusal
-        Mean reward of the log itself.
-    robust : Interval or Refusal
-        Mean reward by the estimates, corrected by the log (`DoublyRobust`).
-    gain : Interval or Refusal
-        `robust` less the log's mean, on the same rounds.
-    estimate : Estimate or None
-        The last one with a direction.
-    """
-
+    # n_rounds, n_held_out: rounds replayed; rounds predicted before a fit used them
     n_rounds: int
     n_held_out: int
-    error: Interval | Refusal
+    error: Interval | Refusal  # mean squared error of the predictions
+    # mean squared error, on the same rounds, of the mean reward so far
     naive_error: Interval | Refusal
-    skill: Interval | Refusal
-    lags: tuple[int, ...]
+    skill: Interval | Refusal  # 1 - error / naive_error; above 0 the estimate predicts something
+    lags: tuple[int, ...]  # lags that value estimates take to pay
+    # mean reward where the agent agrees with a uniform log (Li et al. 2011)
     replay: Interval | Refusal
+    # mean reward by self-normalised importance weights, multiplied over the lags
     weighted: Interval | Refusal
-    logged: Interval | Refusal
+    logged: Interval | Refusal  # mean reward of the log itself
+    # mean reward by the estimates, corrected by the log (`DoublyRobust`)
     robust: Interval | Refusal
-    gain: Interval | Refusal
-    estimate: Estimate | None
+    gain: Interval | Refusal  # `robust` less the log's mean, on the same rounds
+    estimate: Estimate | None  # the last one with a direction
 
 
 class LogReplay:

@@ -17,24 +17,12 @@ CHUNK_ENTRIES = 1_000_000
 
 @dataclass(frozen=True)
 class RankOne:
-    """The best rank-one approximation phi_k ~ weights[k] theta.
+    """The best rank-one approximation phi_k ~ weights[k] theta."""
 
-    Attributes
-    ----------
-    theta : (dim,) array
-        Unit vector.
-    weights : (n_lags,) array
-        Lag weights of either sign, with phi's scale; they sum to >= 0.
-    singular_ratio : float or None
-        sigma_1 / sigma_2; None where sigma_2 = 0.
-    sign_margin : float
-        |sum weights| / |weights|_1, in [0, 1].
-    """
-
-    theta: Floats
-    weights: Floats
-    singular_ratio: float | None
-    sign_margin: float
+    theta: Floats  # (dim,): unit vector
+    weights: Floats  # (n_lags,): lag weights of either sign, with phi's scale; they sum to >= 0
+    singular_ratio: float | None  # sigma_1 / sigma_2; None where sigma_2 = 0
+    sign_margin: float  # |sum weights| / |weights|_1, in [0, 1]
 
 
 def rank_one(phi: Floats) -> RankOne | None:

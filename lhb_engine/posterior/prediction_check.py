@@ -27,52 +27,27 @@ FEWEST_BETTER = 4  # rows, for the guard
 
 @dataclass(frozen=True)
 class Predictor:
-    """The parameters by which an installed estimate predicts rewards.
+    """The parameters by which an installed estimate predicts rewards."""
 
-    Attributes
-    ----------
-    lag_weights : (n_lags,) or (n_lags, dim) array
-        Lag weights, scaled for a unit theta; or lag profiles, where features have their own.
-    theta : (dim,) or (dim + 1,) array
-        Unit direction; after it the mean score of what was chosen before round 1, where it is
-        fitted.
-    intercept : float
-        Reward baseline per round.
-    noise : float
-        Standard deviation of eps, or of u_t where the noise is autocorrelated.
-    last_round : int
-        Last round of the session that the fit used.
-    settled : bool
-        The fit had at least two rows a lag.
-    autocorrelation : float
-        rho of eps_t = rho eps_(t-1) + u_t.
-    since_round : int
-        First round of the session that the fit used.
-    effects : (n_covariates,) array
-        Effects of the covariates.
-    n_rows : int
-        Rows that the fit used; 0: not known.
-    form : str
-        That of the lag profiles: "shared", "sparse" or "smooth".
-    forms : dict
-        By its name each form that was fitted, as `Estimate.forms`.
-    stands_out : bool
-        The direction stands out from the noise.
-    """
-
+    # (n_lags,) or (n_lags, dim): lag weights, scaled for a unit theta; or lag profiles, where
+    # features have their own
     lag_weights: Floats
+    # (dim,) or (dim + 1,): unit direction; after it the mean score of what was chosen before round
+    # 1, where it is fitted
     theta: Floats
-    intercept: float
-    noise: float
-    last_round: int
-    settled: bool
-    autocorrelation: float = 0.0
-    since_round: int = 1
+    intercept: float  # reward baseline per round
+    noise: float  # standard deviation of eps, or of u_t where the noise is autocorrelated
+    last_round: int  # last round of the session that the fit used
+    settled: bool  # the fit had at least two rows a lag
+    autocorrelation: float = 0.0  # rho of eps_t = rho eps_(t-1) + u_t
+    since_round: int = 1  # first round of the session that the fit used
+    # (n_covariates,): effects of the covariates
     effects: Floats = field(default_factory=lambda: np.zeros(0))
-    n_rows: int = 0
-    form: LagForm = "shared"
+    n_rows: int = 0  # rows that the fit used; 0: not known
+    form: LagForm = "shared"  # that of the lag profiles: "shared", "sparse" or "smooth"
+    # by its name each form that was fitted, as `Estimate.forms`
     forms: dict[LagForm, Any] = field(default_factory=dict)
-    stands_out: bool = True
+    stands_out: bool = True  # the direction stands out from the noise
 
     @property
     def beside(self) -> Floats:

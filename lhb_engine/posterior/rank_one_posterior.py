@@ -22,51 +22,33 @@ LEAST_CONCENTRATION, LEAST_AGREEMENT = 0.3, 0.9
 
 @dataclass(frozen=True)
 class Posterior:
-    """Averages over the posterior draws, in the units of the rows.
+    """Averages over the posterior draws, in the units of the rows."""
 
-    Attributes
-    ----------
-    theta : (n_features,) or (n_features + 1,) array
-        theta_hat of (7.9), of length 1; after it the mean score before round 1, where it is asked.
-    concentration : float
-        (7.10): 1 where all draws agree on the direction, near 0 where nothing is known.
-    weights : (n_lags,) or (n_lags, dim) array
-        w_hat of (7.9), scaled for a unit theta; or lag profiles, where features have their own.
-    inclusion : (n_lags,) array
-        Share of the draws in which each lag is active.
-    sign : float
-        Agreement of the draws on theta's sign: 1 where all agree, 0 where half are opposite.
-    effects : (1 + n_covariates,) array
-        b: the reward baseline per round, then the effects of the covariates per unit of each.
-    included : (1 + n_groups,) array
-        Probability that there is a baseline, and that each group of covariates has an effect.
-    noise : float
-        Standard deviation of eps.
-    spread : float
-        Root mean square angle between a draw of theta and the mean, in radians.
-    draws : pair of (n_draws, dim) and (n_draws, n_lags) or (n_draws, n_lags, dim) arrays
-        Draws of theta and of the lag weights; or of the totals and of lag profiles.
-    n_sweeps : int
-        Sweeps of each chain that are averaged.
-    n_features : int
-        Features of an arm.
-    form : str
-        "shared", or that of features' own lag profiles.
-    """
-
+    # (n_features,) or (n_features + 1,): theta_hat of (7.9), of length 1; after it the mean score
+    # before round 1, where it is asked
     theta: Floats
+    # (7.10): 1 where all draws agree on the direction, near 0 where nothing is known
     concentration: float
+    # (n_lags,) or (n_lags, dim): w_hat of (7.9), scaled for a unit theta; or lag profiles, where
+    # features have their own
     weights: Floats
-    inclusion: Floats
+    inclusion: Floats  # (n_lags,): share of the draws in which each lag is active
+    # agreement of the draws on theta's sign: 1 where all agree, 0 where half are opposite
     sign: float
+    # (1 + n_covariates,): b: the reward baseline per round, then the effects of the covariates per
+    # unit of each
     effects: Floats
+    # (1 + n_groups,): probability that there is a baseline, and that each group of covariates has
+    # an effect
     included: Floats
-    noise: float
-    spread: float
+    noise: float  # standard deviation of eps
+    spread: float  # root mean square angle between a draw of theta and the mean, in radians
+    # pair of (n_draws, dim) and (n_draws, n_lags) or (n_draws, n_lags, dim): draws of theta and of
+    # the lag weights; or of the totals and of lag profiles
     draws: tuple[Floats, Floats]
-    n_sweeps: int
-    n_features: int
-    form: LagForm = "shared"
+    n_sweeps: int  # sweeps of each chain that are averaged
+    n_features: int  # features of an arm
+    form: LagForm = "shared"  # "shared", or that of features' own lag profiles
 
     @property
     def stands_out(self) -> bool:

@@ -25,27 +25,15 @@ RunFit = Callable[[Agent, History], Estimate]
 
 @dataclass(frozen=True)
 class Simulation:
-    """Result of a simulation.
+    """Result of a simulation."""
 
-    Attributes
-    ----------
-    agent : Agent
-        The agent after the last round.
-    arms, rewards : (n_rounds,) arrays
-    selected : (n_rounds, dim) array
-        Selected contexts.
-    regret : (n_rounds,) array
-        Cumulative pseudo-regret, in units of reward.
-    estimates : list of Estimate
-        One for each fit, in order, including those without a direction.
-    """
-
-    agent: Agent
+    agent: Agent  # the agent after the last round
+    # arms, rewards: (n_rounds,)
     arms: Ints
     rewards: Floats
-    selected: Floats
-    regret: Floats
-    estimates: list[Estimate]
+    selected: Floats  # (n_rounds, dim): selected contexts
+    regret: Floats  # (n_rounds,): cumulative pseudo-regret, in units of reward
+    estimates: list[Estimate]  # one for each fit, in order, including those without a direction
 
 
 def simulate(

@@ -221,27 +221,16 @@ class Deliveries:
 class Transport:
     """What happens to rewards on their way. By default each comes in at once.
 
-    Attributes
-    ----------
-    delay : float
-        Mean of an exponential delay, in the unit of the rounds' times.
-    lost : float
-        Probability that a reward never comes in.
-    doubled : float
-        Probability that it is sent twice; each copy has its own delay.
-    reordered : float
-        Probability that a delivery changes places with the one after it.
-
     Raises
     ------
     ValueError
         The delay is negative, or a probability is not in [0, 1].
     """
 
-    delay: float = 0.0
-    lost: float = 0.0
-    doubled: float = 0.0
-    reordered: float = 0.0
+    delay: float = 0.0  # mean of an exponential delay, in the unit of the rounds' times
+    lost: float = 0.0  # probability that a reward never comes in
+    doubled: float = 0.0  # probability that it is sent twice; each copy has its own delay
+    reordered: float = 0.0  # probability that a delivery changes places with the one after it
 
     def __post_init__(self) -> None:
         if not self.delay >= 0.0:

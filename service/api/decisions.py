@@ -32,14 +32,6 @@ FIT_PENDING = (
 )
 
 
-def decide_command(service: Service, tenant: str, session_id: str, body: bytes) -> Decide:
-    """Parse a decision body into a command.
-
-    Raises what `BodyParser.read` and `read_decision` raise.
-    """
-    return read_decision(service, tenant, session_id, DECISION.read(body))
-
-
 def read_decision(service: Service, tenant: str, session_id: str, asked: DecisionBody) -> Decide:
     """Make a command from a parsed decision body; raises what `decision_parts` raises.
 
@@ -153,7 +145,7 @@ async def decide(service: Service, tenant: str, session_id: str, body: bytes) ->
     In a session with refit "blocking" it waits for a due fit; it holds no transaction meanwhile.
     """
     if len(body) <= READ_AT_ONCE_BYTES:
-        command = decide_command(service, tenant, session_id, body)
+        command = read_decision(service, tenant, session_id, DECISION.read(body))
     else:
         parts = await service.parsed(tenant, parse_decision, body)
         command = made_decision(service, tenant, session_id, parts)

@@ -70,14 +70,6 @@ def read_rewards(items: list[RewardItem], trajectory: str) -> list[Reward]:
     return [read_reward(item, trajectory, f"rewards[{i}].") for i, item in enumerate(items)]
 
 
-def receive_command(service: Service, tenant: str, session_id: str, body: bytes) -> ReceiveRewards:
-    """Parse a rewards body into a command.
-
-    Raises what `BodyParser.read` and `receive_parts` raise.
-    """
-    return made_receive(service, tenant, session_id, receive_parts(REWARDS.read(body)))
-
-
 class ReceiveParts(NamedTuple):
     """What a rewards body says: the rewards, and the field of the list that they are in."""
 
@@ -109,8 +101,8 @@ def made_receive(
 
 async def receive(service: Service, tenant: str, session_id: str, body: bytes) -> tuple[int, bytes]:
     """Serve a rewards body, all or nothing. The rewards are durable on return."""
-    answer = await service.writer.submit(receive_command(service, tenant, session_id, body))
-    return 200, to_json(accepted_answer(answer))
+    command = made_receive(service, tenant, session_id, receive_parts(REWARDS.read(body)))
+    return 200, to_json(accepted_answer(await service.writer.submit(command)))
 
 
 def accepted_answer(accepted: Accepted) -> dict[str, int]:

@@ -126,10 +126,7 @@ async def read_session(
     answer : callable
         Reader and session -> JSON. It runs in a reader thread; all its reads see one snapshot.
 
-    Raises
-    ------
-    Problem
-        404 unknown_session.
+    Raises 404 unknown_session.
     """
     service, tenant = service_of(request), tenant_of(request)
 

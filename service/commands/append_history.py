@@ -53,28 +53,16 @@ class Appended:
 
 @dataclass(slots=True)
 class Log:
-    """Rounds to append to a trajectory.
-
-    Attributes
-    ----------
-    contexts : (n_rounds, dim) array, or NamedContexts
-        Selected contexts; with names, the session's names make numbers of them.
-    rewards : list of float or None
-        One a round; None where none is known.
-    covariates : dict of list
-        By name, a number or None a round.
-    import_id : str, optional
-        Idempotency key of the whole body.
-    digest : bytes, optional
-        Digest of the body, compared when `import_id` comes again.
-    """
+    """Rounds to append to a trajectory."""
 
     key: SessionKey
     trajectory: str
+    # (n_rounds, dim): selected contexts; with names, the session's names make numbers of them
     contexts: Floats | NamedContexts
-    rewards: list[float | None]
-    import_id: str | None = None
-    digest: bytes | None = None
+    rewards: list[float | None]  # one a round; None where none is known
+    import_id: str | None = None  # idempotency key of the whole body
+    digest: bytes | None = None  # digest of the body, compared when `import_id` comes again
+    # by name, a number or None a round
     covariates: dict[str, list[float | None]] = field(default_factory=dict)
     limits: Limits = NO_LIMITS
 

@@ -45,38 +45,25 @@ class Blocked:
 
 @dataclass(slots=True)
 class Decide(Command[Taken | Blocked]):
-    """Command: one decision.
-
-    Attributes
-    ----------
-    contexts : (K, dim) array, NamedContexts or None
-        None for a round without action; objects are turned into numbers by the session's names.
-    event_id : str, optional
-        The client's idempotency key.
-    forced_arm : int or str, optional
-        Index or id of the arm that was shown, where something other than the agent chose it.
-    default_arm : int or str, optional
-        Index or id of the arm that a control group plays.
-    digest : bytes, optional
-        Digest of the request's parsed values; present whenever `event_id` is.
-    covariates : dict, optional
-        The round's covariates by name.
-    at : float, optional
-        When it was taken, in Unix seconds, in a session with a clock; by default now.
-    """
+    """Command: one decision."""
 
     key: SessionKey
     agents: Agents
     limits: Limits
     trajectory: str
+    # (K, dim): none for a round without action; objects are turned into numbers by the session's
+    # names
     contexts: Floats | NamedContexts | None
-    event_id: str | None = None
+    event_id: str | None = None  # the client's idempotency key
     arm_ids: list[str] | None = None
+    # index or id of the arm that was shown, where something other than the agent chose it
     forced_arm: int | str | None = None
     rewards: list[Reward] = field(default_factory=list)
+    # digest of the request's parsed values; present whenever `event_id` is
     digest: bytes | None = None
-    default_arm: int | str | None = None
-    covariates: dict[str, float] | None = None
+    default_arm: int | str | None = None  # index or id of the arm that a control group plays
+    covariates: dict[str, float] | None = None  # the round's covariates by name
+    # when it was taken, in Unix seconds, in a session with a clock; by default now
     at: float | None = None
 
     def whose(self) -> str:

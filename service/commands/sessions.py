@@ -31,10 +31,7 @@ from service.writer.unit_of_work import UnitOfWork
 def find_session(uow: UnitOfWork, key: SessionKey) -> SessionRow:
     """Return the session.
 
-    Raises
-    ------
-    Problem
-        404 unknown_session, or 503 history_pending.
+    Raises 404 unknown_session, or 503 history_pending.
     """
     session = uow.session(key)
     if session is None:
@@ -155,10 +152,7 @@ def first_names(spec: SessionSpec) -> Names:
 def checked_agent(session: SessionRow, allow_oracles: bool, asked: Container[str] = ()) -> Agent:
     """Check a session that will be stored, and build its agent before any fit.
 
-    Raises
-    ------
-    Problem
-        As `check_rules` and `first_agent`.
+    Raises what `check_rules` and `first_agent` raise.
     """
     agent = first_agent(session, allow_oracles)
     check_rules(session, asked)
@@ -168,10 +162,7 @@ def checked_agent(session: SessionRow, allow_oracles: bool, asked: Container[str
 def first_agent(session: SessionRow, allow_oracles: bool) -> Agent:
     """Build a session's agent before any fit.
 
-    Raises
-    ------
-    Problem
-        422 for an unknown algorithm or option, and for an algorithm that must be told the truth.
+    Raises 422 for an unknown algorithm or option, and for an algorithm that must be told the truth.
     """
     algorithm = session.algorithm
     kind = ALGORITHMS.get(algorithm)

@@ -19,18 +19,11 @@ class Erased(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EraseSlice(SessionCommand[Erased | None]):
-    """Command: erase some hidden rows of a session, and their note with the last of them.
-
-    Attributes
-    ----------
-    done : Erased or None
-        What the slice before returned.
-    abandoned_by : str or None
-        The token of a writer that is known to be gone. Any other has until `sweep_at`.
-    """
+    """Command: erase some hidden rows of a session, and their note with the last of them."""
 
     key: SessionKey
-    done: Erased | None = None
+    done: Erased | None = None  # what the slice before returned
+    # the token of a writer that is known to be gone. Any other has until `sweep_at`
     abandoned_by: str | None = None
 
     def __call__(self, uow: UnitOfWork) -> Erased | None:

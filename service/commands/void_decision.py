@@ -39,11 +39,8 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
     def __call__(self, uow: UnitOfWork) -> tuple[DecisionRow, VoidRow]:
         """Return the decision, and the note that it is void; a repeat returns the first note.
 
-        Raises
-        ------
-        Problem
-            404 without such a session or decision; 409 no_corrections if the agent learns from each
-            reward at once.
+        Raises 404 without such a session or decision; 409 no_corrections if the agent learns from
+        each reward at once.
         """
         session, key = find_session(uow, self.key), (*self.key, self.trajectory)
         decision = uow.decision_by_event(key, self.event_id)

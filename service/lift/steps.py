@@ -27,28 +27,15 @@ ZERO, ONE = Exact(), Exact(1)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step found.
+    """What one step found."""
 
-    Attributes
-    ----------
-    before : LiftSumsRow
-        The sums that it goes on from.
-    sums : LiftSums
-        The new sums.
-    decided, measured : int
-        Positions of the last round and the last reward in them.
-    units : list of LiftUnitRow
-        The units that changed.
-    n_erased : int
-        Of the session's rounds, when they were read.
-    """
-
-    before: LiftSumsRow
-    sums: LiftSums
+    before: LiftSumsRow  # the sums that it goes on from
+    sums: LiftSums  # the new sums
+    # decided, measured: positions of the last round and the last reward in them
     decided: int
     measured: int
-    units: list[LiftUnitRow]
-    n_erased: int
+    units: list[LiftUnitRow]  # the units that changed
+    n_erased: int  # of the session's rounds, when they were read
 
 
 def sums_so_far(reader: Reader, session: SessionRow) -> LiftSumsRow:

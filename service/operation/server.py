@@ -102,13 +102,9 @@ def run(
     store : Store, optional
         An open store to use; it is closed at the end. If absent, one is opened.
 
-    Raises
-    ------
-    Refused
-        The address is beyond loopback, and the database has no key; or the database cannot be
-        served: another process owns it, its schema is another, ...
-    SystemExit
-        With status 3: the server did not start, for instance since the port is in use.
+    Raises `Refused`: the address is beyond loopback, and the database has no key; or the database
+    cannot be served: another process owns it, its schema is another, ... Raises `SystemExit`: with
+    status 3: the server did not start, for instance since the port is in use.
     """
     settings = settings or Settings()
     if store is None:

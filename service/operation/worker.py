@@ -148,11 +148,8 @@ def run(settings: Settings | None = None, job: Job = run_fit) -> None:
     job : callable
         The function that a process runs, with the signature of `run_fit`.
 
-    Raises
-    ------
-    Refused
-        The database is SQLite, has another schema, or is configured so that commits may be lost; or
-        the metrics' port cannot be opened.
+    Raises `Refused`: the database is SQLite, has another schema, or is configured so that commits
+    may be lost; or the metrics' port cannot be opened.
     """
     settings = settings or Settings()
     configure_logs(settings.log_level)

@@ -147,10 +147,7 @@ def asked_settings(asked: ServiceConfiguration, before: dict[str, Any]) -> dict[
     before : dict
         Settings that hold where the configuration says nothing.
 
-    Raises
-    ------
-    Problem
-        422 naming the member that the session cannot have.
+    Raises 422 naming the member that the session cannot have.
     """
     is_sum = asked["rewardAggregation"] == "sum"
     if is_sum and asked["defaultReward"] != 0:

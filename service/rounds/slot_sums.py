@@ -29,29 +29,16 @@ MOST_ROWS, MOST_BYTES = 4096, 2**22  # that one transaction keeps, or one stretc
 
 @dataclass
 class SlotSums:
-    """The contexts of a session's slots up to slot n.
-
-    Attributes
-    ----------
-    kept_to : int
-        The sums of slots up to this one are read when they are asked for.
-    table : SlotTable
-        Those of later slots.
-    settled : int
-        The last slot whose context stays as it is.
-    new : list of SlotSumsRow
-        Stretches that were not kept yet.
-    is_whole : bool
-        Whether the table has all later slots. Else the new stretches are as many as one transaction
-        keeps, and come first.
-    """
+    """The contexts of a session's slots up to slot n."""
 
     reader: Reader
     session: SessionRow
-    kept_to: int
-    table: SlotTable
-    settled: int = 0
-    new: list[SlotSumsRow] = field(default_factory=list)
+    kept_to: int  # the sums of slots up to this one are read when they are asked for
+    table: SlotTable  # those of later slots
+    settled: int = 0  # the last slot whose context stays as it is
+    new: list[SlotSumsRow] = field(default_factory=list)  # stretches that were not kept yet
+    # whether the table has all later slots. Else the new stretches are as many as one transaction
+    # keeps, and come first
     is_whole: bool = True
 
     def contexts(self, ranges: list[Range]) -> list[Floats]:

@@ -12,24 +12,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class EstimateInUse:
-    """The estimate that a session decides by, if there is one.
+    """The estimate that a session decides by, if there is one."""
 
-    Attributes
-    ----------
-    number : int
-        Of the fit that gave it; 0: there is none.
-    model_version : int
-        How often there has been another one, or none again.
-    measured : int or None
-        How many measurements its fit could use; None without one.
-    n_erased : int
-        `n_erased` of the session of which it knows nothing.
-    """
-
-    number: int = 0
-    model_version: int = 0
-    measured: int | None = None
-    n_erased: int = 0
+    number: int = 0  # of the fit that gave it; 0: there is none
+    model_version: int = 0  # how often there has been another one, or none again
+    measured: int | None = None  # how many measurements its fit could use; None without one
+    n_erased: int = 0  # `n_erased` of the session of which it knows nothing
 
     def is_left(self, n_erased: int) -> bool:
         """Return whether a fit that knows nothing of so many erased rows begins anew."""

@@ -106,11 +106,8 @@ class Names:
         names : Names
             These, or new ones with the columns that were taken.
 
-        Raises
-        ------
-        Problem
-            422 naming the feature: no column is left for it, or it is a number here and a text
-            there.
+        Raises 422 naming the feature: no column is left for it, or it is a number here and a text
+        there.
         """
         refuse_too_many_numbers(len(contexts), dim, "contexts")
         numbers = np.zeros(len(contexts) * dim)
@@ -163,10 +160,7 @@ class Names:
 
         Its column stays its own, with a name that says so: what was learned keeps its place.
 
-        Raises
-        ------
-        Problem
-            404 unknown_feature: no column has the name; 422 if it is not that of a category.
+        Raises 404 unknown_feature: no column has the name; 422 if it is not that of a category.
         """
         is_category, column = CATEGORY in label, self._column.get(label)
         if column is None and not (is_category and self.categories == HASHED):
@@ -335,12 +329,6 @@ def refuse_too_many_numbers(n_arms: int, dim: int, field: str) -> None:
         raise Problem(ProblemCode.OUT_OF_RANGE, detail, field)
 
 
-def hashed_column(label: str, n_columns: int) -> tuple[int, float]:
-    """Return the column of a label among `n_columns`, and the sign of what it adds there."""
-    number = label_number(label)
-    return (number >> 1) % n_columns, -1.0 if number & 1 else 1.0
-
-
 @lru_cache(2**14)
 def label_number(label: str) -> int:
     """Return the number of a label: its column modulo how many there are, and below that its sign.
@@ -363,10 +351,7 @@ def columns_of(numbers: NDArray[np.uint64], n_columns: int) -> tuple[NDArray[np.
 def check_names(given: Any, dim: int) -> None:
     """Check what `Names` is made of, as a new session or an imported one gives it.
 
-    Raises
-    ------
-    Problem
-        422 naming the part: too many columns, a label twice, or none left for categories.
+    Raises 422 naming the part: too many columns, a label twice, or none left for categories.
     """
     columns, arms = list(given["columns"]), given["arms"]
     for part, labels in (("features", columns), ("arms", arms or [])):

@@ -15,20 +15,11 @@ Kind = type[Agent]
 
 
 class Feature(NamedTuple):
-    """What a session may have.
+    """What a session may have."""
 
-    Attributes
-    ----------
-    name : str
-        In messages and in the table.
-    fields : tuple of str
-        The members of a body that ask for it.
-    holds : callable
-        Session and class of its agent -> whether the session has it.
-    """
-
-    name: str
-    fields: tuple[str, ...]
+    name: str  # in messages and in the table
+    fields: tuple[str, ...]  # the members of a body that ask for it
+    # session and class of its agent -> whether the session has it
     holds: Callable[[SessionRow, Kind], bool]
 
 

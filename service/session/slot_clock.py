@@ -58,19 +58,11 @@ class ClockBody(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SlotClock:
-    """The slots of a session, and what its rewards are totals of.
-
-    Attributes
-    ----------
-    slots : Slots
-    totals : str
-    late_slots : int
-        How many slots before the latest one that has begun still take decisions.
-    """
+    """The slots of a session, and what its rewards are totals of."""
 
     slots: Slots
     totals: Totals
-    late_slots: int
+    late_slots: int  # how many slots before the latest one that has begun still take decisions
 
     @property
     def text(self) -> str:
@@ -116,10 +108,7 @@ def new_clock(asked: Mapping[str, Any] | None, now: float, horizon: int) -> Slot
     Slots are counted from `start`, by default from the last multiple of `slot_seconds` since 1970.
     Decisions may be late by `late_slots`, by default the horizon.
 
-    Raises
-    ------
-    Problem
-        422 naming the field.
+    Raises 422 naming the field.
     """
     if asked is None:
         return None

@@ -76,21 +76,11 @@ class HoldoutBody(TypedDict, total=False):
 
 
 class Play(NamedTuple):
-    """How a round is played.
+    """How a round is played."""
 
-    Attributes
-    ----------
-    by : str or None
-        Who chooses the arm; None in a session without a trial.
-    arm : int or None
-        The arm; None: the agent's, or none in a round without action.
-    propensity : float or None
-        Probability of `arm` where it was drawn.
-    """
-
-    by: PlayedBy | None
-    arm: int | None = None
-    propensity: float | None = None
+    by: PlayedBy | None  # who chooses the arm; None in a session without a trial
+    arm: int | None = None  # the arm; None: the agent's, or none in a round without action
+    propensity: float | None = None  # probability of `arm` where it was drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +90,17 @@ class Trial:
     A named trajectory falls to one group as a whole, by a hash of its key. The default trajectory
     is mostly alone: blocks of its rounds fall to the groups, by a hash of their number. The hashes
     are salted by the session's seed, and never change.
-
-    Attributes
-    ----------
-    mode : str
-        "shadow": the caller plays its own arm.
-    share : float
-        Of trajectories, or blocks, that fall to control; 0: there is no holdout.
-    policy : str or dict
-        What control plays; a dict names the session whose agent it plays.
-    planned_rounds : int
-    guard : str
-        "tripped": lift lies below zero, and both groups play what control plays.
-    since, since_reward : int
-        Positions of the session's last round and last reward before this comparison began.
     """
 
     is_on: ClassVar[bool] = True  # decisions say who played them
-    mode: Mode = "live"
-    share: float = 0.0
+    mode: Mode = "live"  # "shadow": the caller plays its own arm
+    share: float = 0.0  # of trajectories, or blocks, that fall to control; 0: there is no holdout
+    # what control plays; a dict names the session whose agent it plays
     policy: Policy | ControlSession = "default_arm"
     planned_rounds: int = 100_000
-    guard: Guard = "off"
+    guard: Guard = "off"  # "tripped": lift lies below zero, and both groups play what control plays
+    # since, since_reward: positions of the session's last round and last reward before this
+    # comparison began
     since: int = 0
     since_reward: int = 0
 
@@ -291,10 +270,7 @@ def imported_trial(text: str | None) -> Trial:
 def arm_index(arm: int | str | None, arm_ids: Sequence[str] | None, field: str) -> int | None:
     """Return the index of an arm that is named by index or id.
 
-    Raises
-    ------
-    Problem
-        422: no arm has this id.
+    Raises 422: no arm has this id.
     """
     if not isinstance(arm, str):
         return arm

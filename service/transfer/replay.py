@@ -40,35 +40,22 @@ NOT_COMPARED = (
 
 @dataclass(slots=True)
 class SessionReplay:
-    """The result of a replay.
+    """The result of a replay."""
 
-    Attributes
-    ----------
-    session_id, name, tenant : str
-        Of the session; the name may be None.
-    n_decisions, n_estimates : int
-        How many were recomputed.
-    n_elsewhere : int
-        Estimates with another fingerprint, which are compared within the tolerance.
-    n_erased : int
-        Estimates that cannot be computed again: rows of theirs were erased since.
-    n_dropped : int
-        Estimates that cannot be computed again: the session has dropped rows of theirs.
-    dropped_to : int
-        The session's rounds up to this position are dropped, or about to be.
-    differences : list of str
-        One sentence per difference; empty if everything is equal.
-    """
-
+    # session_id, name, tenant: of the session; the name may be None
     session_id: str
     name: str | None = None
     tenant: str = ""
+    # n_decisions, n_estimates: how many were recomputed
     n_decisions: int = 0
     n_estimates: int = 0
+    # estimates with another fingerprint, which are compared within the tolerance
     n_elsewhere: int = 0
-    n_erased: int = 0
+    n_erased: int = 0  # estimates that cannot be computed again: rows of theirs were erased since
+    # estimates that cannot be computed again: the session has dropped rows of theirs
     n_dropped: int = 0
-    dropped_to: int = 0
+    dropped_to: int = 0  # the session's rounds up to this position are dropped, or about to be
+    # one sentence per difference; empty if everything is equal
     differences: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:

@@ -15,10 +15,16 @@ from service.session.names import (
     MOST_NUMBERS,
     NamedContexts,
     Names,
-    hashed_column,
     imported_names,
+    label_number,
     names_of,
 )
+
+
+def hashed_column(label: str, n_columns: int) -> tuple[int, float]:
+    """The column of a label among `n_columns`, and the sign of what it adds there."""
+    number = label_number(label)
+    return (number >> 1) % n_columns, -1.0 if number & 1 else 1.0
 
 
 def named(contexts: list[dict[str, Any]]) -> NamedContexts:

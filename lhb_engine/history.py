@@ -23,25 +23,14 @@ MANY = 32  # measurements from which numpy joins ranges faster than a loop
 
 @dataclass(frozen=True)
 class FitWindow:
-    """The rounds that a fit uses, and when it is due. Rounds are counted over the session.
+    """The rounds that a fit uses, and when it is due. Rounds are counted over the session."""
 
-    Parameters
-    ----------
-    epoch : int
-        Number of the epoch that ends with this fit, from 1.
-    first, last : int
-        First and last round whose measurements are rows.
-    n_lags : int
-        Number of lags fitted.
-    due : int
-        The epoch's last round; the fit happens after it.
-    """
-
-    epoch: int
+    epoch: int  # number of the epoch that ends with this fit, from 1
+    # first, last: of the rounds whose measurements are rows
     first: int
     last: int
-    n_lags: int
-    due: int
+    n_lags: int  # number of lags fitted
+    due: int  # the epoch's last round; the fit happens after it
 
     def marks(self, numbering: Ints) -> Flags:
         """Return which rounds of the session are in the window, (n,) -> (n,)."""
@@ -124,26 +113,16 @@ class Measurements:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Consecutive rounds of one trajectory.
+    """Consecutive rounds of one trajectory."""
 
-    Parameters
-    ----------
-    contexts : (n_rounds, dim) array
-        Selected contexts; row i belongs to round `first_round + i`. A round without action is 0.
-    measurements : Measurements
-        By the trajectory's own round numbers.
-    first_round : int
-        Number of the first row, from 1.
-    positions : (n_rounds,) array, optional
-        Number of each round in the session; by default its number in the trajectory.
-    covariates : (n_rounds, n_covariates) array, optional
-        What else moves the reward in each round; none by default.
-    """
-
+    # (n_rounds, dim): selected contexts; row i belongs to round `first_round + i`. A round without
+    # action is 0
     contexts: Floats
-    measurements: Measurements
-    first_round: int = 1
+    measurements: Measurements  # by the trajectory's own round numbers
+    first_round: int = 1  # number of the first row, from 1
+    # (n_rounds,): number of each round in the session; by default its number in the trajectory
     positions: Ints | None = None
+    # (n_rounds, n_covariates): what else moves the reward in each round; none by default
     covariates: Floats | None = None
 
     @property

@@ -124,10 +124,7 @@ class AnytimeOptions(Options):
 def _names(given: Any) -> tuple[str, ...]:
     """Return names of covariates from a JSON list.
 
-    Raises
-    ------
-    OptionError
-        It is no list of different names, or a long one.
+    Raises `OptionError`: it is no list of different names, or a long one.
     """
     if not isinstance(given, list | tuple) or len(given) > MOST_NAMES:
         raise OptionError("covariates", f"must be a list of at most {MOST_NAMES} names")
@@ -144,10 +141,7 @@ def _names(given: Any) -> tuple[str, ...]:
 def _seasons(given: Any) -> tuple[Seasonality, ...]:
     """Return seasons from JSON objects.
 
-    Raises
-    ------
-    OptionError
-        One is not a season, or there are too many columns of them.
+    Raises `OptionError`: one is not a season, or there are too many columns of them.
     """
     if not isinstance(given, list | tuple):
         raise OptionError("seasonality", "must be a list of objects with a period")

@@ -26,32 +26,18 @@ LARGEST = float(np.finfo(float).max)
 
 @dataclass(frozen=True)
 class BlockLasso:
-    """Settings of a block-Lasso fit (docs/model.md, 3 to 5).
+    """Settings of a block-Lasso fit (docs/model.md, 3 to 5)."""
 
-    Parameters
-    ----------
-    lam : float or None
-        Fixed regularisation strength; None: noise-adaptive.
-    fit_intercept : bool
-        Fit a baseline per round, unpenalised.
-    standardize : bool
-        Divide every feature by its standard deviation within the fit. lam then belongs to the
-        scaled problem and is in units of reward.
-    standard_errors : bool
-        Add standard errors and intervals of theta and of the active lag weights, or why there are
-        none (`standard_errors`).
-    tol : float
-        Relative duality gap at which the solver stops.
-    level : float
-        a of the noise-adaptive lam.
-    """
-
-    lam: float | None
-    fit_intercept: bool
+    lam: float | None  # fixed regularisation strength; None: noise-adaptive
+    fit_intercept: bool  # fit a baseline per round, unpenalised
+    # divide every feature by its standard deviation within the fit. lam then belongs to the scaled
+    # problem and is in units of reward
     standardize: bool = False
+    # add standard errors and intervals of theta and of the active lag weights, or why there are
+    # none (`standard_errors`)
     standard_errors: bool = False
-    tol: float = 1e-6
-    level: float = LEVEL
+    tol: float = 1e-6  # relative duality gap at which the solver stops
+    level: float = LEVEL  # a of the noise-adaptive lam
 
     def estimate(self, rows: FitRows, window: FitWindow) -> Estimate:
         """Fit phi on `rows`, take theta from it, and lag weights from a refit (docs/model.md, 5).

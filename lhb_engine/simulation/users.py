@@ -221,10 +221,7 @@ class Deliveries:
 class Transport:
     """What happens to rewards on their way. By default each comes in at once.
 
-    Raises
-    ------
-    ValueError
-        The delay is negative, or a probability is not in [0, 1].
+    Raises `ValueError`: the delay is negative, or a probability is not in [0, 1].
     """
 
     delay: float = 0.0  # mean of an exponential delay, in the unit of the rounds' times

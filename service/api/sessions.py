@@ -119,14 +119,8 @@ async def read_session(
 ) -> Response:
     """Answer a GET of a session.
 
-    Parameters
-    ----------
-    request : Request
-    session_id : str
-    answer : callable
-        Reader and session -> JSON. It runs in a reader thread; all its reads see one snapshot.
-
-    Raises 404 unknown_session.
+    `answer` makes JSON of a reader and the session, in a reader thread; all its reads see one
+    snapshot.
     """
     service, tenant = service_of(request), tenant_of(request)
 

@@ -66,11 +66,7 @@ def lift_sums_without(
 def next_step(reader: Reader, session: SessionRow) -> Step | None:
     """Read what came after the stored sums; None if nothing did.
 
-    Parameters
-    ----------
-    reader : Reader
-    session : SessionRow
-        As the reader sees it; no trajectory of it is being erased.
+    The session is as the reader sees it; no trajectory of it is being erased.
     """
     before = sums_so_far(reader, session)
     decided = min(session.n_rounds, before.decided + STEP_ROUNDS)

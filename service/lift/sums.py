@@ -85,11 +85,7 @@ class LiftSums:
     def lift(self, trial: Trial, *, adjusts: bool = True) -> Lift | Refusal:
         """Return the lift so far, or why there is none.
 
-        Parameters
-        ----------
-        trial : Trial
-        adjusts : bool
-            Whether the model's prediction takes variance away.
+        `adjusts`: whether the model's prediction takes variance away.
         """
         agent, control = (_used(self.groups[name], adjusts) for name in GROUPS)
         return lift(agent, control, trial.planned_rounds)

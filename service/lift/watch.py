@@ -53,10 +53,6 @@ class LiftWatch:
     """Looks from time to time for sessions with rounds or rewards that are in no sums yet.
 
     Every server looks; two that take the same step store it once.
-
-    Parameters
-    ----------
-    service : Running
     """
 
     def __init__(self, service: Running) -> None:

@@ -141,13 +141,7 @@ def _epsilon(algorithm: str, options: dict[str, Any]) -> float:
 def asked_settings(asked: ServiceConfiguration, before: dict[str, Any]) -> dict[str, Any]:
     """Return the body that creates a session with this configuration.
 
-    Parameters
-    ----------
-    asked : ServiceConfiguration
-    before : dict
-        Settings that hold where the configuration says nothing.
-
-    Raises 422 naming the member that the session cannot have.
+    `before`: settings that hold where the configuration says nothing.
     """
     is_sum = asked["rewardAggregation"] == "sum"
     if is_sum and asked["defaultReward"] != 0:

@@ -29,13 +29,7 @@ class SlotTable:
     ) -> None:
         """Add the contexts of decisions of slots after one, each after those of earlier positions.
 
-        Parameters
-        ----------
-        names : list of str
-            The trajectory of each.
-        slots, positions : (n,) arrays
-        contexts : (n, dim) array
-        after : int
+        `names`: the trajectory of each; `slots` and `positions` (n,); `contexts` (n, dim).
         """
         self._latest = max(self._latest, int(slots.max(initial=0)))
         order = np.argsort(positions)

@@ -140,13 +140,7 @@ class Trial:
     def is_control(self, seed: int, trajectory: str, round: int, horizon: int) -> bool:
         """Return whether a round falls to control.
 
-        Parameters
-        ----------
-        seed, horizon : int
-            Of the session.
-        trajectory : str
-        round : int
-            Of the trajectory, from 1.
+        `seed` and `horizon`: of the session; `round`: of the trajectory, from 1.
         """
         block = block_of(trajectory, round, horizon)
         return Draw(seed, trajectory, block).uniform("holdout") < self.share

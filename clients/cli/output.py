@@ -12,6 +12,9 @@ import typer
 from typer.core import TyperGroup
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+ServerUrl = Annotated[
+    str | None, typer.Option(help="URL of the server to use; default: the database itself.")
+]
 WIDTH = 80  # columns of a terminal
 # A command loads what it needs, so an error can only be of a class that is loaded already.
 EXPECTED = (

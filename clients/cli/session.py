@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.output import WIDTH, AsJson, CommandGroup, show, table
+from clients.cli.output import WIDTH, AsJson, CommandGroup, ServerUrl, show, table
 
 session = typer.Typer(cls=CommandGroup, help="One session of a server.", no_args_is_help=True)
 BAR = 40  # columns of the longest bar
@@ -155,9 +155,7 @@ def _bars(
 
 
 def sessions(
-    url: Annotated[
-        str | None, typer.Option(help="URL of the server to use; default: the database itself.")
-    ] = None,
+    url: ServerUrl = None,
     archived: Annotated[
         bool, typer.Option("--archived", help="Include archived sessions.")
     ] = False,

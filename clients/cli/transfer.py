@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import httpx
 from typing import Any
 
-from clients.cli.output import AsJson, show, table
+from clients.cli.output import AsJson, ServerUrl, show, table
 
 FORMATS = ("ndjson", "csv", "parquet")
 TABLES = {"decision": "decisions", "measurement": "rewards", "estimate": "estimates"}
@@ -23,9 +23,7 @@ TABLES = {"decision": "decisions", "measurement": "rewards", "estimate": "estima
 
 def export_session(
     session: Annotated[str, typer.Argument(help="Id or name of the session.")],
-    url: Annotated[
-        str | None, typer.Option(help="URL of the server to use; default: the database itself.")
-    ] = None,
+    url: ServerUrl = None,
     out: Annotated[Path | None, typer.Option(help="Output file; default: standard output.")] = None,
     kind: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "ndjson",
     move: Annotated[
@@ -55,9 +53,7 @@ def import_session(
     file: Annotated[
         Path | None, typer.Argument(help="Input file; default: standard input.")
     ] = None,
-    url: Annotated[
-        str | None, typer.Option(help="URL of the server to use; default: the database itself.")
-    ] = None,
+    url: ServerUrl = None,
     name: Annotated[str | None, typer.Option(help="Name of the new session.")] = None,
 ) -> None:
     """Make a new session of an export; it goes on where the other one was. Prints its id.

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Self, Unpack
 
 from .answers import (
@@ -39,7 +38,9 @@ from .settings import CopySettings, SettingChanges
 from .wire import (
     Contexts,
     Decision,
+    DecisionOptions,
     RewardItem,
+    RewardOptions,
     decision_body,
     encoded,
     given,
@@ -47,6 +48,7 @@ from .wire import (
     known,
     path_of,
     reward_body,
+    reward_of,
     told,
 )
 
@@ -89,20 +91,7 @@ class SessionOperations:
         return self._info
 
     @operation
-    async def decide(
-        self,
-        /,
-        contexts: Contexts,
-        *,
-        rewards: Iterable[RewardItem | Mapping[str, Any]] = (),
-        trajectory: str = "",
-        event_id: str | None = None,
-        arm_ids: Sequence[str] | None = None,
-        forced_arm: int | str | None = None,
-        default_arm: int | str | None = None,
-        covariates: Mapping[str, float] | None = None,
-        **body: Any,
-    ) -> Decision:
+    async def decide(self, /, contexts: Contexts, **options: Unpack[DecisionOptions]) -> Decision:
         """Choose one row of `contexts`.
 
         Parameters
@@ -122,8 +111,8 @@ class SessionOperations:
             The arm that control plays, in a session with a holdout.
         covariates : mapping, optional
             Covariates of the session in this round, by name.
-        **body
-            Further members of the body, such as `at` in a session with a clock.
+        at : datetime or str, optional
+            When it was taken, in a session with a clock.
 
         Raises
         ------
@@ -131,51 +120,15 @@ class SessionOperations:
             The service refused; no decision was made. No reward was stored either, but by 503
             `fit_pending` (all were) and 503 `outcome_unknown` (repeat with the same `event_id`).
         """
-        asked = decision_body(
-            contexts=contexts,
-            event_id=event_id,
-            rewards=[self._reward(one) for one in rewards],
-            trajectory=trajectory,
-            arm_ids=None if arm_ids is None else list(arm_ids),
-            forced_arm=forced_arm,
-            default_arm=default_arm,
-            covariates=told(covariates),
-            **body,
-        )
-        return Decision.from_json(await self._decision(asked))
+        return Decision.from_json(await self._decision(options, contexts=contexts))
 
     @operation
-    def skip(
-        self,
-        /,
-        *,
-        rewards: Iterable[RewardItem | Mapping[str, Any]] = (),
-        trajectory: str = "",
-        event_id: str | None = None,
-        **body: Any,
-    ) -> Call[DecisionAnswer]:
+    def skip(self, /, **options: Unpack[DecisionOptions]) -> Call[DecisionAnswer]:
         """Record a round without action. Takes what `decide` takes, without contexts and arms."""
-        riding = [self._reward(one) for one in rewards]
-        asked = decision_body(
-            skip=True, rewards=riding, trajectory=trajectory, event_id=event_id, **body
-        )
-        return self._decision(asked)
+        return self._decision(options, skip=True)
 
     @operation
-    def reward(
-        self,
-        value: float,
-        *,
-        round: int | None = None,
-        event_id: str | None = None,
-        first_round: int | None = None,
-        last_round: int | None = None,
-        interval: tuple[datetime | str, datetime | str] | None = None,
-        at: datetime | str | None = None,
-        reward_id: str | None = None,
-        trajectory: str = "",
-        covariates: Mapping[str, float] | None = None,
-    ) -> Call[Received]:
+    def reward(self, value: float, **options: Unpack[RewardOptions]) -> Call[Received]:
         """Store one reward, measured over a round, a span of rounds or an interval of time.
 
         Parameters
@@ -205,36 +158,10 @@ class SessionOperations:
         BufferFull
             The service is away, and the buffer has no room.
         """
-        reward = {
-            "value": value,
-            "round": round,
-            "event_id": event_id,
-            "first_round": first_round,
-            "last_round": last_round,
-            "from": interval and interval[0],
-            "to": interval and interval[1],
-            "at": at,
-            "reward_id": reward_id,
-            "trajectory": trajectory or None,
-            "covariates": told(covariates),
-        }
-        return self._send_rewards(self._reward(reward))
+        return self._send_rewards(self._reward(reward_of(value, options)))
 
     @operation
-    def correct(
-        self,
-        value: float,
-        *,
-        replaces: str | None = None,
-        round: int | None = None,
-        event_id: str | None = None,
-        first_round: int | None = None,
-        last_round: int | None = None,
-        interval: tuple[datetime | str, datetime | str] | None = None,
-        reward_id: str | None = None,
-        trajectory: str = "",
-        covariates: Mapping[str, float] | None = None,
-    ) -> Call[Received]:
+    def correct(self, value: float, **options: Unpack[RewardOptions]) -> Call[Received]:
         """Replace a value that the service has: the next fit uses this one; both stay in the log.
 
         Parameters
@@ -258,20 +185,8 @@ class SessionOperations:
             The algorithm takes no corrections (`no_corrections`), or the rounds are not those of
             one value.
         """
-        reward = {
-            "value": value,
-            "replaces": replaces,
-            "correct": True if replaces is None else None,
-            "round": round,
-            "event_id": event_id,
-            "first_round": first_round,
-            "last_round": last_round,
-            "from": interval and interval[0],
-            "to": interval and interval[1],
-            "reward_id": reward_id,
-            "trajectory": trajectory or None,
-            "covariates": told(covariates),
-        }
+        reward = reward_of(value, options)
+        reward["correct"] = True if reward.get("replaces") is None else None
         return self._send_rewards(reward_body(reward, with_id=True))
 
     @operation
@@ -465,7 +380,11 @@ class SessionOperations:
     def _list(self, resource: str, **params: Any) -> Listing[Any]:
         return Listing(f"{self._path}/{resource}", given(params), lambda item: item)
 
-    def _decision(self, body: dict[str, Any]) -> Call[Any]:
+    def _decision(self, options: DecisionOptions, **more: Any) -> Call[Any]:
+        asked: dict[str, Any] = {**options, **more}
+        asked["rewards"] = [self._reward(one) for one in options.get("rewards", ())]
+        asked["covariates"] = told(options.get("covariates"))
+        body = decision_body(**asked)
         return self._connection.delivery.decision(self.id, self._path, body)
 
     def _send_rewards(self, body: dict[str, Any]) -> Call[Received]:

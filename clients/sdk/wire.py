@@ -35,13 +35,9 @@ Interval = TypedDict(
 )
 
 
-class RewardItem(Interval, total=False):
-    """A value, and exactly one way to say when it was measured, or what it replaces.
+class RewardFields(TypedDict, total=False):
+    """What a reward has beside its value."""
 
-    The ways are: round, event_id, first_round with last_round, from with to, at, replaces.
-    """
-
-    value: float
     trajectory: str | None
     round: int | None
     event_id: str | None
@@ -49,24 +45,44 @@ class RewardItem(Interval, total=False):
     last_round: int | None
     at: datetime | str | None
     replaces: str | None
-    correct: bool | None
     covariates: Mapping[str, float] | None
     reward_id: str | None
 
 
-class DecisionBody(TypedDict, total=False):
-    """A round to decide, as an item of a batch."""
+class RewardOptions(RewardFields, total=False):
+    """The same, as options of a call."""
 
-    contexts: Contexts
+    interval: tuple[datetime | str, datetime | str] | None
+
+
+class RewardItem(RewardFields, Interval, total=False):
+    """A value, and exactly one way to say when it was measured, or what it replaces.
+
+    The ways are: round, event_id, first_round with last_round, from with to, at, replaces.
+    """
+
+    value: float
+    correct: bool | None
+
+
+class DecisionOptions(TypedDict, total=False):
+    """What a round has beside its contexts."""
+
     trajectory: str | None
     event_id: str | None
     arm_ids: Sequence[str] | None
-    rewards: Iterable[RewardItem]
+    rewards: Iterable[RewardItem | Mapping[str, Any]]
     forced_arm: int | str | None
     default_arm: int | str | None
     covariates: Mapping[str, float] | None
-    skip: bool
     at: datetime | str | None
+
+
+class DecisionBody(DecisionOptions, total=False):
+    """A round to decide, as an item of a batch."""
+
+    contexts: Contexts
+    skip: bool
 
 
 class BatchItem(TypedDict, total=False):
@@ -152,6 +168,8 @@ def decision_body(
     **body: Any,
 ) -> dict[str, Any]:
     """Build a decision's body, with an idempotency key: a retry gets the first answer."""
+    if body.get("arm_ids") is not None:
+        body["arm_ids"] = list(body["arm_ids"])
     asked = {key: value for key, value in given(body).items() if not _is_empty(value)}
     if contexts is not None:
         asked["contexts"] = encoded(contexts)
@@ -168,6 +186,14 @@ def given(members: Mapping[str, Any]) -> dict[str, Any]:
 def told(covariates: Mapping[str, float] | None) -> dict[str, float] | None:
     """Return covariates as an object of a body; None where there are none."""
     return dict(covariates) if covariates else None
+
+
+def reward_of(value: float, options: RewardOptions) -> dict[str, Any]:
+    """Return a reward of the options of a call."""
+    reward: dict[str, Any] = {"value": value, **options}
+    reward["from"], reward["to"] = reward.pop("interval", None) or (None, None)
+    named = {"trajectory": options.get("trajectory") or None}
+    return {**reward, **named, "covariates": told(options.get("covariates"))}
 
 
 def reward_body(reward: Mapping[str, Any], *, with_id: bool = False) -> dict[str, Any]:

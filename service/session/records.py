@@ -42,7 +42,7 @@ NUMBER_BYTES = 32  # of a number in a list
 SERVER_EVENT = "~"  # a server-made event id is this and the decision's number, and is not stored
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Settings:
     """The settings of a session that its row has as they are asked for (see `SessionSpec`)."""
 
@@ -60,16 +60,10 @@ class Settings:
     keep_days: KeepDays | None = None  # the same, by the time of their decisions
 
 
-@dataclass(slots=True)
-class SessionRow(Settings):
-    """One session: its settings, its counters and its schedule of fits."""
+@dataclass(kw_only=True)
+class SessionState:
+    """What moves in a session: its counters and its schedule of fits."""
 
-    tenant: str
-    id: str
-    name: Name | None
-    request: Text  # the body that created the session, as JSON
-    created_at: Time
-    archived_at: Time | None = None
     n_rounds: int = 0
     n_trajectories: int = 0
     n_measurements: int = 0
@@ -78,25 +72,15 @@ class SessionRow(Settings):
     estimate: int = 0  # number of the last estimate that was installed; 0: none
     model_version: int = 0  # how often an estimate was installed, or went
     schedule: Schedule = field(default_factory=Schedule)
-    created_as: str | None = None  # the name in the creating body: tells a repeat after a rename
     append_token: str | None = None  # of the log that is being appended in slices
-    names: Names = NO_NAMES
-    changes: OptionChanges = UNCHANGED
-    trial: Trial = AGENT_ALONE
     n_erased_rounds: Count = 0  # of `n_rounds`: those of erased trajectories
     n_erased_measurements: Count = 0  # of `n_measurements`
     erasing: str | None = None  # the trajectory whose rows are being erased; nobody sees them
-    clock: SlotClock | None = None  # None: lags count its decisions
     dropped_to: Count = 0  # rounds up to this position take no rewards; rows that none needs go
     swept_to: Count = 0  # `dropped_to` of the last pass over all rows
     n_dropped_rounds: Count = 0  # of `n_rounds`: those whose rows are gone
     n_dropped_measurements: Count = 0  # of `n_measurements`, with voids
     n_dropped_complete: Count = 0  # of the dropped rounds: those that a measurement covered
-
-    @property
-    def key(self) -> SessionKey:
-        """Tenant and id."""
-        return self.tenant, self.id
 
     @property
     def n_gone(self) -> int:
@@ -107,6 +91,46 @@ class SessionRow(Settings):
     def is_one_sequence(self) -> bool:
         """Whether the session has one trajectory, whose rounds are the session's positions."""
         return self.n_trajectories == 1 and self.n_erased_rounds == 0
+
+    @property
+    def fit_due(self) -> int | None:
+        """The due round of the fit that is due (`Schedule.current`), or None."""
+        return None if self.schedule.current is None else self.schedule.current.key
+
+    @property
+    def fit_due_at(self) -> float | None:
+        """When that fit became due, or None."""
+        return None if self.schedule.current is None else self.schedule.current.due_at
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next time at which a window is overdue or a fit is retried, or None."""
+        times = [w.overdue_at for w in self.schedule.open if w.overdue_at is not None]
+        fits = [due for due in (self.schedule.current, *self.schedule.waiting) if due is not None]
+        times += [due.retry_at for due in fits if due.retry_at is not None]
+        return min(times, default=None)
+
+
+@dataclass(slots=True)
+class SessionRow(SessionState, Settings):
+    """One session: its settings, its state, and who it is."""
+
+    tenant: str
+    id: str
+    name: Name | None
+    request: Text  # the body that created the session, as JSON
+    created_at: Time
+    archived_at: Time | None = None
+    created_as: str | None = None  # the name in the creating body: tells a repeat after a rename
+    names: Names = NO_NAMES
+    changes: OptionChanges = UNCHANGED
+    trial: Trial = AGENT_ALONE
+    clock: SlotClock | None = None  # None: lags count its decisions
+
+    @property
+    def key(self) -> SessionKey:
+        """Tenant and id."""
+        return self.tenant, self.id
 
     @property
     def n_bytes(self) -> int:
@@ -126,24 +150,6 @@ class SessionRow(Settings):
         if revision >= len(changes):
             return self
         return replace(self, options=changes[revision].options)
-
-    @property
-    def fit_due(self) -> int | None:
-        """The due round of the fit that is due (`Schedule.current`), or None."""
-        return None if self.schedule.current is None else self.schedule.current.key
-
-    @property
-    def fit_due_at(self) -> float | None:
-        """When that fit became due, or None."""
-        return None if self.schedule.current is None else self.schedule.current.due_at
-
-    @property
-    def wake_at(self) -> float | None:
-        """The next time at which a window is overdue or a fit is retried, or None."""
-        times = [w.overdue_at for w in self.schedule.open if w.overdue_at is not None]
-        fits = [due for due in (self.schedule.current, *self.schedule.waiting) if due is not None]
-        times += [due.retry_at for due in fits if due.retry_at is not None]
-        return min(times, default=None)
 
 
 PARTS: dict[str, Callable[[Any], Any]] = {

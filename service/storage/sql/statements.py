@@ -49,8 +49,9 @@ TYPES = {
     for table, row in ROWS.items()
 }
 TYPES["sessions"] = {
-    **{name: kind for name, kind in TYPES["sessions"].items() if name not in SETTINGS},
-    **{name: SETTINGS[name] for name in ASKED},
+    "tenant": str,  # these two come first
+    "id": str,
+    **{name: kind for name, kind in TYPES["sessions"].items() if name not in SPEC},
     "spec": str,
 }
 COLUMNS = {table: tuple(types) for table, types in TYPES.items()}

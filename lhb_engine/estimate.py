@@ -117,6 +117,13 @@ class Estimate:
     forms: dict[LagForm, Any] | None = None
     findings: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def pays(self) -> Floats:
+        """What actions pay at each lag: lag weights (n_lags,), or profiles (n_lags, dim)."""
+        if self.lag_profiles is None or self.theta is None:
+            return self.lag_weights
+        return self.lag_profiles[:, : len(self.theta)]
+
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object; `from_json` restores its floats to the bit."""
         out = asdict(self)
@@ -135,3 +142,14 @@ class Estimate:
             value = known.get(name)
             known[name] = None if value is None else np.array(value, dtype=np.float64)
         return cls(**known)
+
+
+def signal_of(contexts: Floats, theta: Floats, weights: Floats) -> Floats:
+    """Return sum_k w_k <xi_{t-k}, theta> of each round, (n,), from contexts (n, dim).
+
+    A matrix (n_lags, dim) of weights is of lag profiles, phi: it stands for the product of lag
+    weights and theta, which is then ignored.
+    """
+    of = (contexts @ theta)[:, None] if weights.ndim == 1 else contexts
+    parts = map(np.convolve, of.T, weights.reshape(-1, of.shape[1]).T)
+    return np.asarray(np.sum([*parts], axis=0)[: len(contexts)])

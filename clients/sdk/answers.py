@@ -60,17 +60,13 @@ class LevelsAnswer(TypedDict):
     interval: tuple[float, float]
 
 
-class LagProfilesAnswer(TypedDict):
-    """A form of the lag profiles that was fitted, and how it predicted rows not seen yet.
+class LagFormAnswer(TypedDict):
+    """How a form of the lag profiles predicted rows not seen yet, beside shared profiles.
 
-    `profiles` is what each feature pays at each lag, a list a lag; `excess` the discounted sum of
-    its squared one-step errors less those of shared profiles, in mean squares of the latter;
-    `variance` that of `excess`.
+    `excess` is the discounted sum of its squared one-step errors less those of shared profiles, in
+    mean squares of the latter: below 0 it predicts better. `variance` is that of `excess`.
     """
 
-    profiles: list[list[float]]
-    effects: list[float]
-    autocorrelation: float
     excess: float
     variance: float
 
@@ -205,7 +201,7 @@ class FitAnswer(TypedDict):
     levels: NotRequired[LevelsAnswer | None]
     form: NotRequired[LagForm | None]
     lag_profiles: NotRequired[list[list[float]] | None]
-    forms: NotRequired[dict[LagForm, LagProfilesAnswer] | None]
+    forms: NotRequired[dict[LagForm, LagFormAnswer] | None]
     findings: NotRequired[list[FindingAnswer] | None]
 
 

@@ -79,9 +79,13 @@ class AnytimeFit:
 
     @cached_property
     def _forms(self) -> FormFits:
-        """The forms of lag profiles, and which decides; shared ones where none is to be chosen."""
+        """The forms of lag profiles, judged by the rows since they were fitted."""
+        return self._forms_of(self._since)
+
+    def _forms_of(self, later: HeldOut | None) -> FormFits:
+        """Return the forms, and which decides; shared ones where none is to be chosen."""
         chosen = self.options.profiles != SHARED
-        forms = FormFits.of(self.prediction, self._since, self.units, self.dim)
+        forms = FormFits.of(self.prediction, later, self.units, self.dim)
         return forms if chosen else replace(forms, in_use=SHARED)
 
     def _found(self) -> Estimate:
@@ -102,6 +106,7 @@ class AnytimeFit:
         if checked.get("alarm") and self._explains(found, rho):
             checked["alarm"] = False
         if checked.get("alarm"):
+            self._forms = self._forms_of(None)  # a change says nothing of forms
             asked = None if self.rows.levels else self.prediction
             level = level_gain(asked, self.rows) if asked else None
             whole, first = first, self._look_back(first, level)
@@ -145,7 +150,9 @@ class AnytimeFit:
             profiles, weights = weights, weights[:, : found.n_features] @ theta
         chosen = self.options.profiles != SHARED
         forms = (
-            self._forms.fitted(part.data, self.horizon, found, rho, self._posterior)
+            self._forms.fitted(
+                part.data, self.horizon, self.window.last, found, rho, self._posterior
+            )
             if chosen
             else None
         )

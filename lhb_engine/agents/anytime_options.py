@@ -87,11 +87,11 @@ class AnytimeOptions(Options):
     )
 
     profiles: Profiles = field(
-        default="shared",
+        default="chosen",
         metadata={
             "changeable": True,
-            "description": "Whether all features pay at the same lags (shared), or the fits find "
-            "out whether features have lag profiles of their own (chosen).",
+            "description": "The fits find out whether features have lag profiles of their own "
+            "(chosen), or all features pay at the same lags (shared).",
         },
     )
 

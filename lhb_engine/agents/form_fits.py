@@ -11,12 +11,12 @@ from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import LagForm
 from lhb_engine.posterior.fit_data import FitData, MomentData, RowData
-from lhb_engine.posterior.later_moments import LaterMoments
-from lhb_engine.posterior.prediction_check import HeldOut, LaterRows, Predictor
+from lhb_engine.posterior.prediction_check import HeldOut, Predictor
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
 FORMS: tuple[LagForm, ...] = get_args(LagForm)
 MOST_UNKNOWNS = 600  # lags times features; beyond, profiles are shared
+SCOUT: LagForm = "smooth"  # the form of features' own profiles that is tried first
 ROWS_A_LAG = 1.0  # of the horizon: fewer rows do not tell forms apart
 
 
@@ -39,13 +39,8 @@ class FormFits:
         """Judge the forms of an installed estimate by the rows after it."""
         found = prediction.forms if prediction else {}
         known = {name: KnownForm.from_json(form).in_units(units) for name, form in found.items()}
-        if known and isinstance(later, LaterMoments | LaterRows):
-            rows = (
-                later.moments
-                if isinstance(later, LaterMoments)
-                else session_moments(later.rows, places=later.places)
-            )
-            known = {name: form.judged(known[SHARED], rows) for name, form in known.items()}
+        if later is not None:
+            known = {name: form.judged(known[SHARED], later) for name, form in known.items()}
         return cls(known, best_form(known), prediction, n_features)
 
     def old(self, form: LagForm) -> Predictor | None:
@@ -69,28 +64,48 @@ class FormFits:
         self,
         data: FitData,
         horizon: int,
+        last: int,
         found: Posterior,
         rho: float,
         fit: Callable[[FitData, LagForm], tuple[Posterior, float]],
     ) -> dict[LagForm, Any] | None:
         """Fit the other forms beside the one found, and return all as JSON, for the next fit.
 
-        `found` and its autocorrelation `rho` are of the form in use. None with few rows, many
-        unknowns or one feature.
+        `last` is the last round of the session that is used; `found` and its autocorrelation `rho`
+        are of the form in use. None with few rows, many unknowns or one feature.
         """
         unknown = data.n_lags * found.draws[0].shape[1]
         few = data.n_rows < ROWS_A_LAG * horizon
         if self.n_features == 1 or unknown > MOST_UNKNOWNS or few:
             return None
-        out, data = {}, of_moments(data)
+        out = {}
+        until = last + data.n_rows
         for form in FORMS:
-            one, noise = (found, rho) if form == found.form else fit(data, form)
+            if self._rests(form, last, until):
+                if form in self.known:
+                    out[form] = self.known[form].to_json()
+                continue
+            one, noise = (found, rho) if form == found.form else fit(of_moments(data), form)
             own = one.weights.ndim == 2
             profiles = one.weights if own else np.outer(one.weights, one.theta)
             before = self.known.get(form)
-            score = (before.excess, before.variance) if before else (0.0, 0.0)
-            out[form] = KnownForm(profiles, one.effects, noise, *score).to_json()
+            score = (before.excess, before.variance, before.over_none) if before else (0.0,) * 3
+            out[form] = KnownForm(profiles, one.effects, noise, *score, until).to_json()
         return out
+
+    def _rests(self, form: LagForm, last: int, until: int) -> bool:
+        """Whether a form is not fitted now; `last` and `until` as in `fitted` and `KnownForm`.
+
+        A form that clearly predicts worse than shared profiles rests for as many rounds as its fit
+        had rows, unless later fits have fewer. Sparse profiles cost most: they are fitted only
+        where smooth ones are not clearly worse.
+        """
+        if form in (SHARED, self.in_use):
+            return False
+        scout, known = self.known.get(SCOUT), self.known.get(form)
+        if form != SCOUT and (scout is None or scout.is_worse):
+            return True
+        return known is not None and known.is_worse and last < known.rests_until < until
 
 
 def of_moments(data: FitData) -> MomentData:

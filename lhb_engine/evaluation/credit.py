@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lhb_engine.estimate import signal_of
 from lhb_engine.history import Floats, Ints, Trajectory
 
 
@@ -29,15 +30,18 @@ def why_no_credit(n_lags: int, n_active: int, horizon: int) -> str:
 
 
 def credit(contexts: Floats, n_passed: Ints, theta: Floats, lag_weights: Floats) -> Credit:
-    """Split each decision's worth <xi, theta> sum(w) at the lags that have passed.
+    """Split each decision's worth sum_k <xi, phi_k> at the lags that have passed.
 
     `n_passed` (n,), at least 1, are the rounds from each decision's own to the last one, both
-    included. `earned` is <xi, theta> times the sum of the first `n_passed` lag weights, `to_come`
-    times the sum of the others.
+    included. `earned` is the sum over the first `n_passed` lags, `to_come` over the others. `phi_k`
+    is `theta` times a lag weight; or a row of `lag_weights`, if these are profiles (n_lags, dim).
     """
-    worth = contexts @ theta
-    before = np.concatenate([[0.0], np.cumsum(lag_weights)])
+    own = lag_weights.ndim == 2
+    before = np.concatenate([np.zeros_like(lag_weights[:1]), np.cumsum(lag_weights, axis=0)])
     passed = before[np.minimum(n_passed, len(lag_weights))]
+    if own:
+        return Credit(np.vecdot(contexts, passed), np.vecdot(contexts, before[-1] - passed))
+    worth = contexts @ theta
     return Credit(worth * passed, worth * (before[-1] - passed))
 
 
@@ -50,12 +54,11 @@ def expected_rewards(
 ) -> Floats:
     """Compute the expectation of each measurement of a trajectory (docs/model.md (1.1)).
 
-    It is the sum over each span's rounds of intercept + b'z_t + sum_k w_k <xi_{t-k}, theta>. The
-    trajectory has the lags before the first measurement, and with `effects`, b of docs/model.md
-    (7.22) without the baseline, its covariates.
+    It is the sum over each span's rounds of intercept + b'z_t + `signal_of`. The trajectory has the
+    lags before the first measurement, and with `effects`, b of docs/model.md (7.22) without the
+    baseline, its covariates.
     """
-    scores = trajectory.contexts @ theta
-    a_round = np.convolve(scores, lag_weights)[: len(scores)] + intercept
+    a_round = signal_of(trajectory.contexts, theta, lag_weights) + intercept
     expected = _sums(trajectory, a_round)
     if effects is None or trajectory.covariates is None:
         return expected

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lhb_engine.agents import Agent
-from lhb_engine.estimate import Estimate
+from lhb_engine.estimate import Estimate, signal_of
 from lhb_engine.evaluation.batch_ratio import BatchRatio, Interval, Refusal
 from lhb_engine.evaluation.off_policy import DoublyRobust, ImportanceWeights, Support
 from lhb_engine.history import FitWindow, Floats, History, Ints, Measurements, Trajectory
@@ -320,9 +320,11 @@ class LogReplay:
         lags = np.array(self.robust.lags, dtype=np.int64)
         change = np.zeros(len(block))
         if self.estimate is not None and self.estimate.theta is not None:
-            weights = np.zeros(max(self.agent.horizon, len(self.estimate.lag_weights)))
-            weights[: len(self.estimate.lag_weights)] = self.estimate.lag_weights
-            change = (changes[:, self._robust] @ self.estimate.theta) @ weights[lags]
+            paid = self.estimate.pays
+            known = paid if paid.ndim == 2 else np.outer(paid, self.estimate.theta)
+            phi = np.zeros((max(self.agent.horizon, len(known)), self.agent.dim))
+            phi[: len(known)] = known
+            change = np.tensordot(changes[:, self._robust], phi[lags], 2)
         self.robust.add(block.rewards, guess, change, ratios[:, self._robust], batches)
 
     def _chances(self, block: Block, draws: list[Draw]) -> tuple[Floats, Floats]:
@@ -357,8 +359,8 @@ class LogReplay:
         if estimate is None or estimate.theta is None:
             return np.full(n, self._mean)
         tail = past.tail(n + len(estimate.lag_weights) - 1)
-        signal = np.convolve(tail @ estimate.theta, estimate.lag_weights)
-        expected = signal[len(tail) - n : len(tail)] + (estimate.intercept or 0.0)
+        signal = signal_of(tail, estimate.theta, estimate.pays)
+        expected = signal[len(tail) - n :] + (estimate.intercept or 0.0)
         if estimate.effects is None:
             return np.asarray(expected)
         columns = self.agent.covariates.columns(rounds.astype(np.float64))

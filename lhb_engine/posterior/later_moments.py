@@ -43,7 +43,7 @@ class LaterMoments(HeldOut):
     @cached_property
     def mean_square(self) -> float:
         """Mean square of the installed estimate's errors."""
-        return max(self._products(self.old, self.old), 0.0)
+        return max(self.product(self.old, self.old), 0.0)
 
     def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 and its standard error, by docs/model.md (10.8).
@@ -54,13 +54,13 @@ class LaterMoments(HeldOut):
         known, least = self.old, float(np.finfo(float).tiny)
         if not isinstance(self.moments, Moments):
             known = replace(known, autocorrelation=new.autocorrelation)
-        old = max(self._products(known, known), 0.0)
-        ours, both = self._products(new, new), self._products(new, known)
+        old = max(self.product(known, known), 0.0)
+        ours, both = self.product(new, new), self.product(new, known)
         square = 2.0 * (ours**2 + old**2 - 2.0 * both**2) / self.n_rows
         return ours - old, float(np.sqrt(max(square, least)))
 
-    def _products(self, one: Predictor, other: Predictor) -> float:
-        """Return the mean product of the errors of two predictions."""
+    def product(self, one: Predictor, other: Predictor) -> float:
+        """Return the mean product of the one-step errors of two predictions."""
         n_lags = self.moments.n_lags
         by = [coefficients(p.theta, p.lag_weights, p.beside, n_lags) for p in (one, other)]
         moments, rho = self.moments, one.autocorrelation

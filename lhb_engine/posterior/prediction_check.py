@@ -14,7 +14,7 @@ import numpy as np
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.scaling import Units
-from lhb_engine.estimate import Estimate, LagForm
+from lhb_engine.estimate import Estimate, LagForm, signal_of
 from lhb_engine.history import Floats, Ints
 
 FEWEST = 20  # rows, for the alarm
@@ -129,13 +129,10 @@ def residuals(rows: AlignedRounds, theta: Floats, weights: Floats, effects: Floa
     """Return the residuals of docs/model.md (1.1) with a baseline and covariates, (n_places,).
 
     They are y_t - b'z_t - sum_k w_k <xi_{t-k}, theta>, zero where there is no row. Lag weights
-    beyond `rows.n_lags` are ignored. A matrix (n_lags, dim) is of lag profiles, phi: it stands for
-    the product of lag weights and theta, which is then ignored. `effects` are b: the baseline per
-    round, and the effects of the covariates.
+    beyond `rows.n_lags` are ignored; they may be profiles, as in `signal_of`. `effects` are b: the
+    baseline per round, and the effects of the covariates.
     """
-    of = (rows.contexts @ theta)[:, None] if weights.ndim == 1 else rows.contexts
-    known = weights[: rows.n_lags].reshape(-1, of.shape[1])
-    signal = np.sum([*map(np.convolve, of.T, known.T)], axis=0)[: len(rows.y)]
+    signal = signal_of(rows.contexts, theta, weights[: rows.n_lags])
     return np.where(rows.number > 0, rows.y - signal - rows.beside @ effects, 0.0)
 
 
@@ -158,6 +155,10 @@ class HeldOut(ABC):
     @abstractmethod
     def mean_square(self) -> float:
         """Mean square of the installed estimate's errors on them."""
+
+    @abstractmethod
+    def product(self, one: Predictor, other: Predictor) -> float:
+        """Return the mean product of the one-step errors of two predictions on them."""
 
     @abstractmethod
     def excess(self, new: Predictor) -> tuple[float, float]:
@@ -222,6 +223,11 @@ class LaterRows(HeldOut):
     def errors(self) -> Floats:
         """The installed estimate's prediction errors on the later rows, (n_later,)."""
         return self.old.errors(self.rows)[self.places]
+
+    def product(self, one: Predictor, other: Predictor) -> float:
+        """Return the mean product of the one-step errors of two predictions."""
+        ours, others = (known.errors(self.rows)[self.places] for known in (one, other))
+        return float(np.mean(ours * others))
 
     def excess(self, new: Predictor) -> tuple[float, float]:
         """Return the mean of e_new^2 - e_old^2 and its standard error."""

@@ -8,6 +8,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from clients.sdk.answers import CreditAnswer, Deciding
+from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import credit, why_no_credit
 from lhb_engine.history import Ints
 from service.api.answer_models import page_of
@@ -38,10 +39,11 @@ def credit_answers(
     earned: list[float | None] = [None] * len(decisions)
     to_come = list(earned)
     if estimate is not None and decisions and not reason:
+        fitted = Estimate.from_json(estimate)
         theta = np.array(estimate["theta"])
         nothing = np.zeros(len(theta))  # a round without action
         contexts = [np.frombuffer(d.context) if d.context else nothing for d in decisions]
-        found = credit(np.array(contexts), passed, theta, np.array(estimate["lag_weights"]))
+        found = credit(np.array(contexts), passed, theta, fitted.pays)
         earned, to_come = found.earned.tolist(), found.to_come.tolist()
     return [
         {
@@ -73,9 +75,10 @@ async def get_credit(
     """List each decision's expected share in past and future rewards, by the estimate in use.
 
     `earned` is the decision's context times theta times the sum of the lag weights up to the
-    current round; `to_come` is the same with the sum of the remaining lag weights. Both are null if
-    no estimate is in use, or if the estimate does not identify the lags that pay; `reason` says
-    why.
+    current round; `to_come` is the same with the sum of the remaining lag weights. Where features
+    have lag profiles of their own, these take the place of theta times the lag weights. Both are
+    null if no estimate is in use, or if the estimate does not identify the lags that pay; `reason`
+    says why.
     """
 
     def answer(reader: Reader, session: SessionRow) -> dict[str, Any]:

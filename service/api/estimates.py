@@ -37,6 +37,10 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
     estimate = {} if record.estimate is None else json.loads(record.estimate)
     if estimate.get("effects"):
         estimate["effects"]["groups"] = list(build_agent(session, None).covariates.labels)
+    if estimate.get("forms"):  # what they predict by is for the next fit
+        told = ("excess", "variance")
+        forms = {name: {k: form[k] for k in told} for name, form in estimate["forms"].items()}
+        estimate["forms"] = forms
     manifest = json.loads(record.manifest)
     return {
         **estimate,

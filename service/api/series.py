@@ -12,6 +12,7 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 
 from clients.sdk.answers import SeriesAnswer
+from lhb_engine.estimate import Estimate
 from lhb_engine.evaluation.credit import expected_rewards
 from lhb_engine.history import FitWindow, Floats, Ints
 from service.api.documentation import documented
@@ -84,8 +85,9 @@ def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | No
     if record is None or record.estimate is None:
         return None
     found: dict[str, Any] = json.loads(record.estimate)
-    weights = np.trim_zeros(np.array(found["lag_weights"]), "b")  # lags beyond pay nothing
-    return {**found, "lag_weights": weights if len(weights) else np.zeros(1)}
+    weights = Estimate.from_json(found).pays
+    paying = np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))  # lags beyond do not
+    return {**found, "lag_weights": weights[: 1 + max(paying, default=0)]}
 
 
 def _measured(

@@ -138,6 +138,8 @@ class FittedForm(TypedDict):
     autocorrelation: Annotated[float, Field(ge=0, lt=1)]
     excess: WideNumber
     variance: Annotated[WideNumber, Field(ge=0)]
+    over_none: NotRequired[WideNumber]
+    rests_until: NotRequired[Count]
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))

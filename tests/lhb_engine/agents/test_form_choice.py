@@ -8,14 +8,18 @@ import pytest
 
 from benchmarks.profile_worlds import Clickbait
 from lhb_engine.agents import ALGORITHMS, make_agent
-from lhb_engine.agents.form_choice import SURE, KnownForm, best_form
+from lhb_engine.agents.form_choice import SURE, WORSE, KnownForm, best_form
 from lhb_engine.agents.form_fits import FormFits
 from lhb_engine.design.aligned_rounds import align
 from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import FitWindow
-from lhb_engine.posterior.prediction_check import residuals
+from lhb_engine.posterior.fit_data import fit_data
+from lhb_engine.posterior.later_moments import LaterMoments
+from lhb_engine.posterior.prediction_check import LaterRows, Predictor, residuals
+from lhb_engine.posterior.profile_posterior import profile_posterior
+from lhb_engine.posterior.rank_one_posterior import rank_one_posterior
 from lhb_engine.simulation.environment import LongHorizonEnvironment
 from lhb_engine.simulation.play import simulate
 from tests.lhb_engine.played_histories import DIM, HORIZON, LAG_WEIGHTS, THETA, history
@@ -27,29 +31,78 @@ def known(profiles=SHARED, rho=0.0, excess=0.0, variance=0.0):
     return KnownForm(profiles, np.zeros(1), rho, excess, variance)
 
 
-def test_a_form_is_judged_by_its_squared_one_step_errors():
+def later(kind, rows):
+    """Rows that no form has seen, as rows or as their moments."""
+    old = Predictor(LAG_WEIGHTS, THETA, 0.0, 1.0, 0, True)
+    if kind == "rows":
+        return LaterRows(old, rows, np.flatnonzero(rows.number > 0))
+    return LaterMoments(old, session_moments(rows))
+
+
+@pytest.mark.parametrize("kind", ["rows", "moments"])
+def test_a_form_is_judged_by_its_squared_one_step_errors(kind):
     """(14.4): the excess over the shared form's, in its mean squares; earlier ones count less."""
     rows = align(history(n=300).over(FitWindow(1, 1, 300, HORIZON, 300)))
+    seen = later(kind, rows)
     own = SHARED + np.random.default_rng(0).normal(0, 0.2, SHARED.shape)
     shared, other = known(), known(own, excess=10.0, variance=4.0)
-    judged = other.judged(shared, session_moments(rows))
+    judged = other.judged(shared, seen)
     none = np.zeros(DIM)
-    errors = [residuals(rows, none, phi, np.zeros(1))[rows.number > 0] for phi in (SHARED, own)]
-    square, ours = (float(e @ e) for e in errors)
+    errors = [
+        residuals(rows, none, phi, np.zeros(1))[rows.number > 0] for phi in (SHARED, own, 0 * own)
+    ]
+    square, ours, nothing = (float(e @ e) for e in errors)
     assert judged.excess == pytest.approx(7.0 + 300 * (ours / square - 1.0))
     both = float(errors[0] @ errors[1]) / square
     variance = 2.0 * 300 * (1.0 + (ours / square) ** 2 - 2.0 * both**2)
     assert judged.variance == pytest.approx(0.49 * 4.0 + variance)
-    again = shared.judged(shared, session_moments(rows))
-    assert (again.excess, again.variance) == (0.0, 0.0)
+    assert judged.over_none == pytest.approx(300 * (ours - nothing) / square)
+    again = shared.judged(shared, seen)
+    assert again.variance == pytest.approx(0.0, abs=1e-9)
+    assert again.excess == pytest.approx(0.0, abs=1e-9)
+    rested = replace(other, rests_until=200)
+    assert rested.judged(shared, seen) is rested
 
 
 def test_shared_profiles_decide_until_others_are_surely_better():
-    forms = {"shared": known(), "sparse": known(excess=-3.0, variance=1.0)}
+    def other(excess, over_none=-1.0):
+        return replace(known(excess=excess, variance=1.0), over_none=over_none)
+
+    forms = {"shared": known(), "sparse": other(-3.0)}
     assert best_form({}) == "shared"
     assert best_form(forms) == "sparse"
-    assert best_form(forms | {"sparse": known(excess=-0.99 * SURE, variance=1.0)}) == "shared"
-    assert best_form(forms | {"smooth": known(excess=-4.0, variance=1.0)}) == "smooth"
+    assert best_form(forms | {"sparse": other(-0.99 * SURE)}) == "shared"
+    assert best_form(forms | {"smooth": other(-4.0)}) == "smooth"
+    assert best_form(forms | {"smooth": other(-4.0, over_none=1.0)}) == "shared"
+
+
+def test_a_form_that_clearly_predicts_worse_rests():
+    """It is fitted again after as many rounds as it had rows; sparse profiles wait for smooth."""
+    data = fit_data(align(history(n=200).over(FitWindow(1, 1, 200, HORIZON, 200))))
+    found = rank_one_posterior(data.rows, [0])
+
+    def fitted(last, **others):
+        """Which forms are fitted, and which are kept."""
+        asked = []
+
+        def fit(of, form):
+            asked.append(form)
+            return profile_posterior(of.whitened(0.0), [0], form, DIM), 0.0
+
+        forms = FormFits({"shared": known(), **others}, "shared", None, DIM)
+        return asked, set(forms.fitted(data, HORIZON, last, found, 0.0, fit)) - {"shared"}
+
+    doubtful, worse = (
+        replace(known(excess=excess, variance=1.0), rests_until=300)
+        for excess in (WORSE - 0.01, WORSE + 0.01)
+    )
+    assert fitted(200) == (["smooth"], {"smooth"})
+    assert fitted(200, smooth=doubtful) == (["sparse", "smooth"], {"sparse", "smooth"})
+    assert fitted(200, smooth=worse, sparse=doubtful) == ([], {"sparse", "smooth"})
+    assert fitted(300, smooth=worse, sparse=doubtful) == (["smooth"], {"sparse", "smooth"})
+    assert fitted(200, smooth=doubtful, sparse=worse) == (["smooth"], {"sparse", "smooth"})
+    # after an alarm fits may have fewer rows
+    assert fitted(90, smooth=worse) == (["smooth"], {"smooth"})
 
 
 def test_shared_profiles_come_back_as_theta_and_lag_weights():
@@ -76,7 +129,7 @@ def test_the_form_is_that_of_the_world(kind):
     )
     last = [e for e in told.estimates if e.theta is not None][-1]
     assert {e.form for e in plain.estimates} == {None}
-    assert set(last.forms) == {"shared", "sparse", "smooth"}
+    assert {"shared", "smooth"} <= set(last.forms)
     if kind is not Clickbait:
         assert last.form == "shared"
         assert last.lag_profiles is None

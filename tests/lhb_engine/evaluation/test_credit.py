@@ -24,6 +24,21 @@ def test_what_was_earned_is_the_rewards_so_far_and_what_is_to_come_the_rest():
     assert found.earned[-1] == 0  # lag 0 pays nothing
 
 
+def test_profiles_say_what_clickbait_earned_at_once_and_costs_still():
+    """What each feature pays at its own lags; equal to lag weights where profiles are shared."""
+    theta, weights = np.array([0.6, -0.8]), np.array([0.0, 1.5, 0.0, 0.7])
+    contexts, passed = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30, 0, -1)
+    plain = credit(contexts, passed, theta, weights)
+    for one, other in zip(
+        plain, credit(contexts, passed, theta, np.outer(weights, theta)), strict=True
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    profiles = np.array([[1.0, 0.0], [-0.8, 0.5], [-0.8, 0.5]])
+    found = credit(np.eye(2), np.array([1, 2]), theta, profiles)
+    np.testing.assert_allclose(found.earned, [1.0, 0.5])
+    np.testing.assert_allclose(found.to_come, [-1.6, 0.5])
+
+
 def test_an_estimate_that_does_not_know_the_lags_gives_no_credit():
     assert "16 of 100" in why_no_credit(16, 3, 100)
     assert "No lag" in why_no_credit(100, 0, 100)

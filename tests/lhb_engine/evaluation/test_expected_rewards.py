@@ -25,3 +25,5 @@ def test_effects_are_those_of_the_rounds_or_of_what_came_with_the_reward():
         np.testing.assert_allclose(found[i], expected)
     plain = expected_rewards(part, theta, weights, 0.25)
     np.testing.assert_allclose((found - plain)[0], (told[2] + told[3]) @ effects)
+    profiles = np.outer(weights, theta)
+    np.testing.assert_allclose(expected_rewards(part, theta, profiles, 0.25), plain)

@@ -153,7 +153,7 @@ def test_a_late_fit_is_whole_where_many_rewards_are_new() -> None:
     rng = np.random.default_rng(0)
     contexts = rng.uniform(-1, 1, (430, 2))
     rewards = np.convolve(contexts @ [0.6, 0.8], [0, 1.0])[:430] + rng.normal(0, 0.1, 430)
-    agent = make_agent("anytime", dim=2, horizon=4)
+    agent = make_agent("anytime", dim=2, horizon=4, profiles="shared")
 
     def log(rounds: np.ndarray, n: int) -> History:
         measured = Measurements.single(rounds, rewards[rounds - 1])

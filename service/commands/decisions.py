@@ -1,5 +1,6 @@
 """Taking a decision: first the rewards in its body, then the choice, then the row."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -86,7 +87,7 @@ class Decide(Command[Taken | Blocked]):
         if session is None:
             return True
         return (
-            is_between_boundaries(session)
+            is_between_boundaries(session, math.inf if self.rewards else uow.now)
             and (type(self.contexts) is not NamedContexts or are_few(self.contexts))
             and not (session.keep_contexts and self._n_numbers(session) > FEW_NUMBERS)
             and (not self.rewards or are_brief(uow, session, self.rewards))

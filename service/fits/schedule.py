@@ -6,6 +6,7 @@ module changes the row inside a transaction; `processes` runs the fits. A bounda
 which a fit is due. A window is complete when all its rounds have their reward.
 """
 
+import math
 from dataclasses import dataclass
 
 from lhb_engine.agents import Agent
@@ -30,10 +31,16 @@ def open_schedule(session: SessionRow, agent: Agent) -> None:
         session.schedule.open.append(OpenWindow(window))
 
 
-def is_between_boundaries(session: SessionRow) -> bool:
-    """Return whether one more decision or reward is sure to reach no boundary."""
-    windows = session.schedule.open
-    return not windows or timeline_of(session).begun_next(session) < windows[0].window.due
+def is_between_boundaries(session: SessionRow, decides_at: float = math.inf) -> bool:
+    """Return whether one more decision or reward is sure to reach no boundary.
+
+    A decision without rewards, at the time `decides_at`, completes no window that waits for some.
+    """
+    n = timeline_of(session).begun_next(session)
+    return all(
+        n < one.window.due or (one.overdue_at is not None and decides_at < one.overdue_at)
+        for one in session.schedule.open
+    )
 
 
 def begin_rounds(uow: UnitOfWork, session: SessionRow, agent: Agent, n: int, at: float) -> None:

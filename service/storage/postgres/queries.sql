@@ -39,9 +39,15 @@ insert into trajectories ({trajectories}) select * from {trajectories_arrays}
 on conflict (tenant, session_id, trajectory) do update set {trajectory_updates}
 
 -- name: decisions_by_events
-select {decisions} from unnest($1::text[], $2::text[], $3::text[], $4::text[])
+-- in the order of an index, here and below: it is read at one place, whatever the statistics say
+select d.* from unnest($1::text[], $2::text[], $3::text[], $4::text[])
     k(tenant, session_id, trajectory, event_id)
-join decisions d using (tenant, session_id, trajectory, event_id)
+cross join lateral (
+    select {decisions} from decisions d
+    where d.tenant = k.tenant and d.session_id = k.session_id and d.trajectory = k.trajectory
+        and d.event_id >= k.event_id
+    order by d.event_id limit 1) d
+where d.event_id = k.event_id
 
 -- name: decisions_by_numbers
 select d.* from unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
@@ -75,9 +81,14 @@ cross join lateral (
 where m.last_round >= k.round
 
 -- name: measurements_by_ids
-select {measurements} from unnest($1::text[], $2::text[], $3::text[], $4::text[])
+select m.* from unnest($1::text[], $2::text[], $3::text[], $4::text[])
     k(tenant, session_id, trajectory, reward_id)
-join measurements m using (tenant, session_id, trajectory, reward_id)
+cross join lateral (
+    select {measurements} from measurements m
+    where m.tenant = k.tenant and m.session_id = k.session_id and m.trajectory = k.trajectory
+        and m.reward_id >= k.reward_id
+    order by m.reward_id limit 1) m
+where m.reward_id = k.reward_id
 
 -- name: insert_measurements
 insert into measurements ({measurements}) select * from {measurements_arrays}

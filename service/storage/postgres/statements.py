@@ -1,5 +1,6 @@
 """The SQL statements of the PostgreSQL adapter, and how they are run."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
@@ -56,6 +57,11 @@ SQL = load_queries(
     },
 )
 SQL |= statements()
+# A table that was never analysed seems to have one row of each session: joins would read a
+# session for each of its rows. A subquery with `offset 0` is not merged: its order stays
+_JOIN = r"cross join (\w+) (\w)\n *where (?s:(.+?))(?=\n(?:order by|group by|\))|\Z)"
+_IN_ORDER = r"cross join lateral (select * from \1 \2 where \3 offset 0) \2"
+SQL = {name: re.sub(_JOIN, _IN_ORDER, statement) for name, statement in SQL.items()}
 # locks on rows that a batch did not announce are out of key order: waiting could deadlock
 SQL["lock_sessions_now"] = f"{SQL['lock_sessions']} nowait"
 

@@ -235,10 +235,13 @@ where tenant = $1 and session_id = $2 and seen is not null
 
 -- name: oldest_measured
 -- the least position of a first round of measurements with positions $3..$4, the first one left out
-select min(d.position) from measurements m cross join decisions d
+select min((
+    select d.position from decisions d
+    where d.tenant = $1 and d.session_id = $2 and d.trajectory = m.trajectory
+        and d.round = m.first_round
+    order by d.number limit 1))
+from measurements m
 where m.tenant = $1 and m.session_id = $2 and m.position > $3 and m.position <= $4
-    and d.tenant = $1 and d.session_id = $2 and d.trajectory = m.trajectory
-    and d.round = m.first_round
 
 -- name: began_from
 -- the first decision from a position on; in the default trajectory, which has no index by position,

@@ -50,16 +50,21 @@ where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
 
 -- name: closed_at
 -- among unmeasured rounds: how many have no next decision, and the latest time of one
-select count(*) - count(n.at), max(n.at) from {spans} w cross join decisions d
-left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = d.trajectory
-    and n.round = d.round + 1
-where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
-    and d.round between w.first and w.last
-    and d.round > coalesce((
-        select m.last_round from measurements m
-        where m.tenant = $1 and m.session_id = $2 and m.trajectory = d.trajectory
-            and m.first_round <= d.round
-        order by m.first_round desc limit 1), 0)
+select count(*) - count(following), max(following) from (
+    select (
+        select n.at from decisions n
+        where n.tenant = $1 and n.session_id = $2 and n.trajectory = d.trajectory
+            and n.round = d.round + 1
+        limit 1) as following
+    from {spans} w cross join decisions d
+    where d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
+        and d.round between w.first and w.last
+        and d.round > coalesce((
+            select m.last_round from measurements m
+            where m.tenant = $1 and m.session_id = $2 and m.trajectory = d.trajectory
+                and m.first_round <= d.round
+            order by m.first_round desc limit 1), 0)
+) unmeasured
 
 -- name: explored
 -- position, and whether the arm was explored, of each choice
@@ -70,13 +75,18 @@ order by d.position
 
 -- name: arrivals
 -- of each measurement within the rounds: seconds from the decision of its last round until it came,
--- and whether its trajectory's next round had begun; the + keeps SQLite from looking for the decision
--- among all up to w.last
-select m.at - d.at, n.at is not null and n.at < m.at from {spans} w cross join measurements m
-join decisions d on d.tenant = $1 and d.session_id = $2 and d.trajectory = w.trajectory
-    and d.round = +m.last_round
-left join decisions n on n.tenant = $1 and n.session_id = $2 and n.trajectory = w.trajectory
-    and n.round = m.last_round + 1
+-- and whether its trajectory's next round had begun
+select m.at - (
+        select d.at from decisions d
+        where d.tenant = $1 and d.session_id = $2 and d.trajectory = m.trajectory
+            and d.round = m.last_round
+        limit 1),
+    coalesce((
+        select n.at from decisions n
+        where n.tenant = $1 and n.session_id = $2 and n.trajectory = m.trajectory
+            and n.round = m.last_round + 1
+        limit 1) < m.at, false)
+from {spans} w cross join measurements m
 where m.tenant = $1 and m.session_id = $2 and m.trajectory = w.trajectory
     and m.first_round between w.first and w.last and m.last_round <= w.last and m.replaces is null
 

@@ -1,75 +1,101 @@
-"""PostgreSQL's plans on tables that were never analysed, as those just filled or restored."""
+"""PostgreSQL reads by an index what every server and every scrape reads again and again."""
 
-import json
-from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
 
-from service.storage.maintenance import migrate
+from service.session.trial import Trial
 from service.storage.postgres.statements import SQL
-from tests.conftest import database
-
-N = 600  # rounds of each session
-MORE: dict[str, list[object]] = {
-    "rounds": [10],
-    "measurements": [10, 10**9],
-    "closed": [10**9, 1e12],
-}
-WINDOWS = [name for name in SQL if name.startswith(("window_", "alone_"))]
-RANGES = json.dumps([["", 1, N]])
-SOME = ["" for _ in range(50)], ["s1" for _ in range(50)], ["" for _ in range(50)]
-OTHERS: dict[str, list[object]] = {
-    "decisions_by_events": [*SOME, [f"e{i}" for i in range(50)]],
-    "measurements_by_ids": [*SOME, [f"r{i}" for i in range(50)]],
-    "decisions_by_numbers": [*SOME, list(range(50))],
-    "decisions_by_rounds": [*SOME, list(range(50))],
-    "measurements_over_rounds": [*SOME, list(range(50))],
-    "oldest_measured": ["", "s1", 0, N],
-    "rounds_in": ["", "s1", RANGES, 10**9],
-    "measurements_in": ["", "s1", RANGES, 10**9],
-}
+from service.storage.postgres.store import PostgresStore, connect
+from tests.contracts.sample_rows import S1, commit, decision, measurement, session
 
 
-@pytest.fixture(scope="module")
-def filled(postgres_server: str) -> Iterator[psycopg.Connection[Any]]:
-    with database(postgres_server) as url:
-        migrate(url)
-        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
-            for table in ("decisions", "measurements"):
-                connection.execute(f"alter table {table} set (autovacuum_enabled = off)")
-            connection.execute(
-                "insert into decisions (tenant, session_id, trajectory, round, number, position,"
-                " event_id, arm, context, scores, explored, forced, epoch, model_version, at)"
-                " select '', 's' || s, '', i, i, i, 'e' || i, 0, decode(repeat('00', 400), 'hex'),"
-                " '', false, false, 1, 0, i"
-                " from generate_series(1, $1::int) i, generate_series(1, 3) s",
-                [N],
-            )
-            connection.execute(
-                "insert into measurements (tenant, session_id, trajectory, first_round,"
-                " last_round, number, position, value, reward_id, at)"
-                " select '', 's' || s, '', i, i, i, i, 0, 'r' || i, i"
-                " from generate_series(1, $1::int, 2) i, generate_series(1, 3) s",
-                [N],
-            )
-            yield connection
-
-
-def pages_read(connection: psycopg.Connection[Any], name: str, values: list[object]) -> int:
-    explain = "explain (analyze, buffers, timing off, format json) " + SQL[name]
-    [[[found]]] = connection.execute(explain, values).fetchall()
-    return int(found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"])
-
-
-@pytest.mark.parametrize("name", [*WINDOWS, *OTHERS])
-def test_no_statement_reads_a_session_for_each_of_its_rows(
-    filled: psycopg.Connection[Any], name: str
+@pytest.mark.parametrize(("name", "values"), [("unsummed", ("", "", 100)), ("guards_tripped", ())])
+def test_looks_at_comparisons_read_no_other_session(
+    postgres_url: str, name: str, values: tuple[str | int, ...]
 ) -> None:
-    """A row costs some pages of an index; a session for each row is 600 times as much."""
-    values = OTHERS.get(name)
-    if values is None:
-        kind, _, of = name.partition("_")
-        values = ["", "s1", 1, N, *MORE.get(of, []), *([""] if kind == "alone" else [])]
-    assert pages_read(filled, name, values) < 15 * N
+    store = PostgresStore(postgres_url)
+    commit(store, *(session(f"trial{i}", trial=Trial()) for i in range(3)))
+    commit(store, *(session(f"s{i}") for i in range(1000)))
+    store.close()
+    with psycopg.connect(postgres_url, cursor_factory=psycopg.RawCursor) as connection:
+        connection.execute("analyze sessions")
+        found = connection.execute(f"explain {SQL[name]}", values).fetchall()
+    plan = "\n".join(line for (line,) in found)
+    assert "sessions_with_trial" in plan
+    assert "Seq Scan on sessions" not in plan
+
+
+def test_what_is_erased_is_read_up_to_its_last_row(postgres_url: str) -> None:
+    """At an upper bound of several columns PostgreSQL 15 goes on to the trajectory's last round."""
+    store = PostgresStore(postgres_url)
+    commit(store, session(), decision(1))
+    store.close()
+    more = """insert into decisions select (jsonb_populate_record(d, jsonb_build_object(
+        'round', g, 'number', g, 'position', g))).* from decisions d, generate_series(2, 5000) g"""
+    owner = ("t", "s1")
+    with psycopg.connect(postgres_url, cursor_factory=psycopg.RawCursor) as connection:
+        connection.execute(more)
+        connection.execute("analyze decisions")
+        values = (*owner, "", 100, 100, 256)
+        explain = f"explain (analyze) {SQL['erase_decisions']}"
+        plan = "\n".join(line for (line,) in connection.execute(explain, values))
+        left = connection.execute("select round from decisions order by round").fetchall()
+    assert "Limit" in plan
+    assert "Seq Scan" not in plan
+    assert [round for (round,) in left] == [*range(1, 101), *range(357, 5001)]
+
+
+# what retention runs to find and delete the rounds 401..500 of a trajectory, and their last lags
+DROPPING: dict[str, tuple[Any, ...]] = {
+    "next_dropped": (*S1, "a", 400, 8, 64),
+    "dropped_complete": (*S1, "a", 401, 401, 500),
+    "drop_measurements": (*S1, "a", 401, 500),
+    "goes_on": (*S1, "a", 401, 500),
+    "drop_voids": (*S1, "a", 401, 500),
+    "drop_decisions": (*S1, "a", 401, 500),
+    "time_of_round": (*S1, "a", 400),
+    "first_left": (*S1, "a"),
+    "began_from": (*S1, 400, 0),
+    "oldest_measured": (*S1, 490, 500),
+}
+MORE = """insert into {0} select (jsonb_populate_record(r, jsonb_build_object('{1}', g, 'number', g,
+    'position', g, 'last_round', g, 'round', g))).* from {0} r, generate_series({2}, {3}) g
+    where r.position = 1"""
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+def test_a_slice_of_retention_reads_no_more_of_a_longer_trajectory(
+    postgres_url: str, mode: str
+) -> None:
+    """Whether it is planned for its values or, after five runs, for any."""
+    store = PostgresStore(postgres_url)
+    commit(store, session(), decision(1, "a"), measurement(1, None, "a"))
+    store.close()
+    pages: list[dict[str, int]] = []
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"set plan_cache_mode = {mode}")
+        for name in DROPPING:
+            connection.execute(f"prepare {name} as {SQL[name]}")
+        for first, last in ((2, 2000), (2001, 20_000)):
+            for table, column in (("decisions", "round"), ("measurements", "first_round")):
+                connection.execute(MORE.format(table, column, first, last))
+            connection.execute("vacuum analyze decisions, measurements")
+            pages.append({})
+            for name, values in DROPPING.items():
+                given = ", ".join(map(psycopg.sql.quote, values))
+                explain = f"explain (analyze, buffers, format json) execute {name}({given})"
+                with connection.transaction(force_rollback=True):
+                    [[[found]]] = connection.execute(explain).fetchall()
+                plan = found["Plan"]
+                pages[-1][name] = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    short, long = pages
+    assert {name: (n, long[name]) for name, n in short.items() if long[name] > 1.5 * n + 8} == {}
+
+
+def test_no_statement_is_compiled(postgres_url: str) -> None:
+    """A plan for any values expects a tenth of the table of a `limit $6`, and that seems to pay."""
+    with closing(connect(postgres_url, "reader")) as connection:
+        assert connection.execute("show jit").fetchone() == ("off",)

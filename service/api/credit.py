@@ -1,6 +1,5 @@
 """GET /v1/sessions/{id}/credit: each past decision's expected share in past and future rewards."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,10 +85,10 @@ async def get_credit(
         decisions = reader.decisions(key, int(cursor), limit + 1)
         found = reader.trajectory(key)
         n_rounds = 0 if found is None else found.n_rounds
-        record = reader.estimate(session.key, session.estimate) if session.estimate else None
+        record = reader.installed(session)
         estimate, reason = None, "No estimate is in use."
-        if record is not None and record.estimate is not None:
-            estimate = json.loads(record.estimate)
+        if record is not None:
+            estimate = record.values
             fitted, active = len(estimate["lag_weights"]), len(estimate["active_lags"])
             reason = why_no_credit(fitted, active, session.horizon)
         shown, following = cut(decisions, limit, lambda decision: decision.round)

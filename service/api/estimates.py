@@ -1,6 +1,5 @@
 """GET of a session's estimates, and of its schedule of fits."""
 
-import json
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -34,14 +33,13 @@ LOOK_BACK = MAX_WAITING + 8  # fits: all that wait may be skipped at once
 
 def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -> dict[str, Any]:
     """Return the members of `FitAnswer`; `is_in_use`: decisions are made by this estimate now."""
-    estimate = {} if record.estimate is None else json.loads(record.estimate)
+    estimate, manifest = record.values, record.inputs
     if estimate.get("effects"):
         estimate["effects"]["groups"] = list(build_agent(session, None).covariates.labels)
     if estimate.get("forms"):  # what they predict by is for the next fit
         told = ("excess", "variance")
         forms = {name: {k: form[k] for k in told} for name, form in estimate["forms"].items()}
         estimate["forms"] = forms
-    manifest = json.loads(record.manifest)
     return {
         **estimate,
         "status": record.status,
@@ -93,7 +91,7 @@ def last_findings(reader: Reader, session: SessionRow) -> list[dict[str, Any]]:
     for number in range(last, max(0, last - LOOK_BACK), -1):
         record = reader.estimate(session.key, number)
         if record is not None and record.estimate is not None:
-            return list(json.loads(record.estimate).get("findings", []))
+            return list(record.values.get("findings", []))
     return []
 
 
@@ -166,7 +164,7 @@ def _due_answer(due: DueFit, status: str) -> dict[str, Any]:
 
 
 def _done_answer(record: EstimateRow) -> dict[str, Any]:
-    manifest = json.loads(record.manifest)
+    manifest = record.inputs
     return {
         "epoch": record.epoch,
         "status": record.status,

@@ -4,7 +4,6 @@ Both read sums that a constant number of statements bring up to date; what is le
 has grown much since the last look is told (`n_behind`) and summed in the background.
 """
 
-import json
 from collections.abc import Callable
 from math import isfinite
 from typing import Any
@@ -141,7 +140,5 @@ def _behind(session: SessionRow, row: LiftSumsRow) -> int:
 
 def _sum_of_weights(reader: Reader, session: SessionRow) -> float | None:
     """Return the sum of the lag weights in use; None before there are any."""
-    row = reader.estimate(session.key, session.estimate) if session.estimate else None
-    if row is None or row.estimate is None:
-        return None
-    return float(sum(json.loads(row.estimate)["lag_weights"]))
+    record = reader.installed(session)
+    return None if record is None else float(sum(record.values["lag_weights"]))

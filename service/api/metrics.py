@@ -3,7 +3,6 @@
 What is read from elsewhere at a scrape is in `scraped_metrics`.
 """
 
-import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -99,7 +98,7 @@ class Metrics:
         for fit in effects.fits:
             tenant = self._shown(fit.tenant)
             self._fits_of[tenant, fit.status] += 1
-            found = json.loads(fit.estimate) if fit.estimate else {}
+            found = fit.values
             has_alarm = bool((found.get("diagnostics") or {}).get("alarm"))
             self._by_tenant["lhb_alarms_total"][tenant] += has_alarm
             self._by_tenant["lhb_missing_rewards_total"][tenant] += found.get("n_missing") or 0

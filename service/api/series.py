@@ -4,7 +4,6 @@ What one answer reads is bounded: a constant number of statements, the rounds as
 expectation at most `MOST_EARLIER` rounds before them.
 """
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -79,12 +78,10 @@ async def get_series(
 
 
 def _estimate_in_use(reader: Reader, session: SessionRow) -> dict[str, Any] | None:
-    if session.estimate == 0:
+    record = reader.installed(session)
+    if record is None:
         return None
-    record = reader.estimate(session.key, session.estimate)
-    if record is None or record.estimate is None:
-        return None
-    found: dict[str, Any] = json.loads(record.estimate)
+    found = record.values
     weights = Estimate.from_json(found).pays
     paying = np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))  # lags beyond do not
     return {**found, "lag_weights": weights[: 1 + max(paying, default=0)]}

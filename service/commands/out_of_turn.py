@@ -1,6 +1,5 @@
 """Fits beside the schedule: of many new rewards, asked for, and after somebody was erased."""
 
-import json
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -62,11 +61,11 @@ def fit_anew(uow: UnitOfWork, session: SessionRow) -> None:
     A fit that is due already does so, too. An algorithm that fits only at the ends of its epochs
     makes its last fit again.
     """
-    record = uow.stored.estimate(session.key, session.estimate) if session.estimate else None
+    record = uow.stored.installed(session)
     if record is None or pending(session):
         return
     if not fit_now(uow, session, build_agent(session, None), "erased", uow.now):
-        last = DueFit.from_json({**json.loads(record.manifest), "retry_at": None})
+        last = DueFit.from_json({**record.inputs, "retry_at": None})
         due = replace(last, reason="erased", due_at=uow.now, attempts=0)
         session.schedule.waiting.append(due)
         start_next(uow, session, uow.now)

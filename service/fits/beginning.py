@@ -1,6 +1,5 @@
 """What a session's next fit begins from: the estimate in use, or nothing."""
 
-import json
 from typing import NamedTuple
 
 from lhb_engine.agents import Agent
@@ -31,10 +30,10 @@ class Beginning(NamedTuple):
 
 def estimate_in_use(reader: Reader, session: SessionRow) -> EstimateInUse:
     """Return the session's estimate in use."""
-    record = reader.estimate(session.key, session.estimate) if session.estimate else None
+    record = reader.installed(session)
     if record is None:
         return EstimateInUse()
-    return EstimateInUse().after(record.number, json.loads(record.manifest), has_direction=True)
+    return EstimateInUse().after(record.number, record.inputs, has_direction=True)
 
 
 def beginning(reader: Reader, session: SessionRow) -> Beginning:

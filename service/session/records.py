@@ -4,6 +4,7 @@ Times are Unix seconds. Rounds, numbers and positions count from 1. Limits of ty
 bound what an imported file may hold; rows are not checked against them.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -286,6 +287,18 @@ class EstimateRow(NamedTuple):
     fingerprint: str | None  # JSON of the libraries and the CPU that computed it
     estimate: str | None  # JSON; None: the fit failed or was skipped
     at: Time
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The manifest, parsed."""
+        found: dict[str, Any] = json.loads(self.manifest)
+        return found
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The estimate, parsed; empty where there is none."""
+        found: dict[str, Any] = json.loads(self.estimate or "{}")
+        return found
 
 
 class KeptSumsRow(NamedTuple):

@@ -213,6 +213,10 @@ class Reader(ABC):
         """Return a fit by its number, or None."""
         return self._row(EstimateRow, "estimate", *key, number)
 
+    def installed(self, session: SessionRow) -> EstimateRow | None:
+        """Return the fit whose estimate was installed last, or None."""
+        return self.estimate(session.key, session.estimate) if session.estimate else None
+
     def selected_contexts(self, key: TrajectoryKey, first: int, last: int) -> list[Selected]:
         """Return round, position and selected context (bytes) of each decision of first..last."""
         return self._all("selected_contexts", *key, first, last)

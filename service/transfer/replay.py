@@ -84,8 +84,7 @@ def replay_session(reader: Reader, session: SessionRow) -> SessionReplay:
     for record in _estimates(reader, session):
         if record.estimate is None:
             continue
-        stored = Estimate.from_json(json.loads(record.estimate))
-        manifest = json.loads(record.manifest)
+        stored, manifest = Estimate.from_json(record.values), record.inputs
         if in_use.is_left_by(manifest):
             agent, in_use = build_agent(session, None), replace(in_use, measured=None)
         if not agent.learns_within_epoch:
@@ -202,7 +201,7 @@ def _refit(
     gaps: Ints,
 ) -> None:
     replay.n_estimates += 1
-    manifest = json.loads(record.manifest)
+    manifest = record.inputs
     window, known = FitWindow(**manifest["window"]), Watermark.from_json(manifest)
     if session.revision:
         session = session.at_revision(known.revision)
@@ -224,8 +223,8 @@ def _refit(
         assert fit is not None
         found, _ = fit.run()
     again = found.to_json()
-    said = json.loads(record.estimate or "{}")
-    before = {name: value for name, value in stored.to_json().items() if name in said}
+    known_names = record.values.keys()
+    before = {name: value for name, value in stored.to_json().items() if name in known_names}
     is_exact = record.fingerprint == json.dumps(fingerprint())
     replay.n_elsewhere += not is_exact
     where = f"estimate {record.number} (epoch {record.epoch})"

@@ -1,11 +1,11 @@
 """Options of the anytime agent."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from lhb_engine.agents.base import OptionError, Options
+from lhb_engine.agents.base import OptionError, Options, option
 from lhb_engine.agents.fit_windows import FIRST_FIT
-from lhb_engine.agents.option_checks import check_among
+from lhb_engine.agents.option_checks import check_among, check_flag, check_number
 from lhb_engine.design.covariates import MOST_HARMONICS, MOST_NAMES, Covariates, Seasonality
 
 MOST_STALE = 0.25
@@ -17,82 +17,62 @@ Profiles = Literal["shared", "chosen"]
 class AnytimeOptions(Options):
     """Options of the anytime agent. All have defaults."""
 
-    epsilon: float = field(
-        default=0.0,
-        metadata={
-            "changeable": True,
-            "description": "Probability of a uniformly random arm in every "
-            "round. Propensities take it into "
-            "account, for off-policy evaluation.",
-        },
+    epsilon: float = option(
+        0.0,
+        "Probability of a uniformly random arm in every round. Propensities take it into "
+        "account, for off-policy evaluation.",
+        changeable=True,
     )
-    memory: int | None = field(
-        default=None,
-        metadata={
-            "changeable": True,
-            "description": "Number of the session's last rounds that a fit uses, "
-            "all trajectories together; "
-            "null: all rounds. For environments that change.",
-        },
+    memory: int | None = option(
+        None,
+        "Number of the session's last rounds that a fit uses, all trajectories together; "
+        "null: all rounds. For environments that change.",
+        changeable=True,
     )
-    most_stale: float = field(
-        default=MOST_STALE,
-        metadata={
-            "changeable": True,
-            "description": "A fit is due out of turn when more than this share of the rewards came "
-            "since the last one, as when a month's rewards come at once; 1: never.",
-        },
+    most_stale: float = option(
+        MOST_STALE,
+        "A fit is due out of turn when more than this share of the rewards came since the "
+        "last one, as when a month's rewards come at once; 1: never.",
+        changeable=True,
     )
-    signed: bool = field(default=False, metadata={"description": "Allow negative lag weights."})
-    seasonality: tuple[Seasonality, ...] = field(
-        default=(),
-        metadata={
-            "description": "Seasons of the rewards that have nothing to do with the arms. Each has "
-            "a period in rounds of a trajectory, and a number of harmonics: 1 is a sine, more make "
-            "a sharper shape."
-        },
+    signed: bool = option(False, "Allow negative lag weights.")
+    seasonality: tuple[Seasonality, ...] = option(
+        (),
+        "Seasons of the rewards that have nothing to do with the arms. Each has a period in "
+        "rounds of a trajectory, and a number of harmonics: 1 is a sine, more make a sharper "
+        "shape.",
     )
-    trend: bool = field(
-        default=False,
-        metadata={
-            "description": "Rewards may grow or fall by a constant amount a round of a trajectory, "
-            "whatever is chosen."
-        },
+    trend: bool = option(
+        False,
+        "Rewards may grow or fall by a constant amount a round of a trajectory, whatever is "
+        "chosen.",
     )
 
-    covariates: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "description": f"Names of up to {MOST_NAMES} numbers that move the reward of a round "
-            "whatever is chosen, as the weather does. Decisions and rewards carry their values; a "
-            "round without one has 0."
-        },
+    covariates: tuple[str, ...] = option(
+        (),
+        f"Names of up to {MOST_NAMES} numbers that move the reward of a round "
+        "whatever is chosen, as the weather does. Decisions and rewards carry their values; a "
+        "round without one has 0.",
     )
 
-    levels: bool = field(
-        default=False,
-        metadata={
-            "description": "Trajectories may have levels of their own: rewards of one lie above "
-            "those of another in all rounds, whatever is chosen, as where learners differ. Needs "
-            "dim times horizon to be at most 1000."
-        },
+    levels: bool = option(
+        False,
+        "Trajectories may have levels of their own: rewards of one lie above those of another"
+        " in all rounds, whatever is chosen, as where learners differ. Needs dim times "
+        "horizon to be at most 1000.",
     )
 
-    zero_start: bool = field(
-        default=True,
-        metadata={
-            "description": "Nothing was chosen before a trajectory's first round. false: the "
-            "application ran already, and what it chose then still pays in the first rounds."
-        },
+    zero_start: bool = option(
+        True,
+        "Nothing was chosen before a trajectory's first round. false: the application ran "
+        "already, and what it chose then still pays in the first rounds.",
     )
 
-    profiles: Profiles = field(
-        default="chosen",
-        metadata={
-            "changeable": True,
-            "description": "The fits find out whether features have lag profiles of their own "
-            "(chosen), or all features pay at the same lags (shared).",
-        },
+    profiles: Profiles = option(
+        "chosen",
+        "The fits find out whether features have lag profiles of their own (chosen), or all "
+        "features pay at the same lags (shared).",
+        changeable=True,
     )
 
     @property
@@ -101,21 +81,12 @@ class AnytimeOptions(Options):
         return Covariates(self.seasonality, self.trend, self.covariates)
 
     def __post_init__(self) -> None:
-        e = self.epsilon
-        if isinstance(e, bool) or not isinstance(e, int | float) or not 0 <= e <= 1:
-            raise OptionError("epsilon", "must be a number from 0 to 1")
+        check_number("epsilon", self.epsilon, 0, 1)
+        check_number("most_stale", self.most_stale, 0.1, 1)
         if self.memory is not None and (type(self.memory) is not int or self.memory < FIRST_FIT):
             raise OptionError("memory", f"must be a whole number of at least {FIRST_FIT}")
-        stale = self.most_stale
-        if isinstance(stale, bool) or not isinstance(stale, int | float) or not 0.1 <= stale <= 1:
-            raise OptionError("most_stale", "must be a number from 0.1 to 1")
-        if not isinstance(self.signed, bool):
-            raise OptionError("signed", "must be true or false")
-        if not isinstance(self.trend, bool):
-            raise OptionError("trend", "must be true or false")
-        for name in ("levels", "zero_start"):
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(name, "must be true or false")
+        for name in ("signed", "trend", "levels", "zero_start"):
+            check_flag(name, getattr(self, name))
         check_among("profiles", self.profiles, get_args(Profiles))
         object.__setattr__(self, "seasonality", _seasons(self.seasonality))
         object.__setattr__(self, "covariates", _names(self.covariates))

@@ -6,7 +6,7 @@ agent keeps no decisions: a late reward finds the data of its own round in the h
 
 from collections.abc import Sequence
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -66,6 +66,14 @@ class Choice(NamedTuple):
     scores: Floats
     propensity: float
     explored: bool
+
+
+def option(default: Any, description: str, *, changeable: bool = False) -> Any:
+    """Declare an option; a `changeable` one may change in a session, as it means no new model."""
+    about = {"description": description, **({"changeable": True} if changeable else {})}
+    if isinstance(default, list):
+        return field(default_factory=list, metadata=about)
+    return field(default=default, metadata=about)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """Doubling Lasso (Algorithm 1, docs/model.md 3), for fewer rounds than lags."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from lhb_engine.agents import fit_windows
-from lhb_engine.agents.base import Agent, Options
+from lhb_engine.agents.base import Agent, Options, option
 from lhb_engine.agents.option_checks import check_among, check_flag, check_number, check_whole
 from lhb_engine.design.fit_rows import differenced_rows, measured_rows
 from lhb_engine.estimate import Estimate
@@ -21,53 +21,27 @@ LEVEL = 0.25  # a of docs/model.md (5.1): half of `regularization.LEVEL`, since 
 class LassoOptions(Options):
     """Options of AD-Lasso and Doubling Lasso."""
 
-    reg: LambdaRule = field(
-        default="noise_adaptive",
-        metadata={
-            "description": "How lambda is chosen: from the estimated noise, "
-            "or by the paper's formula."
-        },
+    reg: LambdaRule = option(
+        "noise_adaptive",
+        "How lambda is chosen: from the estimated noise, or by the paper's formula.",
     )
-    level: float = field(
-        default=LEVEL,
-        metadata={"description": 'Level a of the noise-adaptive lambda (reg "noise_adaptive").'},
+    level: float = option(LEVEL, 'Level a of the noise-adaptive lambda (reg "noise_adaptive").')
+    c: float = option(1.0, 'Factor of the paper\'s lambda (reg "theory"); 1 as in the paper.')
+    gamma: float = option(0.1, "Failure probability in the paper's lambda, in (0, 1).")
+    L: int | None = option(None, "The first epoch has 4 L rounds; null: max(1, horizon // 12).")
+    fallback: bool = option(
+        True,
+        "If an epoch of the first phase has too few differenced rows: true fits its quarters "
+        "undifferenced, with an intercept; false gives no estimate, as in the paper.",
     )
-    c: float = field(
-        default=1.0,
-        metadata={
-            "description": 'Factor of the paper\'s lambda (reg "theory"); 1 as in the paper.'
-        },
+    fit_intercept: bool = option(False, "Fit an intercept, for rewards that have a baseline.")
+    standardize: bool = option(
+        False, "Divide each feature by its standard deviation within the fit."
     )
-    gamma: float = field(
-        default=0.1,
-        metadata={"description": "Failure probability in the paper's lambda, in (0, 1)."},
-    )
-    L: int | None = field(
-        default=None,
-        metadata={"description": "The first epoch has 4 L rounds; null: max(1, horizon // 12)."},
-    )
-    fallback: bool = field(
-        default=True,
-        metadata={
-            "description": "If an epoch of the first phase has too few differenced rows: true fits "
-            "its quarters undifferenced, with an intercept; false "
-            "gives no estimate, as in the paper."
-        },
-    )
-    fit_intercept: bool = field(
-        default=False,
-        metadata={"description": "Fit an intercept, for rewards that have a baseline."},
-    )
-    standardize: bool = field(
-        default=False,
-        metadata={"description": "Divide each feature by its standard deviation within the fit."},
-    )
-    standard_errors: bool = field(
-        default=False,
-        metadata={
-            "description": "Add standard errors and 95% intervals of theta and of the active lag "
-            "weights, where each of these lags stands out."
-        },
+    standard_errors: bool = option(
+        False,
+        "Add standard errors and 95% intervals of theta and of the active lag weights, where "
+        "each of these lags stands out.",
     )
 
     def __post_init__(self) -> None:

@@ -1,11 +1,11 @@
 """The base of the baselines that fit on AD-Lasso's epochs (docs/model.md 6)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from lhb_engine.agents import fit_windows
-from lhb_engine.agents.base import Agent, Options
+from lhb_engine.agents.base import Agent, Options, option
 from lhb_engine.agents.option_checks import check_among, check_whole
 from lhb_engine.design.fit_rows import FitRows, measured_rows
 from lhb_engine.history import FitWindow, History
@@ -17,17 +17,12 @@ EpochRows = Literal["epoch", "ad_lasso"]
 class EpochOptions(Options):
     """The length of the epochs, and which of their rows a fit uses."""
 
-    rows: EpochRows = field(
-        default="epoch",
-        metadata={
-            "description": "Rows of a fit: the whole epoch's, as in the paper, or ad_lasso's own "
-            "(quarters two and four, later the second half)."
-        },
+    rows: EpochRows = option(
+        "epoch",
+        "Rows of a fit: the whole epoch's, as in the paper, or ad_lasso's own (quarters two "
+        "and four, later the second half).",
     )
-    L: int | None = field(
-        default=None,
-        metadata={"description": "The first epoch has 4 L rounds; null: max(1, horizon // 12)."},
-    )
+    L: int | None = option(None, "The first epoch has 4 L rounds; null: max(1, horizon // 12).")
 
     def __post_init__(self) -> None:
         check_among("rows", self.rows, get_args(EpochRows))

@@ -1,9 +1,9 @@
 """LinUCB (docs/model.md 6), which credits each reward to the context of its own round."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
-from lhb_engine.agents.base import Agent, Deciding, Options
+from lhb_engine.agents.base import Agent, Deciding, Options, option
 from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
 from lhb_engine.agents.option_checks import check_number
 from lhb_engine.history import Floats, History
@@ -13,11 +13,10 @@ from lhb_engine.history import Floats, History
 class LinUCBOptions(Options):
     """Width and ridge of the confidence ellipsoid."""
 
-    confidence_width: float = field(
-        default=0.01,
-        metadata={"description": "Number of standard deviations that are added to a score."},
+    confidence_width: float = option(
+        0.01, "Number of standard deviations that are added to a score."
     )
-    ridge: float = field(default=1.0, metadata={"description": "Ridge penalty of the regression."})
+    ridge: float = option(1.0, "Ridge penalty of the regression.")
 
     def __post_init__(self) -> None:
         check_number("confidence_width", self.confidence_width, 1e-9, 1e9, zero=True)

@@ -1,10 +1,10 @@
 """The oracle, which is told the true theta and has regret 0 (docs/model.md 6)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from lhb_engine.agents.base import Agent, OptionError, Options
+from lhb_engine.agents.base import Agent, OptionError, Options, option
 from lhb_engine.agents.option_checks import check_numbers
 
 
@@ -12,9 +12,7 @@ from lhb_engine.agents.option_checks import check_numbers
 class OracleOptions(Options):
     """The true direction."""
 
-    theta: list[float] = field(
-        default_factory=list, metadata={"description": "The true direction, dim numbers."}
-    )
+    theta: list[float] = option([], "The true direction, dim numbers.")
 
     def __post_init__(self) -> None:
         check_numbers("theta", self.theta)

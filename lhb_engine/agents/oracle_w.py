@@ -1,13 +1,13 @@
 """Oracle-w, which is told the lag weights and fits theta by least squares (docs/model.md 6)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from lhb_engine.agents import fit_windows
-from lhb_engine.agents.base import Agent, Options
+from lhb_engine.agents.base import Agent, Options, option
 from lhb_engine.agents.epoch_agent import covered
 from lhb_engine.agents.option_checks import check_among, check_numbers, check_whole
 from lhb_engine.design.fit_rows import FitRows, measured_rows
@@ -22,20 +22,13 @@ FitSchedule = Literal["ad_lasso", "growing"]
 class OracleWOptions(Options):
     """The true lag weights, and the schedule."""
 
-    weights: list[float] = field(
-        default_factory=list, metadata={"description": "The true lag weights, lag 0 first."}
+    weights: list[float] = option([], "The true lag weights, lag 0 first.")
+    schedule: FitSchedule = option(
+        "ad_lasso",
+        "ad_lasso: its epochs and rows. growing: all rows, at rounds ceil(8 * 1.2^k), the "
+        "yardstick of `lhb bench decide`.",
     )
-    schedule: FitSchedule = field(
-        default="ad_lasso",
-        metadata={
-            "description": "ad_lasso: its epochs and rows. growing: all rows, at rounds "
-            "ceil(8 * 1.2^k), the yardstick of `lhb bench decide`."
-        },
-    )
-    L: int | None = field(
-        default=None,
-        metadata={"description": "As ad_lasso's: the first epoch has 4 L rounds."},
-    )
+    L: int | None = option(None, "As ad_lasso's: the first epoch has 4 L rounds.")
 
     def __post_init__(self) -> None:
         check_numbers("weights", self.weights)

@@ -1,9 +1,10 @@
 """SA-GD: alternating gradient descent on the rank-one model, docs/model.md (6.1)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from lhb_engine.agents.base import option
 from lhb_engine.agents.epoch_agent import EpochOptions, OnEpochs, covered
 from lhb_engine.agents.option_checks import check_number, check_whole
 from lhb_engine.design.lagged_design import LaggedDesign
@@ -17,22 +18,14 @@ from lhb_engine.lasso.rank_one import rank_one
 class SAGDOptions(EpochOptions):
     """Epochs, the true sparsity, and when the descent stops."""
 
-    s: int | None = field(
-        default=None,
-        metadata={
-            "description": "Keep the s largest entries of w after the descent; "
-            "null: keep all. The paper gives "
-            "the true number of active lags."
-        },
+    s: int | None = option(
+        None,
+        "Keep the s largest entries of w after the descent; null: keep all. The paper gives "
+        "the true number of active lags.",
     )
-    n_steps: int = field(
-        default=500, metadata={"description": "Maximum number of pairs of steps (theta, then w)."}
-    )
-    tol: float = field(
-        default=1e-3,
-        metadata={
-            "description": "Stop when a pair of steps reduces the loss by less than this fraction."
-        },
+    n_steps: int = option(500, "Maximum number of pairs of steps (theta, then w).")
+    tol: float = option(
+        1e-3, "Stop when a pair of steps reduces the loss by less than this fraction."
     )
 
     def __post_init__(self) -> None:

@@ -1,9 +1,9 @@
 """UCB-MP: LinUCB on pairs of a reward and the context of SW-MP's lag (docs/model.md 6)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
-from lhb_engine.agents.base import Options
+from lhb_engine.agents.base import Options, option
 from lhb_engine.agents.confidence_ellipsoid import Ellipsoid
 from lhb_engine.agents.epoch_agent import EpochOptions
 from lhb_engine.agents.option_checks import check_number
@@ -16,11 +16,10 @@ from lhb_engine.history import Floats, History
 class UCBMPOptions(EpochOptions):
     """Epochs, and width and ridge of the confidence ellipsoid."""
 
-    confidence_width: float = field(
-        default=0.01,
-        metadata={"description": "Number of standard deviations that are added to a score."},
+    confidence_width: float = option(
+        0.01, "Number of standard deviations that are added to a score."
     )
-    ridge: float = field(default=3.0, metadata={"description": "Ridge penalty of the regression."})
+    ridge: float = option(3.0, "Ridge penalty of the regression.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

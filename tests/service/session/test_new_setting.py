@@ -24,8 +24,8 @@ ADDED = {  # file: the line before, and the lines that are added
 }
 OPTION = {  # of an agent
     "lhb_engine/agents/anytime_options.py": (
-        "    signed: bool = field(",
-        '    bold: bool = field(default=False, metadata={"changeable": True, "description": ""})\n',
+        "    signed: bool = option(",
+        '    bold: bool = option(False, "", changeable=True)\n',
     ),
 }
 OPTION_SCRIPT = """

@@ -21,6 +21,7 @@ from service.writer.command import SessionCommand
 from service.writer.large_writes import refuse_appending
 from service.writer.unit_of_work import UnitOfWork
 
+SHORT = 64  # rounds of a window that each reward for it may read
 MAX_WAITING = 32  # due fits that wait; and also incomplete windows past their boundary
 
 
@@ -94,7 +95,7 @@ def after_measurement(
         elif n:
             window.n_complete += n
             uow.save(session)
-        if n and session.n_rounds >= window.window.due:
+        if n and session.n_rounds >= window.window.due and _is_halved(session, window, n):
             _close_by_default(uow, session, window)
     if session.n_rounds >= windows[0].window.due:
         mark_due(uow, session, at)
@@ -214,18 +215,30 @@ def is_blocked(session: SessionRow) -> bool:
 def _is_complete(session: SessionRow, window: OpenWindow) -> bool:
     if not closing_of(session).is_counted:
         return False  # more values may always come; only time closes a round
+    return _n_missing(session, window) <= 0
+
+
+def _n_missing(session: SessionRow, window: OpenWindow) -> int:
     is_last = window is session.schedule.open[-1]
     n_complete = session.n_complete if is_last else window.n_complete
-    return n_complete >= window.window.last - window.window.first + 1
+    return window.window.last - window.window.first + 1 - n_complete
+
+
+def _is_halved(session: SessionRow, window: OpenWindow, n: int) -> bool:
+    """Return whether n rounds more with a reward halve what a window lacks, or it is short."""
+    is_short = window.window.last - window.window.first < SHORT
+    missing = _n_missing(session, window)
+    return is_short or missing.bit_length() < (missing + n).bit_length()
 
 
 def _close_by_default(uow: UnitOfWork, session: SessionRow, window: OpenWindow) -> None:
     """Set the time at which default rewards complete a window.
 
     A round gets the default reward `reward_wait_seconds` after the next round of its trajectory has
-    begun. The time is computed when the window's last round begins, and when a reward comes for one
-    of its rounds. A later decision need not compute it again: it can close no round of the window
-    before `overdue_at`, which the first such decision sets.
+    begun. The time is computed when the window's last round begins, and when rewards come for its
+    rounds: all of the window is read, so in a long one only when what is missing has halved. Until
+    then the time from before stands, which is never too early. A later decision need not compute
+    it again: it closes no round of the window before `overdue_at`, which the first of these sets.
     """
     if closing_of(session).default is None or _is_complete(session, window):
         return

@@ -4,6 +4,8 @@ import random
 
 import pytest
 
+from service.fits.schedule import SHORT
+from service.session.records import SessionKey
 from service.storage.reader import Reader
 from tests.service.service_harness import ServiceHarness
 
@@ -75,3 +77,27 @@ def test_rounds_that_wait_cost_a_decision_nothing(
     assert asked == begun
     harness.reward(1.0, round=10)
     assert asked[len(begun) :] == [(9, 12)]
+
+
+def test_late_rewards_read_a_long_window_a_few_times(
+    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each read is of all its rounds, in everybody's transaction: once for each halving."""
+    read: list[int] = []
+    closed_at = Reader.closed_at
+
+    def counted(self: Reader, key: SessionKey, first: int, last: int) -> float | None:
+        read.append(last)
+        return closed_at(self, key, first, last)
+
+    harness.create(algorithm="anytime", default_reward=0.0, reward_wait_seconds=WAIT, horizon=2)
+    harness.rounds(600, rewarded=False)
+    [*waiting, ahead] = [one.window for one in harness.session.schedule.open]
+    assert ahead.last > 600
+    monkeypatch.setattr(Reader, "closed_at", counted)
+    for round in range(1, 301):
+        harness.reward(1.0, round=round)
+    for window in waiting:
+        if window.last - window.first >= SHORT:
+            assert read.count(window.last) <= 10
+    assert any(window.last > 400 for window in waiting)

@@ -84,7 +84,7 @@ def size(horizon: int, dim: int, n_rows: int, bound: float, seed: int = 0) -> di
     whole = None
     if n_rows > PART >= LATEST:
         kept = KeptSums(1, n_rows, moments.n_rows, moments, seen)
-        sums, half = SessionSums(moments, kept), seen.n_rows
+        sums, half = SessionSums(moments, seen, kept), seen.n_rows
         old = Estimate("ok", weights, theta=started / np.linalg.norm(started), sigma_hat=0.1)
         agent = make_agent("anytime", dim=dim, horizon=horizon)
         agent.install(replace(old, n_rows=half, last_round=half, intercept=0.0))

@@ -52,7 +52,8 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 class Measurements:
     """Values over spans of rounds, sorted by `first`.
 
-    An ordinary reward has first == last; a missing reward has no entry.
+    An ordinary reward has first == last; a missing reward has no entry. What fits that keep sums
+    read has values that were corrected, too: of several over the same rounds the last one counts.
 
     Attributes
     ----------
@@ -250,7 +251,8 @@ class History:
         first, found = self.window.last - n + 1, 0
         for part in self.trajectories.values():
             rows = part.measurements.between(part.first_round, part.last_round)
-            found += int((part.numbering[rows.first - part.first_round] >= first).sum())
+            measured = np.unique(part.numbering[rows.first - part.first_round])
+            found += int((measured >= first).sum())
             if found >= LEAST_ROWS:
                 return True
         return False

@@ -151,25 +151,10 @@ class Anytime(Agent):
     ) -> tuple[Estimate, "SessionSums | None"]:
         """Fit, from sums of the past and the rows after it where there are such.
 
-        Parameters
-        ----------
-        history : History
-            With `kept`, the rows that these lack, and those of the latest rounds. Else all rows of
-            the window.
-        kept : KeptSums or None
-            Of an earlier fit.
-
-        Returns
-        -------
-        Estimate
-            Equal to the bit with `kept` and without.
-        SessionSums or None
-            For the next fit; None where the fit was from rows.
-
-        Raises
-        ------
-        NeedsAllRows
-            The fit has to be without `kept`.
+        With sums `kept` by an earlier fit, the history has the rows that these lack and those of
+        the latest rounds; else all rows of the window. The estimate is equal to the bit. Sums for
+        the next fit are None where the fit was from rows. Raises `NeedsAllRows` or `NeedsNewSums`:
+        the fit has to be without `kept`.
         """
         from lhb_engine.agents.anytime_fit import AnytimeFit
         from lhb_engine.agents.summed_fit import SummedFit, sums_of

@@ -43,6 +43,10 @@ class OptionError(ValueError):
         self.message = message
 
 
+class NeedsNewSums(Exception):
+    """A fit from kept sums cannot be made: a corrected value would leave its rounding in them."""
+
+
 class NeedsAllRows(Exception):
     """A fit cannot go on from sums: too few latest rows, or squares that are beyond a float."""
 

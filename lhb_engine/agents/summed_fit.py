@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lhb_engine.agents.anytime_fit import AnytimeFit
+from lhb_engine.agents.base import NeedsNewSums
 from lhb_engine.agents.fit_part import Part, too_little
-from lhb_engine.design.aligned_rounds import AlignedRounds, align
+from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds, align
 from lhb_engine.design.level_sums import LevelSums
 from lhb_engine.design.moment_sums import moments_of
 from lhb_engine.design.moments import Moments, SquareSums
@@ -19,6 +20,7 @@ from lhb_engine.design.session_sums import (
     SessionSums,
     Slice,
     less,
+    loses_digits,
     session_sums,
     sums_of_slices,
 )
@@ -55,7 +57,7 @@ class SummedFit(AnytimeFit):
         self.prediction = agent.prediction and agent.prediction.in_units(self.units)
         self.total = self.units.of_moments(total)
         self._later = sums.later and self.units.of_moments(sums.later)
-        self._used = sums.kept.seen and self.units.of_moments(sums.kept.seen)
+        self._used = sums.seen and self.units.of_moments(sums.seen)
 
     @cached_property
     def _since(self) -> HeldOut | None:
@@ -182,7 +184,9 @@ def sums_from_bytes(agent: "Agent", data: bytes) -> SquareSums:
 def _counted(agent: "Agent", measured: int | None) -> tuple[int, Seen | None]:
     """Return the first round whose row counts, and which rows the installed estimate's fit used."""
     old = agent.prediction
-    return (1, None) if old is None else (old.since_round, Seen(measured, old.last_round))
+    if old is None:
+        return 1, None
+    return old.since_round, Seen(NEVER if measured is None else measured, old.last_round)
 
 
 def sums_of(
@@ -201,13 +205,14 @@ def sums_of(
     first = first if kept is None else kept.first
     with np.errstate(over="ignore", invalid="ignore"):
         rows = align(history)
-        settled = history.unsettled, history.settled_round
+        settled = history.unsettled or 1, history.settled_round
         sums = session_sums(rows, first, window.last, seen, kept, *settled)
+    if kept is not None and loses_digits(rows, kept, sums):
+        raise NeedsNewSums
     latest = history.latest(LATEST)
-    n_latest = sum(len(part.measurements) for part in latest.trajectories.values())
-    if n_latest < LEAST_ROWS or not np.isfinite(sums.total.sums).all():
+    found, total = align(latest) if latest.trajectories else None, sums.total.rows
+    if found is None or found.n_rows < LEAST_ROWS or not np.isfinite(sums.total.sums).all():
         return None
-    found, total = align(latest), sums.total.rows
     is_lost = total.square < TINY and found.y.any()
     is_lost |= np.trace(total.gram) < TINY and found.contexts.any()
     return None if is_lost else (found, sums)

@@ -6,10 +6,37 @@ a sequence whose contexts are sums over m rounds, so each span length has a sequ
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from lhb_engine.history import Floats, History, Ints, Measurements, Trajectory
+from lhb_engine.history import Flags, Floats, History, Ints, Measurements, Trajectory
+
+NEVER = 2**62  # beyond every position
+
+
+class Replaced(NamedTuple):
+    """Rows that were corrected, at the places of those that replaced them.
+
+    `until` is the position of the correction; the other members are those of `AlignedRounds`.
+    """
+
+    place: Ints
+    position: Ints
+    until: Ints
+    y: Floats
+    covariates: Floats
+
+    def within(self, start: int, kept: np.ndarray) -> "Replaced | None":
+        """Return those at kept places, which are counted from place `start` on; None if none is."""
+        here = np.isin(self.place - start, np.flatnonzero(kept))
+        place, position, until = self.place[here] - start, self.position[here], self.until[here]
+        found = Replaced(place, position, until, self.y[here], self.covariates[here])
+        return found if len(place) else None
+
+
+_NO_INTS, _NO_FLOATS = np.zeros(0, np.int64), np.zeros(0)
+NONE = Replaced(_NO_INTS, _NO_INTS, _NO_INTS, _NO_FLOATS, _NO_FLOATS)
 
 
 @dataclass(frozen=True)
@@ -48,6 +75,7 @@ class AlignedRounds:
     levels: int = 0  # for how many rounds a trajectory keeps a level of its own; 0: it has none
     # whether the trajectories share the session's rounds; else each has all of them
     shares_rounds: bool = True
+    replaced: Replaced | None = None  # rows that were corrected; None if there are none
 
     @property
     def beside(self) -> Floats:
@@ -79,20 +107,60 @@ class AlignedRounds:
         places = np.flatnonzero(kept)
         start, stop = max(0, int(places[0]) - self.n_lags + 1), int(places[-1]) + 1
         here, kept = slice(start, stop), kept[start:stop]
-        return replace(
+        cut = replace(
             self,
             contexts=self.contexts[here],
-            y=np.where(kept, self.y[here], 0.0),
-            intercept=np.where(kept, self.intercept[here], 0.0),
-            number=np.where(kept, self.number[here], 0),
-            last=np.where(kept, self.last[here], 0),
-            position=np.where(kept, self.position[here], 0),
-            round=np.where(kept, self.round[here], 0),
+            y=self.y[here],
+            intercept=self.intercept[here],
+            number=self.number[here],
+            last=self.last[here],
+            position=self.position[here],
+            round=self.round[here],
             before=np.maximum(self.before[here] - start, -1),
-            n_rows=len(places),
-            covariates=np.where(kept[:, None], self.covariates[here], 0.0),
+            covariates=self.covariates[here],
             owner=self.owner[here],
+            replaced=self.replaced and self.replaced.within(start, kept),
         )
+        return cut._marked(kept)
+
+    def _marked(self, kept: Flags) -> "AlignedRounds":
+        """Return the rows marked by `kept`, at the same places."""
+        return replace(
+            self,
+            y=np.where(kept, self.y, 0.0),
+            intercept=np.where(kept, self.intercept, 0.0),
+            number=np.where(kept, self.number, 0),
+            last=np.where(kept, self.last, 0),
+            position=np.where(kept, self.position, 0),
+            round=np.where(kept, self.round, 0),
+            n_rows=int(np.count_nonzero(kept)),
+            covariates=np.where(kept[:, None], self.covariates, 0.0),
+        )
+
+    def at(self, measured: int, until: int = 0) -> "AlignedRounds":
+        """Return the rows as they were when so many measurements had come, at the same places.
+
+        Those that measurements up to `until` replaced are left out.
+        """
+        position = np.where(self.position > measured, 0, self.position)
+        y, covariates, old = self.y.copy(), self.covariates.copy(), self.replaced
+        if old is not None:
+            which = (old.position <= measured) & (old.until > max(measured, until))
+            place = old.place[which]
+            position[place], y[place] = old.position[which], old.y[which]
+            covariates[place] = old.covariates[which]
+        now = replace(self, y=y, position=position, covariates=covariates, replaced=None)
+        return now._marked(position > 0)
+
+    def arrivals(self) -> tuple[Ints, Ints, Ints]:
+        """Return of all rows, those that were corrected too, place, position and what replaces it.
+
+        That is the position of the correction; `NEVER`: the row stands.
+        """
+        place, old = np.flatnonzero(self.number > 0), self.replaced or NONE
+        position, until = self.position[place], np.full(len(place), NEVER)
+        both = (place, old.place), (position, old.position), (until, old.until)
+        return (*map(np.concatenate, both),)  # type: ignore[return-value]
 
     def in_order(self) -> Ints:
         """Return the places of all rows, in order of arrival."""
@@ -116,7 +184,8 @@ def align(history: History) -> AlignedRounds:
     covariates = of_rounds(rounds.parts, sum(history.groups))
     inside = window.marks(rounds.numbering)
     owner, kept = rounds.measured_inside(inside)
-    spans = kept.last - kept.first + 1
+    spans, until = kept.last - kept.first + 1, _replaced_at(kept)
+    counts = until == NEVER
     n_lags = max(1, min(window.n_lags, max(part.last_round for part in rounds.parts)))
     parts, part_spans, sequence = _sequences(owner, spans, len(rounds.lengths))
     lengths = rounds.lengths[parts]
@@ -130,8 +199,8 @@ def align(history: History) -> AlignedRounds:
         *(np.zeros(n_places, np.int64), np.zeros(n_places, np.int64)),
         np.full(n_places, -1),
         n_lags,
-        len(spans),
-        int(inside.sum()) - int(spans.sum()) if shares_rounds else 0,
+        int(counts.sum()),
+        int(inside.sum()) - int(spans[counts].sum()) if shares_rounds else 0,
         np.zeros((n_places, covariates.shape[1])),
         history.groups,
         np.full(n_places, -1),
@@ -151,17 +220,37 @@ def align(history: History) -> AlignedRounds:
     follows = within >= span
     out.before[places[follows]] = places[follows] - span[follows]
     place = starts[sequence] + kept.last - rounds.starts[owner]
-    out.y[place] = kept.value * (1.0 / np.sqrt(spans))
+    y, beside = kept.value * (1.0 / np.sqrt(spans)), out.covariates[place]
     out.intercept[place] = np.sqrt(spans)
     out.number[place] = rounds.numbering[kept.first]
     out.last[place] = rounds.numbering[kept.last]
     out.round[place] = kept.last - rounds.starts[owner] + rounds.first_rounds[owner]
-    out.position[place] = _ranks(out.last[place]) if kept.position is None else kept.position
+    position = _ranks(out.last[place]) if kept.position is None else kept.position
     if kept.covariates is not None:
         told = kept.covariates / np.sqrt(spans)[:, None]
-        out.covariates[place] = np.where(np.isnan(told), out.covariates[place], told)
+        beside = np.where(np.isnan(told), beside, told)
+    at = place[counts]
+    out.y[at], out.position[at], out.covariates[at] = y[counts], position[counts], beside[counts]
     out.covariates[out.number == 0] = 0.0
-    return out
+    if counts.all():
+        return out
+    old = (values[~counts] for values in (place, position, until, y, beside))
+    return replace(out, replaced=Replaced(*old))
+
+
+def _replaced_at(rows: Measurements) -> Ints:
+    """Return the position of the measurement that replaces each, `NEVER` where none does.
+
+    It is the next one over the same rounds, in order of arrival.
+    """
+    until = np.full(len(rows), NEVER)
+    if rows.position is None or len(np.unique(rows.first)) == len(rows):
+        return until
+    order = np.lexsort((rows.position, rows.last, rows.first))
+    first, last, position = rows.first[order], rows.last[order], rows.position[order]
+    same = (np.diff(first) == 0) & (np.diff(last) == 0)
+    until[order[:-1][same]] = position[1:][same]
+    return until
 
 
 def _trajectories(history: History) -> Ints:

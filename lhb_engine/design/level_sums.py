@@ -5,7 +5,6 @@ function of n. So levels are shared out between a few nodes n = 1, 2, 4, ..., by
 levels differ follows from these sums too, by the restricted likelihood (7.28).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple, Self
 
@@ -14,7 +13,7 @@ import scipy
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.levels import kept_share
-from lhb_engine.design.moment_sums import AT_ONCE, Columns, by_grain, grains, session_moments
+from lhb_engine.design.moment_sums import AT_ONCE, Columns, session_moments
 from lhb_engine.design.moments import (
     Header,
     Moments,
@@ -32,6 +31,9 @@ WITHIN = 1.92  # nats below the largest likelihood: the 95% interval of one para
 _EQUAL = 1e-9  # nats that do not count
 HEADER = Header(b"LHBL", 1, "sums of levels", n_counts=3)  # n_rows, n_nodes, begun
 INEXACT = 0.05  # by which share the nodes may move the spread, at levels of a few rounds
+
+
+Change = tuple[int, AlignedRounds, Columns, Ints]  # 1 or -1, rows, their columns, and places
 
 
 class Spread(NamedTuple):
@@ -287,69 +289,53 @@ def shares(sizes: Floats) -> Floats:
     return np.asarray(out[place.reshape(-1)] * (sizes > 0.5)[:, None])
 
 
-def level_grains(rows: AlignedRounds, places: Ints) -> Iterator[tuple[int, LevelSums]]:
-    """Yield the number of each grain that has rows, and what it adds to the sums.
+class Levels:
+    """The sums of levels, while rows come in and go out in order of arrival."""
 
-    A level's rows may be in several grains. A grain adds what its rows change in the sums of the
-    levels that they belong to. `places` are those of all rows of some grains, one after the other;
-    `rows` has all earlier rows of their levels.
-    """
-    level, own = rows.level, np.flatnonzero(rows.number > 0)
-    own = own[np.isin(level[own], level[places])]
-    own = own[rows.position[own] <= rows.position[places].max(initial=0)]
-    known = _Levels(rows, own, np.unique(level[own], return_inverse=True)[1].reshape(-1))
-    wanted = grains(rows, places)
-    following = next(wanted, None)
-    for grain, here in by_grain(rows, own).items():
-        if following is None or grain < following[0]:
-            known.add(here)
-        else:
-            yield grain, known.change(here, following[1])
-            following = next(wanted, None)
+    def __init__(self, rows: AlignedRounds, places: Ints) -> None:
+        level, stretch = rows.level[places], rows.stretch[places]
+        numbers, which = np.unique(level, return_inverse=True)
+        self._which = np.zeros(len(rows.y), np.int64)
+        self._which[places] = which.reshape(-1)
+        self._begins = np.zeros(len(numbers), bool)  # a trajectory's first level
+        self._begins[self._which[places]] = stretch == 0
+        width = rows.n_lags * rows.contexts.shape[1] + rows.covariates.shape[1] + 2
+        self._sums, self._sizes = np.zeros((len(numbers), width)), np.zeros(len(numbers))
+        # last round of a trajectory that a level has a row of
+        self._seen = np.zeros(len(numbers), np.int64)
 
+    def add(self, changes: list[Change]) -> None:
+        """Let rows in, and others out."""
+        for sign, rows, columns, places in changes:
+            places = places[np.lexsort((rows.round[places], self._which[places]))]
+            numbers, starts = np.unique(self._which[places], return_index=True)
+            c, round = rows.intercept[places], rows.round[places]
+            values = columns.rows(places) * c[:, None]
+            self._sums[numbers] += sign * np.add.reduceat(values, starts, axis=0)
+            self._sizes[numbers] += sign * np.add.reduceat(c**2, starts)
+            latest = np.maximum.reduceat(round, starts)
+            self._seen[numbers] = np.maximum(self._seen[numbers], latest)
 
-class _Levels:
-    """The sums of levels, while rows are added in order of arrival."""
-
-    def __init__(self, rows: AlignedRounds, own: Ints, which: Ints) -> None:
-        self._rows, self._own, self._which = rows, own, which
-        self._columns = Columns.of(rows)
-        n = int(which.max(initial=-1)) + 1
-        width = rows.n_lags * rows.contexts.shape[1] + self._columns.values.shape[1]
-        self._sums, self._sizes = np.zeros((n, width)), np.zeros(n)
-        self._seen = np.zeros(n, np.int64)  # last round of a trajectory that a level has a row of
-
-    def add(self, here: Ints) -> tuple[Ints, Ints]:
-        """Add rows; return their levels and, of each, the place of a row."""
-        here = here[np.lexsort((self._rows.round[self._own[here]], self._which[here]))]
-        places = self._own[here]
-        numbers, starts = np.unique(self._which[here], return_index=True)
-        c, round = self._rows.intercept[places], self._rows.round[places]
-        values = self._columns.rows(places) * c[:, None]
-        self._sums[numbers] += np.add.reduceat(values, starts, axis=0)
-        self._sizes[numbers] += np.add.reduceat(c**2, starts)
-        self._seen[numbers] = np.maximum(self._seen[numbers], np.maximum.reduceat(round, starts))
-        return numbers, places[starts]
-
-    def change(self, here: Ints, moments: Moments) -> LevelSums:
-        """Add rows with these moments; return what they change."""
-        touched = np.unique(self._which[here])
+    def changed(self, changes: list[Change], moments: Moments) -> LevelSums:
+        """Let rows in, and others out, with these moments together; return what they change."""
+        touched = np.unique(self._which[np.concatenate([places for *_, places in changes])])
         sums, sizes = self._sums[touched], self._sizes[touched]
-        numbers, places = self.add(here)
-        n_lags = min(self._rows.n_lags, int(self._seen[numbers].max()))
+        self.add(changes)
+        n_lags = min(changes[0][1].n_lags, int(self._seen[touched].max()))
         n_lagged = n_lags * moments.dim
         columns = np.append(
             np.arange(n_lagged), np.arange(moments.n_covariates + 1) - moments.n_covariates - 1
         )
-        after, counts = _shared_out(self._sums[numbers][:, columns], self._sizes[numbers])
+        after, counts = _shared_out(self._sums[touched][:, columns], self._sizes[touched])
         before, fewer = _shared_out(sums[:, columns], sizes)
-        after[: len(before)] -= before
-        counts[: len(fewer)] -= fewer
-        begun = int(np.count_nonzero((sizes == 0.0) & (self._rows.stretch[places] == 0)))
-        own = moments.widened(n_lags)
-        sums = np.concatenate([own.sums[:1], after])
-        shape = own.n_rows, n_lags, own.dim, own.groups
-        return LevelSums(sums, *shape, counts=counts, begun=begun)
+        begun = (self._sizes[touched] > 0.5).astype(np.int64) - (sizes > 0.5)
+        own, shape = moments.widened(n_lags).sums[:1], (n_lags, moments.dim, moments.groups)
+        n_begun = int(begun[self._begins[touched]].sum())
+        new = LevelSums(
+            np.concatenate([own, after]), moments.n_rows, *shape, counts=counts, begun=n_begun
+        )
+        old = np.concatenate([np.zeros_like(own), before])
+        return new - LevelSums(old, 0, *shape, counts=fewer, begun=0)
 
 
 def _shared_out(sums: Floats, sizes: Floats) -> tuple[Floats, Floats]:

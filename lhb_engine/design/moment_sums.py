@@ -73,9 +73,19 @@ def moments_of(rows: AlignedRounds, places: Ints) -> Moments:
 
     The other row of a pair need not be chosen.
     """
+    return moments_at(rows, places).widened(rows.n_lags)
+
+
+def moments_at(rows: AlignedRounds, places: Ints, *, either: bool = False) -> Moments:
+    """Return the moments of some rows at the lags that these see, with pairs as `moments_of`.
+
+    Or with all pairs of which `either` row is one of these.
+    """
     later, counted = _pairs(rows)
-    sums = _moments(rows, Columns.of(rows), places, later[np.isin(counted, places)])
-    return sums.widened(rows.n_lags)
+    is_in = np.isin(counted, places)
+    if either:
+        is_in = np.isin(later, places) | np.isin(rows.before[later], places)
+    return _moments(rows, Columns.of(rows), places, later[is_in])
 
 
 def _pairs(rows: AlignedRounds) -> tuple[Ints, Ints]:

@@ -12,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lhb_engine.design import moment_sums
-from lhb_engine.design.aligned_rounds import AlignedRounds
-from lhb_engine.design.level_sums import LevelSums, level_grains
-from lhb_engine.design.moment_sums import added, grains, moments_of
+from lhb_engine.design.aligned_rounds import NEVER, AlignedRounds
+from lhb_engine.design.grain_changes import Range, changes
+from lhb_engine.design.level_sums import LevelSums
+from lhb_engine.design.moment_sums import added, moments_of
 from lhb_engine.design.moments import Moments, SquareSums
+from lhb_engine.history import Flags
 
-FAR = 2**62
-Range = tuple[int, int]  # of positions: those after the first number, up to the second
+MOST_GONE = 2.0**20  # times what is left: of 16 digits, ten stay
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class KeptSums:
 
     `settled` are the sums of the rows, up to round `last`, of the first `n_settled` measurements, a
     whole number of grains: a grain is settled when a fit has used all of its measurements. `seen`
-    are those of the rows that the installed estimate's fit used; None if there is no such estimate,
-    or if these rows may change: then all of those in `settled` are among them.
+    are those of the rows that the installed estimate's fit used, less those that settled
+    corrections have replaced since; None if there is no such estimate, or if these rows may change:
+    then all of those in `settled` are among them.
     """
 
     first: int
@@ -42,27 +44,24 @@ class KeptSums:
 class Seen:
     """Which rows an earlier fit used: those of the first measurements, of rounds up to the last.
 
-    `measured` is None where arrivals are not known.
+    Where arrivals are not known, all have arrived.
     """
 
-    measured: int | None
+    measured: int
     last: int
-
-    def of(self, rows: AlignedRounds) -> np.ndarray:
-        """Return which rows it used, (n_places,) bool."""
-        used = (rows.number > 0) & (rows.last <= self.last)
-        return used if self.measured is None else used & (rows.position <= self.measured)
 
 
 @dataclass(frozen=True)
 class SessionSums:
     """The moments of a fit's rows, and what is to be kept of them.
 
-    `total_stays` and `seen_stays`: no context of the rows of all, and of those that the installed
-    estimate's fit used, can change any more. Else the next fit adds these rows up again.
+    `seen` are those of the rows that the installed estimate's fit used and that stand.
+    `total_stays` and `seen_stays`: no context of the rows of all, and of these, can change any
+    more. Else the next fit adds these rows up again.
     """
 
     total: SquareSums
+    seen: SquareSums | None
     kept: KeptSums
     total_stays: bool = True
     seen_stays: bool = True
@@ -74,8 +73,7 @@ class SessionSums:
     @property
     def later(self) -> SquareSums | None:
         """Of the rows that the installed estimate's fit has not used; None if there is none."""
-        seen = self.kept.seen
-        return None if seen is None else less(self.total, seen)
+        return None if self.seen is None else less(self.total, self.seen)
 
 
 def session_sums(
@@ -84,7 +82,7 @@ def session_sums(
     last: int,
     seen: Seen | None,
     kept: KeptSums | None,
-    unsettled: int | None = None,
+    unsettled: int,
     settled_round: int | None = None,
 ) -> SessionSums:
     """Add up the rows of a session from round `first` on; equal to the bit with `kept` and without.
@@ -93,25 +91,20 @@ def session_sums(
     settled ones, the rows that are pairs with them, and those of their levels. Without, they are
     all rows.
 
-    `unsettled` is the number of the first measurement that is no row and may become one; by default
-    the first number that no row has, as where nothing was erased. `settled_round` is the last round
-    whose context is sure to stay; by default all do. Until the rows of the installed estimate's fit
-    (`seen`) are sure to stay, only grains that it used are settled.
+    `unsettled` is the number of the first measurement that is no row and may become one.
+    `settled_round` is the last round whose context is sure to stay; by default all do. Until the
+    rows of the installed estimate's fit (`seen`) are sure to stay, only grains that it used are
+    settled.
     """
     n_settled = kept.n_settled if kept else 0
-    running = _Running(_zero(rows) if kept is None else kept.settled)
-    stop = _first_grain_not_whole(rows, n_settled)
-    if unsettled is not None:
-        stop = (unsettled - 1) // moment_sums.GRAIN
+    running = _Running(_zero(rows)) if kept is None else _Running(kept.settled, kept.seen)
+    stop = max(unsettled - 1, n_settled) // moment_sums.GRAIN
     begin = first if (rows.number >= first).any() else 1
     stays = _stays(seen, settled_round)
-    has_seen = kept is not None and kept.seen is not None
-    adding = None if has_seen else seen
-    stop = running.add(rows, begin, (n_settled, FAR), stop, adding, only_seen=not stays)
-    seen_sums = kept.seen if kept is not None and has_seen else running.seen
-    n_whole = stop * moment_sums.GRAIN
-    whole = KeptSums(first, last, n_whole, running.settled, None if seen is None else seen_sums)
-    return SessionSums(running.total, whole, settled_round is None, stays)
+    stop = running.add(rows, begin, (n_settled, NEVER), stop, seen, only_seen=not stays)
+    known = (None, None) if seen is None else (running.seen, running.seen_to_keep)
+    whole = KeptSums(first, last, stop * moment_sums.GRAIN, running.settled, known[1])
+    return SessionSums(running.total, known[0], whole, settled_round is None, stays)
 
 
 class Slice(NamedTuple):
@@ -150,11 +143,11 @@ def sums_of_slices(
             n_settled = whole * moment_sums.GRAIN
             is_settled = unsettled > stop and n_settled == stop
         after = stop
-        if not is_settled and (not stays or seen is None or (seen.measured or FAR) <= stop):
+        if not is_settled and (not stays or seen is None or seen.measured <= stop):
             break
     if running is None:
         return None
-    known = running.seen if stays and seen is not None else None
+    known = running.seen_to_keep if stays and seen is not None else None
     return KeptSums(first, last, n_settled, running.settled, known)
 
 
@@ -166,12 +159,14 @@ def _stays(seen: Seen | None, settled_round: int | None) -> bool:
 class _Running:
     """Sums that grow grain by grain: of all rows, of settled ones, and of those seen.
 
-    As long as all rows were seen, the sum of these is that of all.
+    As long as all rows were seen, the sum of these is that of all. Later corrections take rows out
+    of it; those of grains that are not settled stay in `seen_to_keep`.
     """
 
-    def __init__(self, begun: SquareSums) -> None:
-        self.total = self.settled = self.seen = begun
-        self._all_seen = True
+    def __init__(self, begun: SquareSums, seen: SquareSums | None = None) -> None:
+        self.total = self.settled = begun
+        self.seen = self.seen_to_keep = begun if seen is None else seen
+        self._has_seen, self._all_seen = seen is not None, seen is None
 
     def add(
         self,
@@ -191,25 +186,31 @@ class _Running:
         counts = rows.number >= max(first, 1)
         if not counts.any():
             return stop
-        used = rows.only(counts)
-        here, before, shared = _is_within(used, within), np.zeros(len(used.y), bool), 0
-        if seen is not None:
-            before = seen.of(used)
-            unseen = used.position[here & ~before]
-            if self._all_seen:
-                shared = (int(unseen.min()) - 1) // moment_sums.GRAIN if len(unseen) else FAR
+        used, shared = rows.only(counts), 0
+        if seen is not None and self._all_seen:
+            place, position, _ = used.arrivals()
+            unseen = (position > seen.measured) | (used.last[place] > seen.last)
+            unseen &= (position > within[0]) & (position <= within[1])
+            shared = NEVER
+            if unseen.any():
+                shared = (int(position[unseen].min()) - 1) // moment_sums.GRAIN
         stop = min(stop, shared) if only_seen else stop
-        parts = level_grains if rows.levels else grains
-        for grain, part in parts(used, np.flatnonzero(here)):
+        for grain, part in changes(used, within):
             self.total = added(self.total, part)
             self.settled = self.total if grain < stop else self.settled
-            self.seen = self.total if grain < shared else self.seen
-        self._all_seen = shared == FAR
-        if before.any() and shared < FAR:
-            known = used.only(before)
-            rest = max(within[0], shared * moment_sums.GRAIN), within[1]
-            for _, part in parts(known, np.flatnonzero(_is_within(known, rest))):
+            if grain < shared:
+                self.seen = self.seen_to_keep = self.total
+        self._all_seen = shared == NEVER
+        known = (used.number > 0) & (used.last <= (0 if seen is None else seen.last))
+        if seen is None or self._all_seen or not known.any():
+            return stop
+        edge = min(max(within[0], seen.measured), within[1])
+        begin = edge if self._has_seen else max(within[0], shared * moment_sums.GRAIN)
+        for some in ((begin, edge), (edge, within[1])):
+            for grain, part in changes(used.only(known), some, seen.measured):
                 self.seen = added(self.seen, part)
+                if some[0] < seen.measured or grain < stop:
+                    self.seen_to_keep = self.seen
         return stop
 
 
@@ -218,17 +219,12 @@ def _zero(rows: AlignedRounds) -> SquareSums:
     return LevelSums.zero(*shape) if rows.levels else Moments.zero(*shape)
 
 
-def _is_within(rows: AlignedRounds, within: Range) -> np.ndarray:
-    """Return which places have rows with positions after the first number, up to the second."""
-    return (rows.position > within[0]) & (rows.position <= within[1])
-
-
-def _first_grain_not_whole(rows: AlignedRounds, n_settled: int) -> int:
-    """Return the number of the first grain, beyond the settled ones, that lacks a row."""
-    start = n_settled // moment_sums.GRAIN
-    position = rows.position[(rows.number > 0) & (rows.position > n_settled)]
-    sizes = np.bincount((position - 1) // moment_sums.GRAIN - start, minlength=1)
-    return start + int(np.argmax(np.append(sizes, 0) < moment_sums.GRAIN))
+def loses_digits(rows: AlignedRounds, kept: KeptSums, sums: SessionSums) -> bool:
+    """Return whether rows that go out of kept sums were so large that what is left is rounding."""
+    if rows.replaced is None:
+        return False
+    gone = rows.replaced.y[rows.replaced.until > kept.n_settled]
+    return float(gone @ gone) > MOST_GONE * sums.total.rows.square
 
 
 def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums:
@@ -238,21 +234,22 @@ def lessened(kept: KeptSums, rows: AlignedRounds, seen: Seen | None) -> KeptSums
     other rows say stays as it is where these are known. `rows` are those to be taken out, and later
     ones; `seen` is what the installed estimate's fit used.
     """
-    counts = (rows.number > 0) & (rows.number >= kept.first) & (rows.last <= kept.last)
-    settled = _less(kept.settled, rows, counts & (rows.position <= kept.n_settled))
-    rest = kept.seen
+    counts = (rows.number >= max(kept.first, 1)) & (rows.last <= kept.last)
+    settled, rest = _less(kept.settled, rows.at(kept.n_settled), counts), kept.seen
     if rest is not None and seen is not None:
-        rest = _less(rest, rows, counts & seen.of(rows))
+        used = rows.at(seen.measured, max(seen.measured, kept.n_settled))
+        rest = _less(rest, used, counts & (rows.last <= seen.last))
     return replace(kept, settled=settled, seen=rest)
 
 
-def _less(total: SquareSums, rows: AlignedRounds, which: np.ndarray) -> SquareSums:
+def _less(total: SquareSums, rows: AlignedRounds, which: Flags) -> SquareSums:
+    which = which & (rows.number > 0)
     if not which.any():
         return total
     if not rows.levels:
         return less(total, moments_of(rows, np.flatnonzero(which)))
     only = rows.only(which)  # those of a level that are left, given the others
-    for _, part in level_grains(only, np.flatnonzero(only.number > 0)):
+    for _, part in changes(only, (0, NEVER)):
         total = less(total, part)
     return total
 

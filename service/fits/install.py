@@ -81,7 +81,10 @@ class FinishFit(SessionCommand[str | None]):
             session.model_version += 1
             session.estimate = session.n_estimates + 1 if has_direction else 0
         what = estimate.status, estimate.message, parent, self.fitted
-        record_fit(uow, session, due, *what, n_erased=begun.n_erased)
+        said = {"n_erased": begun.n_erased}
+        if self.fitted.sums is not None:
+            said["anew"] = self.fitted.sums.anew
+        record_fit(uow, session, due, *what, said)
         self._keep_sums(uow, session, estimate)
         if self.fitted.settled is not None:
             keep_settled(uow, session, self.fitted.settled)

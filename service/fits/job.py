@@ -9,18 +9,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from lhb_engine.agents.base import NeedsAllRows
+from lhb_engine.agents.base import NeedsAllRows, NeedsNewSums
 from lhb_engine.blas import one_thread
 from service.fits.beginning import beginning
 from service.fits.memory_limit import NeedsMoreMemory, limit_fits, limited, take_buffers
 from service.rounds.sums import FitAnswer, n_erased
 from service.session.records import SessionKey
 from service.storage.database_url import open_reader
+
+if TYPE_CHECKING:
+    from service.fits.past import Sums
 
 Argument = TypeVar("Argument")
 Returned = TypeVar("Returned")
@@ -52,7 +55,7 @@ def run_fit(
 
 
 def _run_fit(
-    database_url: str, key: SessionKey, due: int, idle_seconds: float, *, all_rows: bool = False
+    database_url: str, key: SessionKey, due: int, idle_seconds: float, sums: "Sums" = "kept"
 ) -> FitAnswer | None:
     from service.fits.past import PreparedFit, read_fit, sums_to_keep
 
@@ -66,7 +69,7 @@ def _run_fit(
         begun = beginning(reader, session)
         agent = begun.agent(reader, session)
         given = session, agent, current.window, current.known, begun.measured
-        found = read_fit(reader, *given, takes_kept=True, all_rows=all_rows)
+        found = read_fit(reader, *given, takes_kept=True, sums=sums)
     made: dict[str, Any] = {"session_name": session.name, "n_erased": n_erased(session)}
     if found.reason is not None:
         return FitAnswer(json.dumps({**made, "reason": found.reason, "is_final": True}))
@@ -75,19 +78,23 @@ def _run_fit(
     began = time.perf_counter()
     try:
         if idle_seconds and session.refit != "blocking":
-            estimate, sums = in_idle_time(PreparedFit.run, found.fit, idle_seconds)
+            estimate, made_sums = in_idle_time(PreparedFit.run, found.fit, idle_seconds)
         else:
-            estimate, sums = found.fit.run()
+            estimate, made_sums = found.fit.run()
+    except NeedsNewSums:
+        return _run_fit(database_url, key, due, idle_seconds, "new")
     except NeedsAllRows:
-        return _run_fit(database_url, key, due, idle_seconds, all_rows=True)
+        return _run_fit(database_url, key, due, idle_seconds, "none")
     except MemoryError:
         raise
     except Exception as error:  # any error of an algorithm is a failed fit, not a dead process
         return FitAnswer(json.dumps({**made, "reason": f"{type(error).__name__}: {error}"}))
     made["estimate"] = estimate.to_json() | {"seconds": time.perf_counter() - began}
     made["fingerprint"] = fingerprint()
-    kept_sums = None if sums is None else sums_to_keep(sums, session, is_new=begun.is_new)
-    return FitAnswer(json.dumps(made), kept_sums, found.settled)
+    kept = None
+    if made_sums is not None:
+        kept = sums_to_keep(made_sums, session, found.fit.anew, is_new=begun.is_new)
+    return FitAnswer(json.dumps(made), kept, found.settled)
 
 
 def in_idle_time(

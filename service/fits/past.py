@@ -5,13 +5,14 @@ them.
 """
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from lhb_engine.agents import Agent
 from lhb_engine.agents.base import NeedsAllRows
 from lhb_engine.agents.summed_fit import kept_sums, sums_from_bytes
-from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.aligned_rounds import NEVER, align
 from lhb_engine.design.session_sums import KeptSums, Seen, SessionSums, lessened
 from lhb_engine.estimate import Estimate
 from lhb_engine.history import LATEST, FitWindow, History
@@ -23,9 +24,11 @@ from service.rounds.sums import FitSums, SettledSlots, n_erased
 from service.rounds.timeline import Past, timeline_of
 from service.session.due_fits import Watermark
 from service.session.records import KeptSumsRow, SessionRow
-from service.storage.reader import Reader
+from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
+NO_SUMS = None, FOR_EVER
+Sums = Literal["kept", "new", "none"]  # what a fit reads of the past besides rows
 AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its rows in slices
 
 
@@ -33,18 +36,20 @@ AT_ONCE = 4  # times the latest rounds: a fit without sums of more adds up its r
 class PreparedFit:
     """A fit, and all that it reads.
 
-    `history` has all rows of its window, or those that the sums `kept` lack.
+    `history` has all rows of its window, or those that the sums `kept` lack. `anew` is the position
+    up to which corrected values are not in it: there the sums were made anew.
     """
 
     agent: Agent
     kept: KeptSums | None
     history: History
+    anew: int
 
     def run(self) -> tuple[Estimate, SessionSums | None]:
         """Fit and check, and return the sums for the next fit if the agent keeps some.
 
         A window of which no round is left, as those who began them were erased, has no data. Raises
-        `NeedsAllRows` if the fit has to be without `kept`.
+        `NeedsAllRows` or `NeedsNewSums` if the fit has to be without `kept`.
         """
         if not self.history.trajectories:
             if self.kept is not None:  # of earlier rounds
@@ -88,19 +93,20 @@ def read_fit(
     measured: int | None,
     *,
     takes_kept: bool,
-    all_rows: bool = False,
+    sums: Sums = "kept",
+    anew: int = FOR_EVER,
 ) -> ReadFit:
     """Read what a fit needs: so a session's next fit is made, and so one is made again.
 
     The session has the options that the fit has, the agent is as it was before the fit. `measured`
     is how many measurements the installed estimate's fit could use. With `takes_kept` it goes on
-    from what earlier fits have kept: what follows from the log is the same. After `NeedsAllRows` it
-    reads `all_rows` at once.
+    from what earlier fits have kept: what follows from the log is the same. After `NeedsNewSums` it
+    adds up new `sums`, after `NeedsAllRows` none. `anew` is that of a fit that is made again.
     """
     past = timeline_of(session).past(reader, session, window, known, takes_kept=takes_kept)
     kept = None
-    if takes_kept and not all_rows:
-        kept = usable_sums(reader, session, agent, window, known, measured, past)
+    if takes_kept and sums == "kept":
+        kept, anew = usable_sums(reader, session, agent, window, known, past)
     if kept is None:
         reason = no_fit_from_rows(session, agent, window)
         if reason is not None:
@@ -109,10 +115,12 @@ def read_fit(
     settled = SettledSlots(new, known.measured, n_erased(session)) if new else None
     if not past.is_whole:
         return ReadFit(settled=settled)
-    if kept is None and not all_rows:
+    past.anew = anew if _has_sums(session, agent, past) and not session.dropped_to else FOR_EVER
+    if kept is None and sums != "none":
         kept = sums_made_anew(session, agent, window, measured, past)
     history = past.whole() if kept is None else past.recent(kept.n_settled, agent.stretches)
-    fit = PreparedFit(agent, kept, replace(history, measured_before=measured))
+    history = replace(history, measured_before=measured)
+    fit = PreparedFit(agent, kept, history, min(anew, known.measured))
     return ReadFit(fit, settled=settled)
 
 
@@ -122,32 +130,27 @@ def usable_sums(
     agent: Agent,
     window: FitWindow,
     known: Watermark,
-    measured: int | None,
     past: Past,
-) -> KeptSums | None:
-    """Return the sums from which this fit may go on, or None: it reads all rows.
+) -> tuple[KeptSums | None, int]:
+    """Return the sums from which this fit may go on, and where these were made anew.
 
-    A row that a fit used must never change. So there are none where several values make a reward,
-    or a default one stands in for it, or where a correction replaces a row that is in the sums, or
-    a decision was voided since. The fit then adds all rows anew.
+    Or None: it reads all rows.
+
+    A row that a fit used must never change, but for corrections: these take it out of the sums. So
+    there are none where several values make a reward, or a default one stands in for it, or where a
+    decision was voided since. The fit then adds all rows anew.
     """
-    if not _has_sums(session, agent, past):
-        return None
     row, before = reader.kept_sums(session.key), agent.prediction
-    if row is None or row.estimate != session.estimate:
-        return None
+    if row is None or not _has_sums(session, agent, past) or row.estimate != session.estimate:
+        return NO_SUMS
     if row.last_round > window.last or row.measured > known.measured:
-        return None  # it is a fit that others have overtaken
+        return NO_SUMS  # it is a fit that others have overtaken
     is_whole = row.seen is not None or not past.seen_stays
     if before is not None and not (row.first_round == before.since_round and is_whole):
-        return None
-    used = max(row.n_settled, measured or 0)
-    replaced = reader.first_replaced(session.key, row.measured, known.measured)
-    if replaced is not None and replaced <= used:
-        return None
+        return NO_SUMS
     if reader.voids(session.key, row.measured, known.measured):
-        return None
-    return _kept(row, agent)
+        return NO_SUMS
+    return _kept(row, agent), row.anew
 
 
 def _has_sums(session: SessionRow, agent: Agent, past: Past) -> bool:
@@ -190,11 +193,10 @@ def sums_without(reader: Reader, session: SessionRow, trajectory: str) -> KeptSu
     if not history.trajectories:
         return row
     before = agent.prediction
-    seen = (
-        None
-        if before is None
-        else Seen(estimate_in_use(reader, session).measured, before.last_round)
-    )
+    seen = None
+    if before is not None:
+        measured = estimate_in_use(reader, session).measured
+        seen = Seen(NEVER if measured is None else measured, before.last_round)
     found = lessened(_kept(row, agent), align(agent.told(history)), seen)
     rest = None if found.seen is None else found.seen.to_bytes()
     return row._replace(settled=found.settled.to_bytes(), seen=rest)
@@ -208,14 +210,15 @@ def _kept(row: KeptSumsRow, agent: Agent) -> KeptSums:
     return KeptSums(row.first_round, row.last_round, row.n_settled, settled, seen)
 
 
-def sums_to_keep(sums: SessionSums, session: SessionRow, *, is_new: bool) -> FitSums:
+def sums_to_keep(sums: SessionSums, session: SessionRow, anew: int, *, is_new: bool) -> FitSums:
     """Return what a fit's process returns of its sums.
 
-    The session is as it was before the fit. `is_new` says whether that began from nothing.
+    The session is as it was before the fit. `is_new` says whether that began from nothing; `anew`
+    is that of `PreparedFit`.
     """
     kept = sums.kept
     seen = kept.seen.to_bytes() if kept.seen is not None and sums.seen_stays else None
     blobs = kept.settled.to_bytes(), sums.total.to_bytes() if sums.total_stays else None, seen
     place = 0 if is_new else session.estimate, kept.first, kept.last, kept.n_settled
     assert session.schedule.current is not None
-    return FitSums(*place, *blobs, session.schedule.current.known.measured)
+    return FitSums(*place, *blobs, session.schedule.current.known.measured, anew)

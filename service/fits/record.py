@@ -59,7 +59,7 @@ def record_fit(
     reason: str | None,
     parent: int | None = None,
     fitted: Fitted | None = None,
-    **said: int,
+    said: dict[str, int] | None = None,
 ) -> None:
     """Add the row of a fit, with the manifest from which it can be recomputed.
 
@@ -78,7 +78,7 @@ def record_fit(
         due=due.key,
         status=status,
         reason=reason or None,
-        manifest=json.dumps(due.manifest() | said),
+        manifest=json.dumps(due.manifest() | (said or {})),
         parent=session.estimate if parent is None else parent,
         model_version=session.model_version,
         fingerprint=None if fitted is None else json.dumps(fitted.fingerprint),

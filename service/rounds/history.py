@@ -25,35 +25,17 @@ from service.storage.reader import FOR_EVER, Range, Reader
 
 
 class PastByDecision:
-    """What a fit reads of a session.
+    """What a fit reads of a session: up to a watermark, without one all that there is.
 
-    Parameters
-    ----------
-    reader : Reader
-        A snapshot of the stored rows.
-    session : SessionRow
-    window : FitWindow
-        The rounds to fit, by position. Contexts also cover the ``n_lags - 1`` rounds before.
-    known : Watermark, optional
-        What the fit may know. Without it there are all measurements, as they came.
-
-    Attributes
-    ----------
-    seen_stays : bool
-        Whether the rows that the installed estimate's fit used stay as they are.
-    n_rows : int
-        How many rows there may be.
-    settled_round : int or None
-        The last round whose context is sure to stay; None: all do.
-    new : list of SlotSumsRow
-        Sums of slots that are to be kept.
-    is_whole : bool
-        Whether the fit can go on before these are kept.
+    The window's rounds are counted by position; contexts also cover the `n_lags - 1` rounds before.
     """
 
-    seen_stays = is_whole = True
-    settled_round = None
-    new: tuple[()] = ()
+    n_rows: int  # how many rows there may be
+    seen_stays = True  # whether the rows that the installed estimate's fit used stay as they are
+    settled_round = None  # the last round whose context is sure to stay; None: all do
+    anew = FOR_EVER  # a fit from sums reads values, too, that later corrections replaced
+    new: tuple[()] = ()  # sums of slots that are to be kept
+    is_whole = True  # whether the fit can go on before these are kept
 
     def __init__(
         self, reader: Reader, session: SessionRow, window: FitWindow, known: Watermark | None = None
@@ -72,7 +54,7 @@ class PastByDecision:
         place = (session.key, window.first, window.last)
         n_before, closing, measured = window.n_lags - 1, closing_of(session), self._measured
         found = reader.window_measurements(*place, n_before, measured)
-        values = stored_measurements(found, session)
+        values = stored_measurements(found, session, self.anew)
         closed: dict[str, int] = {}
         if known is not None and closing.is_by_time:
             closed = reader.window_closed(*place, known.decided, known.closed_at)
@@ -182,7 +164,8 @@ class PastByDecision:
         that may be the first which is no row.
         """
         reader, session, window, known = self._reader, self._session, self._window, self._measured
-        values = stored_measurements(reader.measurements_in(session.key, ranges, known), session)
+        found = reader.measurements_in(session.key, ranges, known)
+        values = stored_measurements(found, session, self.anew)
         parts: dict[str, Trajectory] = {}
         rounds = reader.rounds_in(session.key, ranges, window.last)
         asked = {name: first for name, first, _ in reversed(ranges)}

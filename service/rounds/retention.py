@@ -112,7 +112,7 @@ def may_begin(reader: Reader, session: SessionRow, found: Plan) -> bool:
     key, place = session.key, reader.sums_place(session.key)
     if place is None or (place.estimate, place.measured) != (session.estimate, found.measured):
         return False
-    replaced = reader.first_replaced(key, place.measured, FOR_EVER)
+    replaced = reader.first_replaced(key, place.n_settled, FOR_EVER)
     if replaced is not None and replaced <= session.schedule.seen:
         return False
     if reader.voids(key, place.measured, FOR_EVER):

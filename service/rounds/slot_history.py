@@ -42,6 +42,7 @@ class PastBySlot:
     """
 
     seen_stays = False
+    anew = FOR_EVER
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class PastBySlot:
             found = self._reader.window_measurements(session.key, 1, window.last, 0, known)
         else:
             found = self._totals_of_all(window.first)
-        values = stored_measurements(found, session)
+        values = stored_measurements(found, session, self.anew)
         rows = {name: some.between(window.first, window.last) for name, some in values.items()}
         if self._has_parts:
             ranges = self._ranges([(rows, max(window.n_lags, 2 * session.horizon))])
@@ -178,7 +179,7 @@ class PastBySlot:
         """
         session, known = self._session, self._measured
         found = self._reader.measurements_in(session.key, ranges, known)
-        values = stored_measurements(found, session)
+        values = stored_measurements(found, session, self.anew)
         history = self._history(self.sums, ranges, values)
         history = _until_settled(history, values, self.sums.settled, within)
         return with_covariates(self._reader, session, history, known, of_decisions=False)

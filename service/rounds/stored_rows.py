@@ -9,7 +9,7 @@ import numpy as np
 
 from lhb_engine.history import Floats, Ints, Measurements, Trajectory, joined
 from service.session.records import SessionRow, VoidRow
-from service.storage.reader import MeasuredRow, Reader
+from service.storage.reader import FOR_EVER, MeasuredRow, Reader
 
 _NO_INTS = np.zeros(0, np.int64)
 NONE = Measurements(_NO_INTS, _NO_INTS, np.zeros(0), _NO_INTS)
@@ -18,11 +18,12 @@ Rounds = tuple[int, Floats, Ints]  # first round; contexts and positions of it a
 
 
 def stored_measurements(
-    rows: Iterable[MeasuredRow], session: SessionRow
+    rows: Iterable[MeasuredRow], session: SessionRow, anew: int = FOR_EVER
 ) -> dict[str, Measurements]:
     """Return the measurements of each trajectory, given in order of trajectories.
 
-    What another row replaces is left out, and so is a trajectory that is being erased.
+    What corrections up to position `anew` replaced is left out, and so is a trajectory that is
+    being erased.
     """
     names = _Names()
     first, last, value, position = array("q"), array("q"), array("d"), array("q")
@@ -41,8 +42,10 @@ def stored_measurements(
     if roots:
         latest: dict[int, int] = {}
         for place, root in roots.items():
-            latest[root] = max(place, latest.get(root, 0))
-        replaced = np.array([*latest, *(roots.keys() - latest.values())], np.int64)
+            if place <= anew:
+                latest[root] = max(place, latest.get(root, 0))
+        earlier = {place for place in roots if place <= anew} - {*latest.values()}
+        replaced = np.array([*latest, *earlier], np.int64)
         for name, here in names.slices(len(first)):
             found[name] = found[name].chosen(~np.isin(places[here], replaced))
     if session.erasing is not None:

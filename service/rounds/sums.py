@@ -9,32 +9,17 @@ from service.session.slot_records import SlotSumsRow
 
 @dataclass(frozen=True, slots=True)
 class FitSums:
-    """What a fit's process returns of its sums.
+    """What a fit's process returns of its sums: moments as bytes, None where rows may change."""
 
-    Attributes
-    ----------
-    estimate : int
-        Number of the estimate that the fit began from; 0: none.
-    first_round, last_round, n_settled : int
-        As in `KeptSums`.
-    settled : bytes
-        Moments of the settled rows.
-    total : bytes or None
-        Moments of all rows; None where these may change.
-    seen : bytes or None
-        Moments of the rows that the installed estimate's fit used; None where these may change.
-    measured : int
-        Position of the last measurement that the fit could use.
-    """
-
-    estimate: int
-    first_round: int
+    estimate: int  # number of the estimate that the fit began from; 0: none
+    first_round: int  # as in `KeptSums`, like `last_round`, `n_settled` and `settled`
     last_round: int
     n_settled: int
     settled: bytes
-    total: bytes | None
-    seen: bytes | None
-    measured: int
+    total: bytes | None  # of all rows
+    seen: bytes | None  # of the rows that the installed estimate's fit used
+    measured: int  # position of the last measurement that the fit could use
+    anew: int  # position of the last correction whose old value was never in them
 
     def row(self, session: SessionRow, installed: dict[str, Any] | None) -> KeptSumsRow | None:
         """Return the row to be kept after the fit, or None if the next one has no use for it.
@@ -49,7 +34,7 @@ class FitSums:
             return None
         place = self.first_round, self.last_round, self.n_settled
         return KeptSumsRow(
-            *session.key, session.estimate, *place, self.settled, seen, self.measured
+            *session.key, session.estimate, *place, self.settled, seen, self.measured, self.anew
         )
 
 

@@ -313,6 +313,7 @@ class KeptSumsRow(NamedTuple):
     settled: bytes  # like `seen`, what `SquareSums.to_bytes` makes
     seen: bytes | None
     measured: int  # position of the last measurement that the fit which added them could use
+    anew: int = 0  # position of the last correction whose old value was never in them
 
 
 class ApiKey(NamedTuple):

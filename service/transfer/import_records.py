@@ -105,7 +105,13 @@ MEASUREMENT = _record_of(
     covariates=GivenCovariates | None,
 )
 SUMS = _record_of(
-    "sums", KeptSumsRow, ROW_OWNER, record=Literal["sums"], settled=Text, seen=Text | None
+    "sums",
+    KeptSumsRow,
+    ROW_OWNER,
+    record=Literal["sums"],
+    settled=Text,
+    seen=Text | None,
+    anew=NotRequired[Count],
 )
 VOID = _record_of("void", VoidRow, ROW_OWNER, record=Literal["void"])
 
@@ -184,7 +190,9 @@ ESTIMATE = _record_of(
     ROW_OWNER,
     record=Literal["estimate"],
     status=Status | Literal["failed", "skipped"],
-    manifest=_record("manifest", **MANIFEST_FIELDS, n_erased=NotRequired[Count]),
+    manifest=_record(
+        "manifest", **MANIFEST_FIELDS, n_erased=NotRequired[Count], anew=NotRequired[Count]
+    ),
     fingerprint=dict[str, Text | list[Text]] | None,
     estimate=ESTIMATE_JSON | None,
 )

@@ -28,7 +28,7 @@ from service.session.due_fits import Watermark
 from service.session.estimate_in_use import EstimateInUse
 from service.session.records import DecisionRow, EstimateRow, SessionRow
 from service.session.trial import played_again
-from service.storage.reader import Reader
+from service.storage.reader import FOR_EVER, Reader
 from service.writer.agent_cache import build_agent
 
 PAGE = 1000
@@ -207,7 +207,8 @@ def _refit(
         session = session.at_revision(known.revision)
         agent = build_agent(session, agent.state())
     given = reader, session, agent, window, known, measured_before
-    fit = read_fit(*given, takes_kept=False).fit
+    anew = manifest.get("anew", FOR_EVER)
+    fit = read_fit(*given, takes_kept=False, anew=anew).fit
     if fit is None:
         replay.n_dropped += 1
         return
@@ -219,7 +220,7 @@ def _refit(
     try:
         found, _ = fit.run()
     except NeedsAllRows:
-        fit = read_fit(*given, takes_kept=False, all_rows=True).fit
+        fit = read_fit(*given, takes_kept=False, sums="none").fit
         assert fit is not None
         found, _ = fit.run()
     again = found.to_json()

@@ -106,7 +106,7 @@ def test_sums_are_replaced_and_go_with_their_session(reopen: Callable[[], Store]
     with store.reader() as reader:
         assert reader.kept_sums(S1) is None
     commit(store, session(), row)
-    commit(store, newer := row._replace(n_settled=12288, settled=b"\x02", seen=None))
+    commit(store, newer := row._replace(n_settled=12288, settled=b"\x02", seen=None, anew=7))
     with reopen().reader() as reader:
         assert reader.kept_sums(S1) == newer
         assert reader.kept_sums(("t", "s2")) is None

@@ -167,6 +167,7 @@ create table kept_sums (
     settled bytea not null,
     seen bytea,
     measured bigint not null,
+    anew bigint not null,
     primary key (tenant, session_id)
 );
 

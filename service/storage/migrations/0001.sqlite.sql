@@ -182,6 +182,7 @@ create table kept_sums (
     settled blob not null,             -- moments of their rows
     seen blob,                         -- moments of the rows that the installed estimate's fit used
     measured integer not null,         -- up to which measurement they know corrections and voids
+    anew integer not null,             -- old values of corrections up to this one were never in them
     primary key (tenant, session_id)
 );
 

@@ -272,7 +272,7 @@ insert into kept_sums ({kept_sums}) values ({kept_sums_values})
 on conflict (tenant, session_id) do update set estimate = excluded.estimate,
     first_round = excluded.first_round, last_round = excluded.last_round,
     n_settled = excluded.n_settled, settled = excluded.settled, seen = excluded.seen,
-    measured = excluded.measured
+    measured = excluded.measured, anew = excluded.anew
 
 -- name: lift_sums
 select {lift_sums} from lift_sums where tenant = $1 and session_id = $2

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from lhb_engine.design import moment_sums
-from lhb_engine.design.aligned_rounds import align
+from lhb_engine.design.aligned_rounds import NEVER, align
+from lhb_engine.design.grain_changes import changes
 from lhb_engine.design.level_sums import (
     INEXACT,
     LevelErrors,
     LevelSums,
-    level_grains,
     level_moments,
     level_spread,
     shares,
@@ -25,7 +25,7 @@ STRETCH = 16
 
 def sums_of(rows):
     total = LevelSums.zero(1, DIM)
-    for _, part in level_grains(rows, np.flatnonzero(rows.number > 0)):
+    for _, part in changes(rows, (0, NEVER)):
         total = added(total, part)
     return total
 

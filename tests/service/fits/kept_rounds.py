@@ -19,6 +19,7 @@ from service.rounds.history import PastByDecision
 from service.rounds.sums import FitAnswer
 from service.session.records import KeptSumsRow
 from service.storage.ports import Store
+from service.storage.reader import FOR_EVER
 from tests.contracts.conftest import reopen, store  # noqa: F401
 from tests.service.fits.kept_limits import keep_sums_from
 from tests.service.service_harness import ServiceHarness
@@ -138,16 +139,18 @@ class World:
     def fit(self) -> None:
         due = self.harness.session.fit_due
         assert due is not None
+        n = len(self.harness.read)  # type: ignore[attr-defined]
+        answer = run_fit(self.url, *self.harness.key, due, 0.0)
+        self.n_from_sums += len(self.harness.read) > n  # type: ignore[attr-defined]
+        assert answer is not None
+        anew = FOR_EVER if answer.sums is None else answer.sums.anew
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(service.fits.past, "usable_sums", lambda *args: None)
+            patch.setattr(service.fits.past, "usable_sums", lambda *args: (None, anew))
             patch.setattr(service.fits.past, "AT_ONCE", 0)
             patch.setattr(PastByDecision, "slices", lambda *args: self.slices(*args))
             in_slices = run_fit(self.url, *self.harness.key, due, 0.0)
             patch.setattr(service.fits.past, "sums_made_anew", lambda *args: None)
             whole = run_fit(self.url, *self.harness.key, due, 0.0)
-        n = len(self.harness.read)  # type: ignore[attr-defined]
-        answer = run_fit(self.url, *self.harness.key, due, 0.0)
-        self.n_from_sums += len(self.harness.read) > n  # type: ignore[attr-defined]
         assert whole is not None
         self.n_from_rows += whole.sums is None and self.n > summed_fit.LATEST
         expected = without_seconds(whole)

@@ -44,17 +44,23 @@ def all_rows(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """No fit takes anything that is kept, and none adds up slices."""
     read = slot_history.read_slot_sums
     with patch.context() as here:
-        for name in ("usable_sums", "sums_made_anew"):
-            here.setattr(service.fits.past, name, lambda *args: None)
+        without_sums(here)
+        here.setattr(service.fits.past, "sums_made_anew", lambda *args: None)
         here.setattr(slot_history, "read_slot_sums", lambda *args, kept: read(*args, kept=False))
         yield
+
+
+def without_sums(patch: pytest.MonkeyPatch) -> None:
+    """Fits know of the kept sums only where these were made anew."""
+    usable = service.fits.past.usable_sums
+    patch.setattr(service.fits.past, "usable_sums", lambda *args: (None, usable(*args)[1]))
 
 
 @contextmanager
 def in_slices(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every fit adds up all rows, in slices of two grains."""
     with patch.context() as here:
-        here.setattr(service.fits.past, "usable_sums", lambda *args: None)
+        without_sums(here)
         here.setattr(service.fits.past, "AT_ONCE", 1)
         here.setattr(slot_history, "SLICE", 2)
         yield

@@ -1,5 +1,8 @@
 """What is corrected, void or erased, or may still change, is in no kept sum."""
 
+import json
+
+import numpy as np
 import pytest
 
 from service.commands.erase_trajectory import erase_trajectory
@@ -19,13 +22,13 @@ from tests.service.service_harness import ServiceHarness
 def test_a_corrected_value_leaves_the_sums(
     harness: ServiceHarness, names: tuple[str, ...], database_url: str
 ) -> None:
-    """Of settled rows and of later ones; sums that hold the old value are not used again."""
+    """Of settled rows and of later ones, and once more; after a void decision all is added anew."""
     made = {"dim": DIM, "horizon": 6, "reward_wait_seconds": 30}
     harness.create(algorithm="anytime", **made)
     world = World(harness, names, database_url)
     world.play(170)
     assert world.n_from_sums
-    for oldest in (3, 20, -1, None):
+    for oldest in (3, 20, -1, 3, None):
         row, n, n_fits = world.kept(), world.n_from_sums, world.n_fits
         assert row is not None
         assert row.n_settled > 20
@@ -33,6 +36,9 @@ def test_a_corrected_value_leaves_the_sums(
             harness.run(VoidDecision(harness.key, "a", "~7", harness.agents))
         else:
             world.correct(oldest)
+            harness.run(AskFit(harness.key, harness.agents))
+            world.fit()
+            assert world.n_from_sums == n + 1
         world.play(25)
         harness.run(AskFit(harness.key, harness.agents))
         world.fit()
@@ -41,6 +47,36 @@ def test_a_corrected_value_leaves_the_sums(
         harness.run(AskFit(harness.key, harness.agents))
         world.fit()
         assert world.n_from_sums > n  # the next fits go on from new sums
+    with harness.store.reader() as reader:
+        assert replay_session(reader, harness.session).differences == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_value_that_was_far_too_large_leaves_no_rounding(
+    harness: ServiceHarness, database_url: str
+) -> None:
+    """All is added anew without it; then fits go on from sums, and replay repeats them."""
+    harness.create(algorithm="anytime", dim=DIM, horizon=6, reward_wait_seconds=30)
+    world = World(harness, ("", "a"), database_url)
+    world.play(170)
+    harness.decide("a", contexts=np.eye(DIM))
+    last = {"trajectory": "a", "round": harness.decide("a", contexts=np.eye(DIM)).round}
+    harness.reward(1e12, **last)
+    world.play(40)
+    before = world.kept()
+    assert before is not None
+    harness.reward(0.1, **last, correct=True, reward_id="typed")
+    n, place = world.n_from_sums, harness.session.n_measurements
+    for _ in range(3):
+        harness.run(AskFit(harness.key, harness.agents))
+        world.fit()
+        world.play(15)
+    row = world.kept()
+    assert row is not None
+    assert before.anew < place <= row.anew
+    assert world.n_from_sums > n + 1
+    last_found = [one.estimate for one in harness.estimates if one.estimate][-1]
+    assert json.loads(last_found)["sigma_hat"] < 0.2
     with harness.store.reader() as reader:
         assert replay_session(reader, harness.session).differences == []
 

@@ -16,6 +16,7 @@ from service.writer.unit_of_work import UnitOfWork
 
 MOST_BYTES = 2**28  # of the arrays and states of all cached agents
 LEAST_BYTES = 4096  # that any agent counts as
+TEXT_BYTES = 24  # at most, of a number in the state of a learner, which the commit makes
 
 
 def build_agent(session: SessionRow, state: str | dict[str, Any] | None) -> Agent:
@@ -37,7 +38,8 @@ def held_bytes(live: LiveAgent) -> int:
     values = [value for part in parts for value in vars(part).values()]
     held = sum(value.nbytes for value in values if isinstance(value, np.ndarray))
     held += NUMBER_BYTES * sum(len(value) for value in values if isinstance(value, list))
-    return LEAST_BYTES + held + len(live.state or "")
+    text = held // 8 * TEXT_BYTES if live.agent.learns_within_epoch else 0
+    return LEAST_BYTES + held + max(text, len(live.state or ""))
 
 
 class Agents:
@@ -120,6 +122,9 @@ class Agents:
         history = History(session.dim, {trajectory.key: Rounds(contexts, measured, first)})
         agent.observe(history, trajectory.key, round, value)
         uow.save_agent(session.key)
+        live = uow.agents[session.key]
+        self._agents.keep(session.key, live, held_bytes(live))  # what it has learned takes room
+        self._agents.trim()
 
     def forget(self) -> None:
         """Clear the cache: after a rollback, agents may be ahead of the stored state."""

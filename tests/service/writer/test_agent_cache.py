@@ -44,6 +44,18 @@ def test_agents_hold_no_more_bytes_than_they_may(tmp_path: Path) -> None:
         harness.close()
 
 
+def test_what_an_agent_has_just_learned_counts(harness: ServiceHarness) -> None:
+    """Many learners with a round each: their states, made at the commit, are most of it."""
+    harness.agents._agents.most = 500_000
+    for i in range(12):
+        harness.create(algorithm="lin_ucb", dim=DIM, options={}, name=f"{i}")
+        harness.decide(contexts=np.random.default_rng(i).uniform(-1, 1, (2, DIM)))
+        harness.reward(1.0, round=1)
+    held = [held_bytes(live) for live in harness.agents._agents._held.values()]
+    assert min(held) > DIM * DIM * 8 + DIM * DIM * 4
+    assert sum(held) <= 500_000
+
+
 def test_small_agents_count_too(harness: ServiceHarness) -> None:
     harness.agents._agents.most = 50 * LEAST_BYTES
     for i in range(60):

@@ -116,7 +116,6 @@ RULES = (
     Rule(GUARD, NO_HOLDOUT, "nothing says whether its agent does harm"),
     Rule(SUM, CLOCK, TOTALS),
     Rule(DEFAULT, CLOCK, TOTALS),
-    Rule(BLOCKING, CLOCK, TOTALS),
     Rule(LEARNER, CLOCK, TOTALS),
     Rule(HOLDOUT, CLOCK, TOTALS),
     Rule(SHADOW, CLOCK, TOTALS),

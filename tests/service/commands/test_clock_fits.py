@@ -1,11 +1,14 @@
 """Sessions with a clock: when a fit is due and what is in it, also after an export and import."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lhb_engine.agents.fit_cost import FitCost
 from service.base.problems import Problem
+from service.commands.decisions import Blocked
 from service.commands.erase_trajectory import erase_trajectory
 from service.commands.out_of_turn import AskFit
 from service.transfer.copy_session import copied_session, copy_session
@@ -29,6 +32,36 @@ def test_a_late_decision_counts_from_the_next_fit_on(harness: ServiceHarness) ->
     again = harness.run(AskFit(harness.key, harness.agents)).due
     assert again is None or again.known.decided == 9
     assert sums(history_of(harness, 8)) == [2.0] + [1.0] * 7
+
+
+def test_decisions_wait_for_a_due_fit_where_the_session_says_so(
+    harness: ServiceHarness, tmp_path: Path
+) -> None:
+    """They and the fits are then those of a session whose fits end before its next decision."""
+    keys = [begin(harness, **more).key for more in ({}, {"refit": "blocking"})]
+    rng, n_waited = np.random.default_rng(2), 0
+    for i in range(60):
+        contexts, value = rng.uniform(-1, 1, (3, 2)), float(rng.standard_normal())
+        harness.now = 961.0 + 25 * i
+        for harness.key in keys:
+            if harness.session.fit_due is not None:
+                if harness.key == keys[1]:
+                    blocked = harness.decide_or_block("ab"[i % 2], contexts=contexts)
+                    assert isinstance(blocked, Blocked)
+                    n_waited += 1
+                harness.make_fits(f"sqlite:///{tmp_path / 'lhb.db'}")
+            harness.decide("ab"[i % 2], contexts=contexts)
+            slot = (25 * i + 1) // 60
+            if i and slot > (25 * i - 24) // 60:
+                slot_totals(harness, slot, slot, value)
+    assert n_waited > 3
+    told = []
+    for harness.key in keys:
+        found = [json.loads(one.estimate or "{}") | {"seconds": 0} for one in harness.estimates]
+        with harness.store.reader() as reader:
+            rows = [row for name in "ab" for row in reader.decisions((*harness.key, name), 0, 99)]
+        told.append((found, [(row.arm, row.scores, row.propensity) for row in rows]))
+    assert told[0] == told[1]
 
 
 def test_fits_are_due_by_slots_empty_ones_too(harness: ServiceHarness) -> None:

@@ -14,6 +14,7 @@ from service.session.rules import has_only_sums
 from service.storage.ports import Keys
 from service.writer.agent_cache import Agents
 from service.writer.command import Command
+from service.writer.large_writes import refuse_erasing
 from service.writer.unit_of_work import UnitOfWork
 
 
@@ -40,9 +41,10 @@ class VoidDecision(Command[tuple[DecisionRow, VoidRow]]):
         """Return the decision, and the note that it is void; a repeat returns the first note.
 
         Raises 404 without such a session or decision; 409 no_corrections if the agent learns from
-        each reward at once.
+        each reward at once; 503 erasure_pending.
         """
         session, key = find_session(uow, self.key), (*self.key, self.trajectory)
+        refuse_erasing(session, self.trajectory)  # a sweep is about to take the note away
         decision = uow.decision_by_event(key, self.event_id)
         if decision is None:
             number = number_in(self.event_id)

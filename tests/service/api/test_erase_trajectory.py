@@ -10,6 +10,7 @@ import pytest
 from service.base.logs import shown_path
 from service.commands.erase_trajectory import EraseTrajectory, erase_trajectory
 from service.commands.sweep import EraseSlice
+from service.commands.void_decision import VoidDecision
 from service.storage.sql import transactions
 from service.transfer.replay import replay_session
 from tests.contracts.test_store_hidden import n_rows
@@ -201,6 +202,7 @@ def test_while_a_trajectory_is_being_erased(
         lambda: harness.decide("a"),
         lambda: harness.decide("a", event_id="e", digest=b"d"),
         lambda: harness.reward(1.0, "a", round=6),
+        lambda: harness.run(VoidDecision(harness.key, "a", "~6", harness.agents)),
         lambda: harness.run(EraseTrajectory(harness.key, "b")),
     ):
         with pytest.raises(Exception, match="being erased"):

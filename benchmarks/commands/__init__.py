@@ -5,7 +5,16 @@ import typer
 from benchmarks.commands.agents import certainty, clock, coverage, decide, findings, lift
 from benchmarks.commands.fits import fit
 from benchmarks.commands.logs import logs
-from benchmarks.commands.server import dashboard, neighbours, overload, serve, soak, start, users
+from benchmarks.commands.server import (
+    dashboard,
+    instructions,
+    neighbours,
+    overload,
+    serve,
+    soak,
+    start,
+    users,
+)
 from benchmarks.commands.solver import costs, solver
 from benchmarks.commands.storage import dropping, summing
 
@@ -16,6 +25,7 @@ for command in (
     fit,
     logs,
     serve,
+    instructions,
     start,
     soak,
     neighbours,

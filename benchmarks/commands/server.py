@@ -67,6 +67,35 @@ def _features_table(features: dict[str, Any]) -> Iterator[str]:
         yield f"| {name} | {shown} |"
 
 
+def instructions(
+    checkout: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of the program; the first one is what others compare with."),
+    ],
+    case: Annotated[list[str] | None, typer.Option(help="By name; default: all.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the instructions of a server for a decision, by valgrind, on SQLite.
+
+    Example: lhb bench instructions ../old .
+    """
+    from benchmarks.server import checkouts
+
+    for name in case or ():
+        if name not in checkouts.CASES:
+            raise typer.BadParameter(f"no case {name!r}: {'; '.join(checkouts.CASES)}")
+    measured = checkouts.run(checkout, case or ())
+    show(measured, as_json, _instructions_table(measured))
+
+
+def _instructions_table(measured: dict[str, Any]) -> Iterator[str]:
+    yield "| 1000 user instructions of a decision | by checkout | ratios |"
+    yield "|-|-|-|"
+    for name, found in measured.items():
+        counts = ", ".join(f"{count:.1f}" for count in found["instructions"].values())
+        yield f"| {name} | {counts} | {', '.join(f'{ratio:.3f}' for ratio in found['ratios'])} |"
+
+
 def _serving_lines(measured: dict[str, Any]) -> Iterator[str]:
     for part in ("variants", "batches", "fits", "ratios"):
         yield f"{part}:"

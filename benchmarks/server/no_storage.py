@@ -15,6 +15,7 @@ from service.storage.ports import (
     InThread,
     Keys,
     KnownRows,
+    Slices,
     Steps,
 )
 
@@ -117,7 +118,7 @@ class ForgetfulTransaction:
 class ForgetfulStore:
     """A store that writes no row. Queue, thread, checks and choice run as usual."""
 
-    is_local = True
+    is_local, slices = True, Slices()
 
     def __init__(self) -> None:
         self._transaction = ForgetfulTransaction()

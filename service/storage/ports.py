@@ -256,6 +256,17 @@ class Transaction(Protocol):
         """Roll back, and drop from the caches every row that the transaction used."""
 
 
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The most that one call deletes: a commit of a few milliseconds."""
+
+    rows: int = 256
+    n_bytes: int = 2**18
+    page: int = 128  # rows that are looked at together
+    pages: int = 8
+    trajectories: int = 32  # each takes five statements
+
+
 class Store(Protocol):
     """A database. One thread at a time uses the writer; any thread may use a reader.
 
@@ -263,6 +274,7 @@ class Store(Protocol):
     """
 
     is_local: bool
+    slices: Slices
 
     def begin(self, *, wait: bool = True) -> Transaction:
         """Open the writer's transaction; `wait` for another program's lock, or to connect again.

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from service.session.records import VoidRow
-from service.storage.ports import Changes, DropCursor, Dropped, Store
-from service.storage.sql import transactions
+from service.storage.ports import Changes, DropCursor, Dropped, Slices, Store
 from tests.contracts.sample_rows import S1, commit, decision, measurement, session, trajectory
 
 
@@ -27,11 +26,10 @@ def dropped(store: Store, to: int, n_kept: int) -> list[Dropped]:
 @pytest.mark.parametrize(("page", "pages", "most"), [(2, 2, 3), (3, 1, 5), (64, 16, 256)])
 @pytest.mark.parametrize("to", [0, 25, 60])
 def test_a_pass_takes_what_nothing_needs(
-    store: Store, page: int, pages: int, most: int, to: int, monkeypatch: pytest.MonkeyPatch
+    store: Store, page: int, pages: int, most: int, to: int
 ) -> None:
     """Rounds go with the last position that needs them; a span stays until all of it is gone."""
-    for name, value in (("PAGE", page), ("MAX_PAGES", pages), ("MAX_ROWS", most)):
-        monkeypatch.setattr(transactions, name, value)
+    store.slices = Slices(rows=most, page=page, pages=pages)
     rng, n_kept = random.Random(8), 4
     places: dict[str, list[int]] = {"": [], "a": [], "b": [], "short": []}
     for position in range(1, 61):

@@ -7,7 +7,7 @@ import pytest
 from service.session.records import HiddenRows, VoidRow
 from service.session.slot_records import SlotSumsRow
 from service.session.trial_records import LiftUnitRow
-from service.storage.ports import Changes, EraseCursor, Store
+from service.storage.ports import Changes, EraseCursor, Slices, Store
 from service.storage.sql import transactions
 from tests.contracts.sample_rows import (
     S1,
@@ -59,10 +59,8 @@ def test_a_deleted_session_is_gone_at_once_and_its_rows_are_noted(store: Store) 
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 256])
-def test_erasing_takes_all_of_a_session_and_nothing_else(
-    store: Store, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transactions, "MAX_ROWS", most)
+def test_erasing_takes_all_of_a_session_and_nothing_else(store: Store, most: int) -> None:
+    store.slices = Slices(rows=most)
     measured = measurement(1), measurement(1, 2, "b", position=2)
     rows = (decision(1), decision(2), decision(1, "b"), *measured)
     rows += (VoidRow(*S1, "b", 1, 7, 3.0),)
@@ -87,11 +85,9 @@ def test_erasing_takes_all_of_a_session_and_nothing_else(
 
 
 @pytest.mark.parametrize("most", [2, 256])
-def test_an_erased_trajectory_leaves_no_row(
-    store: Store, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_erased_trajectory_leaves_no_row(store: Store, most: int) -> None:
     """Its voids and its part of a comparison go too; those of the others stay."""
-    monkeypatch.setattr(transactions, "MAX_ROWS", most)
+    store.slices = Slices(rows=most)
     for name in ("a", "b", ""):
         commit(store, *([session()] if name == "a" else []), trajectory(name), decision(1, name))
     commit(store, estimate(1), voids=[VoidRow(*S1, name, 1, i, 1.0) for i, name in enumerate("ab")])
@@ -112,10 +108,8 @@ def test_an_erased_trajectory_leaves_no_row(
 
 
 @pytest.mark.parametrize("most", [2, 256])
-def test_rounds_after_one_of_a_trajectory_are_erased_alone(
-    store: Store, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transactions, "MAX_ROWS", most)
+def test_rounds_after_one_of_a_trajectory_are_erased_alone(store: Store, most: int) -> None:
+    store.slices = Slices(rows=most)
     names = ("", "b", "c")
     commit(store, session(), *(trajectory(name) for name in names), estimate(1))
     commit(store, *(decision(i, name) for name in names for i in (1, 2, 3, 4, 5)))
@@ -132,10 +126,8 @@ def test_rounds_after_one_of_a_trajectory_are_erased_alone(
         assert len(reader.estimates(S1, 0, 9)) == 1
 
 
-def test_large_rows_are_erased_by_their_bytes(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transactions, "MAX_BYTES", 100)
+def test_large_rows_are_erased_by_their_bytes(store: Store) -> None:
+    store.slices = Slices(n_bytes=100)
     wide = [decision(i, scores=bytes(80)) for i in range(1, 6)]  # 96 bytes with the context
     commit(store, session(), *wide)
     assert erase(store, GONE) == [2, 2, 1]

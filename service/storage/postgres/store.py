@@ -31,6 +31,7 @@ from service.storage.ports import (
     InThread,
     Keys,
     KnownRows,
+    Slices,
     Steps,
 )
 from service.storage.postgres.connection import (
@@ -78,10 +79,11 @@ class PostgresTransaction(SqlTransaction):
     a locked row with the same revision has not changed since.
     """
 
-    def __init__(self, pipeline: Pipeline, cache: CachedSessions) -> None:
+    def __init__(self, pipeline: Pipeline, cache: CachedSessions, slices: Slices) -> None:
         self.connection = pipeline.connection
         self.reader = PostgresReader(pipeline.connection)
         self._pipeline = pipeline
+        self.slices = slices
         self._cache = cache
         self._held: dict[SessionKey, tuple[int, SessionRow]] = {}
         self._has_fetched = False
@@ -206,7 +208,7 @@ class PostgresStore:
     Parameters in the URL override `DEFAULTS`. Raises `Refused`, `NotDurable` or `Unavailable`.
     """
 
-    is_local = False
+    is_local, slices = False, Slices()
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -254,7 +256,7 @@ class PostgresStore:
             if not wait:
                 raise Unavailable(ProblemCode.STORAGE_NOT_DURABLE, "the settings may have changed")
             self._check_settings(self._writer.connection)
-        return PostgresTransaction(self._writer, self.sessions)
+        return PostgresTransaction(self._writer, self.sessions, self.slices)
 
     @contextmanager
     def reader(self) -> Iterator[PostgresReader]:

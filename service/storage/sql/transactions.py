@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from service.session.records import HiddenRows, SessionKey
-from service.storage.ports import Changes, DropCursor, Dropped, EraseCursor
+from service.storage.ports import Changes, DropCursor, Dropped, EraseCursor, Slices
 from service.storage.reader import FOR_EVER
 
 # key columns of each table, after the session's, and the bytes of a row. Tables of rounds come
@@ -25,9 +25,6 @@ TABLES = {
     "slot_sums": (("trajectory", "last_slot"), "length(sums)"),
     "lift_units": (("since", "trajectory", "block"), "0"),
 }
-MAX_ROWS, MAX_BYTES = 256, 2**18  # of one call: a commit of a few milliseconds
-PAGE, MAX_PAGES = 128, 8  # rows that are looked at together; such pages of one call
-MAX_RANGES = 32  # trajectories of one call: each takes five statements
 Statement = tuple[str, Sequence[Any]]  # a statement's name, and its values
 
 
@@ -53,6 +50,8 @@ def statements() -> dict[str, str]:
 class SqlTransaction(ABC):
     """The part of a `Transaction` that both databases share; an adapter runs the statements."""
 
+    slices: Slices
+
     @abstractmethod
     def _execute(self, name: str, *values: Any) -> Any:
         """Run a named statement, and return its cursor."""
@@ -70,7 +69,8 @@ class SqlTransaction(ABC):
         return None if row is None else HiddenRows(*row)
 
     def erase(self, hidden: HiddenRows, cursor: EraseCursor | None) -> EraseCursor | None:
-        """Delete the next hidden rows, up to MAX_ROWS or MAX_BYTES; see `Transaction.erase`."""
+        """Delete the next hidden rows, a slice; see `Transaction.erase`."""
+        slices = self.slices
         tables = [*ROUNDS, "trajectories"] if hidden.trajectory is not None else list(TABLES)
         if hidden.after_round:
             tables.remove("trajectories")  # it has rounds that are seen
@@ -78,30 +78,31 @@ class SqlTransaction(ABC):
         for table in tables[tables.index(cursor[0]) if cursor else 0 :]:
             after = cursor[1] if cursor and cursor[0] == table else _before(hidden, table)
             last, n_before = after, n
-            for *key, size in self._read(f"next_{table}", *owner, *after, MAX_ROWS - n):
+            for *key, size in self._read(f"next_{table}", *owner, *after, slices.rows - n):
                 is_outside = hidden.trajectory is not None and key[0] != hidden.trajectory
-                if is_outside or n_bytes > MAX_BYTES:
+                if is_outside or n_bytes > slices.n_bytes:
                     break
                 last, n, n_bytes = tuple(key), n + 1, n_bytes + size
             if last != after:
                 self._execute(f"erase_{table}", *owner, *after, n - n_before)
-            if n == MAX_ROWS or n_bytes > MAX_BYTES:
+            if n == slices.rows or n_bytes > slices.n_bytes:
                 return table, last
         if hidden.trajectory is not None and not hidden.after_round:
             self._execute("erase_units", *owner, hidden.trajectory)
         return None
 
     def drop(self, key: SessionKey, to: int, n_kept: int, cursor: DropCursor | None) -> Dropped:
-        """Delete the next rows of rounds up to position `to`; see `Transaction.drop`."""
+        """Delete the next rows of rounds up to position `to`, a slice; see `Transaction.drop`."""
+        slices = self.slices
         ranges: dict[str, list[int]] = {}  # the first and the last round to go, by trajectory
         n = size = 0
         place, following = (cursor or ("", 0))[:2], cursor
-        for _ in range(MAX_PAGES):
-            rows = self._read("next_dropped", *key, *place, n_kept, PAGE)
+        for _ in range(slices.pages):
+            rows = self._read("next_dropped", *key, *place, n_kept, slices.page)
             kept_of, is_full = None, False
             for name, round, needed_to, n_bytes in rows:
-                is_full = n == MAX_ROWS or size > MAX_BYTES
-                is_full = is_full or (len(ranges) == MAX_RANGES and name not in ranges)
+                is_full = n == slices.rows or size > slices.n_bytes
+                is_full = is_full or (len(ranges) == slices.trajectories and name not in ranges)
                 if is_full:
                     break
                 place = name, round
@@ -112,7 +113,7 @@ class SqlTransaction(ABC):
                     continue
                 ranges.setdefault(name, [round, round])[1] = round
                 n, size = n + 1, size + n_bytes
-            if len(rows) < PAGE and not is_full:
+            if len(rows) < slices.page and not is_full:
                 following = None
                 break
             if place[0] == kept_of:

@@ -26,6 +26,7 @@ from service.storage.ports import (
     InThread,
     Keys,
     KnownRows,
+    Slices,
     Steps,
 )
 from service.storage.reader import Reader
@@ -81,6 +82,7 @@ class SqliteTransaction(SqlTransaction):
         self.connection = connection
         self.reader = SqliteReader(connection)
         self._store = store
+        self.slices = store.slices
         self._used: list[SessionKey] = []
         self._used_trajectories: list[TrajectoryKey] = []
 
@@ -234,7 +236,7 @@ class SqliteStore:
     other process writes. Raises `OwnedElsewhere`, `Refused` or `Unavailable`.
     """
 
-    is_local = True
+    is_local, slices = True, Slices()
 
     def __init__(self, path: Path) -> None:
         self.path = path

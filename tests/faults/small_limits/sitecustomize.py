@@ -8,11 +8,12 @@ from importlib import import_module
 LIMITS = (  # in this order: modules take the first from there as they are imported
     ("lhb_engine.history", "LATEST", 64),
     ("lhb_engine.design.moment_sums", "GRAIN", 16),
-    ("service.storage.sql.transactions", "PAGE", 4),
-    ("service.storage.sql.transactions", "MAX_ROWS", 4),
     ("service.rounds.retention", "LEAST_SECONDS", 0.0),
     ("service.operation.sweeper", "LOOK_SECONDS", 0.1),
     ("service.fits.cost", "LEAST_SECONDS", 3600.0),  # a fit on a busy machine is not at its end
 )
 for module, name, value in LIMITS:
     setattr(import_module(module), name, value)
+slices = import_module("service.storage.ports").Slices(rows=4, page=4)
+import_module("service.storage.sqlite.store").SqliteStore.slices = slices
+import_module("service.storage.postgres.store").PostgresStore.slices = slices

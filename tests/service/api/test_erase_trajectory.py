@@ -11,7 +11,7 @@ from service.base.logs import shown_path
 from service.commands.erase_trajectory import EraseTrajectory, erase_trajectory
 from service.commands.sweep import EraseSlice
 from service.commands.void_decision import VoidDecision
-from service.storage.sql import transactions
+from service.storage.ports import Slices
 from service.transfer.replay import replay_session
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.conftest import Client, Serve, problem, until
@@ -184,11 +184,9 @@ async def test_the_only_trajectory_of_a_session_begins_anew(serve: Serve) -> Non
         assert replayed(client, session).differences == []
 
 
-def test_while_a_trajectory_is_being_erased(
-    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_a_trajectory_is_being_erased(harness: ServiceHarness) -> None:
     """It takes nothing, and nobody sees it; others go on; its slices are small."""
-    monkeypatch.setattr(transactions, "MAX_ROWS", 3)
+    harness.store.slices = Slices(rows=3)
     harness.create(algorithm="anytime")
     for name in ("a", "b"):
         harness.rounds(6, trajectory=name)

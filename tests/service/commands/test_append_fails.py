@@ -10,7 +10,7 @@ from service.commands.append_history import Log
 from service.commands.append_history import append_history as appended
 from service.commands.sessions import DeleteSession
 from service.commands.sweep import EraseSlice, sweep
-from service.storage.sql import transactions
+from service.storage.ports import Slices
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.commands.sliced_appends import begun, seen, slices_of
 from tests.service.commands.test_append_history import log
@@ -66,7 +66,7 @@ def test_a_sweep_that_is_overtaken_erases_what_is_due_and_no_more(
 ) -> None:
     """Between two of its slices, the session is deleted, or another sweep ends and a log begins."""
     slices_of(6, monkeypatch)
-    monkeypatch.setattr(transactions, "MAX_ROWS", 4)
+    both.store.slices = Slices(rows=4)
     both.create()
     both.rounds(3)
     before = n_rows(both.store)

@@ -19,8 +19,7 @@ from service.fits.job import run_fit
 from service.fits.record import Fitted
 from service.rounds.retention import plan
 from service.session.records import KeptSumsRow, SessionKey, SessionRow
-from service.storage.ports import Changes, Store
-from service.storage.sql import transactions
+from service.storage.ports import Changes, Slices, Store
 from service.writer.command import SessionCommand
 from service.writer.unit_of_work import UnitOfWork
 from tests.contracts.conftest import reopen, store  # noqa: F401
@@ -42,9 +41,7 @@ def small_limits(
     keep_sums_from(monkeypatch, 64)
     monkeypatch.setattr(levels, "LEAST_STRETCH", 16)
     monkeypatch.setattr(service.rounds.retention, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(transactions, "PAGE", 7)
-    monkeypatch.setattr(transactions, "MAX_PAGES", 3)
-    monkeypatch.setattr(transactions, "MAX_ROWS", 11)
+    store.slices = Slices(rows=11, page=7, pages=3)
     return ServiceHarness(tmp_path, store)
 
 

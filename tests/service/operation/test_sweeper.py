@@ -9,8 +9,7 @@ from service.api.runtime import Service
 from service.commands.sessions import DeleteSession
 from service.commands.sweep import EraseSlice, sweep
 from service.session.records import HiddenRows
-from service.storage.ports import Changes
-from service.storage.sql import transactions
+from service.storage.ports import Changes, Slices
 from tests.contracts.test_store_hidden import n_rows
 from tests.service.conftest import Serve, until
 from tests.service.service_harness import ServiceHarness
@@ -23,11 +22,9 @@ async def is_swept(service: Service) -> bool:
     return not any(n_rows(service.store).values())
 
 
-async def test_a_deleted_session_is_erased_while_others_decide(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transactions, "MAX_ROWS", 5)
+async def test_a_deleted_session_is_erased_while_others_decide(serve: Serve) -> None:
     async with serve() as client:
+        client.service.store.slices = Slices(rows=5)
         session = await client.create(name="shop", algorithm="ad_lasso")
         path = f"/v1/sessions/{session}"
         body = {"contexts": [[1.0, 0.5]] * 60, "rewards": [1.0] * 60}
@@ -85,10 +82,8 @@ def test_the_rows_of_a_living_writer_are_left_alone(
         assert reader.hidden() == ([] if is_erased else [note])
 
 
-def test_a_writer_finds_that_its_rows_are_no_longer_its_own(
-    harness: ServiceHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transactions, "MAX_ROWS", 1)
+def test_a_writer_finds_that_its_rows_are_no_longer_its_own(harness: ServiceHarness) -> None:
+    harness.store.slices = Slices(rows=1)
     harness.create()
     harness.rounds(4)
     transaction = harness.store.begin()

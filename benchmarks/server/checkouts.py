@@ -17,11 +17,11 @@ import httpx
 from benchmarks.server.featured_server import FeaturedServer
 from benchmarks.server.instructions import WAVE, counting, send_waves, valgrind
 from benchmarks.server.load import DIM, decision_body, request_of
-from benchmarks.server.processes import servers
+from benchmarks.server.processes import UNHURRIED, servers
 
 # the command of every checkout; the module that serves has not always had the same name
-SERVE = "import sys; sys.path[0] = {!r}; import lhb; sys.argv[1:] = {}; lhb.main()"
-ARGUMENTS = ["serve", "--port", "0"]
+CHECKOUT = "import sys; sys.path[0] = {!r}"
+SERVE = "import lhb; sys.argv[1:] = ['serve', '--port', '0']; lhb.main()"
 BATCH = 100
 WARM, COUNTED = 10, 60  # waves
 WARM_BATCHES, COUNTED_BATCHES = 4, 20
@@ -110,7 +110,7 @@ def _counted(checkout: Path, case: Case) -> float:
 
 @contextmanager
 def _serving(checkout: Path, folder: Path) -> Iterator[FeaturedServer]:
-    code = SERVE.format(str(checkout.resolve()), ARGUMENTS)
+    code = f"{CHECKOUT.format(str(checkout.resolve()))}{UNHURRIED}{SERVE}"
     log = folder / "log"
     environment = {"PYTHONHASHSEED": "0", "LHB_MAX_WAIT_SECONDS": "0"}
     environment["LHB_DATABASE_URL"] = f"sqlite:///{folder / 'bench.db'}"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from benchmarks.server.load import DIM
-from benchmarks.server.processes import N_SESSIONS, SERVE, key_of, servers
+from benchmarks.server.processes import N_SESSIONS, SERVE, UNHURRIED, key_of, servers
 
 TENANT = "shop"
 # in a message to the collector, whenever it is full; OpenTelemetry's own messages are larger
@@ -67,12 +67,12 @@ def featured_server(
     most_wait = float(environment["LHB_MAX_WAIT_SECONDS"]) * slowness
     environment |= {"PYTHONHASHSEED": "0", "LHB_MAX_WAIT_SECONDS": str(most_wait)}
     headers = key_of(environment["LHB_DATABASE_URL"], TENANT) if feature.has_keys else {}
-    log = folder / "log"
+    log, code = folder / "log", UNHURRIED + SERVE if under else SERVE
     with ExitStack() as stack:
         if feature.is_collected:
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = stack.enter_context(_collector())
             environment |= SPANS
-        [(url, pid)] = stack.enter_context(servers(1, SERVE, str(log), under, **environment))
+        [(url, pid)] = stack.enter_context(servers(1, code, str(log), under, **environment))
         with httpx.Client(base_url=url, timeout=60) as client:
             assert (client.get("/v1/sessions").status_code == 401) == feature.has_keys
             body = {"algorithm": "uniform", "dim": DIM, "horizon": 100}

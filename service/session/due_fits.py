@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from msgspec.json import encode
+
 from lhb_engine.history import FitWindow
 
 # complete: all rewards are in. overdue: some are missing. never: it was skipped. asked: somebody
@@ -29,8 +31,7 @@ class OpenWindow:
     overdue_at: float | None = None  # when the fit becomes due although rewards are missing
 
 
-@dataclass(frozen=True, slots=True)
-class Watermark:
+class Watermark(NamedTuple):
     """What of a session's log is read: everything up to some positions.
 
     Its size does not depend on the number of trajectories.
@@ -41,19 +42,10 @@ class Watermark:
     closed_at: float = 0.0  # rounds whose trajectory's next decision came by then are closed
     revision: int = 0  # of the session's options (`OptionChanges`)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the members as JSON values."""
-        return {
-            "measured": self.measured,
-            "decided": self.decided,
-            "closed_at": self.closed_at,
-            "revision": self.revision,
-        }
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Watermark":
-        """Invert `to_json`, given other members, too."""
-        return cls(**{name: data[name] for name in cls.__slots__})
+        """Return the members that a manifest has beside others."""
+        return cls(*(data[name] for name in cls._fields))
 
 
 @dataclass(slots=True)
@@ -84,7 +76,7 @@ class DueFit:
         """Return what the row of the fit keeps, as JSON values."""
         return {
             "window": window_to_json(self.window),
-            **self.known.to_json(),
+            **self.known._asdict(),
             "reason": self.reason,
             "due_at": self.due_at,
             "attempts": self.attempts,
@@ -135,16 +127,14 @@ class Schedule:
     @property
     def text(self) -> str:
         """The stored JSON text."""
-        return json.dumps(
-            {
-                "open": [[window_to_json(w.window), w.n_complete, w.overdue_at] for w in self.open],
-                "current": None if self.current is None else self.current.to_json(),
-                "waiting": [due.to_json() for due in self.waiting],
-                "seen": self.seen,
-                "n_slots": self.n_slots,
-            },
-            separators=(",", ":"),
-        )
+        kept = {
+            "open": [[w.window, w.n_complete, w.overdue_at] for w in self.open],
+            "current": None if self.current is None else self.current.to_json(),
+            "waiting": [due.to_json() for due in self.waiting],
+            "seen": self.seen,
+            "n_slots": self.n_slots,
+        }
+        return encode(kept).decode()
 
     @classmethod
     def loads(cls, text: str) -> "Schedule":

@@ -6,8 +6,11 @@ bound what an imported file may hold; rows are not checked against them.
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
+
+from msgspec.json import encode
 
 from service.base.field_types import (
     ClientId,
@@ -59,6 +62,17 @@ class Settings:
     keep_contexts: bool = False  # whether decisions keep the contexts of all arms
     keep_rounds: KeepRounds | None = None  # rows of earlier rounds go; None: all stay
     keep_days: KeepDays | None = None  # the same, by the time of their decisions
+
+    @property
+    def spec(self) -> str:
+        """The JSON text of the settings that have no column."""
+        return encode(dict(zip(SPEC, _spec_values(self), strict=True))).decode()
+
+
+# statements read these
+WITH_COLUMN = ("dim", "horizon", "keep_contexts", "keep_rounds", "keep_days")
+SPEC = tuple(one.name for one in fields(Settings) if one.name not in WITH_COLUMN)
+_spec_values = attrgetter(*SPEC)
 
 
 @dataclass(kw_only=True)
@@ -139,6 +153,11 @@ class SessionRow(SessionState, Settings):
         lists = sum(len(value) for value in self.options.values() if isinstance(value, list))
         texts = len(self.request) + len(self.changes.text or "")
         return ROW_BYTES + texts + self.names.n_bytes + NUMBER_BYTES * lists
+
+    @property
+    def clock_text(self) -> str | None:
+        """The stored JSON text of its clock, if it has one."""
+        return getattr(self.clock, "text", None)
 
     @property
     def revision(self) -> int:

@@ -18,6 +18,7 @@ from pydantic_core import to_json
 
 from service.session.kept_contexts import unpack
 from service.session.records import (
+    PARTS,
     DecisionRow,
     EstimateRow,
     KeptSumsRow,
@@ -28,7 +29,7 @@ from service.session.records import (
 from service.session.rules import has_only_sums
 from service.storage.giving_way import giving_way
 from service.storage.reader import FOR_EVER, Reader
-from service.storage.sql.statements import session_texts
+from service.storage.sql.statements import session_values
 
 FORMAT, VERSION = "lhb-session", 1
 PAGE = 1000
@@ -59,7 +60,7 @@ def written(given: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 def records(reader: Reader, session: SessionRow, about: SessionRow) -> Iterator[dict[str, Any]]:
     """Yield the records of a session's file; the header is about `about`."""
     header = {f.name: getattr(about, f.name) for f in fields(about) if f.name not in NOT_EXPORTED}
-    texts = session_texts(about)
+    texts = dict(zip(PARTS, session_values(about, tuple(PARTS)), strict=True))
     header |= {**texts, "schedule": parsed(texts["schedule"])}
     yield {"record": "header", "format": FORMAT, "version": VERSION, "session": header}
     for trajectory in reader.trajectories(session.key):

@@ -1,13 +1,15 @@
 """The SQL statements that both databases share, with columns from the fields of the rows."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib.resources import files
 from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 from service.session.records import (
     PARTS,
+    SPEC,
     ApiKey,
     AuditRow,
     DecisionRow,
@@ -16,7 +18,6 @@ from service.session.records import (
     KeptSumsRow,
     MeasurementRow,
     SessionRow,
-    Settings,
     TrajectoryRow,
     VoidRow,
 )
@@ -40,10 +41,6 @@ ROWS: dict[str, type] = {
 }
 SUMS = ("kept_sums", "slot_sums", "lift_sums", "lift_units")
 RENAMED = {"client_event_id": "event_id", "key": "trajectory"}  # field to column
-# settings of a session that statements read have columns; the others are JSON in the column `spec`
-ASKED = ("dim", "horizon", "keep_contexts", "keep_rounds", "keep_days")
-SETTINGS = get_type_hints(Settings)
-SPEC = tuple(name for name in SETTINGS if name not in ASKED)
 TYPES = {
     table: {RENAMED.get(name, name): kind for name, kind in get_type_hints(row).items()}
     for table, row in ROWS.items()
@@ -113,17 +110,15 @@ def numbered(n: int) -> str:
     return ", ".join(f"${i}" for i in range(1, n + 1))
 
 
-def session_values(session: SessionRow, names: Sequence[str]) -> tuple[Any, ...]:
+def session_values(session: SessionRow, names: tuple[str, ...]) -> tuple[Any, ...]:
     """Return the stored values of the named columns of a session."""
-    spec = json.dumps({name: getattr(session, name) for name in SPEC})
-    stored = {"spec": spec, **session_texts(session)}
-    return tuple(stored[name] if name in stored else getattr(session, name) for name in names)
+    return _stored(names)(session)
 
 
-def session_texts(session: SessionRow) -> dict[str, str | None]:
-    """Return the parts of a session that its row has as JSON text."""
-    parts = ((name, getattr(session, name)) for name in PARTS)
-    return {name: None if part is None else part.text for name, part in parts}
+@cache
+def _stored(names: tuple[str, ...]) -> Callable[[SessionRow], tuple[Any, ...]]:
+    texts = {name: f"{name}.text" for name in PARTS} | {"clock": "clock_text"}
+    return attrgetter(*(texts.get(name, name) for name in names))
 
 
 def session_of(row: Sequence[Any]) -> SessionRow:

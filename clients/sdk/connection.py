@@ -25,20 +25,11 @@ Call = Coroutine[Any, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """The items of a listing, read page by page.
-
-    Attributes
-    ----------
-    path : str
-    params : dict
-        Query parameters.
-    item : callable
-        Makes an item of its JSON.
-    """
+    """The items of a listing, read page by page."""
 
     path: str
-    params: dict[str, Any]
-    item: Callable[[Any], T]
+    params: dict[str, Any]  # of the query
+    item: Callable[[Any], T]  # makes an item of its JSON
 
 
 class Connection:

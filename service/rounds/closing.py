@@ -14,22 +14,13 @@ from service.session.records import SessionRow
 
 
 class Closing:
-    """A round closes with its one value. Without a value it is no row of a fit.
+    """A round closes with its one value. Without a value it is no row of a fit."""
 
-    Attributes
-    ----------
-    is_counted : bool
-        Whether a window is complete when its rounds have their values; else only time closes it.
-    is_by_time : bool
-        Whether time makes or changes rows of a fit, beside values.
-    adds_up : bool
-        Whether a round has several values, which add up.
-    default : float or None
-        What a closed round counts without a value; None: it does not count.
-    """
-
-    is_counted, is_by_time, adds_up = True, False, False
-    default: float | None = None
+    # whether a window is complete when its rounds have their values; else only time closes it
+    is_counted = True
+    is_by_time = False  # whether time makes or changes rows of a fit, beside values
+    adds_up = False  # whether a round has several values, which add up
+    default: float | None = None  # what a closed round counts without a value; None: nothing
 
     def refuse(self, reward: Reward, prefix: str) -> None:
         """Raise a 422 if rounds take no such reward; the name of its field begins with `prefix`."""

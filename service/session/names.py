@@ -41,15 +41,9 @@ MOST_SHOWN = 8  # labels in the detail of a problem
 class Names:
     """What the numbers of a session's contexts, and its arms, are called.
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Labels of the columns that are taken, the first ones: a feature, or a feature and its
-        category (``brand=x``).
-    categories : str
-        "one_hot" or "hashed".
-    arms : tuple of str or None
-        Ids of the arms of a decision that names none.
+    `columns` are labels of the columns that are taken, the first ones: a feature, or a feature and
+    its category (``brand=x``). `categories` is "one_hot" or "hashed". `arms` are the ids of the arms
+    of a decision that names none.
     """
 
     def __init__(

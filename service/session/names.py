@@ -42,8 +42,8 @@ class Names:
     """What the numbers of a session's contexts, and its arms, are called.
 
     `columns` are labels of the columns that are taken, the first ones: a feature, or a feature and
-    its category (``brand=x``). `categories` is "one_hot" or "hashed". `arms` are the ids of the arms
-    of a decision that names none.
+    its category (``brand=x``). `categories` is "one_hot" or "hashed". `arms` are the ids of arms
+    where a decision names none.
     """
 
     def __init__(

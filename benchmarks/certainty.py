@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from benchmarks.regret_scoreboard import BOARD, DENSE, LIFE, World
+from benchmarks.regret_scoreboard import BOARD, DENSE, LIFE, PROFILES, World
 from benchmarks.worlds import measured
 from lhb_engine.agents import make_agent
 from lhb_engine.estimate import Estimate
@@ -18,8 +18,13 @@ SETTLED = 100  # rounds from which fits are looked at
 ELSEWHERE = ("plain", "flat 30")  # on the main board
 CHANGING = ("theta rotates", "theta rotates, memory 500")
 FIXED = ("one-hot, h = 4", "one-hot", "ten fixed arms")  # nothing is said there
-WORLDS = (*BOARD, *DENSE, *(w for w in LIFE if w.name not in (*ELSEWHERE, *CHANGING, *FIXED)))
-QUANTITIES = ("theta", "lag weights", "angle")
+WORLDS = (
+    *BOARD,
+    *DENSE,
+    *(w for w in LIFE if w.name not in (*ELSEWHERE, *CHANGING, *FIXED)),
+    *PROFILES,
+)
+QUANTITIES = ("theta", "lag weights", "angle", "lag profiles")
 OPTIONS: dict[str, dict[str, Any]] = {"anytime": {}, "ad_lasso": {"standard_errors": True}}
 
 Said = dict[str, list[bool]]
@@ -35,12 +40,15 @@ def held(estimate: Estimate, world: LongHorizonEnvironment) -> Said | None:
     true = world.theta / length
     weights = world.weights[intervals["lags"]] * length
     given = [(i, w) for i, w in zip(intervals["lag_weights"], weights, strict=True) if i]
+    own = np.array(intervals.get("lag_profiles", [])).reshape(-1, len(true), 2)
+    profiles = getattr(world, "profiles", np.outer(world.weights, world.theta))[: len(own)]
     cosine = float(np.clip(estimate.theta @ true, -1.0, 1.0))
     most = estimate.diagnostics.get("angle_95")  # ad_lasso says no angle
     return {
         "theta": ((theta[:, 0] <= true) & (true <= theta[:, 1])).tolist(),
         "lag weights": [bool(low <= w <= high) for (low, high), w in given],
         "angle": [] if most is None else [bool(np.arccos(cosine) <= most)],
+        "lag profiles": ((own[..., 0] <= profiles) & (profiles <= own[..., 1])).ravel().tolist(),
     }
 
 
@@ -146,8 +154,8 @@ def share(of_runs: Sequence[Sequence[bool]]) -> dict[str, Any]:
 
 
 HEADER = (
-    "| world | said | theta | lag weights | angle | angle said | true | runs with an alarm |\n"
-    "|-|-|-|-|-|-|-|-|"
+    "| world | said | theta | lag weights | angle | lag profiles | angle said | true "
+    "| runs with an alarm |\n|-|-|-|-|-|-|-|-|-|"
 )
 
 

@@ -60,8 +60,8 @@ class Estimate:
         until it is known which is best. None: decisions are by theta.
     intervals : dict or None
         95% intervals as pairs of a lower and an upper bound: `theta`, one a number of theta, and
-        `lag_weights`, one for each of `lags`, the active lags, or None. None where none can be
-        given.
+        `lag_weights`, one for each of `lags`, the active lags, or None; `lag_profiles`, (n_lags,
+        dim, 2), where features' own decide. None where none can be given.
     no_intervals : str or None
         Why an estimate that could have intervals has none, or none of some lag weights.
     effects : dict or None

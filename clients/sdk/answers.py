@@ -27,13 +27,15 @@ PlayedBy = Literal["agent", "control", "caller", "guard"]
 class IntervalsAnswer(TypedDict):
     """95% intervals, each a lower and an upper bound.
 
-    Those of `lag_weights` belong to `lags`; null where a weight is not clear of 0.
+    Those of `lag_weights` belong to `lags`; null where a weight is not clear of 0. Those of
+    `lag_profiles`, a list of features for each lag, are there where features' own profiles decide.
     """
 
     theta: list[tuple[float, float]]
     lags: list[int]
     lag_weights: list[tuple[float, float] | None]
     effects: NotRequired[list[tuple[float, float]] | None]
+    lag_profiles: NotRequired[list[list[tuple[float, float]]] | None]
 
 
 class EffectsAnswer(TypedDict):

@@ -8,7 +8,7 @@ import numpy as np
 
 from lhb_engine.agents.fit_part import Part, too_little
 from lhb_engine.agents.form_choice import SHARED
-from lhb_engine.agents.form_fits import FormFits, of_moments
+from lhb_engine.agents.form_fits import FormFits
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import innovations
 from lhb_engine.design.moments import RowMoments
@@ -16,7 +16,7 @@ from lhb_engine.design.scaling import Units, power_of_two
 from lhb_engine.estimate import Estimate, LagForm
 from lhb_engine.history import FitWindow, Floats
 from lhb_engine.posterior.correlated_posterior import correlated_posterior
-from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows
+from lhb_engine.posterior.fit_data import FitData, fit_data, later_rows, of_moments
 from lhb_engine.posterior.linearised_intervals import Certainty
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor, alarm_limit, residuals
 from lhb_engine.posterior.profile_posterior import profile_posterior
@@ -119,12 +119,11 @@ class AnytimeFit:
         active = np.flatnonzero(found.inclusion > ACTIVE)
         samples = self.candidates is not None or part.stops_teaching()
         known: Certainty | str = "The selected contexts hardly vary."
-        if found.form != SHARED:
-            known = "Each feature has a lag profile of its own."
-        elif not found.stands_out:
+        if not found.stands_out:
             known = "No direction stands out from the noise."
         elif not samples:
-            known = part.certainty(found, active, rho, self.options.signed)
+            own, signed = self._forms.are_in_doubt, self.options.signed
+            known = (part.own_certainty if own else part.certainty)(found, active, rho, signed)
         angles = (None, None) if isinstance(known, str) else (known.angle, known.angle_95)
         covered |= {
             "sigma_hat": found.noise,

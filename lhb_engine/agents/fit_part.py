@@ -10,9 +10,10 @@ from lhb_engine.design.coloured_noise import whitened
 from lhb_engine.design.level_sums import LevelSums, RowLevels, level_spread
 from lhb_engine.design.moments import SquareSums
 from lhb_engine.history import LEAST_ROWS, Ints
-from lhb_engine.posterior.fit_data import FitData, MomentData
+from lhb_engine.posterior.fit_data import FitData, MomentData, of_moments
 from lhb_engine.posterior.later_moments import coefficients
 from lhb_engine.posterior.linearised_intervals import Certainty, certainty
+from lhb_engine.posterior.profile_intervals import profile_certainty
 from lhb_engine.posterior.rank_one_posterior import Posterior
 from lhb_engine.posterior.thompson_sampling import stops_teaching
 
@@ -37,6 +38,14 @@ class Part:
         past = None if moments is None else moments.whitened(rho)
         rows = self.rows if self.rows.levels else whitened(self.rows, rho)
         return certainty(rows, found, active, rho, signed, past)
+
+    def own_certainty(
+        self, found: Posterior, active: Ints, rho: float, signed: bool
+    ) -> Certainty | str:
+        """Return intervals that hold where features pay at lags of their own, or why not."""
+        if rho != 0.0 or self.rows.levels:
+            return "The noise is correlated, and features may pay at lags of their own."
+        return profile_certainty(of_moments(self.data).whitened(rho), found, active)
 
     def levels(self, found: Posterior) -> dict[str, Any] | None:
         """Return how far the trajectories' levels differ; None if they have none of their own."""

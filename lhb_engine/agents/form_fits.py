@@ -7,10 +7,9 @@ from typing import Any, get_args
 import numpy as np
 
 from lhb_engine.agents.form_choice import SHARED, KnownForm, best_form
-from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.scaling import Units
 from lhb_engine.estimate import LagForm
-from lhb_engine.posterior.fit_data import FitData, MomentData, RowData
+from lhb_engine.posterior.fit_data import FitData, of_moments
 from lhb_engine.posterior.prediction_check import HeldOut, Predictor
 from lhb_engine.posterior.rank_one_posterior import Posterior
 
@@ -42,6 +41,12 @@ class FormFits:
         if later is not None:
             known = {name: form.judged(known[SHARED], later) for name, form in known.items()}
         return cls(known, best_form(known), prediction, n_features)
+
+    @property
+    def are_in_doubt(self) -> bool:
+        """Whether features' own profiles were judged, and do not clearly predict worse."""
+        own = [form for name, form in self.known.items() if name != SHARED]
+        return any(form.variance > 0.0 and not form.is_worse for form in own)
 
     def old(self, form: LagForm) -> Predictor | None:
         """Return the prediction of a form that the installed estimate's fit found, if it did."""
@@ -106,8 +111,3 @@ class FormFits:
         if form != SCOUT and (scout is None or scout.is_worse):
             return True
         return known is not None and known.is_worse and last < known.rests_until < until
-
-
-def of_moments(data: FitData) -> MomentData:
-    """Return the moments of a fit's rows, whatever costs less."""
-    return MomentData(session_moments(data.rows)) if isinstance(data, RowData) else data

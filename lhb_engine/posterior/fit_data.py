@@ -117,6 +117,11 @@ def fit_data(rows: AlignedRounds) -> FitData:
     return MomentData(session_moments(rows)) if moments_pay(rows) else RowData(rows)
 
 
+def of_moments(data: FitData) -> MomentData:
+    """Return the moments of a fit's rows, whatever costs less."""
+    return MomentData(session_moments(data.rows)) if isinstance(data, RowData) else data
+
+
 def later_rows(old: Predictor, rows: AlignedRounds) -> LaterRows | LaterMoments | None:
     """Return the rows after those of an installed estimate; None if there are none."""
     if not rows.levels and not moments_pay(rows):

@@ -39,7 +39,8 @@ class Certainty:
 
     `angle` and `angle_95` are the root mean square and the bound of the angle between the estimated
     and the true theta, radians. `lag_weights` (n, 2) are those of the active `lags`, nan where a
-    weight is within `CLEAR` standard errors of 0.
+    weight is within `CLEAR` standard errors of 0. `profiles` (n_lags, n_features, 2) are those of
+    features' own lag profiles, where these decide.
     """
 
     angle: float
@@ -48,6 +49,7 @@ class Certainty:
     lags: Ints
     lag_weights: Floats
     effects: Floats
+    profiles: Floats | None = None
 
     @property
     def unclear(self) -> str | None:
@@ -61,7 +63,8 @@ class Certainty:
             "lags": self.lags.tolist(),
             "lag_weights": [None if np.isnan(w[0]) else w.tolist() for w in self.lag_weights],
         }
-        return found | ({"effects": self.effects.tolist()} if len(self.effects) else {})
+        own = {} if self.profiles is None else {"lag_profiles": self.profiles.tolist()}
+        return found | ({"effects": self.effects.tolist()} if len(self.effects) else {}) | own
 
 
 def certainty(
@@ -107,21 +110,21 @@ def certainty(
     errors = np.sqrt(np.max([np.diag(one) for one in covariances], axis=0))[n_turns:]
     error, effect_error = errors[: len(places)], errors[len(places) :]
     active_weights = refit.weights[places]
-    weights = _around(active_weights, quantile * error)
+    weights = around(active_weights, quantile * error)
     if not signed:
         weights = np.maximum(weights, 0.0)
     weights[np.abs(active_weights) < CLEAR * error] = np.nan
     return Certainty(
         angle=angle,
-        angle_95=_bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
-        theta=np.clip(_around(found.theta[: found.n_features], quantile * turned), -1.0, 1.0),
+        angle_95=bound(turns[0] * ratio) * quantile / float(stdtrit(1e9, 0.5 + LEVEL / 2)),
+        theta=np.clip(around(found.theta[: found.n_features], quantile * turned), -1.0, 1.0),
         lags=active,
         lag_weights=weights,
-        effects=_around(refit.effects[1:], quantile * effect_error),
+        effects=around(refit.effects[1:], quantile * effect_error),
     )
 
 
-def _around(middle: Floats, half: Floats) -> Floats:
+def around(middle: Floats, half: Floats) -> Floats:
     """Return intervals, (n, 2)."""
     return np.column_stack([middle - half, middle + half])
 
@@ -165,7 +168,7 @@ def _is_coloured(rows: AlignedRounds, rho: float) -> bool:
     return rho != 0.0 and not rows.levels
 
 
-def _bound(covariance: Floats) -> float:
+def bound(covariance: Floats) -> float:
     """Return the 95% quantile of a normal vector's length, by Satterthwaite's approximation."""
     total, square = float(np.trace(covariance)), float(np.sum(covariance**2))
     if square == 0.0:

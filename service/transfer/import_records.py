@@ -124,6 +124,7 @@ class Intervals(TypedDict):
     lags: list[Count]
     lag_weights: list[list[WideNumber] | None]
     effects: NotRequired[list[list[WideNumber]]]
+    lag_profiles: NotRequired[list[list[list[WideNumber]]]]
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))

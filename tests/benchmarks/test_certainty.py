@@ -10,7 +10,7 @@ from benchmarks.regret_scoreboard import BOARD
 from lhb_engine.estimate import Estimate
 
 SMALL = replace(BOARD[1], rounds=130, horizon=10, dim=2, arms=3, sparsity=2)
-HELD = {"theta": [True, False], "lag weights": [True], "angle": [False]}
+HELD = {"theta": [True, False], "lag weights": [True], "angle": [False], "lag profiles": []}
 
 
 def test_the_table_counts_what_is_said_and_what_holds(monkeypatch):
@@ -55,17 +55,20 @@ def test_what_is_said_is_compared_with_the_truth():
         "theta": [True, True],
         "lag weights": [True],
         "angle": [True],
+        "lag profiles": [],
     }
     intervals = {
         "theta": (near + np.array([[0.2], [0.0]])).tolist(),
         "lags": [lag],
         "lag_weights": [[0, w / 2]],
+        "lag_profiles": [[[w * x - 0.1, w * x + 0.1] for x in world.theta[:1]] + [[5.0, 6.0]]],
     }
     wrong = replace(right, intervals=intervals, diagnostics={"angle_95": 0.19, "angle": 0.1})
     assert certainty.held(wrong, world) == {
         "theta": [False, True],
         "lag weights": [False],
         "angle": [False],
+        "lag profiles": [abs(world.weights[0] - w) * abs(world.theta[0]) <= 0.1, False],
     }
     assert certainty.held(replace(right, intervals=None), world) is None
 
@@ -84,7 +87,8 @@ def test_a_run_is_looked_at_from_100_rounds_on(monkeypatch):
     run = type("Run", (), {"estimates": estimates})
     monkeypatch.setattr(certainty, "simulate", lambda *args, **options: run)
     found, angles, alarms = certainty.play(SMALL, 0)
-    assert found == [{"theta": [True, True], "lag weights": [], "angle": [False]}, None]
+    said = {"theta": [True, True], "lag weights": [], "angle": [False], "lag profiles": []}
+    assert found == [said, None]
     assert angles == [(0.3, pytest.approx(np.pi / 2))]
     assert alarms == 2
 

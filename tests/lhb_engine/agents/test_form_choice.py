@@ -137,6 +137,9 @@ def test_the_form_is_that_of_the_world(kind):
         return
     assert last.form != "shared"
     np.testing.assert_allclose(last.lag_profiles, world.profiles, atol=0.15)
+    bands = np.array(last.intervals["lag_profiles"])
+    inside = (bands[..., 0] <= world.profiles) & (world.profiles <= bands[..., 1])
+    assert inside.mean() > 0.8
     total = last.lag_profiles.sum(axis=0)
     np.testing.assert_allclose(last.theta, total / np.linalg.norm(total))
     np.testing.assert_allclose(last.lag_weights, last.lag_profiles @ last.theta)
@@ -179,7 +182,10 @@ def history_of(run):
 def test_forms_keep_their_units():
     """`Units.restore` and `KnownForm.in_units` are inverse."""
     units = Units(4.0, 0.5)
-    found = Estimate("ok", np.ones(2), theta=np.ones(1), forms={"shared": known().to_json()})
+    bands = {"theta": [], "lags": [], "lag_weights": [], "lag_profiles": [[[1.0, 2.0]]]}
+    forms = {"shared": known().to_json()}
+    found = Estimate("ok", np.ones(2), theta=np.ones(1), forms=forms, intervals=bands)
+    assert units.restore(found).intervals["lag_profiles"] == [[[0.125, 0.25]]]
     restored = units.restore(found).forms["shared"]
     np.testing.assert_array_equal(restored["profiles"], SHARED * 0.125)
     assert KnownForm.from_json(restored).in_units(units).to_json() == known().to_json()

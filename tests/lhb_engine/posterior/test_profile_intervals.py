@@ -1,0 +1,62 @@
+"""Intervals by least squares of all lags hold whatever the form of the lag profiles."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from lhb_engine.design.moments import RowMoments
+from lhb_engine.posterior.profile_intervals import profile_certainty
+from lhb_engine.posterior.profile_posterior import profile_posterior
+
+PHI = np.array([[1.0, 0.5], [-0.8, 0.5], [-0.8, 0.4], [0.0, 0.3]])
+
+
+def moments(rng, n=300, noise=0.5):
+    x = rng.standard_normal((n, PHI.size))
+    y = x @ PHI.ravel() + 0.7 + noise * rng.standard_normal(n)
+    both = np.column_stack([x, np.ones(n), y])
+    return RowMoments(both.T @ both, n, *PHI.shape)
+
+
+def test_bands_theta_and_angle_hold_in_19_of_20():
+    rng = np.random.default_rng(0)
+    total = PHI.sum(axis=0) / np.linalg.norm(PHI.sum(axis=0))
+    found = profile_posterior(moments(rng), [1], "sparse", 2)
+    bands, thetas, off = [], [], 0
+    for _ in range(200):
+        said = profile_certainty(moments(rng), replace(found, theta=total), np.arange(2))
+        if isinstance(said, str):  # least squares and the estimate, here the truth, differ
+            off += 1
+            continue
+        bands.append((said.profiles[..., 0] <= PHI) & (said.profiles[..., 1] >= PHI))
+        thetas.append((said.theta[:, 0] <= total) & (said.theta[:, 1] >= total))
+    assert 0.93 < np.mean(bands) < 0.97
+    assert np.mean(thetas) > 0.95
+    assert 0.02 < off / 200 < 0.08
+
+
+def test_no_intervals_where_they_would_not_hold():
+    rng = np.random.default_rng(1)
+    data = moments(rng)
+    found = profile_posterior(data, [1], "sparse", 2)
+    active = np.arange(2)
+    few = RowMoments(data.matrix, 99, *PHI.shape)
+    assert "Too few rows" in profile_certainty(few, found, active)
+    assert "well enough" in profile_certainty(moments(rng, noise=20.0), found, active)
+    turned = replace(found, theta=np.array([1.0, 0.0]))
+    assert "lags of their own" in profile_certainty(data, turned, active)
+    alike = data.matrix.copy()
+    alike[1], alike[:, 1] = alike[0], alike[:, 0]
+    alike[1, 1] = alike[0, 0]
+    same = RowMoments(alike, 300, *PHI.shape)
+    assert "told from each other" in profile_certainty(same, found, active)
+
+
+def test_shared_profiles_have_intervals_of_theta_but_no_bands():
+    data = moments(np.random.default_rng(2))
+    found = profile_posterior(data, [1], "sparse", 2)
+    shared = replace(found, weights=found.weights @ found.theta, form="shared")
+    said = profile_certainty(data, shared, np.arange(2))
+    assert said.profiles is None
+    assert "lag_profiles" not in said.intervals()
+    assert "lag_profiles" in profile_certainty(data, found, np.arange(2)).intervals()

@@ -44,13 +44,12 @@ def wait_for_fits(client: httpx.Client, session: str) -> Any:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_kill_under_load(tmp_path: Path, seed: int) -> None:
-    kill_under_load(tmp_path / "lhb.db", seed)
+def test_kill_under_load(tmp_path: Path) -> None:
+    kill_under_load(tmp_path / "lhb.db", 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", range(1, 8))
 def test_kill_under_load_many_times(tmp_path: Path, seed: int) -> None:
     kill_under_load(tmp_path / "lhb.db", seed)
 

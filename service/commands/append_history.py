@@ -225,8 +225,8 @@ class AppendSlice(Command[Appended | Appending]):
             decide = Decide(log.key, self.agents, NO_LIMITS, log.trajectory, None)
             decide.event_id = None if log.import_id is None else log.name(i)
             decide.digest = log.digest
-            decide.covariates = log.told(i) if log.covariates else None
-            decide.take(work, state.session, contexts[i : i + 1], forced=0)
+            beside = covariates_text(state.session, log.told(i))
+            decide.take(work, state.session, contexts[i : i + 1], forced=0, beside=beside)
             reward = log.reward(i, first)
             if reward is not None:
                 planned = plan_rewards(work, state.session, [reward], "rewards")

@@ -19,7 +19,7 @@ from service.rounds.reward import Reward
 from service.rounds.timeline import timeline_of
 from service.session.covariates import in_order
 from service.session.kept_contexts import FEW_NUMBERS, pack, refuse_too_many
-from service.session.names import NamedContexts
+from service.session.names import NO_NAMES, NamedContexts
 from service.session.records import DecisionRow, SessionKey, SessionRow
 from service.session.trial import arm_index
 from service.storage.ports import Keys
@@ -113,18 +113,21 @@ class Decide(Command[Taken | Blocked]):
             self.limits.refuse_trajectory(uow, session, key)
         if self.contexts is not None and session.keep_contexts:
             refuse_too_many(session, len(self.contexts))
-        timeline_of(session).covariates_of_decision(session, self.covariates)  # or refuses
+        beside = timeline_of(session).covariates_of_decision(session, self.covariates)
         contexts, names = numbers_of(session, self.contexts)
         arm_ids: Sequence[str] | None = self.arm_ids
-        if arm_ids is None and contexts is not None:
+        if arm_ids is None and session.names is not NO_NAMES and contexts is not None:
             arm_ids = arms_of(session, len(contexts))
-        forced = arm_index(self.forced_arm, arm_ids, "forced_arm")
-        default = arm_index(self.default_arm, arm_ids, "default_arm")
+        forced, usual = self.forced_arm, self.default_arm
+        if isinstance(forced, str):
+            forced = arm_index(forced, arm_ids, "forced_arm")
+        if isinstance(usual, str):
+            usual = arm_index(usual, arm_ids, "default_arm")
         trial = session.trial
-        if contexts is not None:
+        if trial.is_on and contexts is not None:
             if trial.control is not None:  # in both groups: else a share alone would be refused
-                default = self._control_arm(uow, session, trial.control["session"])
-            trial.refuse_missing(forced, default)
+                usual = self._control_arm(uow, session, trial.control["session"])
+            trial.refuse_missing(forced, usual)
         planned: list[PlannedReward] = []
         if self.rewards:
             planned = plan_rewards(uow, session, self.rewards, "rewards")
@@ -138,7 +141,7 @@ class Decide(Command[Taken | Blocked]):
         if names is not session.names:
             session.names = names
             uow.save(session)
-        return Taken(self.take(uow, session, contexts, arm_ids, forced, default), True)
+        return Taken(self.take(uow, session, contexts, arm_ids, forced, usual, beside), True)
 
     def _control_arm(self, uow: UnitOfWork, session: SessionRow, control: str) -> int:
         assert self.contexts is not None
@@ -167,6 +170,7 @@ class Decide(Command[Taken | Blocked]):
         arm_ids: Sequence[str] | None = None,
         forced: int | None = None,
         default: int | None = None,
+        beside: str | None = None,
     ) -> DecisionRow:
         """Begin a round: choose an arm and write the decision, which the caller has checked."""
         trajectory = uow.trajectory((*self.key, self.trajectory))
@@ -215,7 +219,7 @@ class Decide(Command[Taken | Blocked]):
             played_by,
             agent_arm,
             pack(contexts) if session.keep_contexts and contexts is not None else None,
-            timeline.covariates_of_decision(session, self.covariates),
+            beside,
         )
         uow.add_decision(decision)
         count_one(uow.effects.n_decisions, session.tenant)

@@ -15,7 +15,7 @@ from service.commands.control import refuse_if_control, with_control
 from service.commands.limits import NO_LIMITS, Limits
 from service.fits.cost import refuse_costly
 from service.fits.schedule import open_schedule
-from service.session.names import Names, check_names
+from service.session.names import NO_NAMES, Names, check_names
 from service.session.records import COMMAND_LINE, Actor, SessionKey, SessionRow
 from service.session.rules import check_rules
 from service.session.slot_clock import new_clock
@@ -146,7 +146,8 @@ def first_names(spec: SessionSpec) -> Names:
     """Return the names that a new session is given, which are checked."""
     given: Any = {"columns": spec.features or (), "categories": spec.categories, "arms": spec.arms}
     check_names(given, spec.dim)
-    return Names(**given)
+    names = Names(**given)
+    return names if names.are_given else NO_NAMES
 
 
 def checked_agent(session: SessionRow, allow_oracles: bool, asked: Container[str] = ()) -> Agent:

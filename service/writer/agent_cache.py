@@ -58,7 +58,7 @@ class Agents:
         """Return the session's agent as of this transaction."""
         key = session.key
         live = uow.agents.get(key)
-        if live is None or live.revision != session.revision:
+        if live is None or live.changes is not session.changes:
             before = live or self._agents.get(key)
             live = uow.agents[key] = self._current(uow, session, before)
             if before is not live or live.counted is not live.state:
@@ -69,7 +69,7 @@ class Agents:
 
     def anew(self, uow: UnitOfWork, session: SessionRow) -> Agent:
         """Return an agent that has learned nothing, in place of the session's."""
-        live = LiveAgent(build_agent(session, None), session.n_estimates, None, session.revision)
+        live = LiveAgent(build_agent(session, None), session.n_estimates, None, session.changes)
         uow.agents[session.key] = live
         self._agents.keep(session.key, live, held_bytes(live))
         return live.agent
@@ -78,7 +78,7 @@ class Agents:
         """Return whether the session's agent is cached and known to be current without a read."""
         live = self._agents.get(session.key)
         learns = ALGORITHMS[session.algorithm].learns_within_epoch
-        if live is None or learns or live.revision != session.revision:
+        if live is None or learns or live.changes is not session.changes:
             return False
         return live.n_estimates == session.n_estimates
 
@@ -93,11 +93,12 @@ class Agents:
             state = None if is_current else uow.agent_state(session.key)
         if live is None or not is_current:
             agent = build_agent(session, state)
-            return LiveAgent(agent, session.n_estimates, state, session.revision)
-        if live.revision == session.revision:
-            return live
-        agent = build_agent(session, live.agent.state())  # with other options
-        return replace(live, agent=agent, revision=session.revision)
+            return LiveAgent(agent, session.n_estimates, state, session.changes)
+        if live.changes is not session.changes and live.changes != session.changes:
+            agent = build_agent(session, live.agent.state())  # with other options
+            return replace(live, agent=agent, changes=session.changes)
+        live.changes = session.changes
+        return live
 
     def observe(
         self,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from lhb_engine.agents import Agent
+from service.session.option_changes import UNCHANGED, OptionChanges
 from service.session.records import EstimateRow, SessionKey
 
 Counts = dict[str, int]  # by tenant
@@ -45,12 +46,12 @@ def count_some(counts: Counts, tenant: str, n: int) -> None:
 class LiveAgent:
     """An agent in memory, and the stored state that it was built from or saved as.
 
-    `revision` is that of its session's options that it has. `counted` is the state whose size the
+    `changes` are those of its session's options that it has. `counted` is the state whose size the
     cache of agents knows.
     """
 
     agent: Agent
     n_estimates: int
     state: str | None
-    revision: int = 0
+    changes: OptionChanges = UNCHANGED
     counted: str | None = None

@@ -54,24 +54,16 @@ class Measurements:
 
     An ordinary reward has first == last; a missing reward has no entry. What fits that keep sums
     read has values that were corrected, too: of several over the same rounds the last one counts.
-
-    Attributes
-    ----------
-    first, last : (n,) arrays
-        First and last round of each span, in the trajectory's rounds.
-    value : (n,) array
-        Sum of the rewards of the span's rounds.
-    position : (n,) array or None
-        Number of each in the session, in order of arrival; None where that is not known.
-    covariates : (n, n_covariates) array or None
-        What was measured with each, over its whole span; NaN, or None for all: the sum of what its
-        rounds have.
     """
 
+    # first, last (n,): first and last round of each span, in the trajectory's rounds
     first: Ints
     last: Ints
-    value: Floats
+    value: Floats  # (n,): sum of the rewards of the span's rounds
+    # (n,): number of each in the session, in order of arrival; None where that is not known
     position: Ints | None = None
+    # (n, n_covariates): what was measured with each, over its whole span; NaN, or None for all: the
+    # sum of what its rounds have
     covariates: Floats | None = None
 
     @classmethod

@@ -52,24 +52,12 @@ class NeedsAllRows(Exception):
 
 
 class Choice(NamedTuple):
-    """One choice of an arm.
+    """One choice of an arm."""
 
-    Attributes
-    ----------
-    arm : int
-        Index of the arm.
-    scores : (K,) array
-        The ranking that the arm was chosen by.
-    propensity : float
-        Probability of the arm under the agent.
-    explored : bool
-        The arm was not chosen by the installed direction alone.
-    """
-
-    arm: int
-    scores: Floats
-    propensity: float
-    explored: bool
+    arm: int  # index of the arm
+    scores: Floats  # (K,): the ranking that the arm was chosen by
+    propensity: float  # probability of the arm under the agent
+    explored: bool  # the arm was not chosen by the installed direction alone
 
 
 def option(default: Any, description: str, *, changeable: bool = False) -> Any:

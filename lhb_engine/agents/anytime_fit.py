@@ -31,6 +31,7 @@ WORSENED = " The rounds since the last fit were predicted badly: something may h
 SAMPLED = " The selected contexts stopped varying: decisions take posterior draws in turn."
 REFUSED = "The rounds since the last direction was found speak against a new one: it stays."
 FEWEST_ROWS = 40  # that a fit after an alarm may use
+MOST_SMOOTH = 0.5  # of the draws: intervals are shown to hold for few lags alone
 ACTIVE = 0.95  # a lag is reported active if it is so in this share of the draws
 
 
@@ -121,6 +122,8 @@ class AnytimeFit:
         known: Certainty | str = "The selected contexts hardly vary."
         if not found.stands_out:
             known = "No direction stands out from the noise."
+        elif found.smooth > MOST_SMOOTH:
+            known = "The lag weights are smooth: many small ones."
         elif not samples:
             own, signed = self._forms.are_in_doubt, self.options.signed
             known = (part.own_certainty if own else part.certainty)(found, active, rho, signed)
@@ -133,6 +136,7 @@ class AnytimeFit:
             "diagnostics": {
                 "concentration": found.concentration,
                 "stands_out": found.stands_out,
+                "smooth": found.smooth,
                 "angle": angles[0],
                 "angle_95": angles[1],
                 "baseline_probability": float(found.included[0]),

@@ -8,13 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
+from lhb_engine.design.moment_sums import session_moments
 from lhb_engine.design.moments import RowMoments
 from lhb_engine.estimate import LagForm
 from lhb_engine.history import Floats
+from lhb_engine.posterior.drawing import Draws, draws_of
 from lhb_engine.posterior.expected_past import ExpectedPast, expected_past
 from lhb_engine.posterior.gibbs_chains import Chains
 from lhb_engine.posterior.settings import AnytimeSettings
+from lhb_engine.posterior.smooth_chains import SmoothChains
 
+ROWS_A_LAG = 10.0  # fewer tell smooth lag weights from others too seldom
+MOST_UNKNOWNS = 1000  # lags times features; with more, moments are too large
 FEW = 8.0  # rows: weight of the common scale in `context_scale`
 # a direction stands out from the noise from this concentration and agreement on (7.13)
 LEAST_CONCENTRATION, LEAST_AGREEMENT = 0.3, 0.9
@@ -49,6 +54,7 @@ class Posterior:
     n_sweeps: int  # sweeps of each chain that are averaged
     n_features: int  # features of an arm
     form: LagForm = "shared"  # "shared", or that of features' own lag profiles
+    smooth: float = 0.0  # share of the draws whose lag weights are smooth
 
     @property
     def stands_out(self) -> bool:
@@ -104,22 +110,38 @@ def rank_one_posterior(
     rng = np.random.Generator(np.random.PCG64(seed))
     n_chains = max(settings.least_chains, settings.places // rows.n_rows)
     n_chains = min(settings.most_chains, n_chains)
-    theta = rng.standard_normal((n_chains, len(scale)))
-    if start is not None:
-        theta[: n_chains // 2] = start * scale / np.linalg.norm(start * scale)
+    theta = _directions(start, scale, n_chains, rng)
     w = None
     if start is not None and weights is not None and weights.any():
         w = _started(weights, rows.n_lags, n_chains, rng)
         w *= float(np.linalg.norm(start * scale)) / size
-    chains = Chains(scaled, theta, rng, signed, w)
-    for _ in range(settings.first_sweeps if start is None else settings.sweeps):
-        chains.sweep()
-    chance = chains.evidence()
-    chance = np.exp((chance - chance.max()) / settings.temper)
-    places = np.cumsum(chance / chance.sum())
-    chosen = np.searchsorted(places, (np.arange(n_chains) + rng.random()) / n_chains)
-    chains.keep(np.minimum(chosen, n_chains - 1))
-    return _average(chains, settings.kept, scale, size, expected)
+    groups: list[Chains] = [Chains(scaled, theta, rng, signed, w)]
+    if settings.smooth_chains and _are_told(scaled, len(scale)):
+        rng = np.random.Generator(np.random.PCG64([*seed, 1]))
+        theta = _directions(start, scale, settings.smooth_chains, rng)
+        moments = scaled if isinstance(scaled, RowMoments) else session_moments(scaled).whitened(0)
+        groups.append(SmoothChains(moments, theta, rng))
+    for chains in groups:
+        for _ in range(settings.first_sweeps if start is None else settings.sweeps):
+            chains.sweep()
+    draws = draws_of(groups, settings.kept, settings.temper)
+    return _average(draws, settings.kept, scale, size, expected)
+
+
+def _are_told(rows: AlignedRounds | RowMoments, dim: int) -> bool:
+    """Whether rows tell smooth lag weights from others, and their moments are not too large."""
+    is_large = rows.n_lags * dim > MOST_UNKNOWNS
+    return rows.n_lags > 1 and rows.n_rows >= ROWS_A_LAG * rows.n_lags and not is_large
+
+
+def _directions(
+    start: Floats | None, scale: Floats, n_chains: int, rng: np.random.Generator
+) -> Floats:
+    """Return initial directions, (n_chains, dim): random, or half of them as before."""
+    theta = rng.standard_normal((n_chains, len(scale)))
+    if start is not None:
+        theta[: n_chains // 2] = start * scale / np.linalg.norm(start * scale)
+    return theta
 
 
 def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generator) -> Floats:
@@ -138,24 +160,14 @@ def _started(weights: Floats, n_lags: int, n_chains: int, rng: np.random.Generat
 
 
 def _average(
-    chains: Chains, n_sweeps: int, scale: Floats, size: float, expected: ExpectedPast | None
+    draws: Draws, n_sweeps: int, scale: Floats, size: float, expected: ExpectedPast | None
 ) -> Posterior:
-    """Run the last sweeps and average the draws, by (7.9) and (7.10).
+    """Average the draws, by (7.9) and (7.10).
 
     `scale` (dim,) and `size` are what contexts and rewards were divided by.
     """
     n_features = len(scale) - (expected is not None)
-    c, n_draws = chains.n_chains, n_sweeps * chains.n_chains
-    thetas, w = np.empty((n_draws, len(scale))), np.empty((n_draws, chains.n_lags))
-    n_columns, n_groups = len(chains.data.total), 1 + len(chains.data.groups)
-    effects, included, noise2 = np.zeros(n_columns), np.zeros(n_groups), 0.0
-    for start in range(0, n_draws, c):
-        chains.sweep()
-        here = np.s_[start : start + c]
-        thetas[here], w[here] = chains.data.span.whole(chains.theta, chains.outside), chains.w
-        effects += chains.effects().mean(axis=0) / n_sweeps
-        included += chains.covariates.included.mean(axis=0) / n_sweeps
-        noise2 += float(chains.noise2.mean()) / n_sweeps
+    thetas, w, n_draws = draws.thetas, draws.w, len(draws.w)
     sums, of_arms = w.sum(axis=1), thetas[:, :n_features]
     lengths = np.abs(sums) * np.linalg.norm(of_arms, axis=1)
     value = sums @ of_arms / n_draws
@@ -168,23 +180,24 @@ def _average(
     theta = mean / scale[:n_features]
     unit = max(float(np.linalg.norm(theta)), 1e-300)
     weights = along @ w * (unit * size / n_draws)
-    drawn = thetas / scale if expected is None else expected.whole(thetas / scale)
+    directions = thetas / scale if expected is None else expected.whole(thetas / scale)
     # what the past pays at each lag is closest to these weights times its mean score
-    before = drawn[:, n_features:].T @ w * (size / n_draws)
+    before = directions[:, n_features:].T @ w * (size / n_draws)
     score = before @ weights / max(float(weights @ weights), 1e-300)
     return Posterior(
         theta=np.append(theta / unit, score),
         concentration=min(length / max(float(lengths.mean()), 1e-300), 1.0),
         weights=weights,
-        inclusion=(w != 0).mean(axis=0),
+        inclusion=draws.inclusion,
         sign=sign,
-        effects=effects * size,
-        included=included,
-        noise=float(np.sqrt(noise2)) * size,
+        effects=draws.effects * size,
+        included=draws.included,
+        noise=float(np.sqrt(draws.noise2)) * size,
         spread=float(np.sqrt(np.mean(angles**2))),
-        draws=(drawn, w * size),
+        draws=(directions, w * size),
         n_sweeps=n_sweeps,
         n_features=n_features,
+        smooth=draws.smooth,
     )
 
 

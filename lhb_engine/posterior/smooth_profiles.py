@@ -35,6 +35,40 @@ def kernel_root(n_lags: int, fade: float, bend: float) -> Floats:
     return np.asarray(root)
 
 
+Shape = tuple[float, int, int]  # log tau, and the places of L and l
+Solved = tuple[float, Floats, Floats, Floats]  # a shape's log evidence, and what a draw needs
+
+
+def solved(shape: Shape, middle: float, a: Floats, v: Floats) -> Solved:
+    """Return the log evidence (14.3) of a shape with its prior, whose median of log tau is given.
+
+    After it come the Cholesky factor of B, its inverse times R'v, and R.
+    """
+    size, fade, bend = shape
+    spread = np.exp(size) * kernel_root(len(v), FADES[fade], BENDS[bend])
+    precision = spread.T @ a @ spread
+    precision.flat[:: len(precision) + 1] += 1.0
+    lower = dpotrf(precision, lower=1)[0]
+    half = dtrtrs(lower, spread.T @ v, lower=1)[0]
+    mass = 0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
+    return mass - 0.5 * ((size - middle) / WIDTH) ** 2, lower, half, spread
+
+
+def drawn_shape(
+    shape: Shape, middle: float, a: Floats, v: Floats, rng: np.random.Generator
+) -> tuple[Shape, Solved]:
+    """Move a shape by its evidence, or leave it."""
+    size, fade, bend = shape
+    moved = rng.integers(-1, 2, 2)
+    other = (
+        size + STEP * rng.standard_normal(),
+        int(np.clip(fade + moved[0], 0, len(FADES) - 1)),
+        int(np.clip(bend + moved[1], 0, len(BENDS) - 1)),
+    )
+    now, new = solved(shape, middle, a, v), solved(other, middle, a, v)
+    return (other, new) if np.log(rng.random()) < new[0] - now[0] else (shape, now)
+
+
 class SmoothProfiles:
     """One chain over phi, (n_lags, dim); see `SparseProfiles` for the arguments.
 
@@ -98,30 +132,8 @@ class SmoothProfiles:
         a = (own - along @ along.T) / s2
         v = self._target[j] - self._gram[j] @ self.phi.ravel() + own @ self.phi[j]
         v = (v - along @ (level @ root)) / s2
-        size, fade, bend = self._shape[j]
-        moved = rng.integers(-1, 2, 2)
-        other = (
-            size + STEP * rng.standard_normal(),
-            int(np.clip(fade + moved[0], 0, len(FADES) - 1)),
-            int(np.clip(bend + moved[1], 0, len(BENDS) - 1)),
-        )
-        now, new = self._solved(self._shape[j], a, v), self._solved(other, a, v)
-        if np.log(rng.random()) < new[0] - now[0]:
-            self._shape[j], now = other, new
+        self._shape[j], now = drawn_shape(self._shape[j], self._middle, a, v, rng)
         _, lower, half, spread = now
         z = half + rng.standard_normal(len(half))
         self.phi[j] = spread @ dtrtrs(lower, z, lower=1, trans=1)[0]
         self.level = (level - self.phi[j] @ self._cross[j])[None]
-
-    def _solved(
-        self, shape: tuple[float, int, int], a: Floats, v: Floats
-    ) -> tuple[float, Floats, Floats, Floats]:
-        """Return the log evidence (14.3) of a shape with its prior, and what a draw needs."""
-        size, fade, bend = shape
-        spread = np.exp(size) * kernel_root(len(v), FADES[fade], BENDS[bend])
-        precision = spread.T @ a @ spread
-        precision.flat[:: len(precision) + 1] += 1.0
-        lower = dpotrf(precision, lower=1)[0]
-        half = dtrtrs(lower, spread.T @ v, lower=1)[0]
-        mass = 0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
-        return mass - 0.5 * ((size - self._middle) / WIDTH) ** 2, lower, half, spread

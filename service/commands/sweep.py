@@ -4,6 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from service.fits.schedule import recount
 from service.session.records import HiddenRows, SessionKey
 from service.storage.ports import EraseCursor
 from service.writer.command import Command, SessionCommand
@@ -45,7 +46,10 @@ class EraseSlice(SessionCommand[Erased | None]):
         uow.forget_hidden(self.key)
         session = uow.session(self.key)
         if session is not None:
+            was_erasing = session.erasing is not None
             session.append_token = session.erasing = None
+            if was_erasing:
+                recount(uow, session)
             uow.save(session)
         return None
 

@@ -3,7 +3,7 @@
 It is part of the session's row: the windows of fits that are not due yet (`open`), the fit that
 is due, running or not (`current`, the due mark) and the due fits that wait for it (`waiting`). This
 module changes the row inside a transaction; `processes` runs the fits. A boundary is a round after
-which a fit is due. A window is complete when all its rounds have their reward.
+which a fit is due. A window is complete when all its rounds have their reward, or were erased.
 """
 
 import math
@@ -14,6 +14,7 @@ from lhb_engine.history import FitWindow
 from service.fits.cost import session_cost
 from service.fits.record import record_fit
 from service.rounds.closing import closing_of
+from service.rounds.retention import count_complete
 from service.rounds.timeline import timeline_of
 from service.session.due_fits import DueFit, DueReason, OpenWindow, Watermark
 from service.session.records import SessionKey, SessionRow
@@ -142,7 +143,7 @@ def reopen_schedule(uow: UnitOfWork, session: SessionRow, agent: Agent) -> None:
         return
     n = 0
     if closing_of(session).is_counted and following.first <= session.n_rounds:
-        n = _count_stored(uow, session, following)
+        n = count_complete(uow.stored, session, following)
     windows[-1], session.n_complete = OpenWindow(following), n
 
 
@@ -257,16 +258,19 @@ def _count(uow: UnitOfWork, session: SessionRow, before: FitWindow, window: FitW
         return 0
     if window.first == before.first and session.n_rounds <= min(before.last, window.last):
         return session.n_complete  # so far they have the same rounds
-    return _count_stored(uow, session, window)
+    return count_complete(uow.stored, session, window)
 
 
-def _count_stored(uow: UnitOfWork, session: SessionRow, window: FitWindow) -> int:
-    """Return how many rounds of a window are measured, dropped ones included.
-
-    A window begins with the session where rounds are dropped.
-    """
-    n = uow.stored.count_measured(session.key, window.first, window.last)
-    return n + (session.n_dropped_complete if window.first == 1 else 0)
+def recount(uow: UnitOfWork, session: SessionRow) -> None:
+    """Count the complete rounds of all open windows anew, after rounds were erased."""
+    windows = session.schedule.open
+    if not windows or not closing_of(session).is_counted:
+        return
+    for window in windows:
+        window.n_complete = count_complete(uow.stored, session, window.window)
+    session.n_complete, windows[-1].n_complete = windows[-1].n_complete, 0
+    if session.archived_at is None:
+        mark_due(uow, session, uow.now)
 
 
 def _give_up_oldest(uow: UnitOfWork, session: SessionRow) -> None:

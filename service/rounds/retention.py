@@ -86,6 +86,21 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
     return found if may_begin(reader, session, found) else None
 
 
+def count_complete(reader: Reader, session: SessionRow, window: FitWindow) -> int:
+    """Return how many rounds of a window are complete: measured, dropped ones included, or erased.
+
+    Nothing more can come for an erased round. A window begins with the session where rounds are
+    dropped.
+    """
+    n = reader.count_measured(session.key, window.first, window.last)
+    if window.first == 1:
+        n += session.n_dropped_complete
+    if session.n_erased_rounds:
+        spans = reader.window_spans(session.key, window.first, window.last)
+        n += session.n_erased(window, sum(last - first + 1 for _, first, last in spans))
+    return n
+
+
 def _before_memory(session: SessionRow) -> int:
     """Return the position of the last round that no coming fit uses, in a session with a memory."""
     schedule = session.schedule

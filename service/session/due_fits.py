@@ -27,7 +27,7 @@ class OpenWindow:
     """A fit that is not due yet."""
 
     window: FitWindow  # the rounds that the fit will read
-    n_complete: int = 0  # how many of these rounds have their reward
+    n_complete: int = 0  # how many of these rounds have their reward, or were erased
     overdue_at: float | None = None  # when the fit becomes due although rewards are missing
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.json import encode
 
+from lhb_engine.history import FitWindow
 from service.base.field_types import (
     ClientId,
     Count,
@@ -101,6 +102,14 @@ class SessionState:
     def n_gone(self) -> int:
         """How many of its rounds have no rows any more: erased ones, and dropped ones."""
         return self.n_erased_rounds + self.n_dropped_rounds
+
+    def n_erased(self, window: FitWindow, n_left: int) -> int:
+        """Return how many rounds of a window are erased, of which `n_left` rounds have rows.
+
+        A window begins with the session where rounds are dropped.
+        """
+        n_begun = max(0, min(window.last, self.n_rounds) - window.first + 1)
+        return n_begun - n_left - (self.n_dropped_rounds if window.first == 1 else 0)
 
     @property
     def is_one_sequence(self) -> bool:

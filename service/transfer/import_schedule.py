@@ -151,7 +151,9 @@ def open_window(session: SessionRow, rounds: Rounds, window: FitWindow) -> OpenW
     n_there = min(window.last, session.n_rounds) - window.first + 1
     n_gone = session.n_dropped_complete if window.first == 1 else 0
     timeline, closing = timeline_of(session), closing_of(session)
-    if not closing.is_counted:
+    if closing.is_counted:
+        n_gone += session.n_erased(window, len(is_measured))
+    else:
         is_measured = np.zeros_like(is_measured)  # only time completes a round
     times = rounds.at[after : after + 1].tolist()
     if closing.default is not None or (len(is_measured) + n_gone >= n_there and is_measured.all()):

@@ -22,9 +22,9 @@ ARMS = [[1.0, 0.25], [-0.5, 1.0], [0.25, -1.0]]
 SECRETS = (b"ann", b"e-ann", b"r-ann", b"0.12345678")
 
 
-async def lived(client: Client) -> str:
+async def lived(client: Client, **settings: Any) -> str:
     """A session of three people, fitted; one has a name, ids and values that nobody else has."""
-    session = await client.create(algorithm="anytime", name="shop")
+    session = await client.create(algorithm="anytime", name="shop", **settings)
     for round in range(1, 31):
         for name in ("", "ann", "b/b"):
             given = {"event_id": f"e-{name}-{round}"} if name else {}
@@ -91,10 +91,43 @@ async def test_nothing_of_a_person_is_left(serve: Serve) -> None:
         assert about == [{"rounds": 30, "measurements": 30}]  # and one void
 
 
-@pytest.mark.slow
-async def test_the_key_begins_anew_and_the_session_moves(serve: Serve) -> None:
+async def open_windows(client: Client, session: str) -> list[tuple[int, int]]:
+    """Of each window whose fit is not due yet: when it is, and how many rounds it lacks."""
+    epochs = (await client.read(f"/v1/sessions/{session}/epochs"))["items"]
+    waiting = [item for item in epochs if item["status"] in ("open", "waiting_for_rewards")]
+    return [(item["window"]["due"], item["n_missing"]) for item in waiting]
+
+
+async def test_no_window_waits_for_erased_rounds(serve: Serve) -> None:
+    """Nor one of a copy: its fit is due with the last reward, not by time."""
     async with serve() as client:
-        session = await lived(client)
+        session = await client.create(algorithm="anytime", reward_wait_seconds=3600)
+        for name in ("stays", "goes", "without rewards"):
+            for round in range(1, 11):
+                await client.decide(session, ARMS, trajectory=name)
+                if name != "without rewards":
+                    await client.reward(session, value=round % 3, trajectory=name, round=round)
+        for name in ("goes", "without rewards"):
+            await erase(client, session, name)
+        await until(lambda: is_fitted(client, session))
+        answer = await client.post(f"/v1/sessions/{session}/copy", json={"name": "copied"})
+        found = [await open_windows(client, name) for name in (session, answer.json()["id"])]
+        assert found[0] == found[1]
+        [(due, missing)] = found[0]
+        assert missing == due - 30
+        for name in (session, answer.json()["id"]):
+            for round in range(11, 11 + due - 30):
+                await client.decide(name, ARMS, trajectory="stays")
+                await client.reward(name, value=round % 3, trajectory="stays", round=round)
+            epochs = (await client.read(f"/v1/sessions/{name}/epochs"))["items"]
+            assert "waiting_for_rewards" not in {epoch["status"] for epoch in epochs}, epochs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refit", ["background", "blocking"])
+async def test_the_key_begins_anew_and_the_session_moves(serve: Serve, refit: str) -> None:
+    async with serve() as client:
+        session = await lived(client, refit=refit)
         await erase(client, session, "ann")
         again = await client.decide(session, ARMS, trajectory="ann", event_id="e-ann-1")
         assert again["round"] == 1

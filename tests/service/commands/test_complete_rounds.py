@@ -1,7 +1,5 @@
 """When a round is complete: by its value, the time of a sum, a default, a span."""
 
-from dataclasses import replace
-
 from service.rounds.timeline import read_history
 from tests.service.service_harness import ServiceHarness
 
@@ -75,7 +73,7 @@ def test_a_default_is_not_imputed_over_a_span_across_the_edge(harness: ServiceHa
         )
         assert (measured.first.tolist(), measured.value.tolist()) == ([7], [1.0])
         # a manifest that knows neither value imputes, where time has closed
-        earlier = replace(due.known, measured=due.known.measured - 2)
+        earlier = due.known._replace(measured=due.known.measured - 2)
         assert earlier.decided == 7
         measured = read_history(reader, session, due.window, earlier).trajectories[""].measurements
     assert (measured.first.tolist(), measured.value.tolist()) == ([6], [100.0])

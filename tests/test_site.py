@@ -75,6 +75,22 @@ def test_it_learns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
+def test_clickbait_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = load("clickbait", monkeypatch)
+    with server(tmp_path / "test.db") as url:
+        worths, estimate = example.play(url, "clickbait", "anytime")
+        ordinary, _ = example.play(url, "ordinary", "lin_ucb")
+    assert np.mean(worths) > 0.45
+    assert np.mean(ordinary) < 0
+    assert estimate["form"] != "shared"
+    profiles = np.array(estimate["lag_profiles"])
+    np.testing.assert_allclose(profiles, example.PAYS, atol=0.2)
+    assert "pays_now_costs_later" in {finding["code"] for finding in estimate["findings"]}
+    example.draw(tmp_path / "clickbait.png", {"anytime": worths, "lin_ucb": ordinary}, profiles)
+    assert (tmp_path / "clickbait.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_a_shop_sees_lift_and_the_guard_acts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""A news site where clickbait pays now and costs later, beside an ordinary bandit.
+"""A page where clickbait pays now and costs later, beside an ordinary bandit.
 
     python docs/examples/clickbait.py http://127.0.0.1:8080
 
@@ -8,55 +8,80 @@ hardly clicked, and brings readers back.
 """
 
 import sys
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 
 from lhb import Client
 
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
 HOURS, HORIZON = 400, 8
 FEATURES = ["depth", "clickbait"]
 # what a story pays after 0, 1, 2, ... hours; the service has to find it
-PAYS = np.array([[0.0, 1.0], *[[0.25, -0.3]] * 5])
+PAYS = np.array([[0.0, 1.0], *[[0.25, -0.3]] * 5, [0.0, 0.0], [0.0, 0.0]])
 
 
-def play(url: str, algorithm: str, seed: int = 1) -> tuple[float, dict]:
-    """Run the site; return what the chosen stories are worth an hour, and the estimate."""
+def play(url: str, name: str, algorithm: str, seed: int = 1) -> tuple[list[float], dict]:
+    """Run the site; return what each hour's story is worth in all, and the estimate."""
     rng = np.random.default_rng(seed)
-    shown = np.zeros((HOURS + len(PAYS), len(FEATURES)))
+    shown = np.zeros((HOURS + HORIZON, len(FEATURES)))
     with Client(url) as client:
         # Hours pass within milliseconds here, so decisions wait for fits. A live site does not.
         session = client.create_session(
-            f"clickbait, {algorithm}",
+            name,
             dim=len(FEATURES),
+            features=FEATURES,
             horizon=HORIZON,
             algorithm=algorithm,
             refit="blocking",
             seed=seed,
         )
-        for hour in range(HOURS):
+        for hour in range(HORIZON, HORIZON + HOURS):
             stories = rng.uniform(-1, 1, (5, len(FEATURES)))  # beside a usual story
-            decision = session.decide(stories.tolist())
-            shown[hour + len(PAYS)] = stories[decision.arm]
-            last = shown[hour + len(PAYS) : hour : -1]
+            decision = session.decide(
+                [dict(zip(FEATURES, story, strict=True)) for story in stories]
+            )
+            shown[hour] = stories[decision.arm]
+            last = shown[hour : hour - HORIZON : -1]
             session.reward(float((PAYS * last).sum() + rng.normal(0, 0.3)), round=decision.round)
-        worth = float((shown[len(PAYS) :] @ PAYS.sum(axis=0)).mean())
-        return worth, session.estimate()
+        return (shown[HORIZON:] @ PAYS.sum(axis=0)).tolist(), session.estimate()
 
 
-def main(url: str) -> None:
-    """Play both, and say what each has earned and learned."""
-    ordinary, _ = play(url, "lin_ucb")
-    worth, estimate = play(url, "anytime")
-    print(f"an hour's story is worth {worth:+.2f}; an ordinary bandit's {ordinary:+.2f}; chance 0")
-    print("theta:", dict(zip(FEATURES, np.round(estimate["theta"], 2).tolist(), strict=True)))
+def draw(path: Path, earned: dict[str, list[float]], profiles: np.ndarray) -> None:
+    """Draw the mean worth so far, and what each feature pays beside the truth."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+    for name, worths in earned.items():
+        left.plot(np.cumsum(worths) / np.arange(1, len(worths) + 1), label=name)
+    left.set(xlabel="hour", ylabel="mean worth of a story so far")
+    left.legend(frameon=False)
+    for i, name in enumerate(FEATURES):
+        right.plot(profiles[:, i], color=f"C{i}", label=f"{name}, learned")
+        right.plot(PAYS[:, i], "o", color=f"C{i}", markersize=4, label="true")
+    right.set(xlabel="hours since the story", ylabel="clicks")
+    right.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main(url: str, out: Path) -> None:
+    """Play both, say what each has earned and learned, and draw it."""
+    ordinary, _ = play(url, "clickbait, ordinary bandit", "lin_ucb")
+    worths, estimate = play(url, "clickbait", "anytime")
+    print(f"an hour's story is worth {np.mean(worths):+.2f}, chance 0")
+    print(f"that of an ordinary bandit {np.mean(ordinary):+.2f}")
     print("lag profiles decide as:", estimate["form"])
-    if estimate["lag_profiles"]:
-        pays = np.round(np.array(estimate["lag_profiles"]).T, 2)
-        for name, row in zip(FEATURES, pays.tolist(), strict=True):
-            print(f"{name} after 0, 1, 2, ... hours:", row)
+    # rank one: what a feature pays is its theta times the common lag weights
+    shared = np.outer(estimate["lag_weights"], estimate["theta"])
+    profiles = np.array(estimate["lag_profiles"] or shared)
+    for name, pays in zip(FEATURES, np.round(profiles.T, 2).tolist(), strict=True):
+        print(f"{name} after 0, 1, 2, ... hours:", pays)
     for finding in estimate["findings"]:
         print(f"{finding['code']}: {finding['message']}")
+    draw(out / "clickbait.png", {"anytime": worths, "ordinary bandit": ordinary}, profiles)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080")
+    main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080", Path("."))

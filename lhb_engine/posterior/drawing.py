@@ -56,11 +56,11 @@ def _drawn(chains: Chains, n_sweeps: int) -> Draws:
         effects.append(chains.effects().mean(axis=0))
         included.append(chains.covariates.included.mean(axis=0))
         noise2 += float(chains.noise2.mean()) / n_sweeps
-    weights = np.concatenate(w)
+    directions, weights = np.concatenate(thetas), np.concatenate(w)
     is_smooth = isinstance(chains, SmoothChains)
-    active = sure_lags(weights) if is_smooth else (weights != 0).mean(axis=0)
+    active = sure_lags(directions, weights) if is_smooth else (weights != 0).mean(axis=0)
     means = np.mean(effects, axis=0), np.mean(included, axis=0)
-    return Draws(np.concatenate(thetas), weights, active, *means, noise2, float(is_smooth))
+    return Draws(directions, weights, active, *means, noise2, float(is_smooth))
 
 
 def _pooled(parts: Sequence[Draws], shares: Floats) -> Draws:

@@ -81,5 +81,9 @@ def test_the_draws_of_smooth_lag_weights_are_those_of_dense_algebra(monkeypatch)
 
 @pytest.mark.parametrize(("size", "sure"), [(6.0, 1.0), (0.0, 0.0)])
 def test_how_surely_a_lag_pays(size, sure):
-    drawn = np.random.default_rng(0).standard_normal((200, 5)) + size
-    np.testing.assert_allclose(sure_lags(drawn), sure, atol=1e-3)
+    """A draw's theta may have any length and sign, with lag weights that make up for it."""
+    rng = np.random.default_rng(0)
+    drawn = rng.standard_normal((200, 5)) + size
+    factor = rng.choice([-1.0, 1.0], (200, 1)) * rng.uniform(0.5, 2.0, (200, 1))
+    found = sure_lags(factor * THETA, drawn / factor)
+    np.testing.assert_allclose(found, sure, atol=1e-3)

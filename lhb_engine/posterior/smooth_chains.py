@@ -101,10 +101,9 @@ class SmoothChains(Chains):
 def sure_lags(thetas: Floats, w: Floats) -> Floats:
     """Return how surely each lag pays by draws (n_draws, dim) and (n_draws, n_lags) without zeros.
 
-    It is 1 less the chance that any lag is so far from 0 by chance. A draw's theta and lag weights
-    are known up to a common factor and sign, so what a lag pays is taken along the mean effect.
+    It is 1 less the chance that any lag is so far from 0 by chance. What a lag pays is taken along
+    the mean effect: a draw's theta and lag weights are known up to a common factor and sign.
     """
-    mean = w.sum(axis=1) @ thetas
-    pays = w * (thetas @ (mean / max(float(np.linalg.norm(mean)), 1e-300)))[:, None]
+    pays = w * (thetas @ (w.sum(axis=1) @ thetas))[:, None]
     size, error = np.abs(pays.mean(axis=0)), np.maximum(pays.std(axis=0), 1e-300)
     return np.asarray(np.maximum(1.0 - 2.0 * w.shape[1] * ndtr(-size / error), 0.0))

@@ -87,11 +87,7 @@ def plan(reader: Reader, session: SessionRow, now: float) -> Plan | None:
 
 
 def count_complete(reader: Reader, session: SessionRow, window: FitWindow) -> int:
-    """Return how many rounds of a window are complete: measured, dropped ones included, or erased.
-
-    Nothing more can come for an erased round. A window begins with the session where rounds are
-    dropped.
-    """
+    """Return how many rounds of a window are measured, dropped ones included, or erased."""
     n = reader.count_measured(session.key, window.first, window.last)
     if window.first == 1:
         n += session.n_dropped_complete

@@ -11,7 +11,7 @@ from scipy.special import chdtri, ndtri
 
 from lhb_engine.design.aligned_rounds import AlignedRounds
 from lhb_engine.design.coloured_noise import autocorrelation, innovations
-from lhb_engine.diagnostics.finding import Finding
+from lhb_engine.diagnostics.finding import Finding, named
 from lhb_engine.history import Flags, Floats, Ints
 from lhb_engine.posterior.prediction_check import Predictor
 
@@ -102,13 +102,6 @@ def _depends(y: Floats, contexts: Floats) -> bool:
     explained, rest = float(y @ y - left @ left), float(left @ left)
     ratio = explained / dim / max(rest / max(n - dim - 1, 1), 1e-300)
     return bool(ratio > 1.0 + SURE * float(np.sqrt(2.0 / dim)))
-
-
-def named(features: list[int]) -> str:
-    """Return the features in words."""
-    if len(features) == 1:
-        return f"Feature {features[0]}"
-    return f"Features {', '.join(map(str, features[:-1]))} and {features[-1]}"
 
 
 def check_horizon(

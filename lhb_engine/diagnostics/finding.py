@@ -1,5 +1,7 @@
 """What a check of the model says."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -33,3 +35,21 @@ class Finding:
         """Return a JSON object."""
         out = asdict(self)
         return out | {"features": list(self.features), "lags": list(self.lags)}
+
+
+def named(features: Sequence[int]) -> str:
+    """Return the features in words."""
+    return f"Feature{'s'[len(features) == 1 :]} {_listed([str(feature) for feature in features])}"
+
+
+def by_names(message: str, features: Sequence[int], names: Sequence[str]) -> str:
+    """Return a finding's message in which its features have their names, if all have one."""
+    if not features or max(features) >= len(names):
+        return message
+    numbers = re.escape(_listed([str(feature) for feature in features]))
+    called = _listed([f'"{names[feature]}"' for feature in features]).replace("\\", r"\\")
+    return re.sub(rf"(?<=eature |atures ){numbers}\b", called, message, count=1)
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]][len(words) == 1 :])

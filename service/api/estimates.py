@@ -11,6 +11,7 @@ from clients.sdk.answers import (
     FitAnswer,
     NoEstimateAnswer,
 )
+from lhb_engine.diagnostics.finding import by_names
 from service.api.answer_models import page_of
 from service.api.documentation import documented
 from service.api.paging import CURSOR, LIMIT, cut, page
@@ -40,6 +41,8 @@ def estimate_answer(session: SessionRow, record: EstimateRow, is_in_use: bool) -
         told = ("excess", "variance")
         forms = {name: {k: form[k] for k in told} for name, form in estimate["forms"].items()}
         estimate["forms"] = forms
+    if estimate.get("findings"):
+        estimate["findings"] = findings_of(session, record)
     return {
         **estimate,
         "status": record.status,
@@ -91,8 +94,14 @@ def last_findings(reader: Reader, session: SessionRow) -> list[dict[str, Any]]:
     for number in range(last, max(0, last - LOOK_BACK), -1):
         record = reader.estimate(session.key, number)
         if record is not None and record.estimate is not None:
-            return list(record.values.get("findings", []))
+            return findings_of(session, record)
     return []
+
+
+def findings_of(session: SessionRow, record: EstimateRow) -> list[dict[str, Any]]:
+    """Return a fit's findings, which call features by the session's names."""
+    names, found = session.names.columns, record.values.get("findings", [])
+    return [one | {"message": by_names(one["message"], one["features"], names)} for one in found]
 
 
 @router.get(

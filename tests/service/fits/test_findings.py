@@ -48,6 +48,23 @@ async def test_a_season_that_nobody_told_is_found_and_said(serve: Serve) -> None
         assert (await client.read(f"/v1/sessions/{copy}/estimate"))["findings"] == [season]
 
 
+@pytest.mark.parametrize("name", ["dull", "a \\1 \\ b"])
+async def test_findings_call_features_by_their_names(serve: Serve, name: str) -> None:
+    async with serve() as client:
+        session = await client.create(
+            algorithm="anytime", dim=3, horizon=4, features=["x", "y", name]
+        )
+        contexts = [[*row, 0.0] for row in log(200)["contexts"]]
+        body = {"contexts": contexts, "rewards": log(200)["rewards"]}
+        await client.post(f"/v1/sessions/{session}/history", json=body)
+        messages = [one["message"] for one in await until(lambda: found(client, session))]
+        said = f'Feature "{name}" is 0 in every chosen context: nothing can be learned.'
+        assert said in messages
+        fits = (await client.read(f"/v1/sessions/{session}/estimates"))["items"]
+        last = [fit["findings"] for fit in fits if fit.get("findings")][-1]
+        assert said in [one["message"] for one in last]
+
+
 async def test_what_fits_of_before_did_not_look_for_is_no_difference(serve: Serve) -> None:
     """The estimate of a session from before there were findings has none, and replays equal."""
     async with serve() as client:

@@ -106,14 +106,13 @@ class Model:
         assert self.current is not None
         due, self.current = self.current, None
         self.fits.append((due, "ok" if yields else "zero"))
-        if yields:
-            self.model_version += 1
-            for other in sorted(w for w in self.waiting if w < due):
-                self.waiting.remove(other)
-                self.fits.append((other, "skipped"))
-            for window in [w for w in self.open if w.due < due]:
-                self.open.remove(window)
-                self.fits.append((window.due, "skipped"))
+        self.model_version += yields
+        for other in sorted(w for w in self.waiting if w < due):
+            self.waiting.remove(other)
+            self.fits.append((other, "skipped"))
+        for window in [w for w in self.open if w.due < due]:
+            self.open.remove(window)
+            self.fits.append((window.due, "skipped"))
         self.start()
 
 

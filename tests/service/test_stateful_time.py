@@ -125,8 +125,8 @@ class Model:
             fit.n_failed += 1
             fit.retry_at = self.now + PAUSE * 2 ** (fit.n_failed - 1)
             self.waiting += [fit] if fit.n_failed < ATTEMPTS else []
-        elif outcome == "ok":
-            self.model_version += 1
+        else:
+            self.model_version += outcome == "ok"
             earlier = [f.window for f in self.waiting] + self.open
             skipped = [w for w in earlier if w.due < fit.window.due]
             self.fits += [(w.due, "skipped") for w in sorted(skipped, key=lambda w: w.due)]

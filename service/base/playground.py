@@ -77,11 +77,17 @@ def play(asked: PlaygroundBody) -> dict[str, Any]:
     }
 
 
+def _begin() -> None:
+    """Load what plays need, with the smallest world: `PLAY_SECONDS` are for playing alone."""
+    os.nice(NICENESS)
+    play({"lag_weights": [1.0], "noise": 1.0, "arms": 2, "dim": 1, "rounds": 20, "seed": 0})
+
+
 class Playground:
     """One process that plays, started by the first play; `is_busy` says whether it plays."""
 
     def __init__(self) -> None:
-        self._processes = Processes(1, os.nice, (NICENESS,), START_SECONDS)
+        self._processes = Processes(1, _begin, (), START_SECONDS)
         self.is_busy = False
 
     async def run(self, asked: PlaygroundBody) -> dict[str, Any]:

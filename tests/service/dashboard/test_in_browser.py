@@ -194,7 +194,8 @@ def test_the_playground_is_closed_unless_it_is_opened(
         page.get_by_label("When a choice pays").select_option("two rounds later")
         page.get_by_label("Rounds", exact=True).fill("200")
         page.get_by_role("button", name="Play", exact=True).click()
-        page.locator("form").get_by_text("After 200 rounds the agent's regret is").wait_for()
+        said = page.locator("form").get_by_text("After 200 rounds the agent's regret is")
+        said.wait_for(timeout=100_000)  # of which its process may begin for a minute
         assert serious(page) == []
         with page.expect_download() as csv:
             page.get_by_role("button", name="Save Lag weights as CSV").click()
